@@ -117,6 +117,12 @@ def add_web_flags(parser: argparse.ArgumentParser) -> None:
         default=OPEN_PATHS,
         help=f"paths that need no token, with commas between; a trailing * is a prefix ({OPEN_PATHS})",
     )
+    parser.add_argument(
+        "--dashboard",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="serve /dashboard on that port, for users with the right to read that path (served)",
+    )
 
 
 def web_settings(args: argparse.Namespace) -> WebSettings | None:
@@ -136,7 +142,7 @@ def web_settings(args: argparse.Namespace) -> WebSettings | None:
             )
     from gangsched.web.listening import WebSettings
 
-    return WebSettings(args.secure_port, args.bind_address, certificate, key, allowed)
+    return WebSettings(args.secure_port, args.bind_address, certificate, key, allowed, args.dashboard)
 
 
 def add_trace_flags(parser: argparse.ArgumentParser) -> None:

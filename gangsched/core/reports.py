@@ -187,6 +187,12 @@ def view_nodes(scheduler: Scheduler) -> list[NodeView]:
     return [_node(shared, name) for name in names]
 
 
+def view_node(scheduler: Scheduler, name: str) -> NodeView | None:
+    """One node; None if there is none of that name."""
+    shared = scheduler.shared
+    return _node(shared, name) if name in shared.cache.nodes.row_of else None
+
+
 def lacks_object(group: Group) -> bool:
     """Whether its numbers are unknown since the object that says them does not exist."""
     return group.definition is None and needs_object(group.key)

@@ -21,7 +21,8 @@ _BACKLOG = 128
 class WebSettings(msgspec.Struct, frozen=True):
     """port: 0 takes any free one. certificate and key: files, both or neither; neither: generated at start.
 
-    always_allow: paths that need no token; a trailing * is a prefix.
+    always_allow: paths that need no token; a trailing * is a prefix. dashboard: whether it is
+    served. plain: HTTP without TLS, for a loopback address.
     """
 
     port: int
@@ -29,6 +30,8 @@ class WebSettings(msgspec.Struct, frozen=True):
     certificate: str = ""
     key: str = ""
     always_allow: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
+    dashboard: bool = True
+    plain: bool = False
 
 
 def listen(settings: WebSettings) -> list[socket.socket]:

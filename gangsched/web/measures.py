@@ -156,6 +156,11 @@ class Measures:
         """One value a unit that waits for victims."""
         self.lag = Distribution(LAG_S)
 
+    @property
+    def n_attempts(self) -> int:
+        """Attempts begun, of gangs and of lone pods."""
+        return self._n_attempts
+
     # -- the core's turns ------------------------------------------------------------------------------
 
     def attempt_began(self, unit: Sequence[Group]) -> None:

@@ -17,6 +17,7 @@ import structlog
 from aiohttp import web
 
 from gangsched.web.access import Access, Refused
+from gangsched.web.board.pages import Board
 from gangsched.web.explanations import Explanations
 from gangsched.web.health import Health, Page
 from gangsched.web.metrics import format_for
@@ -42,7 +43,7 @@ class Server:
     def __init__(
         self,
         sockets: Sequence[socket.socket],
-        tls: ssl.SSLContext,
+        tls: ssl.SSLContext | None,
         *,
         access: Access,
         health: Mapping[str, Health],
@@ -52,7 +53,9 @@ class Server:
         stories: Stories,
         queue: Queue,
         explanations: Explanations,
+        board: Board | None = None,
     ) -> None:
+        """`tls` None: plain HTTP, for a loopback address. `board` None: no dashboard."""
         self._sockets = sockets
         self._tls = tls
         self._access = access
@@ -63,6 +66,7 @@ class Server:
         self._stories = stories
         self._queue = queue
         self._explanations = explanations
+        self._board = board
 
     async def run(self) -> None:
         app = web.Application(middlewares=[self._guarded], client_max_size=1024)
@@ -77,6 +81,8 @@ class Server:
         app.router.add_get("/queue", self._queue_page)
         app.router.add_get("/permit", self._permit_page)
         app.router.add_post("/permit/{namespace}/{name}/{word:allow|reject}", self._permit_word)
+        if self._board is not None:
+            self._board.add_to(app, self._access)
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -102,6 +108,8 @@ class Server:
         """Unknown paths get 404 without authorization: there is nothing to hide."""
         if request.match_info.http_exception is None:
             try:
+                if self._board is not None and self._board.guards(request.path):
+                    return await self._board.guarded(request, handler)
                 verb = "get" if request.method == "HEAD" else request.method.lower()
                 request[_USER] = await self._access.check(
                     request.path, request.headers.get("Authorization", ""), verb=verb

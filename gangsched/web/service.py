@@ -37,6 +37,7 @@ from gangsched.web.loads import read_loads
 from gangsched.web.measures import Measures
 
 if TYPE_CHECKING:
+    from gangsched.web.board.feed import Feed
     from gangsched.web.server import Server
 
 _log = structlog.get_logger(__name__)
@@ -116,6 +117,7 @@ class Web:
         self._parts = parts
         self._pulse = Pulse(measures, parts.is_inbox_full)
         self._tls: ssl.SSLContext | None = None
+        self._feed: Feed | None = None
         if settings.certificate:
             self._tls = server_context_from_files(settings.certificate, settings.key)
         self._sockets: Sequence[socket.socket] = listen(settings)
@@ -137,6 +139,8 @@ class Web:
             group.start_soon(self._pulse.run)
             await self._quiet()
             server = await anyio.to_thread.run_sync(self._load)
+            if self._feed is not None:
+                group.start_soon(self._feed.run)
             if self._settings.certificate:
                 group.start_soon(self._follow_certificates)
             _log.info("serving", port=self.port, address=self._settings.bind_address)
@@ -161,6 +165,9 @@ class Web:
     def _load(self) -> Server:
         """In a thread: its imports take a few tenths of a second."""
         from gangsched.web.access import Access
+        from gangsched.web.board.feed import Feed
+        from gangsched.web.board.history import History
+        from gangsched.web.board.pages import Board
         from gangsched.web.explanations import Explanations
         from gangsched.web.queue import Queue
         from gangsched.web.server import Server
@@ -168,9 +175,18 @@ class Web:
         from gangsched.web.waiting import Waiting
 
         parts = self._parts
-        if self._tls is None:
+        if self._tls is None and not self._settings.plain:
             hosts = ["localhost", "127.0.0.1", "::1", socket.gethostname()]
             self._tls = server_context(self_signed("gangsched", hosts=hosts))
+        stories, queue = Stories(parts.scheduler), Queue(parts.scheduler)
+        explanations = Explanations(
+            parts.scheduler, tracing=lambda: parts.config().tracing, may_act=parts.may_act
+        )
+        board: Board | None = None
+        if self._settings.dashboard:
+            history = History(parts.scheduler, n_attempts=lambda: self._measures.n_attempts)
+            self._feed = Feed(parts.scheduler, history, queue)
+            board = Board(parts.scheduler, self._feed, stories=stories, explanations=explanations)
         return Server(
             self._sockets,
             self._tls,
@@ -179,11 +195,10 @@ class Web:
             metrics=self._metrics,
             configz=self._configz,
             waiting=Waiting(parts.scheduler, put_nowait=parts.put_nowait, may_act=parts.may_act),
-            stories=Stories(parts.scheduler),
-            queue=Queue(parts.scheduler),
-            explanations=Explanations(
-                parts.scheduler, tracing=lambda: parts.config().tracing, may_act=parts.may_act
-            ),
+            stories=stories,
+            queue=queue,
+            explanations=explanations,
+            board=board,
         )
 
     def _health(self) -> dict[str, Health]:

@@ -20,6 +20,7 @@ from gangsched.errors import ConfigError
 from gangsched.model.events import Event
 from gangsched.sim.driver import make_scheduler
 from gangsched.web.access import Access
+from gangsched.web.board.pages import Board
 from gangsched.web.explanations import Explanations
 from gangsched.web.health import Check, Health
 from gangsched.web.listening import WebSettings, listen, port_of
@@ -83,6 +84,9 @@ async def serving(
     stories: Stories | None = None,
     queue: Queue | None = None,
     explanations: Explanations | None = None,
+    board: Board | None = None,
+    api: ApiServer | None = None,
+    always_allow: tuple[str, ...] = ("/livez", "/readyz"),
 ) -> AsyncIterator[Client]:
     async def metrics(content_type: str) -> bytes:
         return b"scheduler_pending_pods 0\n"
@@ -91,7 +95,7 @@ async def serving(
     server = Server(
         sockets,
         server_context(pair),
-        access=Access(ApiServer(), always_allow=("/livez", "/readyz")),
+        access=Access(api or ApiServer(), always_allow=always_allow),
         health={
             "livez": Health("livez", []),
             "readyz": Health("readyz", [Check("watch", lambda: problem)]),
@@ -102,6 +106,7 @@ async def serving(
         stories=stories or Stories(nobody()),
         queue=queue or Queue(nobody()),
         explanations=explanations or Explanations(nobody()),
+        board=board,
     )
     trust = ssl.create_default_context(cadata=pair.certificate.decode())
     async with aiohttp.ClientSession() as session, anyio.create_task_group() as group:

@@ -1,0 +1,157 @@
+"""The map: for every node its rack and a code for every device, and which rows changed.
+
+Lives here: codes, one walk over changed rows. Not here: how often (feed.py), drawing (static/map.js). Numbers
+stand for groups, so that a cell is a small number and a name is sent once. Text is made safe to print; the
+page shows it as text only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from gangsched.core.cache.node_table import NodeTable
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.reporter import clean
+from gangsched.core.types.group import MemberState
+from gangsched.model.pod_group import GroupKey
+
+# A cell's code: one of these, or FIRST_GROUP + 2 x the group's number, + 1 while it is only reserved.
+FREE, UNHEALTHY, FOREIGN, COUNTED, CLAIMED = range(5)
+FIRST_GROUP = 8
+# Names of groups that have gone are forgotten with the whole map, once there are this many.
+MAX_NAMES = 20_000
+# Nodes and resources are named by their kubelets.
+MAX_RESOURCES = 16
+MAX_CELLS = 256
+# A resource that is only counted is drawn up to this number a node: plugins for /dev/fuse report thousands.
+MAX_COUNTED = 64
+
+
+class NodeCells(msgspec.Struct, frozen=True, array_like=True):
+    """One node. cells: by resource, a code for each device. is_open: whether new pods may come."""
+
+    row: int
+    name: str
+    rack: str
+    is_open: bool
+    cells: dict[str, list[int]]
+
+
+class Changes(msgspec.Struct):
+    """What changed since the last look. is_whole: forget everything before."""
+
+    nodes: list[NodeCells]
+    gone: list[int]
+    groups: dict[int, str]
+    is_whole: bool = False
+
+
+class Cells:
+    """The map as it was last looked at."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._mark = -1
+        self._due: dict[int, None] = {}
+        self._reserved: dict[int, None] = {}
+        """Rows with a reserved device: a bind changes no row's books."""
+        self._numbers: dict[GroupKey, int] = {}
+        self._new: dict[int, str] = {}
+        self._names: dict[int, str] = {}
+        self.nodes: dict[int, NodeCells] = {}
+        self.is_filling = True
+        """Not all rows have been looked at yet."""
+
+    def whole(self) -> Changes:
+        """The map as it was last looked at, for a new viewer."""
+        return Changes(list(self.nodes.values()), [], dict(self._names), is_whole=True)
+
+    def changes(self, at_once: int) -> Changes:
+        """Looks at up to `at_once` rows that may have changed; the others come next time."""
+        table = self._scheduler.shared.cache.nodes
+        noted = table.journal_since(self._mark) if self._mark >= 0 else None
+        is_whole = noted is None and len(self._numbers) > MAX_NAMES
+        if is_whole:
+            self._numbers.clear()
+            self._names.clear()
+            self.nodes.clear()
+            self.is_filling = True
+        self._due.update(dict.fromkeys(noted if noted is not None else range(table.n_rows)))
+        self._due.update(self._reserved)
+        self._mark = table.journal_end if len(self._numbers) <= MAX_NAMES else -1
+        rows = list(self._due)[:at_once]
+        nodes, gone = [], []
+        for row in rows:
+            del self._due[row]
+            now = self._node(table, row)
+            before = self.nodes.get(row)
+            if now is None:
+                if before is not None:
+                    del self.nodes[row]
+                    gone.append(row)
+            elif now != before:
+                self.nodes[row] = now
+                nodes.append(now)
+        if not self._due:
+            self.is_filling = False
+        found, self._new = self._new, {}
+        return Changes(nodes, gone, found, is_whole)
+
+    def _node(self, table: NodeTable, row: int) -> NodeCells | None:
+        self._reserved.pop(row, None)
+        node = table.nodes[row] if row < len(table.nodes) else None
+        if node is None or not table.live[row]:
+            return None
+        labels = node.metadata.labels or {}
+        rack = clean(labels.get(self._scheduler.shared.settings.topology_key, ""))
+        cells = {clean(resource): codes for resource, codes in self._cells(table, row)}
+        return NodeCells(row, clean(node.metadata.name), rack, not table.unschedulable[row], cells)
+
+    def _cells(self, table: NodeTable, row: int) -> Iterator[tuple[str, list[int]]]:
+        ledger = self._scheduler.shared.cache.ledger
+        listed = [resource for resource in sorted(ledger.columns) if ledger.inventory(row, resource)]
+        for resource in listed[:MAX_RESOURCES]:
+            inventory = ledger.inventory(row, resource)
+            if inventory is None:
+                continue
+            held, free = ledger.holders(row, resource), ledger.free_mask(row, resource)
+            codes = []
+            for i, device_id in enumerate(inventory.ids[:MAX_CELLS]):
+                if free >> i & 1:
+                    codes.append(FREE)
+                elif not inventory.healthy >> i & 1:
+                    codes.append(UNHEALTHY)
+                elif device_id in held:
+                    codes.append(self._holder(row, held[device_id]))
+                else:
+                    codes.append(CLAIMED)
+            yield resource, codes
+        counted = [
+            (name, i)
+            for i, name in enumerate(table.table.names[: len(table.allocatable)])
+            if "/" in name and name not in listed
+        ]
+        for name, i in counted[:MAX_RESOURCES]:
+            n = int(table.allocatable[i, row])
+            if 0 < n <= MAX_COUNTED:
+                n_free = min(max(int(table.free[i, row]), 0), n)
+                yield name, [COUNTED] * (n - n_free) + [FREE] * n_free
+
+    def _holder(self, row: int, uids: Iterable[str]) -> int:
+        pods = self._scheduler.shared.cache.pods
+        for uid in uids:
+            info = pods.get(uid)
+            if info is None or info.group is None:
+                continue
+            key = info.group.key
+            number = self._numbers.get(key)
+            if number is None:
+                number = self._numbers[key] = len(self._numbers)
+                self._names[number] = self._new[number] = clean(str(key))
+            if info.state is MemberState.ASSUMED:
+                self._reserved[row] = None
+                return FIRST_GROUP + 2 * number + 1
+            return FIRST_GROUP + 2 * number
+        return FOREIGN

@@ -1,0 +1,223 @@
+"""The dashboard's paths: the page, its login, its events, a gang and a node.
+
+Lives here: aiohttp, headers, the cookie. Not here: who may read (access.py asks for `get` on /dashboard, for
+all of its data). The page and its script are open: they contain nothing of the cluster, and show the login.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+
+import anyio
+import msgspec
+from aiohttp import web
+
+from gangsched.core.reports import MemberView, NodeView, view_members, view_node
+from gangsched.core.scheduler import Scheduler
+from gangsched.web.access import Access, Refused
+from gangsched.web.board.feed import Feed
+from gangsched.web.board.sessions import COOKIE, LIFETIME_S, Sessions
+from gangsched.web.explanations import Explanations
+from gangsched.web.stories import Stories
+
+ROOT = "/dashboard"
+_ASSETS = {
+    "style.css": "text/css",
+    "main.js": "text/javascript",
+    "map.js": "text/javascript",
+    "panels.js": "text/javascript",
+    "text.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_WRITE_S = 10.0
+# A token that is taken back ends its streams within this.
+_CHECK_S = 30.0
+_MAX_MEMBERS = 1024
+
+
+class Gang(msgspec.Struct, frozen=True):
+    """All that is known of the groups of one name; members: the first _MAX_MEMBERS of all."""
+
+    explanations: msgspec.Raw
+    stories: msgspec.Raw
+    n_members: int
+    members: list[MemberView]
+
+
+class Board:
+    """Serves the dashboard's paths."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        feed: Feed,
+        *,
+        stories: Stories,
+        explanations: Explanations,
+    ) -> None:
+        self._scheduler = scheduler
+        self.feed = feed
+        self._stories = stories
+        self._explanations = explanations
+        self._sessions = Sessions()
+        here = files("gangsched.web.board") / "static"
+        self._page = (here / "index.html").read_bytes()
+        self.assets = {name: (here / name).read_bytes() for name in _ASSETS}
+        self._access: Access | None = None
+
+    def add_to(self, app: web.Application, access: Access) -> None:
+        """Adds the paths; `access` lets requests through."""
+        self._access = access
+        add = app.router.add_get
+        add(ROOT, self._index)
+        add(f"{ROOT}/events", self._events)
+        add(f"{ROOT}/gang/{{namespace}}/{{name}}", self._gang)
+        add(f"{ROOT}/node/{{name}}", self._node)
+        for name in self.assets:
+            add(f"{ROOT}/{name}", self._asset)
+        add(f"{ROOT}/session", self._session)
+        app.router.add_post(f"{ROOT}/session", self._begin)
+        app.router.add_delete(f"{ROOT}/session", self._end)
+
+    def guards(self, path: str) -> bool:
+        """Whether this path checks its requests itself."""
+        return path == ROOT or path.startswith(ROOT + "/")
+
+    async def guarded(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Open: the page, its assets, the end of a session. Everything else needs the right to read it.
+
+        Raises: Refused.
+        """
+        path = request.path
+        is_asked = path == f"{ROOT}/session" and request.method in ("GET", "HEAD", "DELETE")
+        is_open = path == ROOT or path.removeprefix(f"{ROOT}/") in self.assets or is_asked
+        if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none") and (
+            not is_open or request.method == "DELETE"
+        ):
+            raise Refused(403, "another site asks")
+        if not is_open:
+            await self._check(request)
+        response = await handler(request)
+        if not response.prepared:
+            _secure(response)
+        return response
+
+    async def _check(self, request: web.Request) -> None:
+        """Raises: Refused."""
+        if self._access is None:
+            raise Refused(503, "not ready")
+        authorization = request.headers.get("Authorization", "")
+        session = request.cookies.get(COOKIE, "")
+        # A login shows that the token is good: the cookie of before does not speak for it.
+        if not authorization and session and request.method != "POST":
+            token = self._sessions.token(session)
+            if not token:
+                raise Refused(401, "the session has ended")
+            authorization = f"Bearer {token}"
+        if self._access.is_open(ROOT) and not _is_local(request.host):
+            # A name that somebody else points at the loopback address must not read what is open there.
+            raise Refused(403, "an open dashboard is read by the address of its machine, not by a name")
+        await self._access.check(ROOT, authorization)
+
+    async def _index(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._page, content_type="text/html", charset="utf-8")
+
+    async def _asset(self, request: web.Request) -> web.Response:
+        name = request.path.rpartition("/")[2]
+        return web.Response(body=self.assets[name], content_type=_ASSETS[name], charset="utf-8")
+
+    async def _session(self, request: web.Request) -> web.Response:
+        """Whether this browser may read: asked first, as a stream that is refused tells no reason."""
+        why = ""
+        try:
+            await self._check(request)
+        except Refused as refused:
+            why = refused.message
+        session = COOKIE in request.cookies
+        return web.json_response({"allowed": not why, "why": why, "session": session})
+
+    async def _begin(self, request: web.Request) -> web.Response:
+        token = request.headers.get("Authorization", "").partition(" ")[2].strip()
+        response = web.Response(status=204)
+        if token:
+            response.set_cookie(
+                COOKIE,
+                self._sessions.begin(token),
+                path=ROOT,
+                max_age=int(LIFETIME_S),
+                httponly=True,
+                secure=request.secure,
+                samesite="Strict",
+            )
+        return response
+
+    async def _end(self, request: web.Request) -> web.Response:
+        self._sessions.end(request.cookies.get(COOKIE, ""))
+        response = web.Response(status=204)
+        response.del_cookie(COOKIE, path=ROOT)
+        return response
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        viewer = self.feed.join()
+        if viewer is None:
+            return web.Response(
+                status=503, text="too many viewers; close one\n", headers={"Retry-After": "30"}
+            )
+        response = web.StreamResponse()
+        response.content_type = "text/event-stream"
+        _secure(response)
+        try:
+            await response.prepare(request)
+            checked_s = anyio.current_time()
+            while message := await viewer.take():
+                with anyio.fail_after(_WRITE_S):
+                    await response.write(message)
+                if anyio.current_time() - checked_s > _CHECK_S:
+                    await self._check(request)
+                    checked_s = anyio.current_time()
+        except (Refused, TimeoutError, ConnectionError):
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self.feed.leave(viewer)
+        return response
+
+    async def _gang(self, request: web.Request) -> web.Response:
+        name = f"{request.match_info['namespace']}/{request.match_info['name']}"
+        groups = [group for key, group in self._scheduler.shared.groups.items() if str(key) == name]
+        explanations, stories = self._explanations.told(name), self._stories.told(name)
+        if not groups or explanations is None or stories is None:
+            raise web.HTTPNotFound
+        members = [member for group in groups for member in view_members(group)]
+        gang = Gang(msgspec.Raw(explanations), msgspec.Raw(stories), len(members), members[:_MAX_MEMBERS])
+        return web.Response(body=msgspec.json.encode(gang), content_type="application/json")
+
+    async def _node(self, request: web.Request) -> web.Response:
+        node: NodeView | None = view_node(self._scheduler, request.match_info["name"])
+        if node is None:
+            raise web.HTTPNotFound
+        return web.Response(body=msgspec.json.encode(node), content_type="application/json")
+
+
+def _secure(response: web.StreamResponse) -> None:
+    response.headers["Content-Security-Policy"] = _POLICY
+    response.headers["Referrer-Policy"] = "no-referrer"
+    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+
+
+def _is_local(host: str) -> bool:
+    """Whether the Host header names an address, or localhost."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name == "localhost"
+    return True
