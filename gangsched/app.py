@@ -174,6 +174,11 @@ class SchedulerApp:
             ahead=AHEAD if self._leadership.fence is None else AHEAD_WITH_FENCE,
         )
 
+    @property
+    def web_port(self) -> int:
+        """The port of the pages; 0: none."""
+        return 0 if self._web is None else self._web.port
+
     def _pages(self, settings: WebSettings, measures: Measures) -> Web:
         from gangsched.web.service import Parts, Web
 

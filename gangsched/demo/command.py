@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--speed", metavar="N", type=_speed, default=1.0, help="make the pauses N times shorter")
     add("--port", metavar="N", type=_port, default=0, help="of the API server (default: any free one)")
     add("--lines", action="store_true", help="a line for each change instead of the table")
+    add("--open", action="store_true", help="open the dashboard in a browser")
     add("--svg", metavar="FILE", default="", help="draw a moving picture of it")
     add(
         "--trace-file",
@@ -78,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
                 port=args.port,
                 speed=args.speed,
                 keep=args.keep,
+                open_browser=args.open,
             )
             set_up_logs("text", debug=args.verbose, file=log)
             logging.basicConfig(stream=log, level=logging.WARNING)

@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import time
+import webbrowser
 from pathlib import Path
 
 import anyio
@@ -45,6 +46,7 @@ class Options(msgspec.Struct, frozen=True):
     port: int = 0
     speed: float = 1.0
     keep: bool = False
+    open_browser: bool = False
 
 
 class Performance:
@@ -96,6 +98,9 @@ class Performance:
         ) as stage:
             size = f"{N_NODES} nodes of {N_GPUS} GPUs in {N_RACKS} racks"
             self._show.say(f"API server in memory at {stage.url}: {size}.")
+            self._show.say(f"Watch it in a browser: {stage.dashboard}")
+            if options.open_browser:
+                await anyio.to_thread.run_sync(webbrowser.open, stage.dashboard)
             play = Play(stage, self._show, speed=options.speed, clock=time.monotonic)
             with self._show:
                 await play.perform(STORY)

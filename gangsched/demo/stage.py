@@ -28,11 +28,14 @@ from gangsched.model.bandwidth import MEGABYTE, REMAINING_KEY, RemainingBandwidt
 from gangsched.model.owners import ORDERED
 from gangsched.plugins import IN_TREE
 from gangsched.telemetry.service import Tracing
+from gangsched.web.listening import WebSettings
 
 _READY_S = 20.0
 # What is in flight at the end is answered in a fraction of this by a server in the same process.
 _STOP_S = 2.0
 _FLUSH_S = 2.0
+# For this machine alone, so without a certificate and a login.
+_PAGES = WebSettings(0, "127.0.0.1", always_allow=("/dashboard",), plain=True)
 
 
 class LiveStage:
@@ -71,6 +74,11 @@ class LiveStage:
         self._app.scheduler.validate()
 
     @property
+    def dashboard(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self._app.web_port}/dashboard"
+
+    @property
     def is_ready(self) -> bool:
         """The scheduler has heard of everything that exists."""
         scheduler = self._app.scheduler
@@ -98,7 +106,7 @@ async def open_stage(
         cluster.kubeconfig(kubeconfig)
         credentials = await load_credentials(kubeconfig=str(kubeconfig))
         # The first of equally good nodes, so that the picture is the same each time.
-        app = SchedulerApp(_config(), credentials, even_ties=False, tracing=tracing)
+        app = SchedulerApp(_config(), credentials, even_ties=False, tracing=tracing, web=_PAGES)
         async with ApiClient(credentials) as client, anyio.create_task_group() as running:
             running.start_soon(_run, app)
             stage = LiveStage(app, client, samples=samples, url=cluster.url, kubeconfig=kubeconfig)
