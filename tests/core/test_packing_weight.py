@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings, parse_config
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cycle.placing import Placing
 from gangsched.core.framework.interface import CycleState, FloatArray, IntArray
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.pod_template import PodTemplate
@@ -137,6 +139,39 @@ def test_a_great_weight_takes_as_few_nodes_and_racks_as_packing(gpus: int) -> No
         packed = cluster(nodes=16, racks=4).submit(gang("a", pods=n_pods, gpus=gpus)).run()
         heavy = cluster(nodes=16, racks=4).submit(weighing(gang("a", pods=n_pods, gpus=gpus), 1000)).run()
         assert _counts(heavy) == _counts(packed), n_pods
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_computing_only_what_a_member_changes_decides_the_same(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against computing every score anew for each member."""
+    n_short = 0
+    quick = Placing._each_weighed
+
+    def counted(self: Placing, *asked: Any) -> int | None:
+        nonlocal n_short
+        n_placed = quick(self, *asked)
+        n_short += n_placed is not None
+        return n_placed
+
+    monkeypatch.setattr(Placing, "_each_weighed", counted)
+    found = _random_story(seed)
+    assert n_short > 3, f"seed {seed}"
+    monkeypatch.setattr(Placing, "_each_weighed", lambda *_: None)
+    assert found == _random_story(seed), f"seed {seed}"
+
+
+def _random_story(seed: int) -> list[tuple[str, str]]:
+    """Where the pods of some gangs go, one gang after the other."""
+    rng, c = Random(seed), Cluster()
+    for i in range(24):
+        rack = rng.choice(("", "r0", "r1", "r2"))
+        c.node(make_node(f"n{i:02}", gpus=rng.randint(0, 8), cpu=rng.choice((8, 16, 64)), rack=rack))
+    for k in range(8):
+        pods = gang(f"g{k}", pods=rng.randint(2, 12), gpus=rng.choice((0, 1, 1, 2, 4)), cpu=rng.choice("123"))
+        c.submit(weighing(pods, rng.choice((0, 1, 2, 3, 5, 20, 1000)))).run()
+    return sorted((pod.metadata.name, pod.spec.node_name) for pod in c.pods.values())
 
 
 def _counts(c: Cluster) -> tuple[int, int]:

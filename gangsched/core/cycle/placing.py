@@ -18,7 +18,7 @@ import numpy as np
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices
 from gangsched.core.cycle.packing import pack
-from gangsched.core.cycle.packing_score import PackingScore
+from gangsched.core.cycle.packing_score import PackingScore, WeighedRows
 from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, IntArray, Status
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.group import PodInfo, templates_of
@@ -160,6 +160,10 @@ class Placing:
         weight, packing = self.demand.packing_weight, None
         if weight is not None:
             packing = PackingScore(weight, trial, self._topology_key, len(members))
+            if is_local and not filtering.looks_at_nodes(state):
+                n_placed = self._each_weighed(template, members, state, room, packing)
+                if n_placed is not None:
+                    return n_placed
         for n_placed, info in enumerate(members):
             if packing is not None:
                 packing.n_left = len(members) - n_placed
@@ -173,6 +177,40 @@ class Placing:
                 room = left
             else:
                 room = filtering.capacity(state, template, trial, ceiling=left)
+        return len(members)
+
+    def _each_weighed(
+        self,
+        template: PodTemplate,
+        members: Sequence[PodInfo],
+        state: CycleState,
+        room: IntArray,
+        packing: PackingScore,
+    ) -> int | None:
+        """As _each_by_score, computing anew only what a member changes; None: scores depend on more than the
+        node itself, and no member is placed."""
+        scoring, trial = self._profile.scoring, self.trial
+        rows = np.flatnonzero(room > 0)
+        templates = templates_of(self.demand.members).values()
+        if not len(rows) or not scoring.goes_by_row or any(one.affinity_terms for one in templates):
+            return None
+        scores = self._profile.score(state, template, trial, rows)
+        if not scoring.is_silent(state, template, trial, rows):
+            return None
+        scores = np.zeros(len(rows)) if scores is None else scores.copy()
+        nodes = WeighedRows(packing, rows, room[rows], scores)
+
+        def score_of(at: int) -> float:
+            own = scoring.score(state, template, trial, rows[at : at + 1])
+            return 0.0 if own is None else float(own[0])
+
+        for n_placed, info in enumerate(members):
+            packing.n_left = len(members) - n_placed
+            at = nodes.best(self.used, score_of)
+            if at is None:
+                return n_placed
+            self.put(int(rows[at]), template, [info])
+            nodes.took(at)
         return len(members)
 
     def _count_down(self, left: IntArray, template: PodTemplate, state: CycleState, row: int) -> None:
