@@ -16,7 +16,7 @@ from gangsched.web.board.feed import MAX_BUFFERED, MAX_VIEWERS, ROWS_AT_ONCE, Fe
 from gangsched.web.board.history import MAX_SAMPLES, PERIOD_S, History
 from gangsched.web.board.sessions import LIFETIME_S, MAX_SESSIONS, Sessions
 from gangsched.web.queue import Queue
-from tests.core.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang
 
 GPU = "nvidia.com/gpu"
 

@@ -17,7 +17,7 @@ from gangsched.web.board.pages import Board
 from gangsched.web.explanations import Explanations
 from gangsched.web.queue import Queue
 from gangsched.web.stories import Stories
-from tests.core.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
 from tests.web.test_server import serving
 
