@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ import aiohttp
 import pytest
 
 from gangsched.certificates import Pair, self_signed
+from gangsched.flags import add_web_flags, web_settings
 from gangsched.web.board.feed import Feed
 from gangsched.web.board.history import History
 from gangsched.web.board.pages import Board
@@ -174,3 +176,14 @@ def test_the_page_makes_text_and_never_markup() -> None:
         assert word not in script
     assert "http://" not in script
     assert "https://" not in script
+
+
+async def test_where_it_is_turned_off_there_is_nothing(pair: Pair) -> None:
+    async with serving(pair) as client:
+        assert (await client.ask("/dashboard"))[0] == 404
+    parser = argparse.ArgumentParser()
+    add_web_flags(parser)
+    on, off = (web_settings(parser.parse_args(given)) for given in ([], ["--no-dashboard"]))
+    assert on is not None
+    assert off is not None
+    assert (on.dashboard, off.dashboard) == (True, False)

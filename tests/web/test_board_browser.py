@@ -1,0 +1,122 @@
+"""The dashboard in a real browser, without a display: what it shows, and what it must never do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Page, async_playwright
+
+from gangsched.certificates import self_signed
+from gangsched.controlplane.build import REQUIRE_VARIABLE
+from tests.core.scenario import Cluster, cluster, gang
+from tests.web.test_access import Server as ApiServer
+from tests.web.test_board_pages import board_of
+from tests.web.test_server import serving
+
+_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+# A limit, not a time that is measured: a loaded machine takes long to start a browser.
+_LONG_MS = 60_000
+_HOSTILE = '<img src=x onerror="document.title=1">\x1b[31m\u202e'
+
+
+@pytest.fixture
+def chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        why = "there is no Chromium; as root: apt-get install chromium"
+        if os.environ.get(REQUIRE_VARIABLE) == "1":
+            pytest.fail(f"{REQUIRE_VARIABLE}=1, but {why}", pytrace=False)
+        pytest.skip(why)
+    return found
+
+
+@asynccontextmanager
+async def opened(
+    chromium: str, c: Cluster, *, width: int = 1400, dark: bool = False
+) -> AsyncIterator[tuple[Page, list[str]]]:
+    """The page while it follows, and what it wrote to its console."""
+    pair, board = self_signed("gangsched", hosts=["127.0.0.1"]), board_of(c)
+    complaints: list[str] = []
+    async with (
+        serving(pair, board=board, api=ApiServer(), always_allow=("/dashboard",)) as client,
+        async_playwright() as driver,
+        anyio.create_task_group() as group,
+    ):
+        browser = await driver.chromium.launch(executable_path=chromium, args=_FLAGS, timeout=_LONG_MS)
+        try:
+            page = await browser.new_page(
+                viewport={"width": width, "height": 900},
+                color_scheme="dark" if dark else "light",
+                ignore_https_errors=True,
+            )
+            page.set_default_timeout(_LONG_MS)
+            page.on("console", lambda message: complaints.append(message.text))
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            group.start_soon(board.feed.run)
+            await page.goto(f"https://127.0.0.1:{client.port}/dashboard")
+            await page.wait_for_selector("#state.live")
+            yield page, complaints
+        finally:
+            group.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await browser.close()
+
+
+async def tile(page: Page, name: str, value: str) -> None:
+    """Waits until the tile shows the value."""
+    rows = "[...document.querySelectorAll('#tiles div')]"
+    said = "r.querySelector('dt').textContent === name && r.querySelector('dd').textContent.startsWith(value)"
+    await page.wait_for_function(f"([name, value]) => {rows}.some((r) => {said})", arg=[name, value])
+
+
+async def test_a_bind_comes_to_the_map_and_a_gang_is_opened_from_the_queue(chromium: str) -> None:
+    c = cluster(nodes=4, gpus=4, racks=2)
+    async with opened(chromium, c) as (page, complaints):
+        await tile(page, "Free", "16")
+        c.submit(gang("train", pods=2, gpus=4)).submit(gang("large", pods=9, gpus=4)).run()
+        await tile(page, "Free", "8")
+        await page.click("text=d/large")
+        await page.wait_for_selector("#detail .answer")
+        assert "Gang d/large" in await page.inner_text("#detail-title")
+        assert "large-8" in await page.inner_text("#detail-body")
+        assert complaints == []
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (390, True)], ids=["desk-light", "phone-dark"])
+async def test_nothing_serious_bars_anybody_and_it_fits_the_width(
+    chromium: str, width: int, dark: bool
+) -> None:
+    c = cluster(nodes=4, gpus=4, racks=2).submit(gang("large", pods=9, gpus=4)).run()
+    async with opened(chromium, c, width=width, dark=dark) as (page, complaints):
+        await page.wait_for_selector("text=d/large")
+        found = (await Axe().run(page)).response["violations"]
+        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert complaints == []
+
+
+async def test_hostile_text_stays_text(chromium: str) -> None:
+    c = cluster(nodes=1, gpus=1).submit(gang("large", pods=2, gpus=1)).run()
+    (group,) = c.scheduler.shared.groups.values()
+    group.problem = _HOSTILE
+    async with opened(chromium, c) as (page, complaints):
+        await page.wait_for_selector("td.why")
+        told = await page.inner_text("td.why")
+        assert told == '<img src=x onerror="document.title=1">\\x1b[31m\\x202e'
+        assert await page.title() == "gangsched"
+        assert await page.locator("td.why img").count() == 0
+        assert complaints == []
