@@ -14,7 +14,7 @@ from playwright.async_api import Page, async_playwright
 
 from gangsched.certificates import self_signed
 from gangsched.controlplane.build import REQUIRE_VARIABLE
-from tests.core.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
 from tests.web.test_board_pages import board_of
 from tests.web.test_server import serving
