@@ -145,6 +145,10 @@ _COMMANDS = {
         "gangsched.telemetry.command",
         "draw a gang's trace: what it waited for, and where it went",
     ),
+    "whatif": (
+        "gangsched.whatif.command",
+        "where a job would go if it were submitted now, or why not, and when; nothing is written",
+    ),
     "demo": ("gangsched.demo.command", "gangs on a simulated cluster, told step by step, in a minute"),
     "bench": (
         "gangsched.bench.command",

@@ -1,0 +1,106 @@
+"""What came of a trial, as a value for people and programs: a part for each gang of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Literal
+
+import msgspec
+
+from gangsched.core.explain import Explanation, explain
+from gangsched.core.state.reporter import clean
+from gangsched.core.types.group import Group
+from gangsched.model.objects import Pod
+from gangsched.whatif.trial import Trial
+
+Starts = Literal["now", "later", "not", "unread"]
+_MAX_NAMED = 20
+_UNREAD = "the scheduler's own code failed on it: its log would say where"
+
+
+class Member(msgspec.Struct, frozen=True, rename="camel"):
+    """devices: IDs by resource, of all containers."""
+
+    name: str
+    node: str
+    devices: dict[str, list[str]]
+
+
+class Gang(msgspec.Struct, frozen=True, rename="camel"):
+    """starts: now; later, at a time that follows from stated ends; not, as far as anybody knows; unread: no
+    group could be made of it, problem says why. in_s, at, after: when it starts later, and whose ends it
+    waits for. why: without a start now."""
+
+    name: str
+    scheduler: str
+    starts: Starts
+    members: list[Member]
+    unplaced: list[str]
+    in_s: float | None = None
+    at: datetime | None = None
+    after: list[str] = []
+    why: Explanation | None = None
+    problem: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, rename="camel"):
+    """changes: what was asked about beside the job, in words. evicted: pods that it would preempt. endless:
+    running pods that state no end. unread: kinds that could not be listed."""
+
+    gangs: list[Gang]
+    changes: list[str]
+    evicted: list[str]
+    endless: int
+    unread: list[str]
+
+    @property
+    def starts_now(self) -> bool:
+        """All of it."""
+        return all(gang.starts == "now" for gang in self.gangs)
+
+
+def answer(
+    trial: Trial, pods: Sequence[Pod], changes: list[str], unread: Sequence[str], now: datetime
+) -> Answer:
+    """Of a job that was submitted to the trial and has settled. Looks ahead where not all of it starts."""
+    by_group: dict[int, tuple[Group | None, list[Pod]]] = {}
+    for pod in pods:
+        group = trial.group_of(pod)
+        by_group.setdefault(id(group) if group is not None else -len(by_group) - 1, (group, []))[1].append(
+            pod
+        )
+    gangs = [_gang(trial, group, members) for group, members in by_group.values()]
+    evicted = [clean(pod.key) for pod in trial.evicted]
+    endless = trial.endless()
+    waiting = [(i, members) for i, (_, members) in enumerate(by_group.values()) if gangs[i].starts == "not"]
+    for i, members in waiting:
+        in_s, after = trial.wait_for(members, now)
+        if in_s is None:
+            break  # nobody ends any more whose end is known
+        named = [clean(name) for name in after[:_MAX_NAMED]]
+        at = now + timedelta(seconds=in_s)
+        gangs[i] = msgspec.structs.replace(gangs[i], starts="later", in_s=round(in_s, 1), at=at, after=named)
+    return Answer(gangs, changes, evicted, endless, [clean(one) for one in unread])
+
+
+def _gang(trial: Trial, group: Group | None, pods: Sequence[Pod]) -> Gang:
+    members = []
+    for pod in pods:
+        if (found := trial.bound.get(pod.metadata.uid)) is None:
+            continue
+        node, allocation = found
+        devices: dict[str, list[str]] = {}
+        for by_resource in allocation.values():
+            for resource, ids in by_resource.items():
+                held = devices.setdefault(clean(resource), [])
+                held += [clean(one) for one in ids if clean(one) not in held]
+        members.append(Member(clean(pod.metadata.name), clean(node), devices))
+    unplaced = [clean(pod.metadata.name) for pod in pods if pod.metadata.uid not in trial.bound]
+    scheduler = clean(pods[0].spec.scheduler_name)
+    if group is None:
+        return Gang(clean(pods[0].key), scheduler, "unread", [], unplaced, problem=_UNREAD)
+    name = clean(str(group.key))
+    if members:
+        return Gang(name, scheduler, "now", members, unplaced)
+    return Gang(name, scheduler, "not", [], unplaced, why=explain(trial.core, group, trial.now_s))

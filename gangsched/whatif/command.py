@@ -1,0 +1,206 @@
+"""`gangsched whatif -f job.yaml`: its flags, and how it prints. Called by cli.py.
+
+As the plugin `kubectl gangsched whatif` too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gangsched.config import SchedulerConfig
+from gangsched.config.strict import nearest
+from gangsched.errors import ConfigError
+from gangsched.extension.loading import KnownPlugins
+from gangsched.extension.source import ConfigSource
+from gangsched.kube.client import ApiClient
+from gangsched.kube.credentials import load_credentials
+from gangsched.snapshot import Snapshot, take_snapshot
+from gangsched.web.queue_command import duration
+from gangsched.whatif.answer import Answer, Gang, answer
+from gangsched.whatif.manifests import Manifests, kinds_of, read_manifests
+from gangsched.whatif.trial import Trial
+
+NOT_NOW = 3
+_PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+_MAX_ROWS = 200
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
+    parser.description = (
+        "Says where a job would go if it were submitted now, with which devices, or why it would not start,"
+        " what would change that, and when it would. The scheduler's own code decides on what the API server"
+        " lists; nothing is written. Exit code 0: all of it would start now; 3: not all of it."
+    )
+    parser.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE",
+        action="append",
+        required=True,
+        help="manifests as for kubectl apply; - is standard input; several are one job",
+    )
+    parser.add_argument("--add-nodes", type=int, default=0, metavar="N", help="if there were so many more")
+    parser.add_argument("--like", metavar="NODE", default="", help="with --add-nodes: like this one, empty")
+    parser.add_argument(
+        "--drain", metavar="NODE", action="append", default=[], help="if this node were cordoned and empty"
+    )
+    parser.add_argument(
+        "--without", metavar="NS/GANG", action="append", default=[], help="if this gang or pod were gone"
+    )
+    parser.add_argument(
+        "--preempt", action="store_true", help="less important pods may be evicted for it; tells which"
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", default="", help="the scheduler's configuration; default: the defaults"
+    )
+    parser.add_argument(
+        "--plugin", metavar="FILE", action="append", default=[], help="a plugin that the configuration names"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
+    )
+    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
+    parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
+    if bool(args.add_nodes) != bool(args.like):
+        raise ConfigError("--add-nodes N and --like NODE go together")
+    plugins = KnownPlugins(args.plugin)
+    config = ConfigSource(args.config, plugins).read()
+    gc.disable()  # a list of a large cluster is nothing but objects that stay, for as long as this runs
+    try:
+        found = anyio.run(_ask, args, config, plugins)
+    finally:
+        gc.enable()
+    if args.output == "json":
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    else:
+        print_answer(found, Console(width=None if sys.stdout.isatty() else 140, highlight=False))
+    return 0 if found.starts_now else NOT_NOW
+
+
+async def _ask(args: argparse.Namespace, config: SchedulerConfig, plugins: KnownPlugins) -> Answer:
+    # What preempts in the trial preempts nobody else: without the flag it is as with allowEviction: false.
+    settings = replace(config.settings, allow_eviction=args.preempt and config.settings.allow_eviction)
+    config = replace(config, settings=settings)
+    credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
+    async with ApiClient(credentials) as client:
+        priorities = await _priorities(client)
+        now_s = time.monotonic()
+        snapshot = await take_snapshot(client, config, plugins, now_s=now_s)
+    manifests = read_manifests(args.filename, kinds_of(snapshot.scheduler), priorities)
+    _check(manifests, snapshot, [profile.scheduler_name for profile in config.profiles])
+    return examine(args, snapshot, manifests, now_s, datetime.now(UTC))
+
+
+async def _priorities(client: ApiClient) -> dict[str, int]:
+    listed = msgspec.json.decode(await client.get(_PRIORITY_CLASSES))
+    return {one["metadata"]["name"]: int(one.get("value", 0)) for one in listed["items"]}
+
+
+def _check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str]) -> None:
+    """Raises: ConfigError, for what this scheduler would never see, and for names that are taken."""
+    taken = {pod.key for pod in snapshot.pods}
+    for pod in manifests.pods:
+        if (name := pod.spec.scheduler_name) not in served:
+            raise ConfigError(
+                f"pod {pod.key}: names the scheduler {name!r}{nearest(name, served)}; this"
+                f" configuration serves {', '.join(served)}: correct it, or give the one that serves it by"
+                " --config",
+                path="spec.schedulerName",
+            )
+        if pod.key in taken:
+            raise ConfigError(f"pod {pod.key} exists already: gangsched explain {pod.key}")
+
+
+def examine(
+    args: argparse.Namespace, snapshot: Snapshot, manifests: Manifests, now_s: float, now: datetime
+) -> Answer:
+    """The trial of the job on the snapshot, which is used up. Raises: ConfigError."""
+    trial = Trial(snapshot, now_s)
+    trial.settle()
+    changes = []
+    if args.add_nodes:
+        added = trial.add_nodes(args.add_nodes, args.like)
+        changes.append(f"{len(added)} more like {args.like}")
+    for name in args.drain:
+        changes.append(f"{name} drained, {trial.drain(name)} pods gone from it")
+    for name in args.without:
+        changes.append(f"without {name}, {trial.without(name)} pods")
+    trial.settle()
+    trial.submit(manifests.pods, manifests.others)
+    trial.settle()
+    return answer(trial, manifests.pods, changes, snapshot.unread, now)
+
+
+def print_answer(found: Answer, console: Console) -> None:
+    """The answer of each gang first."""
+    if found.changes:
+        console.print(f"With {escape('; '.join(found.changes))}:")
+    for gang in found.gangs:
+        _print_gang(gang, console, found.endless)
+    if found.evicted:
+        console.print(f"It would evict {len(found.evicted)} pods: {escape(', '.join(found.evicted[:20]))}")
+    for why in found.unread:
+        console.print(f"Not read: {escape(why)}", style="yellow")
+
+
+def _print_gang(gang: Gang, console: Console, endless: int) -> None:
+    n_pods = len(gang.members) + len(gang.unplaced)
+    nodes = {member.node for member in gang.members}
+    if gang.starts == "now":
+        some = f", {len(gang.unplaced)} more have no room yet" if gang.unplaced else ""
+        many = f"{len(gang.members)} of {n_pods} pods on {len(nodes)} nodes{some}"
+        console.print(f"[bold green]{escape(gang.name)} would start now[/bold green]: {many}")
+        _print_members(gang, console)
+        return
+    if gang.starts == "unread":
+        console.print(f"[bold red]{escape(gang.name)} cannot be scheduled[/bold red]: {escape(gang.problem)}")
+        return
+    told = gang.why
+    console.print(
+        f"[bold red]{escape(gang.name)} would not start now[/bold red]: {escape(told.answer if told else '')}"
+    )
+    for cure in told.cures if told else ():
+        console.print(f"[bold]To do:[/bold] {escape(cure)}")
+    if gang.starts == "later" and gang.in_s is not None and gang.at is not None:
+        after = ", ".join(gang.after) or "nobody"
+        console.print(
+            f"It would start in about {duration(gang.in_s)} ({gang.at:%Y-%m-%d %H:%M} UTC), when these have"
+            f" ended as stated: {escape(after)}. That holds if nothing else comes before it."
+        )
+    else:
+        console.print(
+            "When it would start is not known: no end that is stated makes room for it"
+            f" ({endless} running pods state none)."
+        )
+    for reason in told.reasons if told else ():
+        console.print(f"  {reason.nodes} nodes: {escape(reason.plugin)}: {escape(reason.reason)}")
+
+
+def _print_members(gang: Gang, console: Console) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("POD", "NODE", "DEVICES"):
+        table.add_column(heading, overflow="fold")
+    for member in gang.members[:_MAX_ROWS]:
+        devices = "; ".join(f"{name} {', '.join(ids)}" for name, ids in sorted(member.devices.items()))
+        table.add_row(escape(member.name), escape(member.node), escape(devices) or "-")
+    console.print(table)
+    if len(gang.members) > _MAX_ROWS:
+        console.print(f"... and {len(gang.members) - _MAX_ROWS} more (-o json has all)")

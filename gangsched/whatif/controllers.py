@@ -1,0 +1,151 @@
+"""The pods that controllers make of their objects, as far as scheduling sees them. Pure.
+
+Jobs as the Job controller builds them; JobSets as JobSet 0.12 does, LeaderWorkerSets as LWS 0.10, with the
+labels by which the core knows their gangs; replicas of the apps group. How many exist at once is what counts,
+not how they are replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from gangsched.apiserver.simulated.jobs.pods import build
+from gangsched.errors import ConfigError
+from gangsched.model.owners import job_sets, leader_worker_sets
+
+Json = dict[str, Any]
+_MAX_PODS = 10_000
+
+
+def pods_of(document: Json) -> Iterator[Json]:
+    """The pods as documents, named. Raises: ConfigError, with the field."""
+    makers: Mapping[str, Callable[[Json], Iterator[Json]]] = {
+        "Pod": _pod,
+        "Job": _job,
+        "JobSet": _job_set,
+        "LeaderWorkerSet": _leader_worker_set,
+        "Deployment": _replicas,
+        "ReplicaSet": _replicas,
+        "StatefulSet": _replicas,
+    }
+    return makers[document["kind"]](document)
+
+
+KINDS = frozenset(("Pod", "Job", "JobSet", "LeaderWorkerSet", "Deployment", "ReplicaSet", "StatefulSet"))
+
+
+def _pod(document: Json) -> Iterator[Json]:
+    yield document
+
+
+def _job(document: Json, more_labels: Mapping[str, str] | None = None) -> Iterator[Json]:
+    spec = _object(document, "spec")
+    _object(_object(spec, "template", "spec."), "spec", "spec.template.")
+    parallelism = _count(spec, "parallelism", 1, "spec.")
+    n_pods = min(parallelism, _count(spec, "completions", parallelism, "spec."))
+    is_indexed = spec.get("completionMode") == "Indexed"
+    for k in range(_bounded(n_pods, "spec.parallelism")):
+        pod = build(document, k if is_indexed else None)
+        pod["metadata"]["name"] = f"{document['metadata']['name']}-{k}"
+        pod["metadata"]["labels"] |= more_labels or {}
+        yield pod
+
+
+def _job_set(document: Json) -> Iterator[Json]:
+    meta = document["metadata"]
+    for i, one in enumerate(_list(_object(document, "spec"), "replicatedJobs", "spec.")):
+        field = f"spec.replicatedJobs[{i}]."
+        template = _object(one, "template", field)
+        for k in range(_bounded(_count(one, "replicas", 1, field), f"{field}replicas")):
+            name = f"{meta['name']}-{one.get('name', i)}-{k}"
+            job = {
+                "metadata": {"name": name, "uid": f"{meta['uid']}-{i}-{k}"},
+                "spec": _object(template, "spec", f"{field}template."),
+            }
+            labels = {
+                job_sets.NAME_KEY: meta["name"],
+                job_sets.UID_KEY: meta["uid"],
+                job_sets.ROLE_KEY: str(one.get("name", i)),
+                job_sets.ATTEMPT_KEY: "0",
+            }
+            yield from _job(job, labels)
+
+
+def _leader_worker_set(document: Json) -> Iterator[Json]:
+    meta, spec = document["metadata"], _object(document, "spec")
+    template = _object(spec, "leaderWorkerTemplate", "spec.")
+    size = _count(template, "size", 1, "spec.leaderWorkerTemplate.")
+    workers = _object(template, "workerTemplate", "spec.leaderWorkerTemplate.")
+    leaders = template.get("leaderTemplate") or workers
+    n_replicas = _count(spec, "replicas", 1, "spec.")
+    _bounded(n_replicas * size, "spec.replicas x size")
+    for replica in range(n_replicas):
+        for worker in range(size):
+            name = f"{meta['name']}-{replica}" + (f"-{worker}" if worker else "")
+            pod = _from_template(leaders if worker == 0 else workers, name, document)
+            pod["metadata"]["labels"] |= {
+                leader_worker_sets.NAME_KEY: meta["name"],
+                leader_worker_sets.REPLICA_KEY: str(replica),
+                leader_worker_sets.WORKER_KEY: str(worker),
+            }
+            pod["metadata"]["annotations"][leader_worker_sets.SIZE_KEY] = str(size)
+            yield pod
+
+
+def _replicas(document: Json) -> Iterator[Json]:
+    spec = _object(document, "spec")
+    template = _object(spec, "template", "spec.")
+    for k in range(_bounded(_count(spec, "replicas", 1, "spec."), "spec.replicas")):
+        yield _from_template(template, f"{document['metadata']['name']}-{k}", document)
+
+
+def _from_template(template: Json, name: str, owner: Json) -> Json:
+    pod = deepcopy(
+        {"metadata": template.get("metadata") or {}, "spec": _object(template, "spec", "template.")}
+    )
+    pod["metadata"] |= {
+        "name": name,
+        "labels": dict(pod["metadata"].get("labels") or {}),
+        "annotations": dict(pod["metadata"].get("annotations") or {}),
+        "ownerReferences": [
+            {
+                "apiVersion": owner["apiVersion"],
+                "kind": owner["kind"],
+                "name": owner["metadata"]["name"],
+                "uid": owner["metadata"]["uid"],
+                "controller": True,
+            }
+        ],
+    }
+    return pod
+
+
+def _object(where: Json, name: str, field: str = "") -> Json:
+    found = where.get(name)
+    if not isinstance(found, dict):
+        raise ConfigError("is missing, or is no object", path=f"{field}{name}")
+    return found
+
+
+def _list(where: Json, name: str, field: str) -> list[Json]:
+    found = where.get(name)
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise ConfigError("is missing, or is no list of objects", path=f"{field}{name}")
+    return found
+
+
+def _count(where: Json, name: str, default: int, field: str) -> int:
+    found = where.get(name)
+    if found is None:
+        return default
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise ConfigError(f"{found!r} is not a whole number from 0 on", path=f"{field}{name}")
+    return found
+
+
+def _bounded(n_pods: int, field: str) -> int:
+    if n_pods > _MAX_PODS:
+        raise ConfigError(f"makes {n_pods} pods; at most {_MAX_PODS} are looked at", path=field)
+    return n_pods

@@ -1,0 +1,198 @@
+"""The trial: the snapshot's core, told of a job and of changes, beside an API server that does all at once.
+
+What it binds is bound, who is evicted is gone, and virtual time passes only to where a pod ends that says
+when. Whatever else waits is decided too, in its order, as the running scheduler would. The snapshot's core is
+used up by it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from gangsched.config.strict import nearest
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import Group
+from gangsched.errors import ConfigError, ParseError
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.devices import ALLOCATED_KEY, Allocation, parse_allocation
+from gangsched.model.objects import Node, Pod
+from gangsched.model.pod_group import group_key
+from gangsched.model.walltime import pod_walltime
+from gangsched.snapshot import Snapshot
+
+HOSTNAME = "kubernetes.io/hostname"
+_MAX_ADDED = 10_000
+# Ends that are waited for; later ones are too far away to tell.
+_MAX_ENDS = 500
+
+
+class Trial:
+    """bound: (node, devices by container) of each pod that was bound in it; evicted: pods that had to go."""
+
+    def __init__(self, snapshot: Snapshot, now_s: float) -> None:
+        self.core: Scheduler = snapshot.scheduler
+        self.now_s = now_s
+        self.bound: dict[str, tuple[str, Allocation]] = {}
+        self.evicted: list[Pod] = []
+        self._nodes: dict[str, Node] = {node.metadata.name: node for node in snapshot.nodes}
+        self._pods: dict[str, Pod] = {pod.metadata.uid: pod for pod in snapshot.pods}
+
+    # -- what is asked about ---------------------------------------------------------------------------
+
+    def add_nodes(self, n: int, like: str) -> list[str]:
+        """Copies of a node, empty; answers with their names. Raises: ConfigError."""
+        if not 1 <= n <= _MAX_ADDED:
+            raise ConfigError(f"--add-nodes {n} is not within 1 to {_MAX_ADDED}")
+        model = self._node(like, "--like")
+        added = []
+        for k in range(n):
+            name = f"{like}-added-{k + 1}"
+            labels = {**(model.metadata.labels or {}), HOSTNAME: name}
+            metadata = replace(model.metadata, name=name, uid=f"whatif-{name}", labels=labels)
+            self._nodes[name] = replace(model, metadata=metadata)
+            added.append(name)
+        self._tell([ev.NodeAdded(self._nodes[name]) for name in added])
+        return added
+
+    def drain(self, name: str) -> int:
+        """The node takes no pods, and those that are there are gone, but a DaemonSet's; how many were."""
+        node = self._node(name, "--drain")
+        there = [pod for pod in self._pods.values() if pod.spec.node_name == name and not _is_daemon(pod)]
+        self._tell([ev.NodeUpdated(replace(node, spec=replace(node.spec, unschedulable=True)))])
+        self._remove(there)
+        return len(there)
+
+    def without(self, name: str) -> int:
+        """A gang or a pod is gone; how many pods it had. Raises: ConfigError."""
+        name = name if "/" in name else f"default/{name}"
+        found = [pod for pod in self._pods.values() if name in (pod.key, _gang_of(pod))]
+        if not found:
+            known = {_gang_of(pod) for pod in self._pods.values()}
+            raise ConfigError(
+                f"--without {name}: there is no such gang and no such pod{nearest(name, known)}"
+            )
+        self._remove(found)
+        return len(found)
+
+    def submit(self, pods: Sequence[Pod], others: Sequence[ev.Event]) -> None:
+        """The job."""
+        self._pods |= {pod.metadata.uid: pod for pod in pods}
+        self._tell([*others, *(ev.PodAdded(pod) for pod in pods)])
+
+    # -- what comes of it ------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Until nothing more can be decided now."""
+        deadline_s = self.core.next_deadline_s()
+        if deadline_s is not None and deadline_s <= self.now_s:
+            self._carry_out(self.core.advance(self.now_s))
+        while (effects := self.core.schedule_next(self.now_s)) is not None:
+            self._carry_out(effects)
+
+    def group_of(self, pod: Pod) -> Group | None:
+        """None: the core could not read it."""
+        info = self.core.shared.cache.pods.get(pod.metadata.uid)
+        return None if info is None else info.group
+
+    def wait_for(self, pods: Sequence[Pod], now: datetime) -> tuple[float | None, list[str]]:
+        """(seconds until one of `pods` starts, the gangs that end before); None: no known end helps."""
+        ends = self._known_ends(now)
+        begin_s, ended = self.now_s, dict[str, None]()
+        for _ in range(_MAX_ENDS):
+            if not ends:
+                break
+            in_s = ends[0][0]
+            gone = []
+            while ends and ends[0][0] <= in_s:
+                gone.append(self._pods[heapq.heappop(ends)[1]])
+            ended |= dict.fromkeys(_gang_of(pod) for pod in gone)
+            self.now_s = max(begin_s + in_s, self.now_s)
+            self._remove(gone)
+            self._pass_deadlines()
+            if any(pod.metadata.uid in self.bound for pod in pods):
+                return in_s, list(ended)
+        return None, []
+
+    def endless(self) -> int:
+        """Pods that run and say nothing of when they end."""
+        return sum(
+            1
+            for pod in self._pods.values()
+            if pod.spec.node_name and pod.metadata.uid not in self.bound and not _ends(pod)
+        )
+
+    def _known_ends(self, now: datetime) -> list[tuple[float, str]]:
+        found = []
+        for uid, pod in self._pods.items():
+            started = pod.status.start_time
+            if started is not None and pod.spec.node_name and _ends(pod) and uid not in self.bound:
+                in_s = pod_walltime(pod).seconds - (now - started).total_seconds()
+                found.append((max(in_s, 0.0), uid))
+        heapq.heapify(found)
+        return found
+
+    def _pass_deadlines(self) -> None:
+        """What was woken may wait out a backoff first: seconds, which are let pass."""
+        self.settle()
+        for _ in range(50):
+            deadline_s = self.core.next_deadline_s()
+            if deadline_s is None or deadline_s > self.now_s + 30.0:
+                break
+            self.now_s = max(deadline_s, self.now_s)
+            self.settle()
+
+    def _node(self, name: str, flag: str) -> Node:
+        if name not in self._nodes:
+            raise ConfigError(f"{flag} {name}: there is no such node{nearest(name, self._nodes)}")
+        return self._nodes[name]
+
+    def _remove(self, pods: Iterable[Pod]) -> None:
+        self._tell([ev.PodDeleted(self._pods.pop(pod.metadata.uid)) for pod in pods])
+
+    def _tell(self, events: Sequence[ev.Event]) -> None:
+        if events:
+            self._carry_out(self.core.handle(events, self.now_s))
+
+    def _carry_out(self, effects: Iterable[ef.Effect]) -> None:
+        queue = list(effects)
+        while queue:
+            events: list[ev.Event] = []
+            for effect in queue:
+                if isinstance(effect, ef.BindPod):
+                    events += self._bind(effect)
+                elif isinstance(effect, ef.EvictPod) and effect.uid in self._pods:
+                    pod = self._pods.pop(effect.uid)
+                    self.evicted.append(pod)
+                    events += [ev.EvictionSucceeded(effect.uid), ev.PodDeleted(pod)]
+            queue = self.core.handle(events, self.now_s) if events else []
+
+    def _bind(self, bind: ef.BindPod) -> list[ev.Event]:
+        pod = self._pods[bind.uid]
+        annotations: Mapping[str, str] = {**(pod.metadata.annotations or {}), **bind.annotations}
+        metadata = replace(pod.metadata, annotations=dict(annotations))
+        bound = replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=bind.node))
+        self._pods[bind.uid] = bound
+        text = bind.annotations.get(ALLOCATED_KEY, "")
+        self.bound[bind.uid] = (bind.node, parse_allocation(text) if text else {})
+        return [ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(bound)]
+
+
+def _gang_of(pod: Pod) -> str:
+    try:
+        return str(group_key(pod))
+    except ParseError:
+        return pod.key
+
+
+def _ends(pod: Pod) -> bool:
+    return not math.isinf(pod_walltime(pod).seconds)
+
+
+def _is_daemon(pod: Pod) -> bool:
+    return any(one.kind == "DaemonSet" for one in pod.metadata.owner_references or ())

@@ -1,0 +1,180 @@
+"""What if: manifests become the pods that their controllers would make, or a clear error."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gangsched.config import Settings
+from gangsched.errors import ConfigError
+from gangsched.model import events as ev
+from gangsched.model.objects import Pod
+from gangsched.model.quantity import to_int
+from gangsched.sim.driver import make_scheduler
+from gangsched.whatif.manifests import Manifests, kinds_of, read_manifests
+
+KINDS = kinds_of(make_scheduler(Settings()))
+GPU = "nvidia.com/gpu"
+SPEC: dict[str, Any] = {
+    "schedulerName": "gangsched",
+    "containers": [{"name": "main", "image": "i", "resources": {"limits": {GPU: 2}}}],
+}
+TEMPLATE = {"metadata": {"labels": {"app": "train"}}, "spec": SPEC}
+
+
+def read(tmp_path: Path, *documents: Any, priorities: dict[str, int] | None = None) -> Manifests:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump_all(documents))
+    return read_manifests([str(file)], KINDS, priorities or {})
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "ml"},
+        "spec": {"template": TEMPLATE, **spec},
+    }
+
+
+def keys(pods: list[Pod]) -> list[str]:
+    return [pod.key for pod in pods]
+
+
+def test_a_pod_is_itself_and_limits_are_requests(tmp_path: Path) -> None:
+    (pod,) = read(tmp_path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": SPEC}).pods
+    assert pod.key == "default/p"
+    assert pod.spec.containers[0].resources is not None
+    requests = pod.spec.containers[0].resources.requests
+    assert requests is not None
+    assert to_int(str(requests[GPU])) == 2
+
+
+def test_a_job_has_as_many_pods_as_run_at_once(tmp_path: Path) -> None:
+    found = read(tmp_path, job(parallelism=3, completions=10, completionMode="Indexed"))
+    assert keys(list(found.pods)) == ["ml/train-0", "ml/train-1", "ml/train-2"]
+    assert [pod.metadata.owner_references[0].kind for pod in found.pods if pod.metadata.owner_references] == [
+        "Job"
+    ] * 3
+    assert [
+        (pod.metadata.annotations or {})["batch.kubernetes.io/job-completion-index"] for pod in found.pods
+    ] == [
+        "0",
+        "1",
+        "2",
+    ]
+    assert len(read(tmp_path, job(parallelism=5, completions=2)).pods) == 2
+    assert len(read(tmp_path, job()).pods) == 1
+
+
+def test_a_job_set_has_the_pods_of_all_its_jobs(tmp_path: Path) -> None:
+    job_template = {
+        "spec": {"parallelism": 2, "completions": 2, "completionMode": "Indexed", "template": TEMPLATE}
+    }
+    document = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "js"},
+        "spec": {
+            "replicatedJobs": [
+                {"name": "driver", "replicas": 1, "template": job_template},
+                {"name": "worker", "replicas": 2, "template": job_template},
+            ]
+        },
+    }
+    found = read(tmp_path, document)
+    assert keys(list(found.pods))[:3] == [
+        "default/js-driver-0-0",
+        "default/js-driver-0-1",
+        "default/js-worker-0-0",
+    ]
+    assert len(found.pods) == 6
+    assert {(pod.metadata.labels or {})["jobset.sigs.k8s.io/jobset-name"] for pod in found.pods} == {"js"}
+    assert len(found.others) == 1, "the core reads the JobSet itself too"
+
+
+def test_a_leader_worker_set_has_a_leader_and_workers_a_replica(tmp_path: Path) -> None:
+    document = {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "llm"},
+        "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": TEMPLATE}},
+    }
+    found = read(tmp_path, document)
+    assert keys(list(found.pods)) == ["default/llm-0", "default/llm-0-1", "default/llm-1", "default/llm-1-1"]
+
+
+def test_replicas_and_lists_and_groups(tmp_path: Path) -> None:
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "template": TEMPLATE},
+    }
+    group = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"minMember": 2},
+    }
+    found = read(tmp_path, {"apiVersion": "v1", "kind": "List", "items": [deployment, group]})
+    assert keys(list(found.pods)) == ["default/web-0", "default/web-1"]
+    (told,) = found.others
+    assert isinstance(told, ev.PodGroupAdded)
+    assert told.item.metadata.name == "g"
+
+
+def test_a_class_gives_its_priority(tmp_path: Path) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    pod["spec"] = {**SPEC, "priorityClassName": "high"}
+    assert read(tmp_path, pod, priorities={"high": 7}).pods[0].spec.priority == 7
+    with pytest.raises(ConfigError, match="no PriorityClass 'high'; did you mean higher"):
+        read(tmp_path, pod, priorities={"higher": 7})
+
+
+def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(yaml.safe_dump(job())))
+    assert len(read_manifests(["-"], KINDS, {}).pods) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("a: [", "line 1: is not YAML"),
+        ("just text", "is no object with apiVersion and kind"),
+        ("", "there is no pod in it"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {}\n", "metadata.name: is missing"),
+        ("kind: Pod\n", "apiVersion: is missing"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n", "spec: is missing"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: 3}\n", "pod p: "),
+        (
+            "apiVersion: batch/v1\nkind: Jobb\nmetadata: {name: p}\n",
+            "'Jobb' is not made into pods here; did you mean Job?",
+        ),
+        ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n", "spec: is missing"),
+        (
+            "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
+            "spec: {parallelism: many, template: {spec: {}}}\n",
+            "is no Job: Expected `int | null`, got `str` - at `$.spec.parallelism`",
+        ),
+        (
+            "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
+            "spec: {parallelism: 99999, completions: 99999, template: {spec: {containers: []}}}\n",
+            "spec.parallelism: makes 99999 pods; at most",
+        ),
+        ("[" * 5000, "is not YAML that can be read"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, error: str) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        read_manifests([str(file)], KINDS, {})
+    assert str(raised.value).startswith(str(file))
+    assert error in str(raised.value)
+    assert "\n" not in str(raised.value)
