@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import anyio
@@ -15,7 +16,9 @@ from rich.table import Table
 
 from gangsched.config.strict import nearest
 from gangsched.core.state.reporter import NODE_REFUSED, POD_REFUSED, clean
-from gangsched.devices.report import CONFIRMED, FREE, PLANNED, DeviceRow, NodeMap, Refused, make_map
+from gangsched.devices.report import CONFIRMED, FREE, PLANNED, RESERVED, DeviceRow, NodeMap, Refused, make_map
+from gangsched.devices.reserved import ask_reserved, with_reserved
+from gangsched.devices.summary import print_summary, time_text
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
@@ -24,6 +27,7 @@ from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.kube.watch.decode import pods as pods_kind
 from gangsched.model.bounded import lenient_decoder
 from gangsched.model.objects import Node, Pod
+from gangsched.web.asking import add_flags
 
 ItemT = TypeVar("ItemT", Node, Pod)
 _PAGE = 500
@@ -35,30 +39,36 @@ _MAX_NAMES = 5_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
     parser.description = (
-        "Shows each node's devices: healthy or not, who holds them, since when; planned (the pod's annotation"
-        " says so) or confirmed (kubelet says it too). Read from the API server: no scheduler is asked."
+        "Shows each node's devices, by node and by gang: how many are free, held, not healthy, or reserved by"
+        " a gang that is not bound, and until when. --all has a row for each device: its pod, since when;"
+        " planned (the pod's annotation says so) or confirmed (kubelet says it too). Read from the API"
+        " server; only what is reserved is asked of the scheduler, and left out where none answers."
     )
     parser.add_argument("node", nargs="?", default="", metavar="NODE", help="this node alone")
     parser.add_argument("-o", "--output", choices=("table", "wide", "json"), default="table")
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
-    )
-    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
+    parser.add_argument("-a", "--all", action="store_true", help="a row for each device, as -o wide has")
+    add_flags(parser)
     parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code, 1 when a problem was found. Raises: ConfigError, ApiError."""
-    maps = anyio.run(_read, args)
+    maps, unknown = anyio.run(_read, args)
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(maps), indent=2) + b"\n")
     else:
         width = None if sys.stdout.isatty() else 220
-        print_map(maps, Console(width=width, soft_wrap=True), wide=args.output == "wide")
+        wide = args.output == "wide"
+        console = Console(width=width, soft_wrap=True)
+        print_map(maps, console, wide=wide, each=wide or args.all)
+        if unknown:
+            console.print(escape(clean(unknown)))
     return 1 if any(one.problems or any(map(_is_wrong, one.devices)) for one in maps) else 0
 
 
-async def _read(args: argparse.Namespace) -> list[NodeMap]:
+async def _read(args: argparse.Namespace) -> tuple[list[NodeMap], str]:
+    """The map, and why what is reserved is not in it, "" if it is."""
+    reserved, unknown = await ask_reserved(args)
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
     client = ApiClient(credentials)
     try:
@@ -74,7 +84,8 @@ async def _read(args: argparse.Namespace) -> list[NodeMap]:
         refused += await _refused_by_scheduler(client, nodes, pods)
     finally:
         client.close()
-    return make_map(nodes, pods, [one for one in refused if args.node in ("", one.node)])
+    maps = make_map(nodes, pods, [one for one in refused if args.node in ("", one.node)])
+    return with_reserved(maps, reserved, datetime.now(UTC)), unknown
 
 
 async def _all(client: ApiClient, kind: Kind, item: type[ItemT], refused: list[Refused]) -> list[ItemT]:
@@ -130,12 +141,14 @@ async def _refused_by_scheduler(
     ]
 
 
-def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool) -> None:
-    """The table, and the problems below it."""
+def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool, each: bool) -> None:
+    """The tables, and the problems below; `each`: a row for each device."""
     if not any(one.devices for one in maps):
         console.print("No node lists devices (gangsched.io/devices, or labels): gangsched agent writes them.")
-    else:
+    elif each:
         console.print(_table(maps, wide=wide))
+    else:
+        print_summary(maps, console)
     for one in maps:
         for problem in one.problems:
             console.print(f"{escape(clean(one.name))}: {escape(clean(problem))}")
@@ -145,12 +158,13 @@ def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool) -> None:
     devices = [device for one in maps for device in one.devices]
     if devices:
         n_free = sum(device.state == FREE and device.health == "Healthy" for device in devices)
+        n_reserved = sum(device.state == RESERVED for device in devices)
         n_held = sum(bool(device.holders or device.kubelet) for device in devices)
         n_sick = sum(device.health != "Healthy" for device in devices)
         n_wrong = sum(map(_is_wrong, devices))
         console.print(
             f"{len(devices)} devices on {sum(bool(one.devices) for one in maps)} nodes: {n_free} free,"
-            f" {n_held} held, {n_sick} not healthy, {n_wrong} not as they should be"
+            f" {n_reserved} reserved, {n_held} held, {n_sick} not healthy, {n_wrong} not as they should be"
         )
 
 
@@ -172,6 +186,8 @@ def _cells(node: str, device: DeviceRow, *, wide: bool) -> list[str]:
     pods = " and ".join(holder.pod for holder in holders)
     if device.kubelet and device.kubelet not in {holder.pod for holder in holders}:
         pods = f"{pods or 'nobody'} (kubelet: {device.kubelet})"
+    if device.state == RESERVED:
+        pods = f"{device.reserved_by} until {time_text(device.reserved_until)}"
     since = min((holder.since for holder in holders if holder.since is not None), default=None)
     cells = [
         node,
@@ -181,7 +197,7 @@ def _cells(node: str, device: DeviceRow, *, wide: bool) -> list[str]:
         device.state,
         pods or "-",
         " and ".join(holder.container for holder in holders) or "-",
-        "-" if since is None else since.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        time_text(since),
     ]
     if wide:
         cells += [
@@ -196,6 +212,6 @@ def _cells(node: str, device: DeviceRow, *, wide: bool) -> list[str]:
 
 def _is_wrong(device: DeviceRow) -> bool:
     """Conflicting sources, or a device that is held and unhealthy."""
-    return device.state not in (FREE, PLANNED, CONFIRMED) or bool(
+    return device.state not in (FREE, RESERVED, PLANNED, CONFIRMED) or bool(
         device.holders and device.health != "Healthy"
     )

@@ -1,7 +1,7 @@
 """The map of devices: nodes' lists, claims in pods' annotations or labels, kubelet's reports; pure.
 
-Made from Nodes and Pods as the API server has them, so it needs no scheduler and does not know a scheduler's
-unbound reservations. Called by `command`.
+Made from Nodes and Pods as the API server has them, so it needs no scheduler; what one has reserved and not
+yet bound is laid over it (reserved). Called by `command`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from gangsched.model.resources import is_extended, pod_requests
 
 FREE, PLANNED, CONFIRMED, MISMATCH, TWICE = "free", "planned", "confirmed", "mismatch", "claimed twice"
 GONE = "not listed"
+RESERVED = "reserved"
+"""A scheduler has it for a gang that is not bound."""
 
 
 class Holder(msgspec.Struct, rename="camel", frozen=True):
@@ -36,7 +38,8 @@ class Holder(msgspec.Struct, rename="camel", frozen=True):
 
 class DeviceRow(msgspec.Struct, rename="camel", frozen=True):
     """state: free; planned: in a pod's annotation or label; confirmed: kubelet agrees; mismatch: they differ;
-    claimed twice: two pods name it. kubelet: the pod that has it by the node's report.
+    claimed twice: two pods name it; reserved: for a gang that is not bound. kubelet: the pod that has it by
+    the node's report. reserved_until: None where no time ends it.
     """
 
     resource: str
@@ -48,6 +51,18 @@ class DeviceRow(msgspec.Struct, rename="camel", frozen=True):
     model: str = ""
     memory_mib: int = 0
     numa: int = -1
+    reserved_by: str = ""
+    reserved_until: datetime | None = None
+
+
+class Promise(msgspec.Struct, rename="camel", frozen=True):
+    """Room reserved on a node, devices unnamed. is_taken: False while pods there have to go first."""
+
+    group: str
+    resource: str
+    amount: int
+    is_taken: bool = True
+    until: datetime | None = None
 
 
 class NodeMap(msgspec.Struct, rename="camel", frozen=True):
@@ -57,6 +72,7 @@ class NodeMap(msgspec.Struct, rename="camel", frozen=True):
     devices: tuple[DeviceRow, ...]
     without_ids: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    promised: tuple[Promise, ...] = ()
 
 
 class Refused(NamedTuple):

@@ -22,6 +22,7 @@ from gangsched.web.explanations import Explanations
 from gangsched.web.health import Health, Page
 from gangsched.web.metrics import format_for
 from gangsched.web.queue import Queue
+from gangsched.web.reservations import RESERVATIONS_PATH, Reservations
 from gangsched.web.stories import Stories
 from gangsched.web.waiting import Waiting
 
@@ -53,6 +54,7 @@ class Server:
         stories: Stories,
         queue: Queue,
         explanations: Explanations,
+        reservations: Reservations,
         board: Board | None = None,
     ) -> None:
         """`tls` None: plain HTTP, for a loopback address. `board` None: no dashboard."""
@@ -67,6 +69,7 @@ class Server:
         self._queue = queue
         self._explanations = explanations
         self._board = board
+        self._reservations = reservations
 
     async def run(self) -> None:
         app = web.Application(middlewares=[self._guarded], client_max_size=1024)
@@ -79,6 +82,7 @@ class Server:
         app.router.add_get("/story/{namespace}/{name}", self._story_page)
         app.router.add_get("/explain/{namespace}/{name}", self._explain_page)
         app.router.add_get("/queue", self._queue_page)
+        app.router.add_get(RESERVATIONS_PATH, self._reservations_page)
         app.router.add_get("/permit", self._permit_page)
         app.router.add_post("/permit/{namespace}/{name}/{word:allow|reject}", self._permit_word)
         if self._board is not None:
@@ -161,6 +165,9 @@ class Server:
     async def _queue_page(self, request: web.Request) -> web.Response:
         body = self._queue.listed(request.query.get("namespace", ""))
         return web.Response(body=body, content_type="application/json")
+
+    async def _reservations_page(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._reservations.listed(), content_type="application/json")
 
     async def _permit_page(self, _: web.Request) -> web.Response:
         return web.Response(body=self._waiting.listed(), content_type="application/json")

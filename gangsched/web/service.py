@@ -170,6 +170,7 @@ class Web:
         from gangsched.web.board.pages import Board
         from gangsched.web.explanations import Explanations
         from gangsched.web.queue import Queue
+        from gangsched.web.reservations import Reservations
         from gangsched.web.server import Server
         from gangsched.web.stories import Stories
         from gangsched.web.waiting import Waiting
@@ -199,6 +200,7 @@ class Web:
             queue=queue,
             explanations=explanations,
             board=board,
+            reservations=Reservations(parts.scheduler, may_act=parts.may_act),
         )
 
     def _health(self) -> dict[str, Health]:

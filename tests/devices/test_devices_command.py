@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -15,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.apiserver.app import EmbeddedCluster, write_kubeconfig
+from gangsched.certificates import self_signed
 from gangsched.cli import main
 from gangsched.core.state.reporter import POD_REFUSED
 from gangsched.devices.report import Refused, make_map
@@ -28,7 +30,11 @@ from gangsched.model.effects import RecordEvent
 from gangsched.model.objects import Condition, Node, Pod, PodStatus
 from gangsched.model.pod_group import GANG_KEY
 from gangsched.sim.objects import GPU, inventory, make_node, make_pod
+from gangsched.web.reservations import Reservations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
+from tests.web.test_server import serving
 
+NOBODY = "--server=https://127.0.0.1:1"
 BOUND = datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC)
 
 
@@ -193,25 +199,85 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield path
 
 
-def test_the_table(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["devices", "--kubeconfig", kubeconfig]) == 0
+def test_a_summary_by_node_and_by_gang_comes_first(
+    kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["devices", "--kubeconfig", kubeconfig, NOBODY]) == 0
     out = capsys.readouterr().out
     lines = [line.split() for line in out.splitlines()]
+    assert lines[:6] == [
+        ["NODE", "RESOURCE", "FREE", "RESERVED", "HELD", "SICK", "BY"],
+        ["n0", GPU, "1", "of", "2", "-", "1", "-", "default/x", "1"],
+        ["n1", GPU, "1", "of", "2", "-", "-", "1", "-"],
+        [],
+        ["GANG", "OR", "POD", "RESOURCE", "HELD", "RESERVED", "UNTIL", "NODES"],
+        ["default/x", GPU, "1", "-", "-", "n0"],
+    ]
+    assert "4 devices on 2 nodes: 2 free, 0 reserved, 1 held, 1 not healthy, 0 not as they should be" in out
+    said = "What is reserved and not yet bound is not shown: no scheduler answers at https://127.0.0.1:1:"
+    assert said in out
+
+
+def test_all_has_a_row_for_each_device(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices", "--all", "--kubeconfig", kubeconfig, NOBODY]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["NODE", "RESOURCE", "DEVICE", "HEALTH", "STATE", "POD", "CONTAINER", "SINCE"]
     assert lines[1][:7] == ["n0", GPU, "GPU-n0-0", "Healthy", "planned", "default/x", "main"]
     assert lines[4][:5] == ["n1", GPU, "GPU-n1-1", "Unhealthy", "free"]
-    assert "4 devices on 2 nodes: 2 free, 1 held, 1 not healthy, 0 not as they should be" in out
+
+
+def reserving() -> Cluster:
+    """d/evaluate has reserved n0 and waits in Permit; d/high waits for the pod on n1 to go."""
+    c = cluster(nodes=2, gpus=2)
+    c.evictions = "slow"
+    c.submit(gang("low", pods=1, gpus=2)).run()
+    c.submit(
+        with_annotations(gang("evaluate", pods=1, gpus=1, priority=20), {"gangsched.io/total-members": "9"})
+    ).run()
+    return c.submit(gang("high", pods=1, gpus=2, priority=10)).run()
+
+
+async def test_what_is_reserved_is_shown_with_the_gang_and_the_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    c = reserving()
+    waits = c.group("evaluate")
+    [node] = {info.node_name for info in waits.members.values()}
+    began = datetime.now(UTC)
+    pages = Reservations(c.scheduler, clock_s=lambda: c.now_s)
+    nodes = [make_node(name, gpus=2) for name in ("n0", "n1")]
+    with served(nodes, [], tmp_path) as path:
+        async with serving(self_signed("gangsched", hosts=["127.0.0.1"]), reservations=pages) as client:
+            assert (await client.ask("/reservations"))[0] == 403
+            ask = ["devices", "--kubeconfig", path, f"--server=https://127.0.0.1:{client.port}"]
+            run = anyio.to_thread.run_sync
+            assert await run(main, [*ask, "--token=good"]) == 0
+            out = capsys.readouterr().out
+            assert await run(main, [*ask, "--token=good", "-o", "json"]) == 0
+            maps = json.loads(capsys.readouterr().out)
+            assert await run(main, [*ask, "--token=stranger"]) == 0
+            assert "What is reserved and not yet bound is not shown: https://" in capsys.readouterr().out
+    [reserved] = [row for one in maps for row in one["devices"] if row["state"] == "reserved"]
+    until = datetime.fromisoformat(reserved["reservedUntil"])
+    assert reserved["reservedBy"] == "d/evaluate"
+    left = timedelta(seconds=waits.deadline_s - c.now_s)
+    assert began + left - timedelta(seconds=1) <= until <= datetime.now(UTC) + left
+    [line] = [line for line in out.splitlines() if line.startswith(node)]
+    assert line.split()[2:6] == ["1", "of", "2", "1"]
+    assert re.search(r"d/evaluate 1 reserved until 20..-..-..T..:..:..Z", line)
+    assert "d/high 2 promised when others have gone" in out
+    assert re.search(rf"d/evaluate +{GPU} +- +1 +20..-.*{node} *$", out, re.MULTILINE), out
 
 
 def test_one_node_as_json(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["devices", "n0", "-o", "json", "--kubeconfig", kubeconfig]) == 0
+    assert main(["devices", "n0", "-o", "json", "--kubeconfig", kubeconfig, NOBODY]) == 0
     [one] = json.loads(capsys.readouterr().out)
     assert one["name"] == "n0"
     assert one["devices"][0]["holders"][0]["pod"] == "default/x"
 
 
 def test_wide_says_more(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["devices", "n0", "-o", "wide", "--kubeconfig", kubeconfig]) == 0
+    assert main(["devices", "n0", "-o", "wide", "--kubeconfig", kubeconfig, NOBODY]) == 0
     assert "NUMA" in capsys.readouterr().out
 
 
@@ -239,12 +305,12 @@ def test_what_the_scheduler_fails_on_is_told(tmp_path: Path, capsys: pytest.Capt
             client.close()
 
         anyio.run(tell)
-        assert main(["devices", "--kubeconfig", path]) == 1
+        assert main(["devices", "--kubeconfig", path, NOBODY]) == 1
     assert "n0: pod default/x is left out: a fault of ours" in capsys.readouterr().out
 
 
 def test_a_wrong_name_is_a_clear_error(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["devices", "n00", "--kubeconfig", kubeconfig]) != 0
+    assert main(["devices", "n00", "--kubeconfig", kubeconfig, NOBODY]) != 0
     said = capsys.readouterr().err
     assert "NODE: there is no node 'n00'" in said
     assert "Traceback" not in said

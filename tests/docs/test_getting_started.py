@@ -98,8 +98,8 @@ def test_the_page_works_as_it_says(reader: Reader) -> None:
     assert "job.batch/train created" in reader.type(apply)
     running = reader.until(get_pods, lambda said: said.count("Running") == 4)
     assert len({line.split()[6] for line in running.splitlines()[1:]}) == 4, "each has a node of its own"
-    held = [line for line in reader.type(devices).splitlines() if "default/train-" in line]
-    assert len(held) == 32
+    held = [line.split() for line in reader.type(devices).splitlines() if "default/train 8" in line]
+    assert [line[2:7] for line in held] == [["0", "of", "8", "-", "8"]] * 4
 
     [too_big] = (block.text for block in blocks(PAGE, "yaml"))
     (reader.folder / "too-big.yaml").write_text(too_big)

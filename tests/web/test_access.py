@@ -29,7 +29,14 @@ class Server:
         self.users: dict[str, dict[str, Any]] = {"good": {"username": "prometheus", "groups": ["monitors"]}}
         self.may: set[tuple[str, str]] = {
             ("prometheus", path)
-            for path in ("/metrics", "/queue", "/explain/d/train", "/story/d/train", "/story/d/none")
+            for path in (
+                "/metrics",
+                "/queue",
+                "/reservations",
+                "/explain/d/train",
+                "/story/d/train",
+                "/story/d/none",
+            )
         }
         self.may_post: set[tuple[str, str]] = set()
         self.asked: list[tuple[str, dict[str, Any]]] = []

@@ -25,6 +25,7 @@ from gangsched.web.explanations import Explanations
 from gangsched.web.health import Check, Health
 from gangsched.web.listening import WebSettings, listen, port_of
 from gangsched.web.queue import Queue
+from gangsched.web.reservations import Reservations
 from gangsched.web.server import Server, close_oldest
 from gangsched.web.stories import Stories
 from gangsched.web.waiting import Waiting
@@ -87,6 +88,7 @@ async def serving(
     board: Board | None = None,
     api: ApiServer | None = None,
     always_allow: tuple[str, ...] = ("/livez", "/readyz"),
+    reservations: Reservations | None = None,
 ) -> AsyncIterator[Client]:
     async def metrics(content_type: str) -> bytes:
         return b"scheduler_pending_pods 0\n"
@@ -107,6 +109,7 @@ async def serving(
         queue=queue or Queue(nobody()),
         explanations=explanations or Explanations(nobody()),
         board=board,
+        reservations=reservations or Reservations(nobody()),
     )
     trust = ssl.create_default_context(cadata=pair.certificate.decode())
     async with aiohttp.ClientSession() as session, anyio.create_task_group() as group:
