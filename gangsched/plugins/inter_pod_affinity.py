@@ -118,7 +118,8 @@ class InterPodAffinity:
 
     def is_stated(self, template: PodTemplate, view: ClusterView) -> bool:
         """Whether the pod has preferred terms of its own."""
-        return any(kind in _SOFT for kind, _ in template.affinity_terms)
+        terms = template.affinity_terms
+        return bool(terms) and any(kind in _SOFT for kind, _ in terms)
 
     def topology_keys(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Sequence[str]:
         own = {term.topology_key for kind, term in template.affinity_terms if kind in _HARD}

@@ -135,6 +135,8 @@ class TaintToleration:
         """Whether any taint class has a soft taint. Classes are never removed, so only new ones are read."""
         classes = view.taint_classes
         known, n_seen = self._soft_known
+        if known is classes and len(classes) == n_seen:
+            return self._any_soft
         if known is not classes:
             n_seen, self._any_soft = 0, False
         if len(classes) > n_seen:

@@ -196,3 +196,27 @@ def test_of_the_fewest_nodes_those_that_are_worth_most(seed: int) -> None:
     each = sorted((weights[good] for good in goods for _ in range(size)), reverse=True)
     assert got == sum(each[:n]), f"seed {seed}: {goods} of {size}, {n} pods: {of(c, 'a')}"
     assert len(set(of(c, "a"))) == -(-n // size), f"seed {seed}"
+
+
+class Liked:
+    """A user's own Score, node by node."""
+
+    name = "Liked"
+
+    def score_node(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> float:
+        return 100.0 if GOOD in (node_info.node.metadata.labels or {}) else 0.0
+
+
+class LikedAsStated(Liked):
+    def is_stated(self, template: object, view: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("plugin", "node"), [(LikedAsStated(), "roomy"), (Liked(), "tight")])
+def test_a_users_score_counts_before_tightness_where_it_says_that_pods_state_it(
+    plugin: Liked, node: str
+) -> None:
+    c = with_plugins(plugin, nodes=0)
+    c.node(good_node("tight", gpus=2)).node(good_node("roomy", gpus=8, good="yes"))
+    c.submit(gang("a", pods=2)).run()
+    assert of(c, "a") == [node, node]

@@ -301,7 +301,7 @@ class ScorePlugin(Protocol):
 
 @runtime_checkable
 class NodeScorePlugin(Protocol):
-    """A Score in ten lines; normalize(state, template, scores) may accompany it.
+    """A Score in ten lines; normalize(state, template, scores) may accompany it, and is_stated as above.
 
     The answer must depend on its arguments alone. For a plugin without PreFilter and PreScore it is kept per
     template and node until the node or its pods change. If one node is wanted and the plugin has no

@@ -218,6 +218,8 @@ class PerNodeScore(_PerNode):
         super().__init__(plugin, "Score", plugin.score_node, infos, is_told=is_told)
         if hasattr(plugin, "normalize"):
             self.normalize = plugin.normalize
+        if hasattr(plugin, "is_stated"):
+            self.is_stated = plugin.is_stated
 
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
