@@ -42,6 +42,7 @@ HOOKS = {
     "score": Hook("Score", ("state", "template", "view", "rows")),
     "score_node": Hook("Score", ("state", "pod", "node_info")),
     "normalize": Hook("NormalizeScore", ("state", "template", "scores")),
+    "score_filled": Hook("Score", ("template", "node")),
     "spreads": Hook("Score", ("template", "members")),
     "is_stated": Hook("Score", ("template", "view")),
     "reserve": Hook("Reserve", ("state", "group", "placements")),

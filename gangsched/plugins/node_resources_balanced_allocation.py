@@ -12,7 +12,14 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.framework.interface import MAX_SCORE, BoolArray, CycleState, FloatArray, IntArray
+from gangsched.core.framework.interface import (
+    MAX_SCORE,
+    BoolArray,
+    CycleState,
+    FilledNode,
+    FloatArray,
+    IntArray,
+)
 from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.resources import PODS
@@ -54,7 +61,16 @@ class NodeResourcesBalancedAllocation:
         if not any(name in template.requests for name in self._names):
             return None
         columns, requests = self._columns_of(template)
-        allocatable, free = view.room_at(columns, rows)
+        return self._change(requests, *view.room_at(columns, rows))
+
+    def score_filled(self, template: PodTemplate, node: FilledNode) -> FloatArray | None:
+        """As score of one node: as it is, and with 1 to n - 1 more of these pods."""
+        if not any(name in template.requests for name in self._names):
+            return None
+        columns, requests = self._columns_of(template)
+        return self._change(requests, node.allocatable[columns], node.free[columns])
+
+    def _change(self, requests: IntArray, allocatable: IntArray, free: IntArray) -> FloatArray:
         used, has = allocatable - free, allocatable != 0
         without, with_pod = (_evenness(asked, allocatable, has) for asked in (used, used + requests))
         half = int(MAX_SCORE) // 2

@@ -24,6 +24,7 @@ from gangsched.core.framework.interface import (
     Change,
     ClusterChange,
     CycleState,
+    FilledNode,
     FloatArray,
     IntArray,
     Rows,
@@ -194,10 +195,22 @@ class NodeResourcesFit:
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
         """Weighted mean over those of the strategy's resources that the node has."""
-        columns, requests, weights, padded = self._scored(template)
-        allocatable, free = view.room_at(columns, rows)
+        scored = self._scored(template)
+        allocatable, free = view.room_at(scored[0], rows)
+        return self._mean(scored, allocatable, free, view.padding_at(rows) if len(scored[3]) else None)
+
+    def score_filled(self, template: PodTemplate, node: FilledNode) -> FloatArray:
+        """As score of one node: as it is, and with 1 to n - 1 more of these pods."""
+        scored = self._scored(template)
+        columns = scored[0]
+        padding = node.padding if len(scored[3]) else None
+        return self._mean(scored, node.allocatable[columns], node.free[columns], padding)
+
+    def _mean(
+        self, scored: _Scored, allocatable: IntArray, free: IntArray, padding: IntArray | None
+    ) -> FloatArray:
+        columns, requests, weights, padded = scored
         asked = allocatable - free + requests
-        padding = view.padding_at(rows) if len(padded) else None
         if padding is not None:
             # cpu and memory are columns 0 and 1 in both.
             asked[padded] += padding[columns[padded]]

@@ -11,15 +11,22 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cycle.placing import Placing
+from gangsched.core.cycle.weighed import WeighedNodes
 from gangsched.core.framework.batching import Batching
 from gangsched.core.framework.interface import CycleState, FloatArray, IntArray
+from gangsched.core.framework.weighing import Weighing
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Node, Pod, Taint
+from gangsched.model.packing_weight import PACKING_WEIGHT_KEY
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.plugins import with_plugins
 from tests.support.scenario import Cluster
 
 _next = Batching.next
+_still_holds = Weighing._still_holds
+_by_bounds = WeighedNodes._best_by_bounds
+_each_weighed = Placing._each_weighed
 _SOFT = Taint("old", "", "PreferNoSchedule")
 
 
@@ -42,17 +49,20 @@ def _node(rng: Random, name: str) -> Node:
     return make_node(name, gpus=rng.choice((4, 8, 8)), cpu=rng.choice((32, 64)), rack=f"r{rng.randrange(4)}")
 
 
-def _gang(rng: Random, kind: int, name: str) -> list[Pod]:
+def _gang(rng: Random, kind: int, name: str, weight: int | None) -> list[Pod]:
     """Few kinds, so that one comes after its like; two of them have equal pods and differ in number."""
     n, gpus, cpu = ((2, 2, "1"), (4, 1, "2"), (4, 2, "1"), (8, 1, "1"), (2, 0, "3"))[kind]
     more: dict[str, Any] = {"priority": 10} if rng.random() < 0.05 else {}
+    if weight is not None:
+        more["annotations"] = {PACKING_WEIGHT_KEY: str(weight)}
     return [make_pod(f"{name}-{i}", group=name, min_members=n, gpus=gpus, cpu=cpu, **more) for i in range(n)]
 
 
 class _Story:
-    """One seed's: the same events whenever decisions are the same."""
+    """One seed's: the same events whenever decisions are the same; weight: of packing, for every gang."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, weight: int | None = None) -> None:
+        self.weight = weight
         self.rng = rng = Random(f"batching-{seed}")
         plugins = [Steps()] if rng.random() < 0.5 else []
         self.c = with_plugins(*plugins, nodes=0, settings=Settings(allow_eviction=rng.random() < 0.5))
@@ -77,7 +87,7 @@ class _Story:
         if what < 0.55:
             kinds = rng.choices(range(5), k=rng.choice((1, 1, 2)))
             for _ in range(rng.randint(2, 9)):
-                c.submit(_gang(rng, rng.choice(kinds), self._name("g")))
+                c.submit(_gang(rng, rng.choice(kinds), self._name("g"), self.weight))
             c.run()
         elif what < 0.7:
             gangs = sorted({pod.metadata.name.split("-")[0] for pod in c.pods.values()})
@@ -138,6 +148,37 @@ def test_decisions_are_those_of_packing_each_gang_from_nothing(
         n_binds += len(effects)
     assert n_binds > 300
     assert len(found) > 10
+
+
+@pytest.mark.parametrize("weight", [0, 1, 2, 5, 20, 1000])
+def test_weighed_decisions_are_those_of_computing_all_anew_for_each_member(
+    weight: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_kept = n_binds = n_quick = 0
+
+    def holds(self: Weighing, *asked: Any) -> bool:
+        nonlocal n_kept
+        found = _still_holds(self, *asked)
+        n_kept += found
+        return found
+
+    def bounded(self: WeighedNodes) -> int | None:
+        nonlocal n_quick
+        row = _by_bounds(self)
+        n_quick += row is not None
+        return row
+
+    for seed in range(6):
+        monkeypatch.setattr(Weighing, "_still_holds", holds)
+        monkeypatch.setattr(WeighedNodes, "_best_by_bounds", bounded)
+        monkeypatch.setattr(Placing, "_each_weighed", _each_weighed)
+        effects = _Story(seed, weight).told()
+        monkeypatch.setattr(Placing, "_each_weighed", lambda *_: None)
+        assert effects == _Story(seed, weight).told(), f"seed {seed}"
+        n_binds += len(effects)
+    assert n_binds > 300
+    assert n_kept > 10
+    assert n_quick > 10 or weight < 5
 
 
 def _equal_nodes(*plugins: object) -> Cluster:

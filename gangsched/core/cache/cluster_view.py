@@ -152,6 +152,14 @@ class ClusterView:
         free: IntArray = self._nodes.free[columns[:, np.newaxis], rows]
         return free
 
+    def room_on(self, row: int) -> tuple[IntArray, IntArray]:
+        """allocatable and free of one node, int64[n_columns, 1] each."""
+        return self._nodes.allocatable[:, row : row + 1], self._row_of_free(row)
+
+    def _row_of_free(self, row: int) -> IntArray:
+        """int64[n_columns, 1]: `free` of one node."""
+        return self._nodes.free[:, row : row + 1]
+
     def free_on(self, columns: Sequence[int], row: int) -> list[int]:
         """free of some columns on one node."""
         free = self._nodes.free.item

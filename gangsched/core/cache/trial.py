@@ -139,6 +139,12 @@ class Trial(ClusterView):
             return super().free_on(columns, row)
         return [self.free(column).item(row) for column in columns]
 
+    def _row_of_free(self, row: int) -> IntArray:
+        free = super()._row_of_free(row)
+        if row not in self.touched:
+            return free
+        return np.array([[self.free(column).item(row)] for column in range(len(free))], dtype=np.int64)
+
     def padding_at(self, rows: IntArray) -> IntArray | None:
         padding = super().padding_at(rows)
         for row, template, count in self._placed:

@@ -18,8 +18,9 @@ import numpy as np
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices
 from gangsched.core.cycle.packing import pack
-from gangsched.core.cycle.packing_score import PackingScore, WeighedRows
-from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, IntArray, Status
+from gangsched.core.cycle.weighed import Reserving, WeighedNodes
+from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, FloatArray, IntArray, Status
+from gangsched.core.framework.packing_score import PackingScore
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.group import PodInfo, templates_of
 from gangsched.core.types.placement import Placement
@@ -119,7 +120,7 @@ class Placing:
         room: IntArray,
         *,
         lone: bool,
-        packing: PackingScore | None = None,
+        points: FloatArray | None = None,
     ) -> int | None:
         rows = np.flatnonzero(room > 0)
         if not len(rows):
@@ -127,9 +128,8 @@ class Placing:
         if lone and self.demand.early_stop is not None:
             rows = self.demand.early_stop.narrow(rows, self.trial.n_nodes, self.trial.n_rows)
         scores = self._profile.score(state, template, self.trial, rows)
-        if packing is not None:
-            points = packing.of(rows, room[rows], self.used)
-            scores = points if scores is None else scores + points
+        if points is not None:
+            scores = points[rows] if scores is None else scores + points[rows]
         best = rows if scores is None else rows[scores == scores.max()]
         return int(best[self.demand.pick(len(best)) if lone and len(best) > 1 else 0])
 
@@ -155,19 +155,18 @@ class Placing:
         filtering, trial = self._profile.filtering, self.trial
         room = self._profile.capacity(state, template, trial)
         is_local = filtering.is_local(state)
-        # The known capacity of each node, counted down from here on as members are placed.
-        left = (room if is_local else filtering.ceiling(state, template, trial)).copy()
         weight, packing = self.demand.packing_weight, None
         if weight is not None:
-            packing = PackingScore(weight, trial, self._topology_key, len(members))
             if is_local and not filtering.looks_at_nodes(state):
-                n_placed = self._each_weighed(template, members, state, room, packing)
+                n_placed = self._each_weighed(template, members, state, room, weight)
                 if n_placed is not None:
                     return n_placed
+            packing = PackingScore(weight, trial, self._topology_key)
+        # The known capacity of each node, counted down from here on as members are placed.
+        left = (room if is_local else filtering.ceiling(state, template, trial)).copy()
         for n_placed, info in enumerate(members):
-            if packing is not None:
-                packing.n_left = len(members) - n_placed
-            row = self._best_scored(template, state, room, lone=False, packing=packing)
+            points = None if packing is None else packing.of(room, self.used, len(members) - n_placed)
+            row = self._best_scored(template, state, room, lone=False, points=points)
             if row is None:
                 return n_placed
             self.put(row, template, [info])
@@ -185,33 +184,29 @@ class Placing:
         members: Sequence[PodInfo],
         state: CycleState,
         room: IntArray,
-        packing: PackingScore,
+        weight: int,
     ) -> int | None:
-        """As _each_by_score, computing anew only what a member changes; None: scores depend on more than the
-        node itself, and no member is placed."""
-        scoring, trial = self._profile.scoring, self.trial
-        rows = np.flatnonzero(room > 0)
-        templates = templates_of(self.demand.members).values()
-        if not len(rows) or not scoring.goes_by_row or any(one.affinity_terms for one in templates):
+        """As _each_by_score, computing only what may decide; None: scores depend on more than the node
+        itself, and no member is placed."""
+        if any(one.affinity_terms for one in templates_of(self.demand.members).values()):
             return None
-        scores = self._profile.score(state, template, trial, rows)
-        if not scoring.is_silent(state, template, trial, rows):
+        profile, trial, key = self._profile, self.trial, self._topology_key
+        base = profile.weighing.totals(state, template, trial, room, weight, key, len(members))
+        if base is None:
             return None
-        scores = np.zeros(len(rows)) if scores is None else scores.copy()
-        nodes = WeighedRows(packing, rows, room[rows], scores)
+        scoring, left = profile.scoring, deque(members)
 
-        def score_of(at: int) -> float:
-            own = scoring.score(state, template, trial, rows[at : at + 1])
-            return 0.0 if own is None else float(own[0])
+        def put(row: int, n: int) -> None:
+            self.put(row, template, [left.popleft() for _ in range(n)])
 
-        for n_placed, info in enumerate(members):
-            packing.n_left = len(members) - n_placed
-            at = nodes.best(self.used, score_of)
-            if at is None:
-                return n_placed
-            self.put(int(rows[at]), template, [info])
-            nodes.took(at)
-        return len(members)
+        def score_of(row: int) -> float:
+            own = scoring.score(state, template, trial, np.array([row]))
+            return 0.0 if own is None else own.item(0)
+
+        def scores_of(row: int, n: int) -> FloatArray | None:
+            return scoring.filled(state, template, trial, row, n)
+
+        return WeighedNodes(base, self.used, Reserving(put, score_of, scores_of)).place()
 
     def _count_down(self, left: IntArray, template: PodTemplate, state: CycleState, row: int) -> None:
         """Decrements a capacity; recomputes it at 0, as it may have been a cautious estimate (devices that

@@ -79,6 +79,7 @@ from gangsched.core.framework.binding_points import (
     PreBindPlugin,
     ReservePlugin,
 )
+from gangsched.core.framework.filled_node import FilledNode
 from gangsched.core.framework.plan import DemandOn, DryRun, FitError, PostFilterResult
 from gangsched.core.framework.queueing_points import LaneSortPlugin, PreEnqueuePlugin, QueueSortPlugin
 from gangsched.core.framework.status import (
@@ -282,11 +283,13 @@ class ScorePlugin(Protocol):
     range, and maps them to 0..100; `score_by_row = True`: a row's score depends on that row alone, so scores
     are kept and only changed rows are recomputed (not with normalize or pre_score), also from one gang to the
     next of its kind (core.framework.batching); whatever it reads beside the view must be a usage tracker
-    (core.cache.usage_trackers), which reports changed rows; and `spreads(template, members) -> bool`: the
-    template prefers to be away from the gang's other members (their templates, itself included), so that they
-    are placed one at a time by score and not packed; and `is_stated(template, view) -> bool`, asked often:
-    the pod itself states the preference. What a gang's pods state comes before how tightly it fits, all other
-    scores after it (core.cycle.packing).
+    (core.cache.usage_trackers), which reports changed rows; with it `score_filled(template, node)`, which
+    spares a call for each member where packing has a weight: float64[n] or None, as `score` of one node that
+    has 0 to n - 1 more of these pods, by what FilledNode shows alone; `spreads(template, members) -> bool`:
+    the template prefers to be away from the gang's other members (their templates, itself included), so that
+    they are placed one at a time by score and not packed; and `is_stated(template, view) -> bool`, asked
+    often: the pod itself states the preference. What a gang's pods state comes before how tightly it fits,
+    all other scores after it (core.cycle.packing).
     """
 
     name: str
@@ -340,6 +343,7 @@ __all__ = [
     "CuringPlugin",
     "CycleState",
     "DryRun",
+    "FilledNode",
     "FilterPlugin",
     "FloatArray",
     "FollowingPlugin",

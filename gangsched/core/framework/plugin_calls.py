@@ -9,7 +9,10 @@ from collections.abc import Callable
 from numbers import Integral
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
-from gangsched.core.framework.status import SUCCESS, Code, Status
+import numpy as np
+
+from gangsched.core.framework.status import MAX_SCORE, SUCCESS, Code, Status
+from gangsched.core.types.arrays import FloatArray
 from gangsched.errors import GangschedError, InvariantError
 
 T = TypeVar("T")
@@ -53,6 +56,13 @@ def check_shape(plugin: str, point: str, own: Any, shape: tuple[int, ...], kinds
         raise PluginError(
             plugin, point, f"answered {got}, expected an array of kind {kinds!r} and shape {shape}"
         )
+
+
+def check_range(plugin: str, scores: FloatArray) -> None:
+    """Raises: PluginError (a score that is NaN or not within 0..MAX_SCORE)."""
+    # NaN fails both. The methods min and max would do the same through slower Python code.
+    if len(scores) and not (np.minimum.reduce(scores) >= 0.0 and np.maximum.reduce(scores) <= MAX_SCORE):
+        raise PluginError(plugin, "Score", f"a score is not within 0..{MAX_SCORE:.0f}")
 
 
 def check_count(plugin: str, point: str, own: Any) -> None:

@@ -55,6 +55,7 @@ from gangsched.core.framework.plugin_calls import (
 from gangsched.core.framework.queueing_points import bad_raise, sees_view
 from gangsched.core.framework.scoring import Scoring
 from gangsched.core.framework.signing import Signing
+from gangsched.core.framework.weighing import Weighing
 from gangsched.core.types.cluster_events import Change
 from gangsched.core.types.group import Group
 from gangsched.core.types.placement import Placement
@@ -114,6 +115,7 @@ class Profile:
         self.filtering = Filtering(points.filters, points.capacities, is_told=is_told, infos=infos, ask=ask)
         self.scoring = Scoring(points.scores, points.pre_scores, is_told=is_told, infos=infos, ask=ask)
         self.batching = Batching(self.filtering, self.scoring)
+        self.weighing = Weighing(self.filtering, self.scoring)
         self._by_name = points.plugins()
         self._following = tuple(p for p in self._by_name.values() if serves(p, FollowingPlugin))
         self.follows = bool(self._following)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.framework.filled_scores import FilledScores
 from gangsched.core.framework.interface import (
     MAX_SCORE,
     BoolArray,
@@ -29,6 +30,7 @@ from gangsched.core.framework.plugin_calls import (
     CallPlugin,
     PluginError,
     blamed,
+    check_range,
     check_shape,
     checked_status,
     guarded,
@@ -91,6 +93,7 @@ class Scoring:
         self._others: dict[frozenset[str], tuple[tuple[ScorePlugin, float], ...]] = {}
         self._sums_by_row = RowCache(n_kept)
         self._spreads_alone: dict[int, bool] = {}
+        self._filled = FilledScores(ask)
 
     def has_stated(self, state: CycleState, template: PodTemplate, view: ClusterView) -> bool:
         """Whether the pod itself states a preference that a plugin scores by."""
@@ -191,6 +194,21 @@ class Scoring:
             if own is not None:
                 return False
         return True
+
+    def by_row(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+    ) -> FloatArray:
+        """As score, of the plugins that score by row alone."""
+        return self._kept_scores(state, template, view, rows)
+
+    def filled(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, row: int, n: int
+    ) -> FloatArray | None:
+        """As by_row of one node, float64[n]: as it is, and with 1 to n - 1 more of these pods; None: a plugin
+        does not tell."""
+        unconcerned = state.unconcerned
+        concerned = [one for one in self._by_row if one[0].name not in unconcerned]
+        return self._filled.of(concerned, template, view, row, n)
 
     def best(
         self,
@@ -329,7 +347,5 @@ class Scoring:
             normalize = self._normalizers[plugin.name]
             own = self._ask(plugin.name, "NormalizeScore", normalize, state, template, own)
             check_shape(plugin.name, "NormalizeScore", own, rows.shape, "f")
-        # NaN fails both. The methods min and max would do the same through slower Python code.
-        if len(own) and not (np.minimum.reduce(own) >= 0.0 and np.maximum.reduce(own) <= MAX_SCORE):
-            raise PluginError(plugin.name, "Score", f"a score is not within 0..{MAX_SCORE:.0f}")
+        check_range(plugin.name, own)
         return own
