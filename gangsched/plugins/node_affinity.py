@@ -6,6 +6,7 @@ Source: kube-scheduler `plugins/nodeaffinity/node_affinity.go`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -67,6 +68,8 @@ class NodeAffinity:
 
     name = "NodeAffinity"
     cured_by = Change.NODE_ADDED | Change.NODE_LABELS
+    states_of_nodes: ClassVar[bool] = True
+    """What a pod prefers of a node changes with the node's labels alone (Scoring.only_of_nodes)."""
 
     def __init__(self, args: Args | None = None) -> None:
         self._added = (args.added_affinity if args else None) or AffinityRules()

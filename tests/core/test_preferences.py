@@ -127,6 +127,17 @@ def test_gangs_keep_away_from_a_tainted_node_also_in_a_row_and_after_the_taint_c
         assert first not in of(c, name)
 
 
+def test_gangs_in_a_row_notice_a_preferred_node_that_is_free_again_though_it_is_larger() -> None:
+    c = grown(*((f"n{i:02}", 8, "", "some") for i in range(30)), ("large", 16, "", "much"))
+    c.submit(like(gang("first", pods=16), ("much", 10))).run()
+    for name in ("a", "b", "c"):
+        c.submit(like(gang(name, pods=8), ("much", 10), ("some", 4))).run()
+        assert of(c, name)[0] != "large"
+    c.delete(*(f"first-{i}" for i in range(16)))
+    c.submit(like(gang("d", pods=8), ("much", 10), ("some", 4))).run()
+    assert set(of(c, "d")) == {"large"}
+
+
 def test_preferred_affinity_to_other_pods_and_spread_from_others_count() -> None:
     other = {"matchLabels": {"app": "cache"}}
     near = [{"weight": 100, "podAffinityTerm": {"labelSelector": other, "topologyKey": RACK}}]

@@ -18,6 +18,7 @@ from gangsched.core.framework.interface import BoolArray, CycleState, FloatArray
 from gangsched.core.framework.profile import Profile
 from gangsched.core.types.pod_template import PodTemplate
 
+_NOBODY: frozenset[str] = frozenset()
 Lets = Callable[[IntArray], BoolArray]
 
 
@@ -37,9 +38,13 @@ def pack(
     lets: rows that plugins which look at nodes one by one allow, bool[len(rows)]; they are called for all
     nodes only if more than one node is needed.
     """
-    prefers = profile.scoring.has_stated(state, template, view)
-    if not used and lets is None and (not prefers or profile.scoring.only_repelled(template, view)):
-        following = profile.batching.next(state, template, view, capacity, n_members, prefers=prefers)
+    scoring = profile.scoring
+    prefers = scoring.has_stated(state, template, view)
+    stating = scoring.only_of_nodes(template, view) if prefers else _NOBODY
+    if not used and lets is None and (not prefers or stating or scoring.only_repelled(template, view)):
+        following = profile.batching.next(
+            state, template, view, capacity, n_members, prefers=prefers, stating=stating
+        )
         if following is not None:
             return [(following, n_members)]
     chosen: list[tuple[int, int]] = []
@@ -101,7 +106,8 @@ def _tightest(
         if wanted is not None:
             rows = rows[wanted == wanted.max()]
         best = rows[_has_least_room(capacity, rows)]
-        return profile.batching.first(state, template, view, capacity, n_members, best)
+        stating = profile.scoring.only_of_nodes(template, view) if prefers else _NOBODY
+        return profile.batching.first(state, template, view, capacity, n_members, best, stating)
     if used:
         racks, _ = view.label(topology_key)
         near = rows[np.isin(racks[rows], racks[used])]

@@ -99,10 +99,13 @@ class Batching:
         n_members: int,
         *,
         prefers: bool,
+        stating: frozenset[str],
     ) -> int | None:
         """The node for n_members of a gang that has opened none yet; None: unknown, run a full pack.
 
-        prefers: its pods state that they had rather not go to some nodes: a tighter one may be one of those.
+        prefers: its pods state which nodes they had rather have, or not have; stating: the plugin by which
+        they do, if Scoring.only_of_nodes tells: what an unchanged node is worth is unchanged; empty: at most
+        they state which nodes they had rather not have, so that a tighter one may be worth less.
         """
         kept = self._kept.pop(template.serial, None)
         if kept is None or kept.capacity is not capacity or kept.n_members != n_members:
@@ -111,9 +114,11 @@ class Batching:
         changed = set(journal) if journal is not None else None
         if changed is None or len(changed) > _MAX_CHANGED or not kept.keep_up(changed):
             return None
+        if stating and any(capacity.item(row) >= n_members for row in changed):
+            return None
         kept.mark = view.journal_end
         row = kept.tighter
-        if row is None and self._scoring.is_silent(state, template, view, kept.rows):
+        if row is None and self._scoring.is_silent(state, template, view, kept.rows, stating):
             row = kept.next()
         elif (
             row is not None
@@ -133,11 +138,13 @@ class Batching:
         capacity: IntArray,
         n_members: int,
         rows: IntArray,
+        stating: frozenset[str],
     ) -> int | None:
-        """The best of the ascending `rows`, which take n_members with the least room left over."""
+        """The best of the ascending `rows`, which take n_members with the least room left over. stating: a
+        plugin that does not tell them apart."""
         if len(rows) < 2 or not self._scoring.goes_by_row or not self._filtering.keeps(template, capacity):
             return self._scoring.best(state, template, view, rows)
-        scores, by_row = self._scoring.sums(state, template, view, rows)
+        scores, by_row = self._scoring.sums(state, template, view, rows, stating)
         equals = rows if scores is None else rows[scores == np.maximum.reduce(scores)]
         if by_row:
             if len(self._kept) > n_kept(view.n_rows):

@@ -113,6 +113,17 @@ class Scoring:
         """Whether nodes on which plugins have no opinion are as good as any by what the pod states."""
         return all(getattr(plugin, "only_repels", False) for plugin, _ in self._stated_by(template, view))
 
+    def only_of_nodes(self, template: PodTemplate, view: ClusterView) -> frozenset[str]:
+        """The plugin by which the pod states a preference, if there is just one, whose scores change with the
+        labels and taints of nodes alone; else empty.
+
+        It does not tell nodes apart that are worth the same by `stated`, nor some of them.
+        """
+        stated = self._stated_by(template, view)
+        if len(stated) != 1 or not getattr(stated[0][0], "states_of_nodes", False):
+            return frozenset()
+        return frozenset((stated[0][0].name,))
+
     def _stated_by(self, template: PodTemplate, view: ClusterView) -> list[tuple[ScorePlugin, float]]:
         return [
             (plugin, weight)
@@ -169,27 +180,42 @@ class Scoring:
         return self.sums(state, template, view, rows)[0]
 
     def sums(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        but: frozenset[str] = frozenset(),
     ) -> tuple[FloatArray | None, bool]:
-        """As score of all `rows`; and whether each row's sum depends on that row alone.
-
-        Then it stays valid while the row is unchanged and is_silent holds for these rows.
+        """As score of all `rows`, without the plugins in `but`; and whether each row's sum depends on that
+        row alone: then it stays valid while the row is unchanged and is_silent holds for these rows.
         """
         rows.flags.writeable = False
         skipped = self._run_pre_score(state, template, view, rows) if self.pre_scores else frozenset()
+        skipped |= but
         if not self._by_row or len(rows) <= _FEW_ROWS:
             return self._ask_scores(self.scores, state, template, view, rows, skipped), False
         kept = self._kept_scores(state, template, view, rows)
         others = self._ask_scores(self._not_by_row, state, template, view, rows, skipped)
         return (kept, self.goes_by_row) if others is None else (kept + others, False)
 
-    def is_silent(self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray) -> bool:
-        """Whether only plugins that score by row have an opinion on the rows or any subset of them."""
+    def is_silent(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        rows: IntArray,
+        but: frozenset[str] = frozenset(),
+    ) -> bool:
+        """Whether only plugins that score by row, and those in `but`, have an opinion on the rows or any
+        subset of them."""
         others = self._others.get(state.unconcerned)
         if others is None:
             others = tuple(one for one in self._not_by_row if one[0].name not in state.unconcerned)
             self._others[state.unconcerned] = others
         for plugin, _ in others:
+            if plugin.name in but:
+                continue
             own = self._ask_score(plugin, state, template, view, rows)
             if own is not None:
                 return False
