@@ -2,7 +2,7 @@
 
 On a pod or a PodGroup. Without it the profile's setting `packing` holds; without that too a gang is packed
 first, and scores decide among equally tight placements. What a node's packing is worth is said in
-core.cycle.packing_score.
+core.framework.packing_score.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ scheduling by real-time load and node performance, score = (1 - L/S) * 10.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.framework.interface import MAX_SCORE, CycleState, FloatArray, IntArray
+from gangsched.core.framework.interface import MAX_SCORE, BoolArray, CycleState, FloatArray, IntArray
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.evenness import Mode, load_and_strength, paper_score
 from gangsched.model.load import TERMS, Term
@@ -65,11 +65,14 @@ class LoadAware:
 
     name = "LoadAware"
     score_by_row = True
+    ignores_placed: ClassVar[bool] = True
+    """What members of a gang ask for counts as load from their reservation on, not while they are placed."""
 
     def __init__(self, args: Args | None = None) -> None:
         self._args = args or Args()
         self._counted = np.array([[name in self._args.terms] for name in TERMS])
         self._scores: FloatArray = np.zeros(0)
+        self._stale: BoolArray = np.zeros(0, dtype=np.bool_)
         self.metrics_server_s = self._args.metrics_server_seconds
         self.usage_tracker = LoadBook(
             stale_s=self._args.stale_seconds if self._args.stale_policy == "full" else math.inf,
@@ -86,14 +89,22 @@ class LoadAware:
             return None
         changed = book.take_changed(view.n_rows)
         if len(changed):
-            self._score_anew(changed)
+            self._note_stale(changed, max(view.n_rows, int(changed[-1]) + 1))
+        if self._stale[rows].any():
+            self._score_anew(np.flatnonzero(self._stale))
         return self._scores[rows]
+
+    def _note_stale(self, rows: IntArray, n_rows: int) -> None:
+        if n_rows > len(self._scores):
+            more = n_rows - len(self._scores)
+            self._scores = np.concatenate([self._scores, np.zeros(more)])
+            self._stale = np.concatenate([self._stale, np.zeros(more, dtype=np.bool_)])
+        self._stale[rows] = True
 
     def _score_anew(self, rows: IntArray) -> None:
         """Scores do not depend on the pod, so they are cached until a node's load or the cluster changes."""
         book = self.usage_tracker
-        if len(rows) and rows[-1] >= len(self._scores):
-            self._scores = np.concatenate([self._scores, np.zeros(int(rows[-1]) + 1 - len(self._scores))])
+        self._stale[rows] = False
         terms, utilisation = book.terms(rows) * self._counted, book.expected_utilisation(rows)
         sums = load_and_strength(utilisation, terms, mode=self._args.mode, largest=book.largest)
         scores = paper_score(*sums) * (MAX_SCORE / 10)

@@ -11,58 +11,83 @@ from collections.abc import Sequence
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.framework.interface import FilledNode, FloatArray, IntArray, ScorePlugin
+from gangsched.core.framework.interface import CycleState, FilledNode, FloatArray, IntArray, ScorePlugin
 from gangsched.core.framework.plugin_calls import CallPlugin, check_range, check_shape
 from gangsched.core.types.pod_template import PodTemplate
 
 # Sums of pods up to here are far from overflowing.
 _MAX_AMOUNT = 2**60
+_HOOKS = ("score_filled", "ignores_placed")
 _MAX_KEPT, _MAX_KEPT_PODS = 4096, 64
 
 
 class FilledScores:
-    """Scores of nodes as they are filled; what plugins without score_filled would say is unknown."""
+    """Scores of nodes as they are filled: of plugins that have one of _HOOKS."""
 
     def __init__(self, ask: CallPlugin) -> None:
         self._ask = ask
-        self._kept: dict[tuple[int, int, bytes, bytes, bytes], FloatArray] = {}
+        self._kept: dict[tuple[int, int, bytes, bytes, bytes], list[FloatArray | None]] = {}
 
     def of(
         self,
         plugins: Sequence[tuple[ScorePlugin, float]],
+        state: CycleState,
         template: PodTemplate,
         view: ClusterView,
         row: int,
         n: int,
     ) -> FloatArray | None:
         """float64[n]: the weighted sum for a node as it is, and with 1 to n - 1 more pods; None: unknown."""
+        if not all(any(hasattr(one, hook) for hook in _HOOKS) for one, _ in plugins):
+            return None
+        found = self._of_filled([one for one, _ in plugins], template, view, row, n)
+        if found is None:
+            return None
+        total, rows = np.zeros(n), np.array([row])
+        for (plugin, weight), own in zip(plugins, found, strict=True):
+            if hasattr(plugin, "ignores_placed"):
+                own = self._ask(plugin.name, "Score", plugin.score, state, template, view, rows)
+                _check(plugin, own, 1)
+            if own is not None:
+                total += own * weight
+        return total
+
+    def _of_filled(
+        self, plugins: Sequence[ScorePlugin], template: PodTemplate, view: ClusterView, row: int, n: int
+    ) -> list[FloatArray | None] | None:
+        """For each plugin what its score_filled says."""
         allocatable, free = view.room_on(row)
         padding = view.padding_at(np.array([row]))
         own = b"" if padding is None else padding.tobytes()
         seen = (template.serial, n, allocatable.tobytes(), free.tobytes(), own)
-        scores = self._kept.get(seen)
-        if scores is None and (node := _filled(template, allocatable, free, padding, n)) is not None:
-            scores = self._scores(plugins, template, node, n)
-            if scores is not None and n <= _MAX_KEPT_PODS:
-                if len(self._kept) >= _MAX_KEPT:
-                    self._kept.clear()
-                self._kept[seen] = scores
-        return scores
+        known = self._kept.get(seen)
+        if known is not None and len(known) == len(plugins):
+            return known
+        node = _filled(template, allocatable, free, padding, n)
+        if node is None:
+            return None
+        found = [self._ask_one(plugin, template, node, n) for plugin in plugins]
+        if n <= _MAX_KEPT_PODS:
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            self._kept[seen] = found
+        return found
 
-    def _scores(
-        self, plugins: Sequence[tuple[ScorePlugin, float]], template: PodTemplate, node: FilledNode, n: int
+    def _ask_one(
+        self, plugin: ScorePlugin, template: PodTemplate, node: FilledNode, n: int
     ) -> FloatArray | None:
-        total = np.zeros(n)
-        for plugin, weight in plugins:
-            score_filled = getattr(plugin, "score_filled", None)
-            if score_filled is None:
-                return None
-            own = self._ask(plugin.name, "Score", score_filled, template, node)
-            if own is not None:
-                check_shape(plugin.name, "Score", own, (n,), "f")
-                check_range(plugin.name, own)
-                total += own * weight
-        return total
+        score_filled = getattr(plugin, "score_filled", None)
+        if score_filled is None:
+            return None
+        own: FloatArray | None = self._ask(plugin.name, "Score", score_filled, template, node)
+        _check(plugin, own, n)
+        return own
+
+
+def _check(plugin: ScorePlugin, own: FloatArray | None, n: int) -> None:
+    if own is not None:
+        check_shape(plugin.name, "Score", own, (n,), "f")
+        check_range(plugin.name, own)
 
 
 def _filled(

@@ -234,7 +234,7 @@ class Scoring:
         does not tell."""
         unconcerned = state.unconcerned
         concerned = [one for one in self._by_row if one[0].name not in unconcerned]
-        return self._filled.of(concerned, template, view, row, n)
+        return self._filled.of(concerned, state, template, view, row, n)
 
     def best(
         self,

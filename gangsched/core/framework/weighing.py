@@ -28,7 +28,7 @@ from gangsched.core.types.pod_template import PodTemplate
 
 # Looking at more rows one by one costs more than computing all anew.
 _MAX_CHANGED = 64
-# After so many changed rows the bounds are computed anew, as they only ever widen.
+# After so many changed rows `least` is computed anew, as it only ever falls.
 _MAX_CHANGES = 64
 _NO_RACKS: IntArray = np.zeros(0, dtype=np.int64)
 
@@ -115,14 +115,13 @@ class Totals:
         self.least = int(room.min(initial=self.largest, where=room > 0))
         self.most_score = float(np.maximum.reduce(self.scores, initial=-np.inf))
 
-    def _note_one(self, before: int, now: int, score: float) -> None:
-        """Of one row: the extremes stay bounds, and `largest` exact while n_largest is not 0."""
+    def _note_one(self, before: int, now: int) -> None:
+        """Of one row: `least` stays a bound, and `largest` exact while n_largest is not 0."""
         self.n_largest += (now == self.largest) - (before == self.largest)
         if now > self.largest:
             self.largest, self.n_largest = now, 1
         if now:
             self.least = min(self.least, now)
-            self.most_score = max(self.most_score, score)
 
     def change(self, rows: Sequence[int], scores: FloatArray) -> None:
         """These rows have other room and scores now."""
@@ -138,10 +137,11 @@ class Totals:
             self.scores[row] = score if now else -np.inf
             if now and not before:
                 self.rows = np.flatnonzero(self.room > 0)
-            self._note_one(before, now, score)
+            self._note_one(before, now)
         self.n_changes += len(rows)
         if not self.n_largest or self.n_changes > _MAX_CHANGES:
             self._note_extremes()
+        self.most_score = float(np.maximum.reduce(self.scores))
         if self.largest != largest:
             self.totals = self._points_of_all()
             return
