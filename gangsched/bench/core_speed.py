@@ -19,11 +19,12 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from gangsched.bench import early_stop_speed, load_speed, member_speed, meters, victims_speed
+from gangsched.bench import early_stop_speed, load_speed, member_speed, meters, packing_speed, victims_speed
 from gangsched.bench.early_stop_speed import EarlyStopSpeed
 from gangsched.bench.figures import Spread, spread
 from gangsched.bench.load_speed import LoadSpeed
 from gangsched.bench.member_speed import MemberSpeed
+from gangsched.bench.packing_speed import PackingCost
 from gangsched.bench.progress import Progress
 from gangsched.bench.tables import of_spread, print_conditions, print_targets, text
 from gangsched.bench.targets import Target, at_least, at_most
@@ -56,6 +57,7 @@ SIZES = (
 NAMES = tuple(name for name, _ in SIZES)
 TIMEOUT_S = 900.0
 _MEMBER_ROUNDS = 15
+_PACKING_GANGS, _PACKING_ROUNDS = 200, 5
 
 
 class CoreRound(msgspec.Struct):
@@ -91,6 +93,7 @@ class CoreReport(msgspec.Struct):
     loads: LoadSpeed
     lone_pods: EarlyStopSpeed
     victims: VictimsSpeed
+    packing: list[PackingCost]
     targets: list[Target]
 
 
@@ -110,7 +113,10 @@ def run(n_rounds: int, progress: Progress) -> CoreReport:
         lone_pods = early_stop_speed.measure()
     with progress.phase(f"searches for victims on {victims_speed.N_NODES:,} full nodes"):
         victims = victims_speed.measure()
-    return assemble(sizes, members, loads, lone_pods, victims)
+    wanted = (packing_speed.N_NODES, _PACKING_GANGS, _PACKING_ROUNDS)
+    with progress.phase(f"packing by weight, {packing_speed.N_NODES:,} nodes: {_PACKING_ROUNDS} rounds"):
+        packing = msgspec.json.decode(_in_own_process("packing_speed", wanted), type=list[PackingCost])
+    return assemble(sizes, members, loads, lone_pods, victims, packing)
 
 
 def assemble(
@@ -119,6 +125,7 @@ def assemble(
     loads: LoadSpeed,
     lone_pods: EarlyStopSpeed,
     victims: VictimsSpeed,
+    packing: list[PackingCost],
 ) -> CoreReport:
     """Everything that is computed from the sizes, and from what members cost."""
     speeds = {name: spread([1e6 / r.total_us for r in size.rounds]) for name, size in sizes.items()}
@@ -143,13 +150,15 @@ def assemble(
             at_most(f"first member of a group of 100, {name}", 2, spread(cost.first_ms), "ms"),
             at_most("each next one", 50, spread(cost.next_us), "us"),
         ]
+    worst = max(packing_speed.ratio(cost, packing) for cost in packing)
+    targets.append(at_most("a decision with packing by weight, by one without", 1.5, worst, "x"))
     conditions: dict[str, str | int | float] = {
         "cores": meters.n_cores(),
         "python": sys.version.split()[0],
         "rounds": len(sizes[NAMES[0]].rounds),
     }
     found = {name: value for name, value in speeds.items() if value is not None}
-    return CoreReport(conditions, sizes, found, members, ratio, loads, lone_pods, victims, targets)
+    return CoreReport(conditions, sizes, found, members, ratio, loads, lone_pods, victims, packing, targets)
 
 
 def _in_own_process(module: str, arguments: Sequence[int]) -> bytes:
@@ -274,6 +283,7 @@ def print_report(done: CoreReport, console: Console) -> None:
         f" {victims.lone_ms:.0f} ms for a lone pod, {victims.gang_ms:.0f} ms for a gang of"
         f" {victims_speed.N_MEMBERS}, {victims.one_a_rack_ms:.0f} ms for one with a member a rack"
     )
+    console.print(packing_speed.table(done.packing))
     print_targets(done.targets, console)
 
 

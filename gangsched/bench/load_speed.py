@@ -53,7 +53,7 @@ def measure() -> LoadSpeed:
     cache = Cache(node_capacity=N_NODES)
     cache.keep_usage_trackers([bandwidth.usage_tracker, load.usage_tracker])
     for i in range(N_NODES):
-        cache.put_node(_node(i))
+        cache.put_node(measured_node(i))
     state, view = CycleState(), cache.view
     template = cache.template_of(_pod())
     bandwidth.pre_filter(state, template, view)
@@ -71,14 +71,14 @@ def measure() -> LoadSpeed:
 def _median_us(call: Callable[[], Any], cache: Cache, round_: int) -> float:
     lasted = []
     for i in range(_N_ASKED):
-        cache.put_node(_node(i, round_=round_))
+        cache.put_node(measured_node(i, round_=round_))
         began_s = time.perf_counter()
         call()
         lasted.append(time.perf_counter() - began_s)
     return median(lasted) * 1e6
 
 
-def _node(i: int, *, round_: int = 0) -> Node:
+def measured_node(i: int, *, round_: int = 0) -> Node:
     """Every fifth is too busy for the pod."""
     document = node_document(i, 8)
     total = 1250 * MEGABYTE
