@@ -141,6 +141,10 @@ _COMMANDS = {
         "gangsched.web.command",
         "what happened to a gang, move by move, as the running scheduler remembers it",
     ),
+    "top": (
+        "gangsched.web.top.command",
+        "the running scheduler as it changes: queue, devices, rates and latencies, like htop",
+    ),
     "trace": (
         "gangsched.telemetry.command",
         "draw a gang's trace: what it waited for, and where it went",

@@ -14,7 +14,7 @@ import msgspec
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.model.pod_group import GroupKey, needs_object
 
 _HOLDING = (MemberState.ASSUMED, MemberState.BOUND)
@@ -42,7 +42,8 @@ class GroupView(msgspec.Struct, frozen=True):
     n_bound counts members that have started, including ended ones; n_running and n_ended are as reported by
     kubelets. n_needed: how many must be bound for the gang to be whole. is_counted: False while the object
     that says n_needed does not exist. why: what the group waits for or was refused for, "" when all is well.
-    deadline_s: when its present state times out.
+    created_at: of one found at the start, when its last member was created, seconds since 1970. deadline_s:
+    when its present state times out.
     """
 
     key: GroupKey
@@ -52,6 +53,7 @@ class GroupView(msgspec.Struct, frozen=True):
     why: str
     since_s: float
     complete_since_s: float | None
+    created_at: float | None
     deadline_s: float | None
     scheduler_name: str
     priority: int
@@ -138,6 +140,7 @@ def view_group(group: Group) -> GroupView:
         since_s=group.since_s,
         # Groups found at start-up are queued by an age far below this clock.
         complete_since_s=complete if 0 <= complete < NEVER_S else None,
+        created_at=complete + LONG_AGO_S if complete < 0 else None,
         deadline_s=group.deadline_s if group.deadline_s < NEVER_S else None,
         scheduler_name=clean(group.scheduler_name),
         priority=group.priority,

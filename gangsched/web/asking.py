@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -42,17 +44,37 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 async def ask(args: argparse.Namespace, path: str) -> bytes | None:
     """The page; None if the scheduler has no such object. Raises: ConfigError, ApiError."""
+    async with connected(args) as asked:
+        return await asked(path)
+
+
+@asynccontextmanager
+async def connected(args: argparse.Namespace) -> AsyncIterator[Callable[[str], Awaitable[bytes | None]]]:
+    """`ask` for several pages, on one connection. Raises: ConfigError."""
     server = str(args.server).rstrip("/")
     if not server.startswith("https://"):
         raise ConfigError(f"{server!r} is not an https:// address, as {DEFAULT_SERVER} is", path="--server")
-    headers = {"Authorization": f"Bearer {token}"} if (token := await _token(args)) else {}
-    timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
+    trust = _trust(args, server)
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S)) as session:
+
+        async def asked(path: str) -> bytes | None:
+            token = await _token(args)  # each time: it may be one that is renewed
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            return await _ask(session, server, path, headers, trust)
+
+        yield asked
+
+
+async def _ask(
+    session: aiohttp.ClientSession,
+    server: str,
+    path: str,
+    headers: dict[str, str],
+    trust: ssl.SSLContext | bool,
+) -> bytes | None:
     try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
-            session.get(server + path, ssl=_trust(args, server), allow_redirects=False) as answer,
-        ):
-            body = await answer.content.read(_MAX_BYTES)
+        async with session.get(server + path, ssl=trust, allow_redirects=False, headers=headers) as answer:
+            body = b"".join([part async for part in _bounded(answer)])
             code = answer.status
     except aiohttp.ClientConnectorCertificateError as error:
         why = f"{server}: its certificate is not trusted: {error.certificate_error}; give --ca, or --insecure"
@@ -69,6 +91,16 @@ async def ask(args: argparse.Namespace, path: str) -> bytes | None:
     if code != 200:
         raise ApiError(f"{server}{path}: {body[:500].decode(errors='replace').strip()}", code=code)
     return body
+
+
+async def _bounded(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Raises: ApiError, past _MAX_BYTES."""
+    n = 0
+    async for part in answer.content.iter_any():
+        n += len(part)
+        if n > _MAX_BYTES:
+            raise ApiError(f"{answer.url} answers more than {_MAX_BYTES // 2**20} MiB")
+        yield part
 
 
 async def _token(args: argparse.Namespace) -> str:

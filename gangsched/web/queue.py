@@ -28,9 +28,10 @@ _STARTED = (GroupState.BOUND, GroupState.DELETED)
 class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
     """A group that has not started whole, or that runs in part.
 
-    position: its place by QueueSort, among all that wait. age_s: since all of its members existed; None while
-    it gathers. next_s: when its state ends by itself, as a backoff does. needed: None while the object that
-    says it does not exist. `why`: what its pods are told.
+    position: its place by QueueSort, among all that wait. age_s: since all of its members existed (since the
+    last one was created, where the scheduler has started later); None while it gathers. next_s: when its
+    state ends by itself, as a backoff does. needed: None while the object that says it does not exist. `why`:
+    what its pods are told.
 
     Where the configuration has `queueing`: walltime_s, None for one that never ends, with its source and the
     field that says so; passes: how many groups have started in front of it since it was first refused, and
@@ -72,12 +73,23 @@ class QueuePage(msgspec.Struct, frozen=True, rename="camel"):
 class Queue:
     """Answers with the page as the scheduler stands now."""
 
-    def __init__(self, scheduler: Scheduler, *, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        clock_s: Callable[[], float] = time.monotonic,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
         self._scheduler = scheduler
         self._clock_s = clock_s
+        self._wall_s = wall_s
 
     def listed(self, namespace: str = "", *, limit: int = MAX_ROWS) -> bytes:
-        """JSON. `namespace`: only its groups; their positions are among all."""
+        """The page as JSON."""
+        return msgspec.json.encode(self.page(namespace, limit=limit))
+
+    def page(self, namespace: str = "", *, limit: int = MAX_ROWS) -> QueuePage:
+        """`namespace`: only its groups; their positions are among all."""
         shared, now_s = self._scheduler.shared, self._clock_s()
         waiting = [group for group in shared.groups.values() if group.state not in _STARTED]
         keyed = [(not group.recovering, shared.sort_key(group)[0], group.key, group) for group in waiting]
@@ -90,13 +102,19 @@ class Queue:
         for group in waiting:
             if not namespace or group.key.namespace == namespace:
                 by_state[group.state.value] = by_state.get(group.state.value, 0) + 1
-        rows = tuple(_row(shared, position, group, now_s) for position, group in placed[:limit])
-        return msgspec.json.encode(QueuePage(sum(by_state.values()), by_state, rows))
+        rows = tuple(
+            _row(shared, position, group, now_s, self._wall_s()) for position, group in placed[:limit]
+        )
+        return QueuePage(sum(by_state.values()), by_state, rows)
 
 
-def _row(shared: SharedState, position: int, group: Group, now_s: float) -> QueueRow:
+def _row(shared: SharedState, position: int, group: Group, now_s: float, wall_s: float) -> QueueRow:
     view: GroupView = view_group(group)
-    complete_s, deadline_s = view.complete_since_s, view.deadline_s
+    age_s, deadline_s = None, view.deadline_s
+    if view.complete_since_s is not None:
+        age_s = round(now_s - view.complete_since_s, 3)
+    elif view.created_at is not None and view.is_counted and view.n_existing >= view.n_needed:
+        age_s = round(max(wall_s - view.created_at, 0.0), 3)
     return QueueRow(
         position=position,
         group=view.name,
@@ -105,7 +123,7 @@ def _row(shared: SharedState, position: int, group: Group, now_s: float) -> Queu
         priority=view.priority,
         state=view.state.value,
         state_s=round(now_s - view.since_s, 3),
-        age_s=None if complete_s is None else round(now_s - complete_s, 3),
+        age_s=age_s,
         next_s=None if deadline_s is None else round(deadline_s - now_s, 3),
         needed=view.n_needed if view.is_counted else None,
         existing=view.n_existing,

@@ -24,6 +24,7 @@ from gangsched.web.metrics import format_for
 from gangsched.web.queue import Queue
 from gangsched.web.reservations import RESERVATIONS_PATH, Reservations
 from gangsched.web.stories import Stories
+from gangsched.web.top.page import Top
 from gangsched.web.waiting import Waiting
 
 _log = structlog.get_logger(__name__)
@@ -55,6 +56,7 @@ class Server:
         queue: Queue,
         explanations: Explanations,
         reservations: Reservations,
+        top: Top,
         board: Board | None = None,
     ) -> None:
         """`tls` None: plain HTTP, for a loopback address. `board` None: no dashboard."""
@@ -70,6 +72,7 @@ class Server:
         self._explanations = explanations
         self._board = board
         self._reservations = reservations
+        self._top = top
 
     async def run(self) -> None:
         app = web.Application(middlewares=[self._guarded], client_max_size=1024)
@@ -82,6 +85,7 @@ class Server:
         app.router.add_get("/story/{namespace}/{name}", self._story_page)
         app.router.add_get("/explain/{namespace}/{name}", self._explain_page)
         app.router.add_get("/queue", self._queue_page)
+        app.router.add_get("/top", self._top_page)
         app.router.add_get(RESERVATIONS_PATH, self._reservations_page)
         app.router.add_get("/permit", self._permit_page)
         app.router.add_post("/permit/{namespace}/{name}/{word:allow|reject}", self._permit_word)
@@ -164,6 +168,10 @@ class Server:
 
     async def _queue_page(self, request: web.Request) -> web.Response:
         body = self._queue.listed(request.query.get("namespace", ""))
+        return web.Response(body=body, content_type="application/json")
+
+    async def _top_page(self, request: web.Request) -> web.Response:
+        body = await self._top.told(request.query.get("namespace", ""))
         return web.Response(body=body, content_type="application/json")
 
     async def _reservations_page(self, _: web.Request) -> web.Response:

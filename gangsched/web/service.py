@@ -173,6 +173,7 @@ class Web:
         from gangsched.web.reservations import Reservations
         from gangsched.web.server import Server
         from gangsched.web.stories import Stories
+        from gangsched.web.top.page import Top
         from gangsched.web.waiting import Waiting
 
         parts = self._parts
@@ -201,6 +202,7 @@ class Web:
             explanations=explanations,
             board=board,
             reservations=Reservations(parts.scheduler, may_act=parts.may_act),
+            top=Top(parts.scheduler, queue, self._measures, may_act=parts.may_act),
         )
 
     def _health(self) -> dict[str, Health]:

@@ -19,7 +19,7 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import explain
 from gangsched.model.pod_group import COSCHEDULING_LABEL
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_pod
+from gangsched.sim.objects import at, make_pod
 from gangsched.web.explain_command import print_page
 from gangsched.web.explanations import Page
 from gangsched.web.queue import Queue, QueuePage
@@ -58,6 +58,17 @@ def test_what_waits_is_listed_in_the_order_of_queue_sort_with_its_reason() -> No
     assert large["ageS"] == pytest.approx(35.0, abs=1.0)
     assert half["why"] == "1 of 2 members exist"
     assert half["ageS"] is None
+
+
+def test_ages_go_on_when_the_scheduler_starts_anew() -> None:
+    c = waiting()
+    now = at(c.now_s + 20.0).timestamp()
+    c.restart().run()
+    rows = Queue(c.scheduler, clock_s=lambda: c.now_s, wall_s=lambda: now).page().rows
+    ages = {row.group: row.age_s for row in rows}
+    assert ages["d/large"] == pytest.approx(55.0, abs=1.0)
+    assert ages["d/important"] == pytest.approx(50.0, abs=1.0)
+    assert ages["d/half"] is None
 
 
 def test_another_namespace_has_nothing_and_positions_are_among_all() -> None:
@@ -168,3 +179,19 @@ async def test_the_command_draws_it_for_those_who_may_read_it(
 )
 def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+async def test_a_page_that_comes_in_many_parts_is_read_whole(
+    pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    c = cluster(nodes=1, gpus=8)
+    for k in range(600):
+        c.submit(gang(f"half-{k}", pods=1, gpus=1, min_members=2))
+    async with serving(pair, queue=Queue(c.scheduler, clock_s=lambda: c.now_s)) as client:
+        at = ["queue", f"--server=https://127.0.0.1:{client.port}", "--token=good", "-o", "json"]
+        assert await anyio.to_thread.run_sync(main, at) == 0
+    told = capsys.readouterr().out
+    assert len(told) > 200_000
+    page = json.loads(told)
+    assert (page["nWaiting"], len(page["rows"])) == (600, 500)

@@ -24,10 +24,12 @@ from gangsched.web.board.pages import Board
 from gangsched.web.explanations import Explanations
 from gangsched.web.health import Check, Health
 from gangsched.web.listening import WebSettings, listen, port_of
+from gangsched.web.measures import Measures
 from gangsched.web.queue import Queue
 from gangsched.web.reservations import Reservations
 from gangsched.web.server import Server, close_oldest
 from gangsched.web.stories import Stories
+from gangsched.web.top.page import Top
 from gangsched.web.waiting import Waiting
 from tests.web.test_access import Server as ApiServer
 
@@ -89,6 +91,7 @@ async def serving(
     api: ApiServer | None = None,
     always_allow: tuple[str, ...] = ("/livez", "/readyz"),
     reservations: Reservations | None = None,
+    top: Top | None = None,
 ) -> AsyncIterator[Client]:
     async def metrics(content_type: str) -> bytes:
         return b"scheduler_pending_pods 0\n"
@@ -110,6 +113,7 @@ async def serving(
         explanations=explanations or Explanations(nobody()),
         board=board,
         reservations=reservations or Reservations(nobody()),
+        top=top or Top(nobody(), Queue(nobody()), Measures()),
     )
     trust = ssl.create_default_context(cadata=pair.certificate.decode())
     async with aiohttp.ClientSession() as session, anyio.create_task_group() as group:

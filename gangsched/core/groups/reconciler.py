@@ -15,7 +15,7 @@ from gangsched.core.groups.owners import Owners
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
 from gangsched.model.objects import Pod
 
 # A gang that is still being created is not reported for this long: its pods come one by one.
@@ -24,9 +24,6 @@ GATHER_REPORT_S = 5.0
 _MAX_ROLES = 3
 # In line, or back in line by itself.
 _TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
-
-# Later than any Unix time, so that ages of pods found at start-up sort before this process's clock.
-_LONG_AGO_S = 1e12
 
 
 class GroupReconciler:
@@ -55,7 +52,7 @@ class GroupReconciler:
         ]
         if created:
             # Only the order matters; all of it lies before anything this process sees become complete.
-            group.first_complete_s = max(created) - _LONG_AGO_S
+            group.first_complete_s = max(created) - LONG_AGO_S
 
     def look(self, group: Group) -> None:
         """Moves the group to the state that its members imply; idempotent, safe at any time."""

@@ -36,6 +36,8 @@ from gangsched.model.pod_group import POD, GroupKey, PodGroup
 NO_ROW = -1
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 NEVER_S = math.inf
+# Later than any Unix time, so that ages of pods found at start-up sort before this process's clock.
+LONG_AGO_S = 1e12
 
 
 _NOBODY = dict.fromkeys(MemberState, 0)

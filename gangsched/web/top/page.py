@@ -1,0 +1,199 @@
+"""What top shows, as the scheduler stands now: GET /top.
+
+Lives here: the page's JSON; one answer for requests within a second. Not here: HTTP (server), rates and
+percentiles, which whoever asks makes of two pages (rates), drawing (screen).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+import anyio
+import msgspec
+import numpy as np
+
+from gangsched import __version__
+from gangsched.core.cache.device_ledger import DeviceColumn
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.reporter import clean
+from gangsched.core.types.group import MemberState
+from gangsched.web.measures import ATTEMPT_S, LAG_S, SCHEDULED, SLI_S, Distribution, Measures
+from gangsched.web.queue import Queue, QueuePage
+
+# Requests within this time get the same answer.
+_FRESH_S = 1.0
+_MAX_KEPT = 16
+# Rows of the queue: what people look at; `gangsched queue` has more.
+MAX_ROWS = 100
+# About a millisecond.
+_NODES_AT_ONCE = 2000
+# Resources are named by kubelets.
+_MAX_RESOURCES = 16
+# A resource that is only counted is shown up to this number a node: plugins for /dev/fuse report thousands.
+_MAX_COUNTED = 64
+
+
+class DeviceCounts(msgspec.Struct, rename="camel"):
+    """One resource over all nodes; the four parts add up to total. bound: by pods of any scheduler;
+    unhealthy: whether held or not."""
+
+    total: int = 0
+    free: int = 0
+    reserved: int = 0
+    bound: int = 0
+    unhealthy: int = 0
+
+
+class Times(msgspec.Struct, frozen=True, rename="camel"):
+    """A histogram since the start: upper bounds in seconds, and counts by bucket, the last above them all."""
+
+    bounds: tuple[float, ...] = ()
+    counts: tuple[int, ...] = ()
+
+
+class TopPage(msgspec.Struct, frozen=True, rename="camel"):
+    """at: seconds since 1970. clock_s: the scheduler's own, for rates. attempts: decisions, of gangs and of
+    lone pods; binds: pods whose bind was answered; both since the start. decision: a gang's attempt;
+    start: of a pod, from the time its gang was complete to its bind; bind: of a pod, from the attempt's
+    begin to its bind; lag: how late the loop was for a timer."""
+
+    at: float
+    clock_s: float
+    version: str
+    leads: bool
+    nodes: int
+    nodes_open: int
+    pods: int
+    devices: dict[str, DeviceCounts]
+    attempts: int
+    binds: int
+    decision: Times
+    start: Times
+    bind: Times
+    lag: Times
+    queue: QueuePage
+
+
+class Top:
+    """Answers with the page."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        queue: Queue,
+        measures: Measures,
+        *,
+        may_act: Callable[[], bool] = lambda: True,
+        clock_s: Callable[[], float] = time.monotonic,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._scheduler = scheduler
+        self._queue = queue
+        self._measures = measures
+        self._may_act = may_act
+        self._clock_s = clock_s
+        self._wall_s = wall_s
+        self._lock = anyio.Lock()
+        self._kept: dict[str, tuple[float, bytes]] = {}
+
+    async def told(self, namespace: str = "") -> bytes:
+        """JSON: a TopPage. `namespace`: only its part of the queue."""
+        async with self._lock:
+            kept = self._kept.get(namespace)
+            if kept is not None and self._clock_s() - kept[0] < _FRESH_S:
+                return kept[1]
+            devices = await self._devices()
+            body = msgspec.json.encode(self._page(devices, namespace))
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            self._kept[namespace] = self._clock_s(), body
+            return body
+
+    def _page(self, devices: dict[str, DeviceCounts], namespace: str) -> TopPage:
+        table, measures = self._scheduler.shared.cache.nodes, self._measures
+        bound = [one for (result, _), one in measures.attempts.items() if result == SCHEDULED]
+        return TopPage(
+            at=round(self._wall_s(), 3),
+            clock_s=round(self._clock_s(), 6),
+            version=__version__,
+            leads=self._may_act(),
+            nodes=table.n_live,
+            nodes_open=int((table.live & ~table.unschedulable).sum()),
+            pods=len(self._scheduler.shared.cache.pods),
+            devices=devices,
+            attempts=measures.n_attempts,
+            binds=sum(one.n for one in bound),
+            decision=_times([measures.group_algorithm], ATTEMPT_S),
+            start=_times([*measures.sli.values()], SLI_S),
+            bind=_times(bound, ATTEMPT_S),
+            lag=_times([measures.lag], LAG_S),
+            queue=self._queue.page(namespace, limit=MAX_ROWS),
+        )
+
+    async def _devices(self) -> dict[str, DeviceCounts]:
+        """By resource, in slices."""
+        cache = self._scheduler.shared.cache
+        found: dict[str, DeviceCounts] = {}
+        for resource in sorted(cache.ledger.columns)[:_MAX_RESOURCES]:
+            column = cache.ledger.columns[resource]
+            counts = await _listed(column)
+            if counts.total:
+                found[clean(resource)] = counts
+        names = cache.nodes.table.names
+        for i, resource in enumerate(names[: len(cache.nodes.allocatable)]):
+            if len(found) < _MAX_RESOURCES and "/" in resource:
+                self._count(i, resource, found)
+        for resource, n in self._reserved().items():
+            if (taken := found.get(clean(resource))) is not None:
+                taken.reserved = min(n, taken.bound)
+                taken.bound -= taken.reserved
+        return found
+
+    def _count(self, i: int, resource: str, found: dict[str, DeviceCounts]) -> None:
+        """Adds the nodes that state only how many they have."""
+        nodes = self._scheduler.shared.cache.nodes
+        column = self._scheduler.shared.cache.ledger.columns.get(resource)
+        only = nodes.live if column is None else nodes.live & (column.free < 0)
+        has = np.where(only, nodes.allocatable[i], 0)
+        total = int(has.sum())
+        if not total or int(has.max(initial=0)) > _MAX_COUNTED:
+            return
+        free = int(np.clip(nodes.free[i], 0, has).sum())
+        counts = found.setdefault(clean(resource), DeviceCounts())
+        counts.total += total
+        counts.free += free
+        counts.bound += total - free
+
+    def _reserved(self) -> dict[str, int]:
+        """What is asked for by members that are reserved and not bound."""
+        found: dict[str, int] = {}
+        for group in self._scheduler.shared.groups.values():
+            if group.n_assumed:
+                for info in group.in_state(MemberState.ASSUMED):
+                    for resource, n in info.template.requests.items():
+                        found[resource] = found.get(resource, 0) + n
+        return found
+
+
+async def _listed(column: DeviceColumn) -> DeviceCounts:
+    counts = DeviceCounts()
+    rows = iter(list(column.at.values()))
+    while part := list(islice(rows, _NODES_AT_ONCE)):
+        for node in part:
+            if node.inventory is not None:
+                healthy, free = node.inventory.healthy.bit_count(), node.free.bit_count()
+                counts.total += len(node.inventory.ids)
+                counts.unhealthy += len(node.inventory.ids) - healthy
+                counts.free += free
+                counts.bound += healthy - free
+        await asyncio.sleep(0)
+    return counts
+
+
+def _times(of: Sequence[Distribution], bounds: tuple[float, ...]) -> Times:
+    """Distributions of the same bounds, added up."""
+    columns = zip(*(one.counts for one in of), strict=True)
+    return Times(bounds, tuple(sum(column) for column in columns) or (0,) * (len(bounds) + 1))
