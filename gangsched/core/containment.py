@@ -270,7 +270,7 @@ class Containment:
             return
         group.failed_binds.clear()
         if group.is_half_bound:
-            shared.settle_by_s.setdefault(group.key, shared.now_s + shared.settings.settle_s / 2)
+            shared.settle_by_s.set_if_absent(group.key, shared.now_s + shared.settings.settle_s / 2)
         shared.queue.back_off(group, Cause.CONTAINED, shared.now_s)
         self._faults.step(lambda: scheduler.reporter.rejected(group, said))
 

@@ -213,18 +213,17 @@ class Scheduler:
         steps.begin(now_s)
         if not self.is_synced:
             return []
-        while shared.retries and shared.retries[0][0] <= now_s:
-            _, uid, attempt = shared.pop_retry()
+        for _, uid, attempt in shared.retries.take(now_s):
             if attempt == PRE_ENQUEUE:
                 self._for_pod(uid, self.membership.look_again)
             elif attempt == LOOK_FOR:
                 self._for_pod(uid, self.binder.look_for)
             else:
                 self._for_pod(uid, partial(self.binder.send_again, attempt=attempt))
-        for key in [key for key, at_s in shared.settle_by_s.items() if at_s <= now_s]:
+        for key in shared.settle_by_s.due(now_s):
             group = shared.groups.get(key)
             if group is None or not group.is_half_bound:
-                del shared.settle_by_s[key]
+                shared.settle_by_s.drop(key)
             else:
                 self._for_group(group, self._settle)
         due: list[Group] = []
@@ -252,7 +251,7 @@ class Scheduler:
             pass  # reconsidered before this turn ends, and then handled by its policy
         else:
             # Binds in flight must be answered first.
-            self.shared.settle_by_s[group.key] = self.shared.now_s + 1.0
+            self.shared.settle_by_s.set(group.key, self.shared.now_s + 1.0)
 
     def _expired(self, group: Group) -> None:
         if group.state is GroupState.ASKING and self._extenders is not None:
@@ -304,16 +303,9 @@ class Scheduler:
         """When advance has something to do next."""
         if not self.is_synced:
             return None
-        others = (
-            self.membership.pre_enqueue.next_deadline_s(),
-            self.audit.next_deadline_s(),
-            self.health.next_deadline_s(),
-            self.binder.pre_bind.next_deadline_s(),
-            self.binder.staggered.next_deadline_s(),
-        )
         steps = self._steps
-        soonest = min(self.shared.next_deadline_s() or NEVER_S, steps.look_again_s, *others)
-        soonest = max(soonest, steps.not_before_s)
+        left_over_s = min(steps.look_again_s, self.membership.pre_enqueue.look_again_s())
+        soonest = max(min(self.shared.timers.next_s(), left_over_s), steps.not_before_s)
         return None if soonest == NEVER_S else soonest
 
     def statistics(self) -> dict[str, Any]:

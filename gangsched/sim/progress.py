@@ -79,7 +79,7 @@ def _cure_of_member(info: PodInfo, group: Group, pod: Pod | None, scheduler: Sch
 
 def _is_due(info: PodInfo, scheduler: Scheduler) -> bool:
     """Whether the scheduler will reconsider it by itself."""
-    return any(uid == info.uid for _, uid, *_ in scheduler.shared.retries)
+    return info.uid in scheduler.shared.retries
 
 
 def _is_due_to_tell(group: Group) -> bool:

@@ -298,7 +298,7 @@ def test_what_fails_by_its_deadline_is_not_tried_without_a_pause(
         raise Fault("always")
 
     monkeypatch.setattr(DriftAudit, "advance", fails)
-    monkeypatch.setattr(DriftAudit, "next_deadline_s", lambda self: 0.0)
+    guarded.cluster.scheduler.audit.due.set("a pod", 0.0)
     guarded.cluster.wait(10)
     assert 0 < guarded.count("defects") <= 60
     guarded.a_good_gang_starts()

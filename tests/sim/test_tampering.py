@@ -70,7 +70,7 @@ def test_without_the_repair_the_difference_is_found(monkeypatch: pytest.MonkeyPa
     """So that what is found nowhere above is there to be found."""
 
     def nothing(self: DriftAudit, info: PodInfo) -> None:
-        self.drifts[info.uid].due_s = math.inf
+        self.due.set(info.uid, math.inf)
 
     monkeypatch.setattr(DriftAudit, "_repair", nothing)
     assert len(found(range(6))) >= 5

@@ -46,7 +46,7 @@ class GroupOutcome:
             group.satisfied = True
             group.recovering = False
             group.failure = 0
-            shared.settle_by_s.pop(group.key, None)
+            shared.settle_by_s.drop(group.key)
             shared.count("groups_bound")
             shared.queue.park(group, Cause.ALL_BOUND)
             self._reporter.bound(group)
@@ -75,7 +75,7 @@ class GroupOutcome:
         if policy == UNWIND:
             self.unwind(group)
             return
-        shared.settle_by_s.setdefault(group.key, shared.now_s + shared.settings.settle_s / 2)
+        shared.settle_by_s.set_if_absent(group.key, shared.now_s + shared.settings.settle_s / 2)
         self._complete(group)
 
     def _complete(self, group: Group) -> None:
@@ -91,7 +91,7 @@ class GroupOutcome:
     def unwind(self, group: Group) -> None:
         """Unwinds a half-bound gang: evicts its bound members, releases its reservations."""
         shared = self._shared
-        shared.settle_by_s.pop(group.key, None)
+        shared.settle_by_s.drop(group.key)
         if not shared.settings.allow_eviction:
             self._complete_for_ever(group)
             return
@@ -120,7 +120,7 @@ class GroupOutcome:
             f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}) and cannot be "
             "given back: allowEviction is off",
         )
-        shared.settle_by_s[group.key] = shared.now_s + shared.settings.settle_s
+        shared.settle_by_s.set(group.key, shared.now_s + shared.settings.settle_s)
         if group.state in (GroupState.ACTIVE, GroupState.UNSCHEDULABLE) and group.n_pending:
             group.recovering = True
             shared.queue.activate(group, Cause.HALF_BOUND)

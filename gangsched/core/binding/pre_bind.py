@@ -14,7 +14,6 @@ nothing was bound. Called by core.binding.binder, which decides what happens to 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
@@ -25,7 +24,8 @@ from gangsched.core.framework.interface import Code
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.state.pending_hooks import PRE_BIND, HookCall
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import BindState, Group, MemberState, PodInfo, templates_of
+from gangsched.core.state.timers import Deadlines
+from gangsched.core.types.group import NEVER_S, BindState, Group, MemberState, PodInfo, templates_of
 from gangsched.model.events import HookAnswered
 from gangsched.model.pod_group import GroupKey
 
@@ -33,17 +33,13 @@ _GOES_ON = (Code.SUCCESS.value, Code.SKIP.value)
 
 
 class _Unit:
-    """Groups prepared as one; `open` are the calls without an answer, by the pod's UID.
+    """Groups prepared as one; `open` are the calls without an answer, by the pod's UID."""
 
-    until_s: when a unit that waits only for its turn is given up; `inf`: it does not wait.
-    """
-
-    __slots__ = ("groups", "open", "until_s")
+    __slots__ = ("groups", "open")
 
     def __init__(self, groups: Sequence[Group]) -> None:
         self.groups = tuple(groups)
         self.open: dict[str, HookCall] = {}
-        self.until_s = math.inf
 
 
 class PreBind:
@@ -61,6 +57,8 @@ class PreBind:
         self._staggered = staggered
         self._sender = sender
         self._units: dict[GroupKey, _Unit] = {}
+        self._until_s: Deadlines[_Unit] = Deadlines(shared.timers)
+        """When a unit that waits only for its turn is given up; NEVER_S: it does not wait."""
 
     def begin(self, unit: Sequence[tuple[Group, Sequence[PodInfo]]]) -> bool:
         """Starts the hooks of the groups' members; False: there are none, bind them at once.
@@ -77,8 +75,8 @@ class PreBind:
             self._units[group.key] = preparing
             for info in members:
                 info.bind = BindState.PREPARING
-        if blocked:
-            preparing.until_s = self._shared.now_s + self._shared.settings.settle_s
+        gives_up_s = self._shared.now_s + self._shared.settings.settle_s
+        self._until_s.set(preparing, gives_up_s if blocked else NEVER_S)
         for info, plugins in asked:
             assert info.group is not None
             preparing.open[info.uid] = self._shared.hooks.ask(PRE_BIND, plugins, info.group, info)
@@ -149,8 +147,8 @@ class PreBind:
                     self._stop(unit, lost)
                     return
         if self._conflicts.blocks(unit.groups):
-            if unit.until_s == math.inf:
-                unit.until_s = self._shared.now_s + self._shared.settings.settle_s
+            if self._until_s.due_s(unit) == NEVER_S:
+                self._until_s.set(unit, self._shared.now_s + self._shared.settings.settle_s)
             return
         self._close(unit)
         for group in unit.groups:
@@ -160,20 +158,13 @@ class PreBind:
     def look_again(self) -> None:
         """Something has happened: units that wait only for their turn may get it, oldest first."""
         if self._conflicts.resources:
-            for unit in self._waiting():
+            for unit in [unit for unit in self._until_s if self._until_s.due_s(unit) < NEVER_S]:
                 self._look(unit)
 
     def expire(self) -> None:
         """Gives up units whose turn has not come in time."""
-        for unit in [unit for unit in self._waiting() if unit.until_s <= self._shared.now_s]:
+        for unit in self._until_s.due(self._shared.now_s):
             self._stop(unit, self._conflicts.blocks(unit.groups) or "its turn did not come in time")
-
-    def next_deadline_s(self) -> float:
-        """When `expire` has work next; inf: never."""
-        return min((unit.until_s for unit in self._waiting()), default=math.inf)
-
-    def _waiting(self) -> list[_Unit]:
-        return [unit for unit in dict.fromkeys(self._units.values()) if unit.until_s < math.inf]
 
     def _stop(self, unit: _Unit, why: str) -> None:
         self._shared.hooks.cancel(unit.open.values())
@@ -182,6 +173,7 @@ class PreBind:
             self._sender.give_back(group, why)
 
     def _close(self, unit: _Unit) -> None:
+        self._until_s.drop(unit)
         for group in unit.groups:
             self._units.pop(group.key, None)
             for info in _members(group):

@@ -13,13 +13,13 @@ half of `settle_s`; the other half is for the gang's policy. Called by core.bind
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from gangsched.core.binding.admission_conflicts import AdmissionConflicts
 from gangsched.core.binding.bind_sender import BindSender
 from gangsched.core.binding.reservation_checks import reservation_lost
 from gangsched.core.state.state import SharedState
+from gangsched.core.state.timers import Deadlines
 from gangsched.core.types.group import BindState, Group, MemberState, PodInfo
 from gangsched.model.pod_group import GroupKey
 
@@ -36,7 +36,7 @@ class StaggeredBind:
         self._shared = shared
         self._conflicts = conflicts
         self._sender = sender
-        self._until_s: dict[GroupKey, float] = {}
+        self._until_s: Deadlines[GroupKey] = Deadlines(shared.timers)
 
     def may_leave(self, group: Group, members: Sequence[PodInfo]) -> Sequence[PodInfo]:
         """Those of `members` whose binds may leave now; the others are held."""
@@ -48,7 +48,7 @@ class StaggeredBind:
             group = self._shared.groups.get(key)
             held = _held(group) if group is not None else []
             if group is None or not held:
-                del self._until_s[key]
+                self._until_s.drop(key)
             elif why := next(
                 (lost for info in held if (lost := reservation_lost(self._shared.cache, info))), ""
             ):
@@ -67,23 +67,19 @@ class StaggeredBind:
 
     def give_back(self, group: Group) -> None:
         """The group's held members will not be sent."""
-        if self._until_s.pop(group.key, None) is not None:
+        if self._until_s.drop(group.key):
             for info in _held(group):
                 info.bind = BindState.NONE
                 self._shared.forget(info, MemberState.PENDING)
 
     def expire(self) -> None:
         """Gives up members that kubelet does not let through in time."""
-        for key in [key for key, until_s in self._until_s.items() if until_s <= self._shared.now_s]:
+        for key in self._until_s.due(self._shared.now_s):
             group = self._shared.groups.get(key)
             held = _held(group) if group is not None else []
             why = next((why for info in held if (why := self._conflicts.holds(info))), "")
             if group is None or not self.stop(group, why or "the rest of it was not sent in time"):
-                del self._until_s[key]
-
-    def next_deadline_s(self) -> float:
-        """When `expire` has work next; inf: never."""
-        return min(self._until_s.values(), default=math.inf)
+                self._until_s.drop(key)
 
     def _let_go(self, group: Group, members: Sequence[PodInfo]) -> list[PodInfo]:
         """Those of `members` that may be due together, marked as sent; the others are held."""
@@ -95,7 +91,7 @@ class StaggeredBind:
                 info.bind = BindState.SENT
                 going.append(info)
         if len(going) < len(members):
-            self._until_s.setdefault(group.key, self._shared.now_s + self._shared.settings.settle_s / 2)
+            self._until_s.set_if_absent(group.key, self._shared.now_s + self._shared.settings.settle_s / 2)
         return going
 
 

@@ -13,7 +13,6 @@ configuration's. Called by core.scheduler; evictions are repeated while the pod 
 
 from __future__ import annotations
 
-import math
 from typing import get_args
 
 import msgspec
@@ -24,6 +23,7 @@ from gangsched.core.binding.reservation_checks import reservation_broken
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.requeue_order import name_of
 from gangsched.core.state.state import SharedState
+from gangsched.core.state.timers import Deadlines
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.model.device_labels import inventory_text
 from gangsched.model.effects import EvictPod
@@ -38,11 +38,10 @@ _A_DAY_S = 86_400.0
 
 
 class _Failure(msgspec.Struct):
-    """A pod with failed devices. due_s: when to act; `inf`: never."""
+    """A pod with failed devices."""
 
     info: PodInfo
     devices: str
-    due_s: float
     is_acted_on: bool = False
 
 
@@ -58,6 +57,8 @@ class DeviceHealth:
         self._looks: dict[str, None] = {}
         self._acted_s: dict[str, float] = {}
         self.failing: dict[str, _Failure] = {}
+        self._due: Deadlines[str] = Deadlines(shared.timers)
+        """By UID: when to act on a failure; NEVER_S: not again."""
 
     # -- events ----------------------------------------------------------------------------------------
 
@@ -100,12 +101,8 @@ class DeviceHealth:
 
     def advance(self) -> None:
         """Acts when a grace period is over."""
-        for uid in [uid for uid, failure in self.failing.items() if failure.due_s <= self._shared.now_s]:
+        for uid in self._due.due(self._shared.now_s):
             self._act(self.failing[uid])
-
-    def next_deadline_s(self) -> float:
-        """When `advance` has work next; inf: never."""
-        return min((failure.due_s for failure in self.failing.values()), default=math.inf)
 
     # -- one pod ---------------------------------------------------------------------------------------
 
@@ -128,10 +125,9 @@ class DeviceHealth:
         group = info.group
         assert group is not None
         policy, problem = self._policy(info)
-        due_s = math.inf
-        if policy != "none":
-            due_s = self._shared.now_s + self._settings.failure_grace_s
-        self.failing[info.uid] = _Failure(info, devices, due_s)
+        acts_s = NEVER_S if policy == "none" else self._shared.now_s + self._settings.failure_grace_s
+        self.failing[info.uid] = _Failure(info, devices)
+        self._due.set(info.uid, acts_s)
         self._shared.count("device_failures")
         said = f"device {devices} on node {info.node_name} has failed under pod {info.pod.key}{problem}"
         self._tell(info, "Warning", "DeviceFailed", said)
@@ -154,14 +150,16 @@ class DeviceHealth:
         return asked, ""
 
     def _recovered(self, failure: _Failure) -> None:
-        del self.failing[failure.info.uid]
         info = failure.info
+        del self.failing[info.uid]
+        self._due.drop(info.uid)
         said = f"device {failure.devices} on node {info.node_name} is well again under pod {info.pod.key}"
         self._tell(info, "Normal", "DeviceRecovered", said)
         self._close(info.group, "DeviceRecovered", said)
 
     def _gone(self, uid: str) -> None:
         failure = self.failing.pop(uid)
+        self._due.drop(uid)
         said = f"pod {failure.info.pod.key}, which had failed devices, is gone"
         self._close(failure.info.group, "PodGone", said)
 
@@ -173,19 +171,19 @@ class DeviceHealth:
 
     def _act(self, failure: _Failure) -> None:
         shared, info, group = self._shared, failure.info, failure.info.group
-        failure.due_s = math.inf
+        self._due.set(info.uid, NEVER_S)
         if group is None:
             return
         if not shared.settings.allow_eviction:
             self._tell(info, "Warning", "DeviceFailed", f"pod {info.pod.key} stays: allowEviction is off")
             return
         if group.state is GroupState.BINDING:
-            failure.due_s = shared.now_s + _LOOK_AGAIN_S
+            self._due.set(info.uid, shared.now_s + _LOOK_AGAIN_S)
             return
         if not failure.is_acted_on:
             again_s = self._acted_s.get(name_of(group), -NEVER_S) + self._settings.failure_again_s
             if shared.now_s < again_s:
-                failure.due_s = again_s
+                self._due.set(info.uid, again_s)
                 return
             failure.is_acted_on = True
             self._acted_s = {key: at for key, at in self._acted_s.items() if at > shared.now_s - _A_DAY_S}
@@ -198,7 +196,7 @@ class DeviceHealth:
             self._binder.outcome.evict_gang(group)
             return
         shared.requeue_order.keep(group, (info,), shared.now_s)
-        failure.due_s = shared.now_s + _EVICT_AGAIN_S
+        self._due.set(info.uid, shared.now_s + _EVICT_AGAIN_S)
         meta = info.pod.metadata
         if meta.deletion_timestamp is None:
             self._tell(info, "Warning", "DeviceEviction", f"pod {info.pod.key} is evicted: {failed}")

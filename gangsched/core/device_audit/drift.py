@@ -14,8 +14,6 @@ core.groups.membership and core.scheduler with events of pods and nodes; acts at
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from gangsched.core.cycle.device_allocation import annotations_of
@@ -24,7 +22,8 @@ from gangsched.core.device_audit.ledger_repair import correct
 from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import ON_ITS_WAY, MemberState, PodInfo
+from gangsched.core.state.timers import Deadlines
+from gangsched.core.types.group import NEVER_S, ON_ITS_WAY, MemberState, PodInfo
 from gangsched.errors import ParseError
 from gangsched.model.device_labels import allocated_labels, allocation_labels, allocation_of, allocation_text
 from gangsched.model.device_report import DEVICE_REPORT_KEY, DeviceReport, parse_report
@@ -50,11 +49,10 @@ _EVICT_AGAIN_S = 30.0
 
 
 class Drift(msgspec.Struct):
-    """One pod's drift. due_s: when to act next; `inf`: only after another event."""
+    """One pod's drift."""
 
     kind: str
     said: str
-    due_s: float = math.inf
     n_tries: int = 0
     is_sent: bool = False
 
@@ -71,6 +69,8 @@ class DriftAudit:
         self._unread: dict[str, str] = {}
         self._nodes: dict[str, None] = {}
         self.drifts: dict[str, Drift] = {}
+        self.due: Deadlines[str] = Deadlines(shared.timers)
+        """By UID: when to act on a drift next; NEVER_S: only after another event."""
         self._ended_pods = EndedPods(shared)
 
     # -- events ----------------------------------------------------------------------------------------
@@ -134,6 +134,7 @@ class DriftAudit:
 
     def pod_gone(self, uid: str) -> None:
         self.drifts.pop(uid, None)
+        self.due.drop(uid)
 
     def patched(self, event: PodPatched) -> None:
         """The watch will show the result; until then nothing more is sent."""
@@ -142,7 +143,7 @@ class DriftAudit:
             self._shared.count("device_repairs")
         elif drift is not None and drift.is_sent:
             drift.is_sent = False
-            drift.due_s = self._shared.now_s + _LONGEST_RETRY_S
+            self.due.set(event.uid, self._shared.now_s + _LONGEST_RETRY_S)
             self._shared.count("device_repairs")
 
     def patch_failed(self, event: PodPatchFailed) -> None:
@@ -155,15 +156,15 @@ class DriftAudit:
             return
         drift.is_sent = False
         if event.code == 404:
-            drift.due_s = math.inf
+            self.due.set(info.uid, NEVER_S)
         elif event.code == 403:
-            drift.due_s = self._shared.now_s + _FORBIDDEN_RETRY_S
+            self.due.set(info.uid, self._shared.now_s + _FORBIDDEN_RETRY_S)
             self._shared.count("device_repairs_forbidden")
             self._tell(
                 info, f"its annotations cannot be corrected: {event.message}; the verb is patch on pods"
             )
         else:
-            drift.due_s = self._shared.now_s + self._pause_s(drift)
+            self.due.set(info.uid, self._shared.now_s + self._pause_s(drift))
 
     # -- at the end of a turn --------------------------------------------------------------------------
 
@@ -180,23 +181,18 @@ class DriftAudit:
     def advance(self) -> None:
         """Repairs and evictions that are due."""
         now_s = self._shared.now_s
-        for uid in [uid for uid, drift in self.drifts.items() if drift.due_s <= now_s]:
+        for uid in self.due.due(now_s):
             info = self._shared.cache.pods.get(uid)
             if info is None or info.state not in (MemberState.BOUND, MemberState.ASSUMED):
-                del self.drifts[uid]
+                self.pod_gone(uid)
             elif info.state is MemberState.ASSUMED:
-                self.drifts[uid].due_s = now_s + _FIRST_RETRY_S  # its bind is in flight
+                self.due.set(uid, now_s + _FIRST_RETRY_S)  # its bind is in flight
             elif self.drifts[uid].kind == UNUSABLE:
                 self._evict(info)
             else:
                 self._repair(info)
         for ended in self._ended_pods.advance():
             self._confirm(ended, allocation_of(ended.pod)[0])
-
-    def next_deadline_s(self) -> float:
-        """When `advance` has work next; inf: never."""
-        soonest = min((drift.due_s for drift in self.drifts.values()), default=math.inf)
-        return min(soonest, self._ended_pods.next_deadline_s())
 
     def statistics(self) -> dict[str, int]:
         """Numbers of drifting pods, by kind."""
@@ -279,7 +275,8 @@ class DriftAudit:
             return
         self._shared.count(f"device_drift_{kind}")
         can_repair = self._shared.settings.devices.repair
-        self.drifts[info.uid] = Drift(kind, said, due_s=self._shared.now_s if can_repair else math.inf)
+        self.drifts[info.uid] = Drift(kind, said)
+        self.due.set(info.uid, self._shared.now_s if can_repair else NEVER_S)
         self._tell(info, said if can_repair else f"{said}; repairAnnotations is off, so it is left as it is")
 
     def _unusable(self, info: PodInfo, said: str) -> None:
@@ -290,13 +287,14 @@ class DriftAudit:
             self._repair(info)
         evicts = self._shared.settings.devices.on_mismatch == "evict"
         self._shared.count("device_drift_unusable")
-        self.drifts[info.uid] = Drift(UNUSABLE, said, due_s=self._shared.now_s if evicts else math.inf)
+        self.drifts[info.uid] = Drift(UNUSABLE, said)
+        self.due.set(info.uid, self._shared.now_s if evicts else NEVER_S)
         self._tell(
             info, f"{said}; it is evicted" if evicts else f"{said}; onMismatch is none, so it is left alone"
         )
 
     def _mended(self, info: PodInfo) -> None:
-        del self.drifts[info.uid]
+        self.pod_gone(info.uid)
         self._confirm(info, info.allocation)
 
     def _confirm(self, info: PodInfo, allocation: Allocation) -> None:
@@ -308,7 +306,7 @@ class DriftAudit:
         if self._is_right(info, info.pod):
             self._mended(info)
             return
-        drift.due_s = math.inf
+        self.due.set(info.uid, NEVER_S)
         if drift.is_sent:
             return
         drift.is_sent = True
@@ -317,7 +315,7 @@ class DriftAudit:
         self._shared.emit(written_anew(info, info.allocation, in_labels=in_labels))
 
     def _evict(self, info: PodInfo) -> None:
-        self.drifts[info.uid].due_s = self._shared.now_s + _EVICT_AGAIN_S
+        self.due.set(info.uid, self._shared.now_s + _EVICT_AGAIN_S)
         meta = info.pod.metadata
         if meta.deletion_timestamp is None and self._shared.settings.allow_eviction:
             cause_id = info.group.cause_id if info.group else ""

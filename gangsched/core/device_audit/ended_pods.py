@@ -7,13 +7,12 @@ core.device_audit.drift.
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import ENDED, PodInfo
+from gangsched.core.state.timers import Deadlines
+from gangsched.core.types.group import ENDED, NEVER_S, PodInfo
 from gangsched.model.device_labels import allocation_of
 from gangsched.model.device_report import DeviceReport
 
@@ -22,12 +21,11 @@ _LONGEST_RETRY_S = 30.0
 
 
 class EndedPod(msgspec.Struct):
-    """One pod's state. due_s: when to check it next; `inf`: only after another event."""
+    """One pod's state."""
 
     node_name: str
     had: Allocation
     resources: tuple[str, ...]
-    due_s: float
     n_tries: int = 0
     is_sent: bool = False
 
@@ -38,6 +36,8 @@ class EndedPods:
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
         self.pods: dict[str, EndedPod] = {}
+        self._due: Deadlines[str] = Deadlines(shared.timers)
+        """When to check each next; NEVER_S: only after another event."""
 
     def compare(self, name: str, report: DeviceReport) -> list[tuple[PodInfo, str]]:
         """News in a node's report: pods, and the message about each."""
@@ -45,7 +45,7 @@ class EndedPods:
         for uid in [
             uid for uid, ended_pod in self.pods.items() if ended_pod.node_name == name and uid not in there
         ]:
-            del self.pods[uid]
+            self._drop(uid)
         found = []
         for uid, one in there.items():
             info = self._shared.cache.pods.get(uid)
@@ -53,7 +53,8 @@ class EndedPods:
                 continue
             planned, had = self._said_and_had(info, one.containers, report.resources)
             if in_order(planned) != in_order(had):
-                self.pods[uid] = EndedPod(name, one.containers, report.resources, self._shared.now_s)
+                self.pods[uid] = EndedPod(name, one.containers, report.resources)
+                self._due.set(uid, self._shared.now_s)
                 found.append(
                     (info, f"kubelet gave it {told(had)}, planned were {told(planned)}, and it has ended")
                 )
@@ -63,27 +64,29 @@ class EndedPods:
         """Writes what is due; returns pods whose annotations are correct now."""
         now_s, right = self._shared.now_s, []
         devices = self._shared.settings.devices
-        for uid in [uid for uid, ended_pod in self.pods.items() if ended_pod.due_s <= now_s]:
+        for uid in self._due.due(now_s):
             ended_pod, info = self.pods[uid], self._shared.cache.pods.get(uid)
             if info is None:
-                del self.pods[uid]
+                self._drop(uid)
                 continue
             planned, had = self._said_and_had(info, ended_pod.had, ended_pod.resources)
             if in_order(planned) == in_order(had):
-                del self.pods[uid]
+                self._drop(uid)
                 right.append(info)
             elif info.state not in ENDED:
-                ended_pod.due_s = now_s + _RETRY_S  # the node's report came before the API server's event
+                self._due.set(uid, now_s + _RETRY_S)  # the node's report came before the API server's event
             elif not devices.repair or ended_pod.is_sent:
-                ended_pod.due_s = math.inf
+                self._due.set(uid, NEVER_S)
             else:
-                ended_pod.is_sent, ended_pod.due_s = True, math.inf
+                ended_pod.is_sent = True
+                self._due.set(uid, NEVER_S)
                 ended_pod.n_tries += 1
                 self._shared.emit(written_anew(info, had, in_labels=devices.in_labels))
         return right
 
-    def next_deadline_s(self) -> float:
-        return min((ended_pod.due_s for ended_pod in self.pods.values()), default=math.inf)
+    def _drop(self, uid: str) -> None:
+        del self.pods[uid]
+        self._due.drop(uid)
 
     def answered(self, uid: str, *, again_s: float) -> bool:
         """A patch was answered: check again after `again_s`. False: it was none of ours."""
@@ -91,9 +94,8 @@ class EndedPods:
         if ended_pod is None or not ended_pod.is_sent:
             return False
         ended_pod.is_sent = False
-        ended_pod.due_s = self._shared.now_s + max(
-            again_s, min(_RETRY_S * 2.0 ** min(ended_pod.n_tries, 10), _LONGEST_RETRY_S)
-        )
+        pause_s = min(_RETRY_S * 2.0 ** min(ended_pod.n_tries, 10), _LONGEST_RETRY_S)
+        self._due.set(uid, self._shared.now_s + max(again_s, pause_s))
         return True
 
     def _said_and_had(

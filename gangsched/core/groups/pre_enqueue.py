@@ -209,7 +209,7 @@ class PreEnqueue:
                 del uids[uid]
                 self._ask(plugin, uid)
 
-    def next_deadline_s(self) -> float:
+    def look_again_s(self) -> float:
         """When `look` has something to do: now, or never."""
         return self._shared.now_s if self._again else NEVER_S
 

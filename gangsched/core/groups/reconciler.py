@@ -68,7 +68,7 @@ class GroupReconciler:
             group.satisfied = True
         self._look_in.get(group.state, self._look_at_rest)(group)
         if group.satisfied:
-            self._shared.settle_by_s.pop(group.key, None)
+            self._shared.settle_by_s.drop(group.key)
             group.recovering = False
 
     def recover(self, group: Group) -> None:

@@ -1,8 +1,8 @@
 """SchedulingQueue: which group is tried next, and when the others may be retried.
 
-Groups that can be tried are in a heap ordered by QueueSort; groups with something to wait for are in a
-second heap of deadlines. Both are lazy: an entry that no longer matches its group is dropped when it
-surfaces. Nothing here is asynchronous; app.py turns `next_deadline_s` into a sleep.
+Groups that can be tried are in a heap ordered by QueueSort; groups with something to wait for are in the
+core's heap of deadlines (core.state.timers). Both are lazy: an entry that no longer matches its group is
+dropped when it surfaces.
 Source of the behaviour: kube-scheduler `backend/queue/scheduling_queue.go` (backoff 1 s doubling to 10 s,
 unschedulable groups flushed after 5 minutes).
 """
@@ -17,6 +17,7 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.state.lanes import Lanes
+from gangsched.core.state.timers import Timers
 from gangsched.core.state.transitions import Cause, move
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, GroupState
@@ -39,6 +40,7 @@ class SchedulingQueue:
         sort_key: SortKey,
         cures: Cures,
         clock: Callable[[], float],
+        timers: Timers,
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
         flush_s: float = 300.0,
@@ -46,6 +48,7 @@ class SchedulingQueue:
     ) -> None:
         """`clock`: the turn's time. The start of a state is for people and affects no decision."""
         self._clock = clock
+        self._timers = timers
         self._observer = observer
         self._sort_key = sort_key
         self._cures = cures
@@ -54,7 +57,6 @@ class SchedulingQueue:
         self._flush_s = flush_s
         self._active: list[tuple[bool, tuple[Any, ...], GroupKey, int, Group]] = []
         self._n_active = 0
-        self._deadlines: list[tuple[float, int, Group]] = []
         self._serial = 0
         self._unschedulable: dict[GroupKey, Group] = {}
         self._waiting: dict[GroupKey, Group] = {}
@@ -94,7 +96,8 @@ class SchedulingQueue:
 
     def rebuild(self, groups: Iterable[Group]) -> None:
         """Puts each group where its state says, whatever a step that failed halfway has left behind."""
-        self._active, self._deadlines, self._unschedulable, self._waiting = [], [], {}, {}
+        self._active, self._unschedulable, self._waiting = [], {}, {}
+        self._timers.forget(self)
         self._n_active = 0
         if self.lanes is not None:
             self.lanes.clear()
@@ -195,26 +198,17 @@ class SchedulingQueue:
     def set_deadline(self, group: Group, deadline_s: float) -> None:
         """When the group's present state times out; replaces an earlier deadline."""
         group.deadline_s = deadline_s
-        if deadline_s < NEVER_S:
-            self._serial += 1
-            heapq.heappush(self._deadlines, (deadline_s, self._serial, group))
+        self._timers.push(deadline_s, self, group)
 
-    def next_deadline_s(self) -> float | None:
-        """When `due` returns something next; None: never."""
-        while self._deadlines:
-            deadline_s, _, group = self._deadlines[0]
-            if group.deadline_s == deadline_s and group.state is not GroupState.DELETED:
-                return deadline_s
-            heapq.heappop(self._deadlines)
-        return None
+    def due_s(self, group: Group) -> float:
+        """When the group's state times out."""
+        return NEVER_S if group.state is GroupState.DELETED else group.deadline_s
 
     def due(self, now_s: float) -> list[Group]:
         """Groups whose deadline has passed, earliest first; each is returned once."""
-        groups = []
-        while (deadline_s := self.next_deadline_s()) is not None and deadline_s <= now_s:
-            _, _, group = heapq.heappop(self._deadlines)
+        groups = list(dict.fromkeys(self._timers.take(self, now_s)))
+        for group in groups:
             group.deadline_s = NEVER_S
-            groups.append(group)
         return groups
 
     def forget(self, group: Group) -> None:

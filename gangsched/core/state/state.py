@@ -7,7 +7,6 @@ effects and changes here, and ends by waking the groups that the changes may cur
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
@@ -26,15 +25,16 @@ from gangsched.core.state.queue import SchedulingQueue
 from gangsched.core.state.queue_order import QueueOrder
 from gangsched.core.state.requeue_order import RequeueOrder
 from gangsched.core.state.start_together import StartTogether
+from gangsched.core.state.timers import Deadlines, Retries, Timers
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.cluster_events import Change, ClusterChange
-from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo, Preemption
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo, Preemption
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 
 PRE_ENQUEUE = -1
-"""Stands in the heap of retries for an attempt: PreEnqueue failed, and is called again."""
+"""Stands among the retries for an attempt: PreEnqueue failed, and is called again."""
 LOOK_FOR = -2
 """Likewise: a pod that the server reported gone before the watch did."""
 
@@ -69,10 +69,11 @@ class SharedState:
         self.effects: list[Effect] = []
         self.changes: list[ClusterChange] = []
         self.touched: dict[GroupKey, Group] = {}
-        self.settle_by_s: dict[GroupKey, float] = {}
+        self.timers = Timers()
+        self.settle_by_s: Deadlines[GroupKey] = Deadlines(self.timers)
         """Half-bound groups and when they are unwound, unless they are whole by then."""
-        self.retries: list[tuple[float, str, int]] = []
-        """Heap of (when, UID, attempt): binds to be sent again, or PreEnqueue to be called again."""
+        self.retries = Retries(self.timers)
+        """Binds to be sent again, and PreEnqueue to be called again."""
         self.lowest_of_groups = 2**31
         """The lowest priority that any group's object (as opposed to its pods) has had."""
         self.victims: dict[str, list[Preemption]] = {}
@@ -96,6 +97,7 @@ class SharedState:
             sort_key=lambda group: self._order.key_or_last(group),
             cures=self._cures,
             clock=lambda: self.now_s,
+            timers=self.timers,
             initial_backoff_s=settings.pod_initial_backoff_s,
             max_backoff_s=settings.pod_max_backoff_s,
             flush_s=settings.unschedulable_flush_s,
@@ -257,28 +259,15 @@ class SharedState:
 
     def retry_bind_at(self, when_s: float, info: PodInfo) -> None:
         """Resend the member's bind at `when_s`."""
-        heapq.heappush(self.retries, (when_s, info.uid, info.attempt))
+        self.retries.add(when_s, info.uid, info.attempt)
 
     def look_again_at(self, when_s: float, info: PodInfo) -> None:
         """Call PreEnqueue for a pod again at `when_s`."""
-        heapq.heappush(self.retries, (when_s, info.uid, PRE_ENQUEUE))
+        self.retries.add(when_s, info.uid, PRE_ENQUEUE)
 
     def look_for_at(self, when_s: float, info: PodInfo) -> None:
         """Check at `when_s` whether a pod reported gone still exists."""
-        heapq.heappush(self.retries, (when_s, info.uid, LOOK_FOR))
-
-    def pop_retry(self) -> tuple[float, str, int]:
-        return heapq.heappop(self.retries)
-
-    def next_deadline_s(self) -> float | None:
-        """When the next timer expires."""
-        times = [self.queue.next_deadline_s() or NEVER_S]
-        if self.retries:
-            times.append(self.retries[0][0])
-        if self.settle_by_s:
-            times.append(min(self.settle_by_s.values()))
-        soonest = min(times)
-        return None if soonest == NEVER_S else soonest
+        self.retries.add(when_s, info.uid, LOOK_FOR)
 
     def _cures(self, group: Group, change: ClusterChange, view: ClusterView) -> bool:
         if change.what & (Change.GROUP_CHANGED | Change.SIBLING_CHANGED):
@@ -301,5 +290,5 @@ class SharedState:
         self.groups.pop(group.key, None)
         if group.start_together:
             self.list_changed(group, group.start_together)
-        self.settle_by_s.pop(group.key, None)
+        self.settle_by_s.drop(group.key)
         self.touched.pop(group.key, None)
