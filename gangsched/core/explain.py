@@ -58,9 +58,12 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     near: tuple[NearMiss, ...] = ()
 
 
-def explain(scheduler: Scheduler, group: Group, now_s: float) -> Explanation:
-    """Why the group does not run, as the scheduler stands now."""
-    found = _found(scheduler, group, now_s)
+def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | None = None) -> Explanation:
+    """Why the group does not run, as the scheduler stands now.
+
+    ago_s: what makes seconds of the core's clock a time of day; None: none is told.
+    """
+    found = _found(scheduler, group, now_s, ago_s)
     position, n_waiting = _position(scheduler, group)
     view = view_group(group)
     return Explanation(
@@ -101,7 +104,7 @@ def _position(scheduler: Scheduler, group: Group) -> tuple[int, int]:
     return before + 1, len(waiting)
 
 
-def _found(scheduler: Scheduler, group: Group, now_s: float) -> Found:
+def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None) -> Found:
     match group.state:
         case _ if group.problem:
             return Found(
@@ -121,7 +124,7 @@ def _found(scheduler: Scheduler, group: Group, now_s: float) -> Found:
             return Found(f"It is taken back: {_pods(n)} of it still to go. {group.message}".strip())
         case GroupState.BOUND | GroupState.DELETED:
             return _started(scheduler, group)
-    return placeable(scheduler, group, now_s)
+    return placeable(scheduler, group, now_s, ago_s)
 
 
 # -- not all there -------------------------------------------------------------------------------------
@@ -161,10 +164,11 @@ def _gathering(scheduler: Scheduler, group: Group) -> Found:
         gated = group.counts[MemberState.GATED]
         also = f"; {gated} more wait for gates" if gated else ""
         n_missing = group.min_count - group.n_existing
-        return Found(
-            f"{group.n_existing} of {group.min_count} members exist, {n_missing} are missing{also}.",
-            (_owed(group),),
-        )
+        are = "is" if n_missing == 1 else "are"
+        answer = f"{group.n_existing} of {group.min_count} members exist, {n_missing} {are} missing{also}."
+        if refused := scheduler.reconciler.refusals.of(group):
+            return Found(f"{answer} {refused}.", (_refused(refused),))
+        return Found(answer, (_owed(group),))
     if not group.n_pending:
         return Found(f"No member is pending: {group.n_bound} run or have ended.")
     return Found("Its members are there, and it has its turn next.")
@@ -185,6 +189,14 @@ def _owed(group: Group) -> str:
         f" (kubectl -n {group.key.namespace} describe {kind.lower()} {name}); a ResourceQuota or an admission"
         " webhook that refuses pods is named in its events."
     )
+
+
+def _refused(told: str) -> str:
+    """What to do about pods that the API server did not take."""
+    again = "the controller tries again by itself"
+    if "exceeded quota" in told:
+        return f"Raise the ResourceQuota that is named, end what uses it, or ask for less; {again}."
+    return f"Mend what the refusal names; {again}."
 
 
 def _near_groups(scheduler: Scheduler, group: Group) -> str:

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 import numpy as np
 
+from gangsched.config.queueing import QueueingSettings
 from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.roles import needed_first
 from gangsched.core.cycle.shortage import Lack, amount_text, lacks, n_when_empty, told_of
 from gangsched.core.framework.plan import FitError, Plan, Shortage
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
+from gangsched.core.queueing.expected_ends import told_ends
+from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
@@ -55,7 +59,8 @@ class Found(msgspec.Struct):
     near: tuple[NearMiss, ...] = ()
 
 
-def placeable(scheduler: Scheduler, group: Group, now_s: float) -> Found:
+def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None) -> Found:
+    """What keeps it from being placed. ago_s: what makes seconds of the core's clock a time of day."""
     begin = ""
     if group.is_half_bound:
         begin = f"{group.n_bound} of {group.start_count} members run; the rest is placed first in line. "
@@ -83,9 +88,10 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float) -> Found:
         return Found(begin + answer.message, tuple(filter(None, [again])))
     found = lacks(short)
     waiting = [one for one in scheduler.shared.queue.waiting if one is not group]
-    sentences = list(told_of(short, group, waiting))
+    sentences = told_of(short, group, waiting, lambda other: _name_until(other, ago_s))
+    ends = told_ends(short, scheduler.shared.walltimes or Walltimes(QueueingSettings()))
     return Found(
-        begin + " ".join((_headline(short, group, found), *sentences)),
+        begin + " ".join((_headline(short, group, found), *sentences, *ends)),
         tuple(filter(None, [*_cures(short, found), again])),
         _reasons(short),
         tuple(_near(scheduler, short, found)),
@@ -196,6 +202,19 @@ def _near(scheduler: Scheduler, short: Shortage, found: Sequence[Lack]) -> Itera
             amount_text(lack.resource, max(int(lack.free[row]), 0)),
             tuple(told),
         )
+
+
+def _name_until(group: Group, ago_s: float | None) -> str:
+    """The group, and until when it keeps what it has reserved, where that is known."""
+    at_s = group.preemption.deadline_s if group.preemption is not None else group.deadline_s
+    return str(group.key) + (
+        f" until {time_of(at_s + ago_s)}" if ago_s is not None and at_s < NEVER_S else ""
+    )
+
+
+def time_of(unix_s: float) -> str:
+    """The time of day, to the second: reservations last minutes."""
+    return f"{datetime.fromtimestamp(unix_s, UTC):%H:%M:%S} UTC"
 
 
 def _in(deadline_s: float, now_s: float) -> str:

@@ -116,6 +116,7 @@ class Scheduler:
             **self._objects.handlers,
             **Answers(self, self.permits).handlers,
             ev.PodDeleted: self.membership.remove_pod,
+            ev.RefusalsRead: self.reconciler.refusals_read,
             ev.KindSynced: lambda e: self._heard(e.kind, is_served=True),
             ev.KindMissing: lambda e: self._heard(e.kind, is_served=False),
             ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
@@ -233,6 +234,7 @@ class Scheduler:
         for do in (
             self.audit.advance,
             self.health.advance,
+            self.reconciler.refusals.advance,
             self.binder.pre_bind.expire,
             self.binder.staggered.expire,
         ):

@@ -57,7 +57,7 @@ def needed(namespace: str) -> tuple[Right, ...]:
     found += [Right(verb, "", "persistentvolumes") for verb in (*_READ, "patch")]
     found.append(Right("create", "", "pods/binding"))
     found.append(Right("patch", "", "pods/status"))
-    found.append(Right("create", "events.k8s.io", "events"))
+    found += [Right(verb, "events.k8s.io", "events") for verb in ("create", "list")]
     leases = ("coordination.k8s.io", "leases", namespace)
     found.append(Right("create", *leases))
     found += [Right(v, *leases, name) for name in ("gangsched", "gangsched-fence") for v in ("get", "update")]

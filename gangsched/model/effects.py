@@ -154,6 +154,20 @@ class RecordEvent(_Effect, frozen=True):
     cause_id: str
 
 
+class ReadRefusals(_Effect, frozen=True):
+    """Read what a group's controller (kind, name, its `uid`) was told when it made pods, from its Events.
+
+    Answered by RefusalsRead, or not at all.
+    """
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    group: GroupKey
+    cause_id: str
+
+
 class RunHook(_Effect, frozen=True):
     """Call one plugin of a profile at one point, at the edge, where it may do I/O.
 
@@ -215,6 +229,7 @@ Effect = (
     | WritePodCondition
     | WritePodGroupStatus
     | RecordEvent
+    | ReadRefusals
     | RunHook
     | CancelHooks
     | BlamePlugin

@@ -232,6 +232,15 @@ class EvictionFailed(_Event, frozen=True):
     message: str
 
 
+class RefusalsRead(_Event, frozen=True):
+    """What a controller of the group (kind, name) was last told when it made pods; "": nothing of late."""
+
+    group: GroupKey
+    kind: str
+    name: str
+    message: str
+
+
 class HookAnswered(_Event, frozen=True):
     """The outcome of RunHook. `code` is the value of a framework.Code.
 
@@ -295,6 +304,7 @@ Event = (
     | PodPatchFailed
     | EvictionSucceeded
     | EvictionFailed
+    | RefusalsRead
     | HookAnswered
     | GroupAllowed
     | GroupRejected

@@ -74,8 +74,9 @@ class Explanations:
         return body
 
     def _page(self, group: Group, now_s: float) -> Page:
-        moves = moves_of(story(group), group, self._wall_s() - now_s)
-        explanation = explain(self._scheduler, group, now_s)
+        ago_s = self._wall_s() - now_s
+        moves = moves_of(story(group), group, ago_s)
+        explanation = explain(self._scheduler, group, now_s, ago_s=ago_s)
         return Page(self._may_act(), explanation, tuple(moves[-_MAX_MOVES:]), self._trace(group))
 
     def _trace(self, group: Group) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
 
+from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import Explanation, explain
+from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import (
     Affinity,
@@ -183,6 +187,89 @@ def test_members_that_are_missing_are_owed_by_their_controller() -> None:
     assert "ResourceQuota" in found.cures[0]
     c.submit(gang("lone", pods=1, min_members=2)).run()
     assert told(c, "lone").cures[0].startswith("No controller owns its pods")
+
+
+def refused(c: Cluster, message: str) -> None:
+    """The server's answer to the last question about a controller's events."""
+    asked = c.all(ef.ReadRefusals)[-1]
+    c.tell(ev.RefusalsRead(asked.group, asked.kind, asked.name, message))
+
+
+QUOTA = 'Error creating: pods "train-3" is forbidden: exceeded quota: gpus, used: requests.nvidia.com/gpu=16'
+
+
+def test_members_that_were_refused_say_by_whom() -> None:
+    c = cluster().submit(owned(gang("train", pods=3, min_members=8))).run()
+    assert not c.all(ef.ReadRefusals)
+    c.wait(6.0)
+    [asked] = c.all(ef.ReadRefusals)
+    assert (asked.uid, asked.kind, asked.namespace, asked.name) == ("u", "Job", "d", "train")
+    assert c.said("train-0").endswith("3 of 8 exist")
+    refused(c, QUOTA)
+    assert c.said("train-0").endswith(f"3 of 8 exist; Job train could not create more: {QUOTA}")
+    found = told(c, "train")
+    assert found.answer == f"3 of 8 members exist, 5 are missing. Job train could not create more: {QUOTA}."
+    assert found.cures[0].startswith("Raise the ResourceQuota that is named")
+    refused(c, "")
+    assert c.said("train-0").endswith("3 of 8 exist")
+
+
+def test_refusals_are_read_again_ever_more_rarely_while_the_gang_gathers() -> None:
+    c = cluster().submit(owned(gang("train", pods=3, min_members=5))).run()
+    n_by_time = []
+    for _ in range(4):
+        c.wait(60.0)
+        n_by_time.append(len(c.all(ef.ReadRefusals)))
+        c.submit(owned(gang("train", pods=1, min_members=5, first=9))).delete("train-9")  # news of members
+    assert n_by_time == [2, 3, 4, 4]
+    refused(c, QUOTA)
+    c.submit(owned(gang("train", pods=2, min_members=5, first=3))).run()
+    assert c.placed("train")
+    n = len(c.all(ef.ReadRefusals))
+    c.wait(2000.0)
+    assert len(c.all(ef.ReadRefusals)) == n
+    refused(c, QUOTA)  # it comes late
+    assert told(c, "train").answer.startswith("It has started")
+
+
+def test_nobody_is_asked_about_where_no_controller_owes_a_member() -> None:
+    c = cluster().submit(gang("train", pods=1, min_members=2)).run().wait(100.0)
+    assert not c.all(ef.ReadRefusals)
+
+
+def test_holders_that_say_when_they_end_are_named_with_it() -> None:
+    began = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
+    c = cluster(nodes=2, gpus=8, settings=Settings(queueing=QueueingSettings()))
+    for name, walltime in (("old", "3h10m"), ("short", "30m"), ("endless", "")):
+        stated = {"gangsched.io/walltime": walltime} if walltime else {}
+        c.submit(with_annotations(gang(name, pods=1, gpus=4), stated)).run()
+        pod = c.pod(f"{name}-0")
+        c.update(pod, status=replace(pod.status, phase="Running", start_time=began))
+    c.submit(gang("train", pods=2, gpus=8)).run()
+    ends = (
+        f"d/short holds 4 {GPU} until about 2026-11-23 12:30 UTC (by its walltime);"
+        " d/old 4 until about 2026-11-23 15:10 UTC (by its walltime)."
+    )
+    assert c.said("train-0").endswith(ends)
+    assert told(c, "train").answer.endswith(ends)
+
+
+def test_a_cluster_without_queueing_is_told_of_ends_only_when_it_asks() -> None:
+    c = cluster(nodes=1, gpus=8)
+    c.submit(with_annotations(gang("old", pods=1, gpus=8), {"gangsched.io/walltime": "1h"})).run()
+    pod = c.pod("old-0")
+    c.update(pod, status=replace(pod.status, start_time=datetime(2026, 11, 23, 12, 0, tzinfo=UTC)))
+    c.submit(gang("train", pods=1, gpus=8)).run()
+    assert c.said("train-0").endswith(f"Insufficient {GPU}.")
+    assert f"d/old holds 8 {GPU} until about 2026-11-23 13:00 UTC" in told(c, "train").answer
+
+
+def test_what_is_reserved_is_told_with_the_time_at_which_it_is_given_back() -> None:
+    c = reserving().submit(gang("train", pods=2, gpus=8)).run()
+    deadline_s = c.group("evaluate").deadline_s
+    at_noon_s = datetime(2026, 11, 23, 12, 0, tzinfo=UTC).timestamp()
+    found = explain(c.scheduler, c.group("train"), c.now_s, ago_s=at_noon_s - deadline_s)
+    assert found.answer.endswith(f"8 {GPU} are reserved by d/evaluate until 12:00:00 UTC.")
 
 
 def test_a_group_whose_object_is_missing() -> None:

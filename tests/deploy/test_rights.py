@@ -23,6 +23,7 @@ from tests.deploy.rights import Right, Used, granted, missing, unused, used
 from tests.kube.scripted import status
 from tests.real.cluster import PODS, Cluster, checked
 from tests.real.controllers import Controllers
+from tests.real.owners import make_owner, refuse
 from tests.real.process import Scheduler, binding_gate, service_account
 from tests.real.shapes import SHAPES, SIZE
 from tests.web.measured import samples
@@ -169,6 +170,7 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
         cluster.picture.until(lambda: not cluster.members("part"), "what was bound of part is given back")
         _a_gang_makes_room_for_itself(cluster, applied)
         _claims_are_bound_before_their_pod(cluster, applied)
+        _members_that_were_refused_are_asked_about(cluster)
         _metrics_are_read_with_a_token(cluster, applied, ports[0])
         _the_follower_is_ready_and_takes_over(cluster, leader, ports[1])
         cluster.gang("last", pods=2, gpus=1)
@@ -177,6 +179,16 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
     needs = used(applied.audit_log, USER)
     assert not missing(rights, needs)
     assert not unused(rights, needs)
+
+
+def _members_that_were_refused_are_asked_about(cluster: Cluster) -> None:
+    """Why a gang's controller could not make all of it is in the events of its object."""
+    owner = make_owner(cluster, "refused")
+    cluster.gang("refused", pods=1, min_count=2, gpus=1, metadata={"ownerReferences": [owner]})
+    refuse(cluster, owner, "exceeded quota: gpus")
+    cluster.held("refused", says="Job refused could not create more: exceeded quota: gpus", members=1)
+    cluster.delete("refused")
+    cluster.plane.kubectl("delete", "job", "refused", "--cascade=background")
 
 
 def _other_systems_groups_are_told(cluster: Cluster) -> None:

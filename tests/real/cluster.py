@@ -149,6 +149,7 @@ class Cluster:
         annotations: dict[str, str] | None = None,
         scheduler: str = OURS,
         cpu: str = "1",
+        metadata: Json | None = None,
         **spec: Any,
     ) -> Json:
         """One pod. It goes at once when it is evicted: no kubelet here would end it."""
@@ -156,7 +157,12 @@ class Cluster:
         if gpus:
             resources["limits"] = {GPU: str(gpus)}
         body = {
-            "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
+            "metadata": {
+                "name": name,
+                "labels": labels or {},
+                "annotations": annotations or {},
+                **(metadata or {}),
+            },
             "spec": {
                 "schedulerName": scheduler,
                 "terminationGracePeriodSeconds": 0,

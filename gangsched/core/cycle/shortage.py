@@ -9,7 +9,7 @@ Called by core.groups.attempts for the condition and by core.explain.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -40,8 +40,14 @@ class Lack(NamedTuple):
     rows: BoolArray
 
 
-def told_of(short: Shortage, group: Group, waiting: Iterable[Group]) -> Iterator[str]:
-    """Sentences for the group's condition. waiting: groups that hold room without binding."""
+def told_of(
+    short: Shortage,
+    group: Group,
+    waiting: Iterable[Group],
+    name: Callable[[Group], str] = lambda other: str(other.key),
+) -> Iterator[str]:
+    """Sentences for the group's condition. waiting: groups that hold room without binding; name: what they
+    are called."""
     yield from near_names(short)
     found = lacks(short)
     if not found:
@@ -53,7 +59,8 @@ def told_of(short: Shortage, group: Group, waiting: Iterable[Group]) -> Iterator
     for lack in found:
         if by := reserved_by(lack, short, group, waiting):
             amount = amount_text(lack.resource, sum(by.values()))
-            yield f"{amount} {lack.resource} are reserved by {named(by)}."
+            by_name = {name(other): n for other, n in by.items()}
+            yield f"{amount} {lack.resource} are reserved by {named(by_name)}."
     if ill := unhealthy(found, short.trial):
         more = f", {len(ill) - _MAX_NAMED} more" if len(ill) > _MAX_NAMED else ""
         yield f"Unhealthy: {', '.join(ill[:_MAX_NAMED])}{more}."
@@ -99,9 +106,9 @@ def too_small(short: Shortage) -> str:
     return f"The nodes that suit it are too few: with nothing else running {n} of {short.n_wanted} would fit."
 
 
-def reserved_by(lack: Lack, short: Shortage, group: Group, waiting: Iterable[Group]) -> dict[str, int]:
+def reserved_by(lack: Lack, short: Shortage, group: Group, waiting: Iterable[Group]) -> dict[Group, int]:
     """Group -> how much of the resource it has reserved on nodes that suit the member, in both ways."""
-    found: Counter[str] = Counter()
+    found: Counter[Group] = Counter()
     n_left = _MAX_MEMBERS
     for other in islice(waiting, _MAX_GROUPS):
         if other is group or n_left < len(other.members):
@@ -110,8 +117,8 @@ def reserved_by(lack: Lack, short: Shortage, group: Group, waiting: Iterable[Gro
         state = MemberState.PENDING if other.preemption is not None else MemberState.ASSUMED
         for info in other.members.values():
             if info.state is state and (info.row == NO_ROW or short.suits[info.row]):
-                found[str(other.key)] += info.template.requests.get(lack.resource, 0)
-    return {name: n for name, n in found.most_common() if n}
+                found[other] += info.template.requests.get(lack.resource, 0)
+    return {other: n for other, n in found.most_common() if n}
 
 
 def unhealthy(found: Sequence[Lack], view: ClusterView) -> list[str]:

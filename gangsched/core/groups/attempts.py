@@ -175,7 +175,8 @@ class Attempts:
             message = answer.message
             if answer.shortage is not None:
                 holding = self._shared.queue.waiting
-                message = " ".join((message, *told_of(answer.shortage, answer.group, holding)))
+                told = told_of(answer.shortage, answer.group, holding)
+                message = " ".join((message, *told, *self._passed_over.told_ends(answer)))
             self.reject(unit, message, answer=answer)
             return
         self._passed_over.before_start(unit, answer)

@@ -5,10 +5,11 @@ Decides nothing: with it and without it the same groups start. Called by core.gr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
+from gangsched.core.queueing.expected_ends import told_ends
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group
@@ -39,6 +40,11 @@ class PassedOver:
         shared = self._shared
         if shared.queue.bypasses is not None:
             shared.queue.bypasses.refused(demands, answer.code, shared.cache.view, shared.now_s)
+
+    def told_ends(self, answer: FitError) -> Iterator[str]:
+        """Sentences for the condition: who runs where room is short, and until when."""
+        if self._shared.walltimes is not None and answer.shortage is not None:
+            yield from told_ends(answer.shortage, self._shared.walltimes)
 
     def before_start(self, unit: Sequence[Group], plan: Plan) -> None:
         """The unit is about to be reserved."""

@@ -12,10 +12,12 @@ from datetime import datetime
 from gangsched.core.binding.binder import Binder
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.owners import Owners
+from gangsched.core.groups.refusals import Refusals
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
+from gangsched.model.events import RefusalsRead
 from gangsched.model.objects import Pod
 
 # A gang that is still being created is not reported for this long: its pods come one by one.
@@ -37,6 +39,7 @@ class GroupReconciler:
         self._reporter = reporter
         self._binder = binder
         self._attempts = attempts
+        self.refusals = Refusals(shared)
         self._look_in: dict[GroupState, Callable[[Group], None]] = {
             GroupState.BINDING: binder.outcome.settle,
             GroupState.UNWINDING: binder.outcome.unwound,
@@ -160,7 +163,16 @@ class GroupReconciler:
             message += _roles(group)
             never = self._owners.never(group)
             message += f"; {never}" if never else ""
+            refused = self.refusals.of(group)
+            message += f"; {refused}" if refused else ""
+            self.refusals.ask(group)
         self._reporter.rejected(group, message)
+
+    def refusals_read(self, event: RefusalsRead) -> None:
+        """What a controller was told when it made members, for a gang that lacks some."""
+        group = self.refusals.take(event)
+        if group is not None and group.definition is not None:
+            self.gathering_report(group)
 
 
 def _roles(group: Group) -> str:

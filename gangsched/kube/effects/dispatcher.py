@@ -14,6 +14,7 @@ bounded by the core's own requests: each effect has at most one outcome.
 | patches | PatchPod | FIFO | 2 | up to 1 s after binds |
 | status | WritePod…Status, …Condition, NominateNode | by object, the latest | 4 | up to 1 s after binds |
 | events | RecordEvent | FIFO, bounded, oldest dropped | 4 | up to 2 s after binds |
+| refusals | ReadRefusals | FIFO, bounded, oldest dropped | 1 | up to 2 s after binds |
 | (plugins) | RunHook, CancelHooks, BlamePlugin | not here: extension.edge | | |
 
 With a fence (kube.election.fence), binds, and hooks that run before or instead of one, wait until the fence
@@ -36,6 +37,7 @@ import msgspec
 from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.binding_lane import BindingLane
 from gangsched.kube.effects.bumps import Bumps
+from gangsched.kube.effects.refusals_lane import RefusalsLane
 from gangsched.kube.effects.slow_lane import LaneOptions
 from gangsched.kube.effects.write_lanes import EventLane, EvictionLane, PatchLane, ReadLane, StatusLane
 from gangsched.kube.election.fence import Fenced
@@ -54,6 +56,7 @@ from gangsched.model.effects import (
     GetPod,
     NominateNode,
     PatchPod,
+    ReadRefusals,
     RecordEvent,
     RunHook,
     WritePodCondition,
@@ -143,6 +146,8 @@ class Dispatcher:
         self._events = EventLane(
             credentials, emit_nowait, controller=controller, instance=instance, **bounded
         )
+        one: LaneOptions = {**reads, "size": 1, "limit": max_events}
+        self._refusals = RefusalsLane(credentials, emit_nowait, **one)
         self._takers = self._takers_by_type()
         self._lanes = (self._reads, self._evictions, self._patches, self._status, self._events)
 
@@ -160,6 +165,7 @@ class Dispatcher:
             WritePodGroupStatus: self._status.submit,
             NominateNode: self._status.submit,
             RecordEvent: self._events.submit,
+            ReadRefusals: self._refusals.submit,
         }
         if self._to_plugins is not None:
             takers |= {
@@ -252,6 +258,7 @@ class Dispatcher:
                 for lane in self._lanes:
                     group.start_soon(lane.run)
                 group.start_soon(self.bumps.run)
+                group.start_soon(self._refusals.run)
                 if self._fence is not None:
                     run = partial(self._fence.run, has_enough=self._has_enough)
                     group.start_soon(run, self._release)

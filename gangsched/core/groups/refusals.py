@@ -1,0 +1,92 @@
+"""Refusals: why a gang's missing members do not exist: what their controller was told when it made them.
+
+A ResourceQuota or an admission webhook refuses pods that nobody then sees; the controller says so in an Event
+of its own object. For a gang that has been incomplete for a while these Events are read, and read again when
+it has waited as long again, at most every ten minutes. Called by core.groups.reconciler and core.scheduler.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from gangsched.core.state.reporter import clean
+from gangsched.core.state.state import SharedState
+from gangsched.core.state.timers import Deadlines
+from gangsched.core.types.group import Group, GroupState
+from gangsched.model.effects import ReadRefusals
+from gangsched.model.events import RefusalsRead
+from gangsched.model.objects import OwnerReference
+from gangsched.model.pod_group import GroupKey
+
+_SOONEST_S, _LATEST_S = 30.0, 600.0
+# Members that are looked at for their controllers, and controllers that are asked about.
+_MAX_MEMBERS = 1_000
+_MAX_OWNERS = 4
+_MAX_TOLD = 4_096
+_MAX_CHARS = 400
+
+
+class Refusals:
+    """Asks about the controllers of gangs that gather, and keeps what they were told."""
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+        self._told: dict[GroupKey, dict[str, str]] = {}
+        """By group and "Kind name" of a controller."""
+        self._due: Deadlines[GroupKey] = Deadlines(shared.timers)
+
+    def of(self, group: Group) -> str:
+        """A sentence without a full stop, "" where nothing is known to be refused."""
+        told = self._told.get(group.key, {})
+        return "; ".join(f"{owner} could not create more: {said}" for owner, said in told.items())
+
+    def ask(self, group: Group) -> None:
+        """Reads them, unless that was done a moment ago."""
+        shared = self._shared
+        if group.key in self._due:
+            return
+        wait_s = min(max(shared.now_s - group.since_s, _SOONEST_S), _LATEST_S)
+        self._due.set(group.key, shared.now_s + wait_s)
+        for owner in _owners(group):
+            of = owner.uid, owner.kind, group.key.namespace, owner.name
+            shared.emit(ReadRefusals(*of, group.key, group.cause_id))
+
+    def take(self, event: RefusalsRead) -> Group | None:
+        """What was read; the group if that is news of one that gathers."""
+        key, owner = event.group, f"{event.kind} {event.name}"
+        group = self._shared.groups.get(key)
+        if group is None or group.state is not GroupState.GATHERING:
+            self._told.pop(key, None)
+            return None
+        told = self._told.pop(key, {})
+        before = told.pop(owner, "")
+        said = clean(event.message)[:_MAX_CHARS].rstrip(". ")
+        if said:
+            told[owner] = said
+        if told:
+            self._told[key] = told
+            if len(self._told) > _MAX_TOLD:
+                del self._told[next(iter(self._told))]
+        return group if said != before else None
+
+    def advance(self) -> None:
+        """Asks again about those that still gather."""
+        for key in self._shared.timers.take(self._due, self._shared.now_s):
+            self._due.drop(key)
+            group = self._shared.groups.get(key)
+            if group is not None and group.state is GroupState.GATHERING and group.definition is not None:
+                self.ask(group)
+            else:
+                self._told.pop(key, None)
+
+
+def _owners(group: Group) -> list[OwnerReference]:
+    """The controllers of its members, a few of them."""
+    found: dict[str, OwnerReference] = {}
+    for info in islice(group.members.values(), _MAX_MEMBERS):
+        for owner in info.pod.metadata.owner_references or ():
+            if owner.controller and owner.uid.replace("-", "").isalnum():
+                found.setdefault(owner.uid, owner)
+        if len(found) >= _MAX_OWNERS:
+            break
+    return list(found.values())[:_MAX_OWNERS]

@@ -1,0 +1,103 @@
+"""Whose end would make room: groups that run on what a group lacks, and when each is due to end.
+
+As far as anybody knows by walltimes. Bounded: an attempt that failed looks at the nodes that come nearest.
+The times are the pods' own, so nothing here reads a clock, and one that has passed is told as it was stated.
+Called for the condition where the configuration has `queueing`, and by core.explain always.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from gangsched.core.cycle.shortage import Lack, amount_text, lacks
+from gangsched.core.framework.plan import Shortage
+from gangsched.core.queueing.walltimes import Walltimes
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.states import MemberState
+from gangsched.model.walltime import Walltime, pod_walltime
+
+_MAX_ROWS = 64
+_MAX_PODS = 1_000
+_MAX_MEMBERS = 10_000
+_MAX_NAMED = 3
+_HOW = {
+    "stated": "by its walltime",
+    "enforced": "by its activeDeadlineSeconds",
+    "predicted": "by its last runs",
+    "default": "by the default walltime",
+}
+
+
+class Holder(NamedTuple):
+    """A group, or another scheduler's pod, that runs where room is short. amount: how much it holds there."""
+
+    name: str
+    amount: int
+    ends: datetime
+    how: str
+
+
+def told_ends(short: Shortage, walltimes: Walltimes) -> Iterator[str]:
+    """A sentence about those that run on what is short and whose end is known, the soonest first."""
+    for lack in islice(lacks(short), 1):
+        found = holders(lack, short, walltimes)
+        told: list[str] = []
+        for one in found[:_MAX_NAMED]:
+            amount = amount_text(lack.resource, one.amount)
+            what = amount if told else f"holds {amount} {lack.resource}"
+            told.append(f"{one.name} {what} until {_time(one.ends)} ({one.how})")
+        if len(found) > _MAX_NAMED:
+            told.append(f"{len(found) - _MAX_NAMED} more have a known end")
+        if told:
+            yield "; ".join(told) + "."
+
+
+def holders(lack: Lack, short: Shortage, walltimes: Walltimes) -> list[Holder]:
+    """Those with a known end, by when it is; on the nodes that come nearest."""
+    rows = np.flatnonzero(lack.rows)
+    rows = rows[np.argsort(-lack.free[rows], kind="stable")][:_MAX_ROWS]
+    base = short.trial.base()
+    there = islice((info for row in rows.tolist() for info in base.pods_on(row)), _MAX_PODS)
+    amounts: Counter[str] = Counter()
+    by_name: dict[str, PodInfo] = {}
+    for info in there:
+        amount = info.template.requests.get(lack.resource, 0)
+        if amount and info.state is MemberState.BOUND:
+            name = str(info.group.key) if info.group is not None else info.pod.key
+            amounts[name] += amount
+            by_name.setdefault(name, info)
+    found = []
+    for name, info in by_name.items():
+        walltime, ends = _end(info, walltimes)
+        if ends is not None:
+            found.append(Holder(name, amounts[name], ends, _HOW[walltime.source]))
+    return sorted(found, key=lambda one: (one.ends, one.name))
+
+
+def _end(info: PodInfo, walltimes: Walltimes) -> tuple[Walltime, datetime | None]:
+    """How long it runs, counted from when kubelet admitted the first of its pods."""
+    group = info.group
+    if group is None:
+        walltime, pods = pod_walltime(info.pod), [info.pod]
+    elif len(group.members) > _MAX_MEMBERS:
+        return Walltime(), None
+    else:
+        walltime, pods = walltimes.of(group), [one.pod for one in group.in_state(MemberState.BOUND)]
+    began = [pod.status.start_time for pod in pods if pod.status.start_time is not None]
+    if not began or math.isinf(walltime.seconds):
+        return walltime, None
+    try:
+        return walltime, min(began) + timedelta(seconds=walltime.seconds)
+    except OverflowError:  # in ten thousand years
+        return walltime, None
+
+
+def _time(at: datetime) -> str:
+    return f"about {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,104 @@
+"""Reads what a controller was told when it made pods: the Events FailedCreate of its object.
+
+Lives here: the request, and which of the Events counts. Not here: when to ask (core.groups.refusals). For
+people only, so nothing is retried: the core asks again by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+import msgspec
+
+from gangsched.errors import ApiError
+from gangsched.kube.effects.slow_lane import SlowLane
+from gangsched.kube.evidence import Target
+from gangsched.kube.transport.http1 import Verb, segment
+from gangsched.kube.transport.lane_connection import Call
+from gangsched.model import bounded
+from gangsched.model.effects import ReadRefusals
+from gangsched.model.events import RefusalsRead
+
+_GET = Verb("GET")
+_MAX_EVENTS = 20
+# Controllers back off for up to a quarter of an hour: what is older does not hold any more.
+_FRESH_S = 1_200.0
+
+
+class _Series(msgspec.Struct, rename="camel"):
+    last_observed_time: datetime | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    creation_timestamp: datetime | None = None
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    note: str = ""
+    event_time: datetime | None = None
+    deprecated_last_timestamp: datetime | None = None
+    series: _Series | None = None
+
+    @property
+    def last(self) -> float:
+        """Unix time at which it was seen last."""
+        times = (
+            self.series.last_observed_time if self.series is not None else None,
+            self.deprecated_last_timestamp,
+            self.event_time,
+            self.metadata.creation_timestamp,
+        )
+        return next((at.astimezone(UTC).timestamp() for at in times if at is not None), 0.0)
+
+
+class _EventList(msgspec.Struct):
+    kind: str
+    items: list[_Event] = []
+
+
+_decode = bounded.lenient_decoder(_EventList)
+
+
+class RefusalsLane(SlowLane[ReadRefusals]):
+    """One connection, after the binds."""
+
+    name = "read a controller's events"
+    method = "GET"
+    yield_s = 2.0
+
+    def _request(self, call: Call[ReadRefusals]) -> tuple[Verb, str, bytes]:
+        return _GET, refusals_path(call.item), b""
+
+    def _target(self, call: Call[ReadRefusals]) -> Target:
+        return Target("events", "Event", "", call.item.namespace, "events.k8s.io")
+
+    def _proves(self, call: Call[ReadRefusals], body: bytes) -> bool:
+        try:
+            return _decode(body).kind == "EventList"
+        except ValueError:
+            return False
+
+    def _done(self, call: Call[ReadRefusals], body: bytes) -> None:
+        item = call.item
+        said = last_refusal(body, time.time())
+        self._emit(RefusalsRead(item.group, item.kind, item.name, said))
+
+    def _again(self, call: Call[ReadRefusals], error: ApiError) -> bool:
+        return False
+
+
+def refusals_path(item: ReadRefusals) -> str:
+    """The controller's Events FailedCreate, a few of them."""
+    fields = quote(f"regarding.uid={item.uid},reason=FailedCreate", safe="")
+    namespace = segment(item.namespace)
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    return f"{path}?fieldSelector={fields}&limit={_MAX_EVENTS}"
+
+
+def last_refusal(body: bytes, now_s: float) -> str:
+    """The newest Event's note; "" if there is none that may still hold."""
+    newest = max(_decode(body).items, key=lambda one: one.last, default=None)
+    return newest.note if newest is not None and newest.last > now_s - _FRESH_S else ""
