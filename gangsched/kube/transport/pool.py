@@ -8,22 +8,22 @@ Lives here: deadlines, connections kept for the next one, error mapping. Not her
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import anyio
 
 from gangsched.errors import ApiError, Unreachable
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.reach import UNAUTHORIZED
-from gangsched.kube.status import api_error
-from gangsched.kube.tally import SILENCE
 from gangsched.kube.transport.connection import Connection, address_of
-from gangsched.kube.transport.http1 import MAX_BODY_BYTES, Answer, Frame, ProtocolError, Verb
+from gangsched.kube.transport.exchange import exchange
+from gangsched.kube.transport.http1 import MAX_BODY_BYTES, Answer, ProtocolError, Verb
 
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 30.0
 
 
-class _Exchange(Connection):
+class _PoolConnection(Connection):
     """One connection, at most one request at a time, its answer as a future."""
 
     __slots__ = ("_answer", "_done", "_max_body_bytes")
@@ -98,7 +98,7 @@ class RequestPool:
         """`max_body_bytes`: a longer answer is an error."""
         self._credentials = credentials
         self._max_body_bytes = max_body_bytes
-        self._idle: list[_Exchange] = []
+        self._idle: list[_PoolConnection] = []
         credentials.follow(self)
 
     async def __aenter__(self) -> RequestPool:
@@ -116,12 +116,12 @@ class RequestPool:
         """Close idle connections now; the others when they are answered."""
         self.close()
 
-    def take_idle(self) -> _Exchange | None:
+    def take_idle(self) -> _PoolConnection | None:
         """An open idle connection; from now on it belongs to the caller."""
         while self._idle:
-            exchange = self._idle.pop()
-            if exchange.is_open:
-                return exchange
+            connection = self._idle.pop()
+            if connection.is_open:
+                return connection
         return None
 
     async def request(
@@ -134,58 +134,39 @@ class RequestPool:
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> bytes:
         """One request and its whole answer. Raises: ApiError, with code 0 when the outcome is unknown."""
-        for last in (False, True):
-            await self._credentials.headers()
-            version, authorization = self._credentials.version, self._credentials.authorization
-            frame = Frame(Verb(method, content_type), self._credentials.server, authorization=authorization)
-            data = frame.request(path, body)
-            answer = await self._counted(method, data, timeout_s)
-            if answer.status != UNAUTHORIZED or last or not await self._credentials.refresh(refused=version):
-                break
-            # Refused before anything was done: safe to repeat with new credentials.
-        if answer.status >= 300:
-            error = api_error(answer.status, answer.retry_after, answer.body)
-            raise self._credentials.not_accepted(error) if answer.status == UNAUTHORIZED else error
+        send = partial(self._answer, timeout_s=timeout_s, twice=method == "GET")
+        answer = await exchange(self._credentials, Verb(method, content_type), path, body, send)
         return answer.body
 
-    async def _counted(self, method: str, data: bytes, timeout_s: float) -> Answer:
-        status = SILENCE
-        try:
-            answer = await self._answer(data, timeout_s, twice=method == "GET")
-            status = answer.status
-        finally:
-            self._credentials.answers.count(method, status)
-        return answer
-
-    async def _answer(self, data: bytes, timeout_s: float, *, twice: bool) -> Answer:
+    async def _answer(self, data: bytes, *, timeout_s: float, twice: bool) -> Answer:
         """Ask over a warm connection or a new one; `twice`: retry a read whose warm connection was closed."""
-        exchange = self.take_idle()
-        if exchange is not None:
+        connection = self.take_idle()
+        if connection is not None:
             try:
-                return await self._ask(exchange, data, timeout_s)
+                return await self._ask(connection, data, timeout_s)
             except ApiError:
-                if not twice or not exchange.is_untouched:
+                if not twice or not connection.is_untouched:
                     raise
-        exchange = await self._connected()
+        connection = await self._connected()
         try:
-            return await self._ask(exchange, data, timeout_s)
+            return await self._ask(connection, data, timeout_s)
         except Unreachable as error:
             raise self._credentials.reach.not_reached(error.message) from None
 
-    async def _ask(self, exchange: _Exchange, data: bytes, timeout_s: float) -> Answer:
-        answer = await exchange.ask(data, timeout_s=timeout_s)
-        is_old = exchange.context is not self._credentials.ssl_context
-        if is_old or (answer.status == UNAUTHORIZED and exchange.is_known_by_certificate):
-            exchange.close()
-        if exchange.is_open:
-            self._idle.append(exchange)
+    async def _ask(self, connection: _PoolConnection, data: bytes, timeout_s: float) -> Answer:
+        answer = await connection.ask(data, timeout_s=timeout_s)
+        is_old = connection.context is not self._credentials.ssl_context
+        if is_old or (answer.status == UNAUTHORIZED and connection.is_known_by_certificate):
+            connection.close()
+        if connection.is_open:
+            self._idle.append(connection)
         return answer
 
-    async def _connected(self) -> _Exchange:
-        exchange = _Exchange(max_body_bytes=self._max_body_bytes)
+    async def _connected(self) -> _PoolConnection:
+        connection = _PoolConnection(max_body_bytes=self._max_body_bytes)
         try:
             with anyio.fail_after(CONNECT_TIMEOUT_S):
-                await exchange.open(address_of(self._credentials))
+                await connection.open(address_of(self._credentials))
         except OSError as error:  # TimeoutError and SSLError are OSErrors
             raise self._credentials.not_reached(error) from error
-        return exchange
+        return connection

@@ -14,11 +14,9 @@ from urllib.parse import urlencode
 import anyio
 
 from gangsched.kube.credentials import Credentials
-from gangsched.kube.reach import UNAUTHORIZED
-from gangsched.kube.status import api_error
-from gangsched.kube.tally import SILENCE
 from gangsched.kube.transport.connection import Connection, address_of
-from gangsched.kube.transport.http1 import Answer, Frame, ProtocolError, Verb
+from gangsched.kube.transport.exchange import exchange
+from gangsched.kube.transport.http1 import Answer, ProtocolError, Verb
 
 # How much is buffered here for a slow reader; beyond it the kernel, and then the server, keep the rest.
 MAX_WAITING_BYTES = 4 * 2**20
@@ -127,27 +125,21 @@ async def open_stream(
 
 
 async def _opened(credentials: Credentials, target: str, timeout_s: float, warm: Connection | None) -> Stream:
-    for last in (False, True):
-        await credentials.headers()
-        version, authorization = credentials.version, credentials.authorization
-        request = Frame(Verb("GET"), credentials.server, authorization=authorization).request(target)
-        status = SILENCE
+    opened: list[Stream] = []
+
+    async def send(request: bytes) -> Answer:
         try:
             with anyio.fail_after(timeout_s):
-                stream, answer = await _asked(credentials, request, warm)
-            status = answer.status
+                stream, answer = await _asked(credentials, request, None if opened else warm)
         except OSError as error:  # TimeoutError and SSLError are OSErrors
             raise credentials.not_reached(error) from error
-        finally:
-            credentials.answers.count("GET", status)
-        if answer.status < 300:
-            return stream
-        stream.close()
-        if answer.status != UNAUTHORIZED or last or not await credentials.refresh(refused=version):
-            break
-        warm = None
-    refusal = api_error(answer.status, answer.retry_after, answer.body)
-    raise credentials.not_accepted(refusal) if refusal.code == UNAUTHORIZED else refusal
+        opened.append(stream)
+        if answer.status >= 300:
+            stream.close()
+        return answer
+
+    await exchange(credentials, Verb("GET"), target, b"", send)
+    return opened[-1]
 
 
 async def _asked(credentials: Credentials, request: bytes, warm: Connection | None) -> tuple[Stream, Answer]:
