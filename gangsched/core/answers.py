@@ -1,4 +1,4 @@
-"""Answers: what came of effects, of plugins' hooks and of people's orders, to the room that waits for it.
+"""Answers: passes outcomes of effects and hooks, and people's orders, to the rooms that wait for them.
 
 BindSucceeded is not here: core.scheduler passes those on in runs. Called by core.scheduler.
 """

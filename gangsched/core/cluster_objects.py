@@ -21,7 +21,7 @@ from gangsched.model.workloads import PRIORITY_CLASSES, PodDisruptionBudget, sel
 
 
 class ClusterObjects:
-    """Applies what the watch tells of objects that are no pods."""
+    """Applies the watch's events of all objects but pods."""
 
     def __init__(self, scheduler: SchedulerParts) -> None:
         self._scheduler = scheduler

@@ -10,7 +10,7 @@ step is undone by recounting.
 | ... with its bind in flight | the same on its reserved node, until the bind's answer has come |
 | a node's event | refused: nothing is placed there, what is there is not given twice |
 | a PodGroup's, another object's event | as if it did not parse |
-| a group's turn or look | its reservations are released, it is retried after its backoff |
+| a group's turn | its reservations are released, it is retried after its backoff |
 
 The next event of a refused object is its next chance. Called by core.scheduler if the assembly passes a
 `guard`; without one (tests, simulation) exceptions are raised unchanged.

@@ -51,7 +51,7 @@ class NearMiss(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Found(msgspec.Struct):
-    """What the answer for one state comes to."""
+    """The parts of the answer for one state."""
 
     answer: str
     cures: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
 
 
 def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
-    """What placing it comes to now, together with the groups that start with it; text: why it was not."""
+    """The result of placing it now, with the groups that start with it; text: why it failed."""
     shared = scheduler.shared
     if not group.n_pending:
         return "No member is pending."

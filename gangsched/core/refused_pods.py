@@ -1,6 +1,7 @@
 """RefusedPods: pods that our own code failed on: in no group, and their room taken where they are.
 
-As much of a refused pod counts as can be read of it (core.cache.plain_pod). Called by core.containment.
+Of a refused pod, those resources are counted that can be read (core.cache.plain_pod). Called by
+core.containment.
 """
 
 from __future__ import annotations
@@ -57,19 +58,19 @@ class RefusedPods:
         self._shared: SharedState = scheduler.shared
         self._faults = faults
         self._ask_s: dict[str, float] = {}
-        """By UID: when a pod's bind is asked about, should no answer have come."""
+        """By UID: when to ask about a pod's bind, unless its answer comes first."""
 
     @property
     def is_asking(self) -> bool:
-        """Whether some bind is asked about sooner or later."""
+        """Whether there are binds still to ask about."""
         return bool(self._ask_s)
 
     def ask_later(self, uid: str) -> None:
-        """The pod's bind is asked about in a while, should no answer have come by then."""
+        """Asks about the pod's bind in a while, unless its answer comes first."""
         self._ask_s[uid] = self._shared.now_s + self._shared.settings.settle_s
 
     def ask_about_binds(self) -> float:
-        """Ask the server about binds that got no answer; answers when to look again."""
+        """Asks the server about binds that got no answer; returns when to look again."""
         shared = self._shared
         for uid, at_s in list(self._ask_s.items()):
             info, pod = shared.cache.pods.get(uid), shared.unanswered.get(uid)
@@ -103,7 +104,7 @@ class RefusedPods:
             self._scheduler.reporter.refused_pod(pod, said)
 
     def _keep_room(self, pod: Pod, node_name: str, promised: Any) -> None:
-        """As another scheduler's pod: as much of it as can be read, in ever plainer versions."""
+        """Counts it like another scheduler's pod, with as many of its properties as can be read."""
         shared = self._shared
         for plain, allocation in plain_pods(pod, node_name, promised):
             uid = plain.metadata.uid

@@ -42,8 +42,8 @@ class GroupView(msgspec.Struct, frozen=True):
     n_bound counts members that have started, including ended ones; n_running and n_ended are as reported by
     kubelets. n_needed: how many must be bound for the gang to be whole. is_counted: False while the object
     that says n_needed does not exist. why: what the group waits for or was refused for, "" when all is well.
-    created_at: of one found at the start, when its last member was created, seconds since 1970. deadline_s:
-    when its present state times out.
+    created_at: when the last member of a group found at start-up was created, in seconds since 1970.
+    deadline_s: when its present state times out.
     """
 
     key: GroupKey

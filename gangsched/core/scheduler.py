@@ -138,7 +138,7 @@ class Scheduler:
         return self._end_turn()
 
     def apply(self, take: Take, run: Iterable[ev.Event]) -> None:
-        """Passes `take` events of one kind; what it leaves when one of them fails is the steps' to decide."""
+        """Passes `take` events of one kind; when one fails, the steps decide about the rest."""
         events = list(run)
         left = iter(events)
         is_whole = False
@@ -189,8 +189,8 @@ class Scheduler:
         return tuple(kind for kind in watched(profiles.values(), settings) if kind not in self.watches)
 
     def newly_watched(self) -> tuple[str, ...]:
-        """Kinds to be followed from now on because a namespace infers gangs from them, or a PodGroup names a
-        class of priority; each is told once.
+        """Kinds to follow from now on, since a namespace infers gangs from them or a PodGroup names a
+        priority class; each is returned once.
 
         Decisions do not wait for them: only pods that such an object may have do.
         """
@@ -242,7 +242,7 @@ class Scheduler:
         return self._end_turn()
 
     def _settle(self, group: Group) -> None:
-        """It is bound in part, and the time for the rest is over."""
+        """Ends the wait of a half-bound group for the rest of its members."""
         if not group.n_assumed:
             if group.preemption is not None and self.shared.settings.allow_eviction:
                 self.attempts.give_back(group, "the victims for its remaining members did not go in time")
@@ -279,7 +279,7 @@ class Scheduler:
             self.shared.touch(group)
 
     def _try(self, group: Group) -> None:
-        """At once, or after the extenders have answered: then the group is in line once more."""
+        """Tries the group at once, or lets it wait for its extenders, whose answer puts it in line again."""
         if self._extenders is None:
             self.attempts.run(group)
         elif not self._extenders.rests(group):

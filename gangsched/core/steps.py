@@ -1,7 +1,7 @@
-"""Steps: what surrounds those that the scheduler takes, and what is told of one that raises.
+"""Steps: what runs around each step of the scheduler, and how a step that raises is reported.
 
-Here are the plain way, in which everything is raised as it is, and Faults, which tells of what is not. What
-becomes of the object that a step failed on is core.containment's. Called by core.scheduler.
+PlainSteps lets every exception through; Faults counts and reports one. Not here: what happens to the object
+that a step failed on (core.containment). Called by core.scheduler.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Defect(msgspec.Struct, frozen=True):
 
 
 class Steps(Protocol):
-    """What surrounds the scheduler's steps: one event, one group, one deadline after the other.
+    """Called around the scheduler's steps: one event, one group, one deadline after the other.
 
-    The scheduler takes them itself, and tells here of those that raised, from within the `except`.
+    The scheduler runs the steps itself, and reports here, from within its `except`, those that raised.
 
     not_before_s: deadlines are not checked before. look_again_s: more work is left for that time.
     """
@@ -109,7 +109,8 @@ class PlainSteps:
 
 
 class Faults:
-    """Tells of what our own code raised; is_shaken: it has, and the queue was not looked at since."""
+    """Reports exceptions of our own code. is_shaken: there was one, and the queue has not been rebuilt
+    since."""
 
     def __init__(self, shared: SharedState, guard: Callable[[Defect], None]) -> None:
         self._shared = shared
@@ -136,5 +137,5 @@ class Faults:
 
 
 def name_of(do: Any) -> str:
-    """What a step is called where a fault is told."""
+    """The name of a step in a report of its fault."""
     return str(getattr(getattr(do, "func", do), "__qualname__", do))

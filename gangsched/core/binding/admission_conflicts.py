@@ -24,7 +24,7 @@ from gangsched.core.types.pod_template import PodTemplate
 
 
 class AdmissionConflicts:
-    """Which pods have to wait for others. If no resource is handed off that way, none, at no cost."""
+    """Which pods have to wait for others; none, at no cost, if no resource is handed off that way."""
 
     def __init__(self, shared: SharedState, is_reported: Callable[[PodInfo], bool]) -> None:
         self._shared = shared

@@ -49,7 +49,7 @@ class BindSender:
         self._shared.count("binds_sent", len(members))
 
     def binding(self, info: PodInfo, group: Group, key: str) -> BindPod:
-        """The bind of one member, `key` being its group's as text."""
+        """The bind of one member; `key` is its group's key as text."""
         if self._is_fenced:
             info.sent_version = info.pod.metadata.resource_version
         return _binding(info, group, key, info.sent_version)

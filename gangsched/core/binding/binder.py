@@ -1,10 +1,10 @@
 """Binder: Plans in flight, and every answer to a bind.
 
-One pipeline, from a permitted unit to its BindPod effects: PreBind asks plugins about all of it,
-StaggeredBind lets those wait that kubelet could mix up, BindSender sends. Every answer is one of succeeded,
-failed, unknown, cancelled; unknown keeps the reservation until a consistent GET of that pod has said bound or
-not bound (promise 2), and the retry is the same bind again, so that a late one lands identical. What is given
-up goes to core.binding.fenced_binds, what becomes of the group is core.binding.group_outcome's.
+One pipeline, from a permitted unit to its BindPod effects: PreBind calls plugins for all members,
+StaggeredBind holds back members that kubelet could mix up, BindSender sends. Every answer is one of
+succeeded, failed, unknown, cancelled; unknown keeps the reservation until a consistent GET of that pod has
+said bound or not bound (promise 2), and the retry is the same bind again, so that a late one lands identical.
+A bind that is given up goes to core.binding.fenced_binds; core.binding.group_outcome decides about the group.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LONGEST_RETRY_S = 5.0
 _MAX_TRIES = 8
 # For refusals such as a webhook's; retried only in case that the answer was another server's.
 _MAX_REFUSALS = 3
-# Reported to users once it is more than a mishap.
+# Reported to users after this many unclear answers.
 _TRIES_TOLD = 4
 # A pod that the server reported gone is looked for until the watch confirms it: answers have been wrong.
 _LOOK_OFTEN_S = 60.0

@@ -1,9 +1,9 @@
-"""FencedBinds: binds that are given up; their room is free once they cannot land any more.
+"""FencedBinds: binds that were given up; their room is freed once they cannot land any more.
 
 With a fence (settings.fence) every bind carries the pod's version that was known at the decision. A bind of
 unknown outcome is not given up before the pod has another version (BumpPod): then it cannot land any more,
 and its room is free. One that was refused because the pod had changed is sent again at once with the version
-that was read; to list it anew is to ask the fence first. Without a fence a bind that is given up is free at
+that was read, as planning it anew would need a bump first. Without a fence a bind that is given up is free at
 once. Called by core.binding.binder; core.binding.bind_sender writes the version.
 """
 
@@ -15,7 +15,7 @@ from gangsched.model.effects import BumpPod, CancelBinds
 from gangsched.model.events import PodBumped
 from gangsched.model.objects import Pod
 
-# Until the watch says so too, what the server said is gone is looked for: answers have been wrong.
+# A pod that the server reported gone is looked for until the watch confirms it: answers have been wrong.
 _LOOK_FIRST_S = 10.0
 
 

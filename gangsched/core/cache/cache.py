@@ -112,7 +112,7 @@ class Cache:
         return changes, problem
 
     def keep_usage_trackers(self, usage_trackers: Iterable[UsageTracker]) -> None:
-        """Keep these books from now on; they are filled with the present state."""
+        """Uses these trackers from now on; they are filled with the present state."""
         self.usage_trackers.keep(usage_trackers)
         if not self.usage_trackers:
             return

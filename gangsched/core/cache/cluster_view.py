@@ -252,7 +252,7 @@ class ClusterView:
     def matching(self, term: PodTerm) -> IntArray:
         """int64[n_rows]: how many pods on each node match the term; kept current, so it is cheap.
 
-        For a Trial's own pods only labels are compared that some selector named before.
+        Of a Trial's own pods, only labels that some selector has named before are compared.
         """
         return self._index.matching(term, self.n_rows)
 

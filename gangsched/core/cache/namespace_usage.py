@@ -19,7 +19,7 @@ _NOTHING: Mapping[str, int] = MappingProxyType({})
 _Held = tuple[str, Mapping[str, int]]
 
 TOTALS = ""
-"""Stands among namespaces for what the nodes offer."""
+"""The key, beside the namespaces, for what the nodes offer."""
 
 
 class NamespaceUsage:
@@ -28,7 +28,7 @@ class NamespaceUsage:
     def __init__(self) -> None:
         self.used: dict[str, dict[str, int]] = {}
         self.changed: set[str] = set()
-        """Namespaces whose use has changed, and TOTALS for nodes, since a reader took them."""
+        """Namespaces whose use has changed since a reader cleared this; TOTALS: what the nodes offer has."""
         self.n_node_changes = 0
         self._on_row: dict[int, dict[str, _Held]] = {}
         self._offered: dict[int, Mapping[str, object] | None] = {}
@@ -100,7 +100,7 @@ class QueueView:
         self.now_s = 0.0
         """The scheduler's own clock, which begins anywhere and never goes back."""
         self.reads: set[str] = set()
-        """What was read since this was last cleared: namespaces, and TOTALS."""
+        """Namespaces (and TOTALS) read since this was last cleared."""
         self.reads_time = False
 
     def set_time(self, now_s: float) -> None:
@@ -134,14 +134,15 @@ class QueueView:
         return self.used(queue)
 
     def dominant_share(self, namespace: str, *resources: str) -> float:
-        """The largest part of one of these resources that the namespace holds, 0 to 1; none named: any."""
+        """The namespace's largest share of any of these resources, 0 to 1; without names, of all
+        resources."""
         totals, used = self.totals(), self.used(namespace)
         named = resources or tuple(used)
         shares = [used.get(name, 0) / totals[name] for name in named if totals.get(name)]
         return max(shares, default=0.0)
 
     def waited_s(self, group: Group) -> float:
-        """Since when the group has been complete; one that this process found waiting, since its start."""
+        """For how long the group has been complete; for a group found at start-up, since then."""
         self.reads_time = True
         if group.first_complete_s == NEVER_S:
             return 0.0

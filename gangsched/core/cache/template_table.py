@@ -61,7 +61,7 @@ class TemplateTable:
         return self._index.selected.n_added + self._n_signatures
 
     def is_of_all_alike(self, pod: Pod) -> bool:
-        """Whether the last looked-up pod has nothing that distinguishes it from pods of its template.
+        """Whether nothing distinguishes the last looked-up pod from the other pods of its template.
 
         Volume claims of its own are named after a pod; its terms about others are counted for each pod; and a
         plugin that reads metadata may read the name.

@@ -115,7 +115,7 @@ class MeasuredUsage:
     |---|---|
     | used | what was last measured in use, by whomever |
     | reserved | what pods that hold a reservation may use |
-    | others | how much of `used` is not theirs, as far as that can be told |
+    | others | how much of `used` is others', as far as measurements show |
     | promised | what they have not been seen to use: reserved - (used - others) |
     | claimed | used + promised = others + reserved |
 

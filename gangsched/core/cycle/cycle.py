@@ -68,7 +68,7 @@ def run_cycle(
     nominated: Sequence[Nominated] = (),
     search_budget: int = 0,
 ) -> Plan | FitError:
-    """Places all demands on one Trial (a copy of `view`, if that is one), or none.
+    """Places all demands on one Trial (a copy of `view` if that is a Trial), or none.
 
     nominated: pods with room reserved on a node that hold nothing yet; those of equal or higher priority take
     their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods). search_budget:
@@ -93,7 +93,7 @@ def _run(
     nominated: Sequence[Nominated],
     search_budget: int,
 ) -> Plan | FitError:
-    """As run_cycle, each group on the nodes that it is narrowed to already."""
+    """As run_cycle, once each group is narrowed to its nodes."""
     refused: FitError | _Shortage | None = None
     given_up: dict[tuple[int, str], None] = {}
     for order in _orders(demands):
@@ -153,7 +153,8 @@ def _gave_up(demands: Sequence[Demand], trial: Trial, given_up: dict[tuple[int, 
 
 
 def _order_matters(demands: Sequence[Demand], shortage: _Shortage) -> bool:
-    """One template whose Filters do not see pods is counted exactly: no other order can help."""
+    """False for one template whose Filters do not see pods: its count is exact, so no other order can
+    help."""
     if len(demands) > 1 or len(shortage.states) > 1:
         return True
     return len(shortage.demand.members) > 1 and shortage.demand.profile.filtering.sees_pods(shortage.state)
@@ -263,7 +264,7 @@ def _slack(demand: Demand, state: CycleState, batch: _Batch, view: ClusterView) 
 
 
 def _place_batches(batches: Sequence[_Batch], placing: Placing, *, n_whole: int = 0) -> Placing | _Shortage:
-    """n_whole: of each of the first so many batches every member must be placed."""
+    """n_whole: how many of the first batches must be placed whole."""
     demand = placing.demand
     n_left = len(demand.members)
     shortage: _Shortage | None = None
@@ -291,7 +292,7 @@ def _place_batches(batches: Sequence[_Batch], placing: Placing, *, n_whole: int 
 
 
 def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
-    """kube-scheduler's sentence, after one about the whole gang."""
+    """A sentence about the whole gang, then kube-scheduler's."""
     demand, template, view = shortage.demand, shortage.template, shortage.trial
     profile, group = demand.profile, demand.group
     counted: dict[str, int] = {}

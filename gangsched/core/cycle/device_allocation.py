@@ -116,7 +116,7 @@ def _take_constrained(
         return masks
     mine, wishes = trial.device_wishes(row, resource)
     n_most = n_sets(trial, row, template, resource) if wishes else 0
-    # A search that gives up for few pods may have found sets for more of them when they were counted.
+    # When they were counted, a search that now gives up may have found sets for more pods.
     for n in range(n_pods, n_most + 1):
         packed, _ = _packed(inventory, free | mine, wishes, template, n, resource)
         if packed is not None:

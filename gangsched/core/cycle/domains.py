@@ -1,13 +1,13 @@
-"""Domains: to which racks (zones, blocks) a group may go, the best first; and why it fits in none.
+"""Domains: the racks (zones, blocks) that a group may go to, the best first; and why it fits in none.
 
 A domain is the nodes with the same value of every label that the group requires; nodes without one of them
 are in none. The order: where most members have room, on the fewest domains of the labels that it prefers, on
-the fewest nodes, as the pods prefer, with the least room left over, by name. Domains that cannot do are left
-out, by sums over arrays, and by what plugins that see pods allow at the most. Members that are placed
-already, or run, decide: the others go where they are.
+the fewest nodes, as the pods prefer, with the least room left over, by name. Domains that cannot hold the
+group are left out, by sums over arrays and by upper bounds of plugins that see pods. Members that are placed
+already, or run, fix the domain: the others follow them.
 
 Of preferred labels the narrowest is tried first, one domain of it, then the wider ones, then as few domains
-as can be; where that fails too they are let be. Called by core.cycle.topology.
+as possible; if that fails too, the preference is dropped. Called by core.cycle.topology.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.topology import Topology
 
 MAX_DOMAINS = 64
-"""Where all have room and none does, half of them are the best ones, and the others take turns, from attempt
-to attempt: each costs a cycle."""
+"""How many domains are tried if all have room and yet the group fits in none: half of them the best ones; the
+others take turns from attempt to attempt, since each costs a cycle."""
 # Domains of one preferred label that are tried.
 _MAX_NARROW = 16
 # Domains named in a reason.
@@ -63,15 +63,14 @@ class _Kind(msgspec.Struct, frozen=True, gc=False):
 
 
 def topology_of(demand: Demand) -> Topology:
-    """What the group asks for; () where it may go anywhere."""
+    """The labels that the group requires or prefers a domain of; () if it may go anywhere."""
     definition = demand.group.definition
     return () if definition is None else definition.topology
 
 
 class Domains:
-    """The domains that one group of a unit may go to, as the Trial is.
-
-    now: where it is given, those come first where most members have room as it is there.
+    """The domains that one group of a unit may go to, as the Trial is now. now: if given, domains where most
+    members have room in its state come first.
     """
 
     def __init__(
@@ -82,9 +81,9 @@ class Domains:
         topology = topology_of(demand)
         self.is_constrained = bool(topology)
         self.refusal: FitError | None = None
-        """Why no domain can do, whatever room there is."""
+        """Why no domain suits the group, however much room there is."""
         self.n_answered = 0
-        """Areas answered so far; n_left_out: domains that were not, for their number."""
+        """Areas returned so far; n_left_out: domains left out since there are too many."""
         self.n_left_out = 0
         if not topology:
             return
@@ -114,7 +113,7 @@ class Domains:
             elif is_alone:
                 rejected = ((status.plugin, template),)
                 self.refusal = FitError(demand.group, status.reason, rejected, status.code)
-            else:  # groups that are placed before may change what PreFilter says
+            else:  # groups that are placed before may change PreFilter's answer
                 found.append(_Kind(template, n, None, np.where(trial.live, n, 0)))
         return found
 
@@ -133,9 +132,8 @@ class Domains:
         return found
 
     def _pinned(self) -> int | None:
-        """The domain that members are in already, -1 if nobody else may go there; None: they are in none.
-
-        Notes a refusal where they are not all in one.
+        """The domain that members are in already, -1 if no other member may go there; None: they are in none.
+        Records a refusal if they are not all in one.
         """
         if not self._required or not self._here:
             return None
@@ -171,7 +169,7 @@ class Domains:
     # -- in which order --------------------------------------------------------------------------------
 
     def areas(self) -> Iterator[Area]:
-        """Where the group may be tried, the best first; those are left out that cannot do."""
+        """Areas to try the group on, the best first, without those that cannot hold it."""
         for area in self._candidates() if self.is_constrained else (Area(None, "", is_whole=True),):
             if area.mask is None or not self._is_hopeless(area.mask):
                 self.n_answered += 1
@@ -180,7 +178,7 @@ class Domains:
     def _candidates(self) -> Iterator[Area]:
         n_all, held = len(self._demand.members), self._held(self._codes)
         enough = self._open(held, self._demand.n_needed)
-        if held[enough].max(initial=0) >= n_all:  # to place a member more is worth more than a preference
+        if held[enough].max(initial=0) >= n_all:  # placing one more member comes before any preference
             for depth in reversed(range(len(self._preferred))):
                 yield from self._narrow(depth, enough[held[enough] >= n_all])
         ordered = self._sorted(self._codes, enough, np.minimum(held, n_all), self._preferred)
@@ -195,7 +193,7 @@ class Domains:
             yield Area(mask if self._required else self._demand.within, name, is_whole=True)
 
     def _open(self, held: IntArray, wanted: int) -> IntArray:
-        """Domains that hold so many, and that members which are placed already leave to choose from."""
+        """Domains that hold that many members, among those that members placed already allow."""
         enough: IntArray = np.flatnonzero(held >= wanted)
         return enough if self._pin is None else enough[enough == self._pin]
 
@@ -254,7 +252,7 @@ class Domains:
         return [int(one[-1]) for one in order]
 
     def _worth(self, codes: IntArray, n_domains: int) -> list[FloatArray]:
-        """For each template whose pods state what they prefer, by domain, the less the better."""
+        """By domain, for each template whose pods state preferences: the smaller the better."""
         found, profile = [], self._demand.profile
         for kind in self._kinds:
             if kind.state is None or not profile.scoring.has_stated(kind.state, kind.template, self._trial):
@@ -267,8 +265,8 @@ class Domains:
         return [sum(found[1:], found[0])] if found else []
 
     def _fewest_domains(self, mask: BoolArray, keys: Sequence[str]) -> BoolArray | None:
-        """The nodes of the fewest domains of each label, the widest first, that have room for as many as all
-        of `mask` has; None: for that it takes all of it."""
+        """The nodes of the fewest domains of each label, the widest first, that together hold as many members
+        as all of `mask`; None: only all of it does."""
         wanted = min(self._held_by(mask), len(self._demand.members))
         left = mask
         for key in keys:
@@ -282,7 +280,7 @@ class Domains:
             others = [one for one in np.flatnonzero(sums).tolist() if one not in picked]
             others.sort(key=lambda one: (-int(sums[one]), self._text(key, row_of[one])))
             if missing > int(sums[others].sum()):
-                break  # it takes nodes that are in no domain of this label
+                break  # nodes outside every domain of this label are needed
             while missing > 0:
                 last = [one for one in others if sums[one] >= missing]
                 one = min(last, key=lambda one: int(sums[one])) if last else others[0]
@@ -301,7 +299,7 @@ class Domains:
         return total
 
     def _held(self, codes: IntArray, kinds: Sequence[_Kind] | None = None) -> IntArray:
-        """int64[n_domains]: no more members than that have room in each."""
+        """int64[n_domains]: an upper bound of how many members have room in each."""
         is_in = codes >= 0
         total: IntArray = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int64)
         for kind in self._kinds if kinds is None else kinds:
@@ -313,7 +311,7 @@ class Domains:
         return sum(min(int(kind.room[mask].sum()), kind.n) for kind in self._kinds)
 
     def _is_hopeless(self, mask: BoolArray) -> bool:
-        """Whether plugins that see pods say that too few members can be there."""
+        """Whether plugins that see pods rule out that enough members fit there."""
         filtering = self._demand.profile.filtering
         n = 0
         for kind in self._kinds:
@@ -328,7 +326,7 @@ class Domains:
     # -- words -----------------------------------------------------------------------------------------
 
     def nowhere(self, run: _Run) -> FitError:
-        """No domain does: how near each comes, and what the nearest one lacks."""
+        """No domain holds the group: how near each comes, and what the nearest one lacks."""
         if not self._required:
             inner = run([self._demand], 0)
             return self.unfit([""], inner if isinstance(inner, FitError) else None)
@@ -362,7 +360,7 @@ class Domains:
         return self._error(f"no {self._what} has room for {_members(needed)}: {', '.join(told)}", why, best)
 
     def unfit(self, names: Sequence[str], inner: FitError | None) -> FitError:
-        """Domains have the room, and yet the members do not fit there as they ask to be placed."""
+        """Domains have the room, but the members' other rules cannot be met in any."""
         tried = list(dict.fromkeys(names))
         if not self._required and inner is not None:
             return inner
@@ -385,7 +383,7 @@ class Domains:
         return replace(inner, group=group, message=message, rejected_by=rejected)
 
     def _rejected_by(self) -> _Rejected:
-        """All that have a say: in each domain it may be another one that stands in the way."""
+        """All plugins that may refuse a node: in each domain a different one may be the cause."""
         found: list[tuple[str, PodTemplate | None]] = [(TOPOLOGY, None)]
         for kind in self._kinds:
             if kind.state is not None:

@@ -82,8 +82,8 @@ def _unknown(key: str, values: list[str] | tuple[()], view: ClusterView) -> str:
 def _tolerated(template: PodTemplate, view: ClusterView) -> Iterator[str]:
     """A sentence for each toleration that comes near a taint and does not cover it.
 
-    Controllers and the API server itself add tolerations of taints that no node has, so one that resembles
-    nothing says nothing.
+    Controllers and the API server itself add tolerations of taints that no node has, so one that resembles no
+    taint is not reported.
     """
     there = set(np.unique(view.taint_class[view.live]).tolist())
     classes = (taints for taints, code in view.taint_classes.items() if code in there)
@@ -101,12 +101,12 @@ def _tolerated(template: PodTemplate, view: ClusterView) -> Iterator[str]:
 
 
 def _misses(toleration: Toleration, taint: Taint, all_of_them: list[Toleration]) -> bool:
-    """Whether key or value alone would do, and no other toleration does."""
+    """Whether the key or the value alone matches, and no other toleration covers the taint."""
     return toleration.key == taint.key and not any(_covers(one, taint) for one in all_of_them)
 
 
 def _covers(toleration: Toleration, taint: Taint) -> bool:
-    """As far as can be told from key, value and effect: a comparison of numbers is taken to cover."""
+    """Whether it covers the taint by key, value and effect; a comparison of numbers counts as covering."""
     if toleration.key != taint.key or toleration.effect not in ("", taint.effect):
         return False
     return toleration.operator not in ("", "Equal") or toleration.value == taint.value

@@ -97,7 +97,7 @@ def _tightest(
     lets: Lets | None,
     prefers: bool,
 ) -> int | None:
-    """One node that takes all: in a rack of the gang's, then as its pods state that they prefer, then least
+    """One node that takes all: in a rack that the gang uses, then by its pods' stated preferences, then least
     room left over, then score, then row."""
     rows = (capacity >= n_members).nonzero()[0]
     pick_from = _most_wanted if prefers else _least_left_over
@@ -216,7 +216,7 @@ def _pack_wanted(
     n_nodes: int,
     n_members: int,
 ) -> list[tuple[int, int]]:
-    """As _pack_many, where no rack has enough of the nodes that are wanted most."""
+    """As _pack_many, where no rack has enough of the most preferred nodes."""
     fewest_racks = _by_rack(by_room, room, rack, n_nodes, n_members)
     at = best_racks(room, wanted, rack, by_room, fewest_racks, n_nodes, n_members)
     scores = profile.score(state, template, view, rows, at)
@@ -235,7 +235,7 @@ def _filled(
     n_members: int,
     wanted: FloatArray | None = None,
 ) -> list[tuple[int, int]]:
-    """(row, count), each of the positions in `order` full but the last."""
+    """(row, count): all positions in `order` are full but the last."""
     picked: list[tuple[int, int]] = []
     left = n_members
     for i in order[:-1]:
@@ -290,8 +290,8 @@ def _last_node(
     n_left: int,
     wanted: FloatArray | None,
 ) -> int:
-    """The last node need not be full: the tightest of the most wanted that take the rest, if possible in used
-    racks."""
+    """The last node need not be full: of those that take the rest, the most preferred, then the tightest; if
+    possible in used racks."""
     free = np.ones(len(rows), dtype=np.bool_)
     free[order[:-1]] = False
     fits = np.flatnonzero(free & (room >= n_left))
@@ -303,9 +303,8 @@ def _last_node(
 
 
 def fewest(groups: IntArray, amounts: IntArray, wanted: IntArray) -> IntArray:
-    """int64[n_groups]: how many of each group's items come to what is wanted of it, the largest first; where
-    all do not, one more than there are items at all. Shapes: groups, amounts int64[n_items]; wanted
-    int64[n_groups]."""
+    """int64[n_groups]: how many of each group's items, the largest first, reach the amount wanted of it; one
+    more than all items where they do not. Shapes: groups, amounts int64[n_items]; wanted int64[n_groups]."""
     counts: IntArray = np.full(len(wanted), len(groups) + 1, dtype=np.int64)
     order = np.lexsort((-amounts, groups))
     mine, sums = groups[order], np.cumsum(amounts[order])

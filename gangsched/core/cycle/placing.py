@@ -151,7 +151,8 @@ class Placing:
         return len(members)
 
     def _each_by_score(self, template: PodTemplate, members: Sequence[PodInfo], state: CycleState) -> int:
-        """Each to the highest score, recomputed after each; packing counts where it has a weight."""
+        """Each member goes to the highest score, recomputed after each; packing counts where it has a
+        weight."""
         filtering, trial = self._profile.filtering, self.trial
         room = self._profile.capacity(state, template, trial)
         is_local = filtering.is_local(state)

@@ -1,8 +1,8 @@
-"""Preferences that pods state themselves: which of the fewest nodes, racks and domains a gang rather takes.
+"""Preferences that pods state themselves: which of the fewest nodes, racks and domains a gang takes.
 
-Arithmetic on arrays, as in core.cycle.packing. `wanted` is what nodes are worth to a member by these
-preferences alone, float64, more is better; the worth of several nodes is the sum over the members there. They
-come after the number of nodes and of racks, and before how tight the fit is. Called by core.cycle.packing and
+Arithmetic on arrays, as in core.cycle.packing. `wanted` is each node's score by these preferences alone,
+float64, more is better; the score of several nodes is the sum over the members there. They come after the
+number of nodes and of racks, and before how tight the fit is. Called by core.cycle.packing and
 core.cycle.domains.
 """
 
@@ -18,7 +18,7 @@ _MAX_TRIED = 16
 
 
 def first_enough(order: IntArray, room: IntArray, n_items: int, wanted_room: int) -> IntArray:
-    """Up to n_items positions of `order`, each as early in it as the others allow, with room for so many.
+    """Up to n_items positions of `order`, each as early in it as possible, with enough room together.
 
     The n_items with the most room must be enough.
     """
@@ -48,7 +48,7 @@ def first_enough(order: IntArray, room: IntArray, n_items: int, wanted_room: int
 
 
 def worth(groups: IntArray, room: IntArray, wanted: FloatArray, n_members: IntArray) -> FloatArray:
-    """float64[n_groups]: what each group's items are worth to its n_members, the best filled first. Shapes:
+    """float64[n_groups]: the score of each group's items for its n_members, the best filled first. Shapes:
     groups int64, room int64 and wanted float64[n_items]; n_members int64[n_groups]."""
     order = np.lexsort((-wanted, groups))
     mine, here = groups[order], room[order]
@@ -112,7 +112,7 @@ def _best_rack(
     n_nodes: int,
     n_members: int,
 ) -> int:
-    """Of the racks that do alone the one that is worth the most; `bounds`: none is worth more than that."""
+    """The rack with the highest score of those that suffice alone; `bounds`: upper bounds of these scores."""
     best, most = int(ranked[0]), -np.inf
     for one in ranked[:_MAX_TRIED].tolist():
         if bounds[one] <= most:

@@ -1,7 +1,7 @@
-"""Roles: members of a gang of which so many each, at least, must be placed together.
+"""Roles: kinds of members within a gang, each with a minimum that must be placed together.
 
-A gang with roles is placed in two steps: first those that its roles need, each of which must find its place,
-and then the others as far as they go. Of members that say one role it does not matter which start. Called by
+A gang with roles is placed in two steps: first the minimum of each role, all of which must be placed, and
+then as many of the others as fit. It does not matter which members of a role start. Called by
 core.cycle.cycle, core.cycle.order_search and core.groups.attempts; not called if there are no roles.
 """
 
@@ -41,9 +41,8 @@ def n_of_role_fit(demand: Demand, role: str, n_placed: int) -> tuple[int, int]:
 
 
 def requirements(demands: Sequence[Demand]) -> tuple[list[int], dict[tuple[int, str], int]]:
-    """What a way of placing must come to: of each demand so many members, then of each role of each demand.
-
-    The second: where in that list a (demand, role) is.
+    """The minimums that a placement must reach: of each demand, then of each role of each demand; and the
+    index in that list by (demand, role).
     """
     needed = [demand.n_needed for demand in demands]
     place: dict[tuple[int, str], int] = {}

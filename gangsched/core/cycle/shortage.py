@@ -1,4 +1,4 @@
-"""What a failed attempt lacks, beyond counts of reasons: what is reserved, too small, misspelt, unhealthy.
+"""What a failed attempt lacked, beyond counted reasons: what is reserved, too small, misspelt, unhealthy.
 
 Computed once for an attempt that failed for good, from what the cycle left behind (core.framework.plan's
 Shortage); bounded, so that a rejected gang costs no more on a large cluster than its reasons did. Its
@@ -95,7 +95,7 @@ def n_when_empty(short: Shortage) -> int:
 
 
 def too_small(short: Shortage) -> str:
-    """A sentence if the nodes would not do even with nothing else on them; "" if they would."""
+    """A sentence if the group would not fit even on empty nodes, else ""."""
     if not short.is_alike or not short.suits.any():
         return ""
     n = n_when_empty(short)

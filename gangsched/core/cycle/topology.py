@@ -1,4 +1,4 @@
-"""Topology: a unit of which some group has to be in one rack (zone, block), or would rather be.
+"""Topology: places a unit with a group that requires, or prefers, to be in one rack (zone, block).
 
 A group goes to one domain whole, so the cycle is run with its nodes narrowed to one, and then to the next,
 the best first (core.cycle.domains says which those are). Where groups that start together ask for it each has
@@ -21,8 +21,8 @@ from gangsched.core.cycle.domains import MAX_DOMAINS, Area, Domains, topology_of
 from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
 
-# Whole cycles of one attempt: choices where there is room and yet not all fit, for what members ask of each
-# other. A single group's domains are all among them.
+# Whole cycles of one attempt: choices with enough room, where members' rules about each other may still fail.
+# A single group's domains are all among them.
 MAX_TRIES = 2 * MAX_DOMAINS
 
 Run = Callable[[Sequence[Demand], int], Plan | FitError]
@@ -55,7 +55,7 @@ def place_in_domains(
         if isinstance(answer, Plan):
             return answer
         if tried:
-            answer.shortage = None  # the first one is told of; a trial holds a copy of what it changed
+            answer.shortage = None  # the first one is reported; a trial holds a copy of what it changed
         tried.append((areas, answer))
     whole = [(areas, error) for areas, error in tried if all(area.is_whole for area in areas)]
     if search_budget and whole:

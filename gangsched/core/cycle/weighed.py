@@ -1,8 +1,8 @@
-"""WeighedNodes: which node each member of a gang goes to where packing is one score among the others.
+"""WeighedNodes: chooses each member's node where packing is one score among the others.
 
-Each member goes to the highest sum of packing's points and scores, as if all were computed anew after each.
-Few are: no node that the gang does not use can be worth more than a bound, and mostly the node that took the
-last member, or the best in its rack, is above it. Called by core.cycle.placing.
+Each member goes to the highest sum of packing's points and scores, as if all sums were computed anew after
+each. Few are: the sums of nodes that the gang does not use have an upper bound, and mostly the node that took
+the last member, or the best in its rack, is above it. Called by core.cycle.placing.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from gangsched.core.types.arrays import FloatArray, IntArray
 
 # With more nodes in use than this that have room, one pass over all nodes is cheaper.
 _FEW_IN_USE = 8
-# Scores of a node are computed for up to so many members more at once.
+# Scores of a node are computed for up to this many more members at once.
 _MAX_AHEAD = 32
-# Bounds are computed in another order than sums: what is nearer than this is computed to be sure.
+# Bounds are rounded differently than sums: if the two are closer than this, the sum is computed.
 _ROUNDING = 1e-6
 
 
 class Reserving(NamedTuple):
     """What the caller does on its Trial.
 
-    put: reserves a node for so many more members; score_of: the score of a node now; scores_of: that, and as
-    it would be with 1 to n - 1 members more, float64[n], or None where that cannot be told.
+    put: reserves a node for more members; score_of: the score of a node now; scores_of: that, and the scores
+    with 1 to n - 1 more members, float64[n], or None if unknown.
     """
 
     put: Callable[[int, int], None]
@@ -77,7 +77,7 @@ class WeighedNodes:
         """Those of _in_use that have room."""
         self._racks: dict[int, None] = {}
         self._n_largest = base.n_largest
-        """How many nodes that are not in use have as much room as any."""
+        """How many unused nodes share the largest room."""
         self._run: tuple[int, int] = (-1, 0)
         """The node of the last members, and how many of them are not put there yet."""
         self._near: IntArray | None = None
@@ -134,7 +134,7 @@ class WeighedNodes:
         if not self._in_use:
             row = int(base.totals.argmax())
             return row if base.room.item(row) else None
-        # The bounds speak of the others, of which at least one must have the most room of all.
+        # The bounds are about the other nodes, at least one of which must have the largest room.
         if base.weight and self._n_largest > 0 and len(self._open) <= _FEW_IN_USE:
             best = self._only_open() if len(self._open) == 1 else None
             best = self._best_by_bounds() if best is None else best
@@ -143,7 +143,7 @@ class WeighedNodes:
         return self._best_of_all()
 
     def _only_open(self) -> int | None:
-        """The only node in use with room; None: another might be worth more."""
+        """The only node in use with room; None: another may have a higher sum."""
         base, n_left = self._base, self._n_left
         (row,) = self._open
         lead = NODE_IN_USE - NODE * min(base.largest, n_left) / n_left
@@ -159,7 +159,7 @@ class WeighedNodes:
         """The best node; None: unknown."""
         base, n_left, weight = self._base, self._n_left, self._base.weight
         most = most_left_over(base.largest, n_left)
-        # Nodes that are not in use are worth no more than `near`, and outside of the gang's racks than `far`.
+        # Upper bounds for nodes that are not in use: `near` in the gang's racks, `far` outside of them.
         elsewhere = NODE * min(base.largest, n_left) / n_left + _tightness(max(0, base.least - n_left), most)
         near = weight * (elsewhere + RACK_IN_USE) + base.most_score
         far = weight * (elsewhere + RACK) + base.most_score

@@ -103,9 +103,9 @@ class Batching:
     ) -> int | None:
         """The node for n_members of a gang that has opened none yet; None: unknown, run a full pack.
 
-        prefers: its pods state which nodes they had rather have, or not have; stating: the plugin by which
-        they do, if Scoring.only_of_nodes tells: what an unchanged node is worth is unchanged; empty: at most
-        they state which nodes they had rather not have, so that a tighter one may be worth less.
+        prefers: its pods state nodes that they prefer or avoid. stating: the one plugin that scores this, as
+        Scoring.only_of_nodes found; then an unchanged node keeps its score. Empty: at most they state nodes
+        to avoid, so a tighter node may score less.
         """
         kept = self._kept.pop(template.serial, None)
         if kept is None or kept.capacity is not capacity or kept.n_members != n_members:
@@ -141,7 +141,7 @@ class Batching:
         stating: frozenset[str],
     ) -> int | None:
         """The best of the ascending `rows`, which take n_members with the least room left over. stating: a
-        plugin that does not tell them apart."""
+        plugin that gives all of them one score."""
         if len(rows) < 2 or not self._scoring.goes_by_row or not self._filtering.keeps(template, capacity):
             return self._scoring.best(state, template, view, rows)
         scores, by_row = self._scoring.sums(state, template, view, rows, stating)

@@ -1,4 +1,4 @@
-"""FilledNode: one node with more and more pods of a template on it, as plugins that score by row see it."""
+"""FilledNode: one node with 0, 1, 2, ... more pods of a template, for plugins that score by row."""
 
 from __future__ import annotations
 

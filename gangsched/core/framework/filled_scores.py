@@ -1,6 +1,5 @@
-"""FilledScores: what plugins that score by row say of one node with more and more pods of a template on it.
-
-They see a FilledNode and nothing else, so answers are kept for all nodes that look the same. Called by
+"""FilledScores: scores of one node with 0, 1, 2, ... more pods of a template, by plugins that score by row.
+They see a FilledNode and nothing else, so a score is kept for all nodes that look the same. Called by
 core.framework.scoring.
 """
 
@@ -55,7 +54,7 @@ class FilledScores:
     def _of_filled(
         self, plugins: Sequence[ScorePlugin], template: PodTemplate, view: ClusterView, row: int, n: int
     ) -> list[FloatArray | None] | None:
-        """For each plugin what its score_filled says."""
+        """The result of score_filled of each plugin."""
         allocatable, free = view.room_on(row)
         padding = view.padding_at(np.array([row]))
         own = b"" if padding is None else padding.tobytes()

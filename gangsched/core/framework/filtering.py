@@ -111,7 +111,7 @@ class Filtering:
         return [name for name in self._seeing_names if name not in state.skipped]
 
     def names_with_a_say(self, state: CycleState) -> list[str]:
-        """The plugins that may be against a node for this template."""
+        """The plugins that may refuse a node for this template."""
         names = dict.fromkeys([*self._place, *(one.name for one in self.capacities)])
         return [name for name in names if name not in state.skipped]
 
@@ -132,8 +132,8 @@ class Filtering:
     ) -> IntArray:
         """How many more pods of this template each node takes, infeasible nodes 0. Shape: int64[n_rows].
 
-        Read-only: the cached array is returned, and only changed rows are recomputed. If sees_pods, it is how
-        many by resources alone on the nodes where one pod may go now. ceiling: of the same view, if known.
+        Read-only: the cached array is returned, and only changed rows are recomputed. If sees_pods, it counts
+        by resources alone, on the nodes where one pod may go now. ceiling: of the same view, if known.
         Without `looks` plugins that look at nodes one by one are not called.
         """
         room = self.ceiling(state, template, view) if ceiling is None else ceiling
@@ -165,7 +165,7 @@ class Filtering:
         return any(plugin.name not in state.skipped for plugin in self.per_node)
 
     def lets(self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray) -> BoolArray:
-        """bool[len(rows)]: onto which of them the plugins that look at nodes one by one allow one pod.
+        """bool[len(rows)]: where the plugins that look at nodes one by one allow one pod.
 
         `rows`: those that all other Filters allow.
         """
@@ -197,7 +197,8 @@ class Filtering:
         others: Sequence[PodTemplate],
         n: int,
     ) -> int:
-        """An upper bound of how many of `n` members can still be placed, beside any `others`."""
+        """An upper bound of how many of `n` members can still be placed, whichever `others` are placed
+        too."""
         room = np.minimum(self.ceiling(state, template, view), n)
         room.flags.writeable = False
         most = min(int(room.sum()), n)

@@ -1,4 +1,4 @@
-"""PackingScore: how well one more member of a gang would be packed on each node, as one score among others.
+"""PackingScore: how well each node packs one more member of a gang, as one score among others.
 
 Of 100 points a node gets 60 where the gang uses it already, else up to 40 for the share of the members left
 that it takes; 30 where the gang uses its rack already, else up to 20 for the share that the rack takes; and

@@ -23,7 +23,7 @@ from gangsched.model.pod_group import GroupKey
 ProfileT = TypeVar("ProfileT")
 
 TOPOLOGY = "Topology"
-"""Stands for a plugin among those that refuse nodes: the domains that a group has to go to."""
+"""The name, among plugins that refuse nodes, for the domain that a group is narrowed to."""
 
 
 def first_of(n: int) -> int:
@@ -37,11 +37,11 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
     core.framework.profile adds its Profile to it, as Demand; the plugin interface, which Profile builds on,
     knows no more than this.
 
-    pick: which of n equally good nodes a lone pod gets, from 0. early_stop: a lone pod is offered no more
-    than enough nodes; None: all of them. within: bool[n_rows], the nodes of the domain that the group is
-    narrowed to (core.cycle.topology), and what it is called; None: all nodes. roles: so many at least of the
-    members that say this role; they come first among the members. packing_weight: of packing beside the
-    scores; None: the gang is packed first.
+    pick: which of n equally good nodes a lone pod gets, from 0. early_stop: a lone pod gets the first nodes
+    found that are enough; None: the best of all nodes. within: bool[n_rows], the nodes of the domain that the
+    group is narrowed to (core.cycle.topology), and what it is called; None: all nodes. roles: how many
+    members of each role are needed at least; these come first among the members. packing_weight: packing's
+    weight among the scores; None: the gang is packed first.
     """
 
     group: Group
@@ -61,7 +61,7 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
 
 
 def by_template(members: list[PodInfo]) -> dict[int, tuple[PodTemplate, list[PodInfo]]]:
-    """Members, of which there are some, by template serial, in the order in which they come."""
+    """At least one member, by template serial, in the order in which they come."""
     first = members[0].template
     for info in members:
         if info.template is not first:
@@ -88,7 +88,7 @@ class Plan(msgspec.Struct, gc=False):
 
 
 class SearchOutcome(enum.Enum):
-    """What is known about the placing orders that were not tried first."""
+    """What is known about placing orders beyond the usual ones."""
 
     NONE = "none"
     """There are no others, or they were not searched."""
@@ -119,7 +119,7 @@ class Shortage(msgspec.Struct, gc=False):
 
 
 class FitError(msgspec.Struct, gc=False):
-    """No member is placed, and why: for people, and (plugin, template) for the changes that can cure it.
+    """Why no member is placed: in words, and as (plugin, template) for the changes that can cure it.
 
     shortage: where the first order of placing them ended; None where a plugin or a rule refused them before.
     """
@@ -138,7 +138,7 @@ class DryRun(msgspec.Struct, gc=False):
     trying further orders for up to a number of placements; search_budget: the unit's limit for each use;
     siblings: groups that start with a group; lowest_priority: no pod has a lower one; nominated: reservations
     that `place` leaves room for; n_looks: how often it may compute a node's capacity; spared: UIDs of pods
-    that did not go when they were evicted before."""
+    that an earlier eviction did not remove."""
 
     place: Callable[[Trial], Plan | FitError]
     search: Callable[[Trial, int], Plan | FitError]

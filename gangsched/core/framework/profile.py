@@ -357,7 +357,8 @@ class Demand(DemandOn[Profile], gc=False):
     """One group's request to a cycle with these plugins."""
 
     def pre_filter(self, template: PodTemplate, view: ClusterView) -> tuple[CycleState, Status]:
-        """A state for the template, narrowed as the group is, after PreFilter; and what PreFilter says."""
+        """A state for the template, narrowed to the group's domain, after PreFilter; and PreFilter's
+        answer."""
         state = CycleState(self.group)
         if self.within is not None:
             outside = NodeSubset(self.within, f"node(s) were outside of {self.within_name}")

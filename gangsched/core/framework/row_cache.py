@@ -1,4 +1,4 @@
-"""Answers about a template that hold, node by node, until that node changes.
+"""RowCache: answers about a template, each kept until its node changes.
 
 The journal of the node table lists the rows that have changed since; plugins are called again for these only.
 Called by core.framework.per_node and core.framework.scoring. Not here: capacities (core.framework.filtering),
@@ -46,7 +46,7 @@ class RowCache:
         self._kept: dict[int, RowAnswers] = {}
 
     def answers(self, template: PodTemplate, view: ClusterView) -> RowAnswers:
-        """Those that still hold in the cache that `view` shows; a Trial's changes do not count."""
+        """The answers that still hold for the cache's own state; a Trial's changes are not considered."""
         mark, n_rows = view.journal_end, view.n_rows
         kept = self._kept.get(template.serial)
         if kept is None or len(kept.known) != n_rows:

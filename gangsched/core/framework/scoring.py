@@ -110,7 +110,8 @@ class Scoring:
         return False
 
     def only_repelled(self, template: PodTemplate, view: ClusterView) -> bool:
-        """Whether nodes on which plugins have no opinion are as good as any by what the pod states."""
+        """Whether what the pod states can only lower a node's score, so that nodes it does not name are the
+        best."""
         return all(getattr(plugin, "only_repels", False) for plugin, _ in self._stated_by(template, view))
 
     def only_of_nodes(self, template: PodTemplate, view: ClusterView) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Weighing: what each node is worth to the first member of a gang where packing has a weight.
+"""Weighing: each node's total score for a gang's first member, where packing has a weight.
 
 Kept from one gang to the next of as many pods of the same template, as in core.framework.batching and under
 the same conditions: only rows that changed since are looked at. Owned by core.framework.profile, called by
@@ -34,7 +34,7 @@ _NO_RACKS: IntArray = np.zeros(0, dtype=np.int64)
 
 
 class Totals:
-    """Of each row for the first of n_members, while the gang uses no node.
+    """Scores of all rows for the first of n_members, while the gang uses no node.
 
     rows: those with room, ascending, and perhaps some that have none left; room: how many members it takes,
     int64[n_rows]; scores: of the Score plugins, -inf without room; totals: with packing's points,
@@ -217,7 +217,7 @@ class Weighing:
         topology_key: str,
         n_members: int,
     ) -> bool:
-        """Whether `kept` is what is asked for; it is brought up to date."""
+        """Whether `kept` answers this query, once brought up to date."""
         same = (kept.weight, kept.topology_key, kept.n_members) == (weight, topology_key, n_members)
         if kept.capacity is not capacity or not same:
             return False

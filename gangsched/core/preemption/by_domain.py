@@ -1,8 +1,8 @@
-"""By domain: room for a unit that has to be in one rack (zone, block) is made in one, the cheapest of some.
+"""By domain: makes room for a unit that must be in one rack (zone, block), in the cheapest of some.
 
-PostFilter plugins are asked about the unit narrowed to one domain after the other, and the answer that costs
-least is taken. First those that give room away the cheapest, by what each node would have to give up for one
-member, by room alone (core.preemption.node_costs). Called by core.groups.attempts.
+PostFilter plugins are asked about the unit narrowed to one domain after the other, and the cheapest answer is
+taken. Domains come in the order of an estimate: what their nodes would have to give up for one member, by
+room alone (core.preemption.node_costs). Called by core.groups.attempts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NODES_IN_ALL = 16_384
 _MIN_LOOKS = 1000
 
 _Kinds = Mapping[int, tuple[NodeCosts, IntArray]]
-"""By template serial: what nodes give up for one, and how many each takes as things are."""
+"""By template serial: what nodes give up for one member, and how many each takes now."""
 
 
 def run_post_filter_by_domain(
@@ -39,7 +39,7 @@ def run_post_filter_by_domain(
     error: FitError,
     dry_run_of: Callable[[Sequence[Demand]], DryRun],
 ) -> PostFilterResult | Status:
-    """As Profile.run_post_filter. dry_run_of: what may be tried for the unit as it is narrowed."""
+    """As Profile.run_post_filter. dry_run_of: the DryRun for the narrowed unit."""
     dry_run = dry_run_of(demands)
     units = _cheapest(demands, trial, dry_run)
     best: PostFilterResult | None = None
@@ -79,7 +79,7 @@ def _cheapest(demands: Sequence[Demand], trial: Trial, dry_run: DryRun) -> list[
         for demand in demands
         for template, _ in demand.by_template().values()
     }
-    units.sort(key=lambda unit: _estimate(unit, kinds))  # where they are equal, most room goes first
+    units.sort(key=lambda unit: _estimate(unit, kinds))  # if they are equal, the most room goes first
     return units[: min(max(_NODES_IN_ALL // trial.n_rows, _LEAST), _MOST)]
 
 
@@ -89,7 +89,7 @@ def _room(demand: Demand, template: PodTemplate, trial: Trial) -> IntArray:
 
 
 def _estimate(unit: Sequence[Demand], kinds: _Kinds) -> tuple[float, float]:
-    """(highest priority, sum of what is given up) about which the unit costs where it is narrowed to."""
+    """(highest priority, sum of what is given up): the unit's estimated cost in its domain."""
     taken = list(_given_up(unit, kinds))
     return max((cost[1] for cost, _ in taken), default=0.0), sum(cost[2] * n for cost, n in taken)
 

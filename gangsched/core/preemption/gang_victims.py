@@ -50,8 +50,8 @@ class GangVictims:
         return self._trials.n_left <= self._stops_at
 
     def choose(self, level: Chosen, free: Chosen) -> dict[str, PodInfo] | None:
-        """Of `level`, repeatedly what the cheapest node gives up for a member; None: no result, or the budget
-        ran out. free: pods that cost nothing, and are taken in any case."""
+        """Victims out of `level`: repeatedly what the cheapest node gives up for a member; None: no result,
+        or the budget ran out. free: pods that cost nothing, and are taken in any case."""
         self._stops_at = self._trials.n_left // 2  # the other steps need budget too
         trial = self._trials.without(free)
         chosen = dict(free)

@@ -157,7 +157,7 @@ class PreemptionSearch:
     # -- step 1 ------------------------------------------------------------------------------------------
 
     def _enough(self) -> Chosen | Status:
-        """Pods whose removal lets the unit fit; or why there is no such set."""
+        """A set of pods whose removal lets the unit fit; or why there is none."""
         answer: FitError | None = None
         on_row = self.victims.on_row
         n_first = max(_FIRST_NODES, _NODES_A_MEMBER * sum(demand.n_needed for demand in self._unit))
@@ -210,7 +210,7 @@ class PreemptionSearch:
         return len(kinds) > 1 or any(self._seeing())
 
     def _may_need_somebody(self) -> bool:
-        """Whether a member that does not fit without some pod may fit beside it."""
+        """Whether a member may fit only beside some pod that is a potential victim."""
         return any(name != _AFFINITY or near for name, near in self._seeing())
 
     def _seeing(self) -> Iterator[tuple[str, bool]]:

@@ -284,6 +284,6 @@ def _spare(gang: Group, bound: Sequence[PodInfo]) -> int:
     if gang.definition is not None and gang.definition.disruption_mode == ALL:
         return 0
     if gang.definition is not None and gang.definition.roles:
-        return 0  # which of its roles a pod more could be spared of is not worked out
+        return 0  # it is not computed which of its roles could spare one more pod
     staying = sum(not is_leaving(info) for info in bound) + gang.counts[MemberState.DONE]
     return max(0, staying - gang.min_count)

@@ -1,7 +1,7 @@
 """Walltimes: how long each group runs: stated, enforced, predicted, by default, or without end.
 
-The first of these that is known counts, for each member; a gang runs as long as its longest member.
-Predictions are the mean of the last two runs of the same kind, which beats cleverer ones (Tsafrir, Etsion,
+The first of these that is known counts, for each member; a gang runs as long as its longest member. A
+prediction is the mean of the last two runs of the same kind, which beats cleverer methods (Tsafrir, Etsion,
 Feitelson, TPDS 2007). Runs are read from pods that succeeded: from when kubelet admitted the first to when
 the last ended, by the node's clock, so a list of pods after a restart teaches as much as watching them did.
 Called by core.groups.passed_over, core.groups.membership and core.state.state; read by web.
@@ -25,11 +25,11 @@ from gangsched.model.walltime import SOURCES, Walltime, pod_walltime, stated_wal
 
 _MAX_KINDS = 4096
 _MAX_TOLD = 4096
-# Pods that ended and were not looked at yet; nobody asks while nothing waits.
+# Ended pods that are not evaluated yet; that happens only when a group waits.
 _MAX_FRESH = 8192
 _ENDINGS = ("Ready", "ContainersReady")
 _DIGITS = re.compile(r"[0-9]+")
-# What Kubernetes appends to the names that it makes: no vowels, so that nothing is spelt by chance.
+# The suffix of names that Kubernetes makes; it has no vowels, so that it spells no word by chance.
 _SUFFIX = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5,10}")
 
 _Kind = tuple[str, str, str, int]
@@ -48,7 +48,7 @@ class Walltimes:
     def __init__(self, settings: QueueingSettings) -> None:
         self._settings = settings
         self._runs: dict[_Kind, list[_Run]] = {}
-        """The last two runs of each kind; the kind that was learned of last comes last."""
+        """The last two runs of each kind, the most recently updated kind last."""
         self._fresh: deque[tuple[Group, PodInfo]] = deque(maxlen=_MAX_FRESH)
         self._told: dict[GroupKey, tuple[str, ...]] = {}
 
@@ -78,7 +78,7 @@ class Walltimes:
         return replace(longest or Walltime(), problems=tuple(problems))
 
     def problems(self, group: Group) -> tuple[str, ...]:
-        """What could not be read of its statements, when that is news."""
+        """The statements of it that could not be read, if not reported before."""
         found = self.of(group).problems
         if self._told.get(group.key, ()) == found:
             return ()
@@ -90,7 +90,7 @@ class Walltimes:
         return found
 
     def finished(self, group: Group, info: PodInfo) -> None:
-        """A member succeeded. Looked at when somebody asks: its group may not be known whole yet."""
+        """A member succeeded. Evaluated on the next query, as its group may not be completely known yet."""
         self._fresh.append((group, info))
 
     def _of_member(self, group: Group, info: PodInfo) -> Walltime:
@@ -134,7 +134,7 @@ def _is_part_of(run: _Run, group: Group, began_s: float, ended_s: float) -> bool
 
 
 def _order(one: Walltime) -> tuple[float, int]:
-    """The longest, and of equal ones the one that is known best."""
+    """Sorts the longest first, and among equal ones the best known."""
     return one.seconds, -SOURCES.index(one.source)
 
 
@@ -150,7 +150,7 @@ def _say_the_same(one: Pod, other: Pod) -> bool:
 
 
 def _times_of(pod: Pod) -> tuple[float, float] | None:
-    """When it was admitted and when its containers stopped; None where the node does not tell."""
+    """When it was admitted and when its containers stopped; None if the node has not reported that."""
     began = pod.status.start_time
     ends = [
         one.last_transition_time
@@ -173,7 +173,7 @@ def _kind_of(group: Group, info: PodInfo) -> _Kind:
 
 
 def kind_name(name: str) -> str:
-    """The name without digits and without what Kubernetes appends; as it is where nothing would be left."""
+    """The name without digits and Kubernetes' suffix; unchanged if nothing would be left."""
     parts = name.split("-")
     while len(parts) > 1 and _SUFFIX.fullmatch(parts[-1]):
         parts.pop()

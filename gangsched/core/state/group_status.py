@@ -1,4 +1,4 @@
-"""What the status of a group's object says, in the words of the API that the object was read in.
+"""Builds the status of a group's object, in the terms of the API that the object was read in.
 
 Lives here: one function an API group, from a Group to the fields that are written; nothing is written here.
 Not here: when it is written (reporter, the only caller). Fields that another program writes are left out, as
@@ -28,7 +28,8 @@ _KAI_NODE_POOL = "default"
 
 
 class Told(NamedTuple):
-    """What is to be told: whether the gang is whole, and if not, why not. refused: it was, with a reason."""
+    """What to report: whether the gang is whole, and if not, why not. refused: it was rejected for that
+    reason."""
 
     scheduled: bool
     reason: str
@@ -37,7 +38,7 @@ class Told(NamedTuple):
 
 
 class _Counts(NamedTuple):
-    """Members by what their kubelets say of them."""
+    """Members by the phase that kubelets report."""
 
     running: int
     succeeded: int
@@ -52,12 +53,12 @@ def status_of(group: Group, definition: PodGroup, told: Told) -> Status | None:
 
 
 def has_phase(definition: PodGroup) -> bool:
-    """Whether its API tells how far a gang is, and not only whether it was scheduled."""
+    """Whether its API has phases, and not only whether the gang was scheduled."""
     return definition.api_version.partition("/")[0] in _WITH_PHASE
 
 
 def is_step(old: Status, new: Status, min_count: int) -> bool:
-    """Whether `new` tells of more than other counts: another phase, all members have run, or none runs now.
+    """Whether `new` differs by more than counts: another phase, all members have run, or none runs now.
 
     A write for each pod that starts would cost as much as binding it.
     """
@@ -65,7 +66,7 @@ def is_step(old: Status, new: Status, min_count: int) -> bool:
 
 
 def is_same(known: Status, new: Status) -> bool:
-    """Whether `known` says all of `new`, the times of conditions apart."""
+    """Whether `known` contains all of `new`, apart from the times of conditions."""
     return all(_timeless(known.get(field)) == _timeless(value) for field, value in new.items())
 
 
@@ -77,7 +78,7 @@ def with_condition(status: Status, mine: Status) -> dict[str, Any]:
 def _core(group: Group, definition: PodGroup, told: Told) -> Status | None:
     """A condition, its time stamped at the edge; Initially… from 1.37."""
     if not (told.scheduled or told.refused):
-        return None  # no condition of this API tells of a gang that is on its way
+        return None  # this API has no condition for a gang that is being bound
     kind = (
         "PodGroupScheduled" if definition.api_version.endswith("v1alpha2") else "PodGroupInitiallyScheduled"
     )
@@ -118,7 +119,7 @@ def _coscheduling(group: Group, definition: PodGroup, told: Told) -> Status:
 def _volcano(group: Group, definition: PodGroup, told: Told) -> Status:
     counts, known = _count(group), definition.status
     if group.satisfied:
-        # Running there means that the pods have their nodes; Completed, that none is left that could run.
+        # In this API Running means that the pods have their nodes, and Completed that no pod is left to run.
         phase = "Running" if counts.running or counts.pending else "Completed"
     elif group.n_bound and counts.running and told.refused:
         phase = "Unknown"
@@ -141,7 +142,7 @@ def _volcano(group: Group, definition: PodGroup, told: Told) -> Status:
 
 
 def _kai(group: Group, definition: PodGroup, told: Told) -> Status:
-    """Counts, and the condition of a group that has no room; its API names no phases."""
+    """Counts, and the condition of a group that has no room; its API has no phases."""
     counts, known = _count(group), _list(definition.status.get("schedulingConditions"))
     status: dict[str, Any] = {**_ended_and_running(counts), "pending": counts.pending}
     ours = {"type": _KAI_CONDITION, "nodePool": _KAI_NODE_POOL}
@@ -161,7 +162,7 @@ def _kai(group: Group, definition: PodGroup, told: Told) -> Status:
             mine["transitionID"] = str(1 + max((_transition(c) for c in known), default=0))
         else:
             mine = dict(before)
-        # Readers of theirs take the last of the list for the latest.
+        # Its readers take the last of the list for the latest.
         status["schedulingConditions"] = [*others, mine]
     return status
 

@@ -1,8 +1,8 @@
 """Lanes: groups in line where QueueSort's order depends on usage (LaneSortPlugin).
 
 Lives here: each lane's heap, the heap of lanes, and which lanes' keys are out of date. Not here: the plugin's
-calls and what becomes of its failures (core.state.queue_order), a group's states (core.state.queue,
-the only caller). Both heaps are lazy: an entry that no longer holds is dropped when it surfaces.
+calls and failures (core.state.queue_order), a group's states (core.state.queue, the only caller). Both heaps
+are lazy: an entry that no longer holds is dropped when it surfaces.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gangsched.core.types.group import NEVER_S, Group
 from gangsched.model.pod_group import GroupKey
 
 Key = tuple[Any, ...]
-# Entries that no longer hold are dropped at once when they are this many more than those that do.
+# Stale entries are dropped at once when they outnumber the valid ones by this many.
 _MAX_STALE = 64
 
 
@@ -106,7 +106,7 @@ class Lanes:
                 return first
 
     def _find_stale(self) -> None:
-        """Lanes whose keys have read something that has changed since, or the time."""
+        """Finds lanes whose keys read something that has changed since, or the time."""
         for name in sorted(self._usage.changed):
             self._stale.update(self._readers.get(name, {}))
         self._usage.changed.clear()

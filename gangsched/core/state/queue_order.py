@@ -1,8 +1,8 @@
 """QueueOrder: QueueSort's answers: a group's key, its lane, and the key of a lane.
 
-Lives here: the calls of the one QueueSort plugin, and what stands in for an answer that it fails to give: the
-group, or the lane, goes last. Not here: the line itself (core.state.queue, core.state.lanes). Made by
-core.state.state, for each configuration anew.
+Lives here: the calls of the one QueueSort plugin, and the default if one fails: the group, or the lane, goes
+last. Not here: the line itself (core.state.queue, core.state.lanes). Made by core.state.state, for each
+configuration anew.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from gangsched.model.pod_group import CORE, PodGroup
 
 SCHEDULER_ERROR = "SchedulerError"
 GATED = "SchedulingGated"
-"""Not Unschedulable: an autoscaler adds no node for such a pod."""
+"""The reason is not Unschedulable, so that an autoscaler adds no node for such a pod."""
 POD_REFUSED, NODE_REFUSED = "PodRefused", "NodeRefused"
 """Event reasons for objects that hold devices and are counted only as far as they can be read."""
 DEVICES_HEALTHY = "DevicesHealthy"
@@ -108,7 +108,7 @@ class Reporter:
                 self.event(group, "Normal", "Scheduled", "Binding", message)
 
     def progressed(self, group: Group) -> None:
-        """A pod of the gang runs or has ended: its object says so once the gang as a whole does."""
+        """A pod of the gang runs or has ended: its object shows that once it is true of the whole gang."""
         if group.satisfied:
             self._tell_step(group)
 
@@ -189,13 +189,14 @@ class Reporter:
         status = status_of(group, definition, Told(scheduled, reason, message))
         if status is not None and group.devices_told is not None and group.key.dialect == CORE:
             status = with_condition(status, group.devices_told)
-        # What the object says may be from before our last word.
+        # The object as read may be older than our last write.
         known: Mapping[str, Any] = group.status_written or definition.status
         if status is not None and not is_same(known, status):
             self._write(group, definition, status)
 
     def _tell_step(self, group: Group) -> None:
-        """How far a gang is that has started or is about to, where its object tells that and it is news."""
+        """Writes the phase of a gang that has started or is about to, if its object has phases and this one
+        is new."""
         definition = group.definition
         if definition is None or not definition.uid or not has_phase(definition):
             return

@@ -34,9 +34,9 @@ from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 
 PRE_ENQUEUE = -1
-"""Stands among the retries for an attempt: PreEnqueue failed, and is called again."""
+"""In place of a retry's attempt: PreEnqueue failed, and is called again."""
 LOOK_FOR = -2
-"""Likewise: a pod that the server reported gone before the watch did."""
+"""Likewise: look for a pod that the server reported gone before the watch did."""
 
 
 class SharedState:
@@ -121,7 +121,8 @@ class SharedState:
         self._take_order(profiles)
 
     def _take_order(self, profiles: Mapping[str, Profile]) -> None:
-        """The plugins' usage trackers, the use of each namespace where it is read, and the line's order."""
+        """Sets the plugins' usage trackers, each namespace's use if a plugin reads it, and the queue's
+        order."""
         trackers = [one for profile in profiles.values() for one in profile.usage_trackers]
         before, self.queue_view, usage = self.queue_view, None, None
         if any(profile.reads_usage for profile in profiles.values()):
@@ -136,7 +137,7 @@ class SharedState:
         self.queue.lanes = self._order.make_lanes()
 
     def _take_queueing(self, settings: Settings) -> None:
-        """What is counted and learned is kept while `queueing` is in effect."""
+        """Keeps what was counted and learned while `queueing` is in effect."""
         own = settings.queueing
         if own is None:
             self.walltimes = self.queue.bypasses = None

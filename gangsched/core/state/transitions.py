@@ -86,7 +86,7 @@ _ANY = tuple(state for state in GroupState if state is not _DELETED)
 _HALF_BOUND = (*_AT_REST, _WAITING, _BINDING)
 
 _ROWS: tuple[tuple[Iterable[GroupState], Cause, GroupState | None], ...] = (
-    # Where its members put it. None: it stays where it is.
+    # The state that its members imply. None: it stays where it is.
     ((_GATED, _GATHERING, _UNSCHEDULABLE, _BOUND), Cause.COMPLETE, _ACTIVE),
     (_AT_REST, Cause.INCOMPLETE, _GATHERING),
     (_AT_REST, Cause.NOTHING_PENDING, _GATHERING),

@@ -98,9 +98,9 @@ class Group:
     satisfied: the gang was bound whole: members that come or go while others run are independent. recovering:
     bound in part and to be completed first. since_s: when the present state began; deadline_s: when it times
     out. preemption: in state Waiting, victims that must go first, and what is reserved for it. moves: (when,
-    cause) of each since it was in `moved_from` (core.state.transitions). n_of_role: how many members
-    exist that say this role. warned: what was passed over and told. devices_told: the condition
-    of its object that says how its devices are. raised: the most that PreEnqueue adds to a member's
+    cause) of each since it was in `moved_from` (core.state.transitions). n_of_role: how many members exist
+    that say this role. warned: statements that were ignored, and reported. devices_told: the last condition
+    about its devices that was written to its object. raised: the most that PreEnqueue adds to a member's
     priority in the queue.
     """
 
@@ -272,11 +272,11 @@ class Group:
 
     @property
     def is_whole(self) -> bool:
-        """As many members run as it takes, and of each role."""
+        """Whether enough members run, of each role too."""
         return self.is_whole_with(())
 
     def is_whole_with(self, others: Collection[PodInfo]) -> bool:
-        """Whether it is, with these members counted as well."""
+        """As is_whole, with these members counted as running."""
         if self.n_bound + len(others) < self.start_count:
             return False
         if self.definition is None or not self.definition.roles:
@@ -303,7 +303,7 @@ class Group:
             self._lower()
 
     def _lower(self) -> None:
-        """A member that was among the highest is not any more."""
+        """Updates `raised` when a member no longer has the highest raise."""
         if not any(one.raised == self.raised for one in self.members.values()):
             self.raised = max((one.raised for one in self.members.values()), default=0)
 

@@ -1,4 +1,4 @@
-"""Where pods go: a member's reservation, and a nomination of a pod that does not hold its room yet."""
+"""Where pods go: a member's reservation, and a nomination, which keeps room for a pod."""
 
 from __future__ import annotations
 

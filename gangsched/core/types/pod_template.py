@@ -161,7 +161,7 @@ class PodTemplate:
         self.missing: tuple[str, ...] = tuple(name for name in self.requests if name not in table)
 
     def _read(self, text: str | None, key: str, parse: Callable[[str], ReadT], nothing: ReadT) -> ReadT:
-        """What an annotation says of resources, each of which the pod must ask for."""
+        """Parses an annotation about resources; the pod must request each of them."""
         if text is None:
             return nothing
         try:
