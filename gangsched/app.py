@@ -265,7 +265,7 @@ class SchedulerApp:
         self._cancel()
 
     async def _settle(self, until_s: float) -> bool:
-        """Waits for answers and, where they leave a bind in doubt, for what the core asks about it."""
+        """Waits for answers and, if they leave a bind in doubt, for the core's reads about it."""
         while await self.dispatcher.drain(until_s - time.monotonic()):
             if not self.queue.hear(time.monotonic()):
                 return True
@@ -284,7 +284,7 @@ class SchedulerApp:
         return profiles
 
     def wake(self) -> None:
-        """The scheduling loop looks for a group to try, though nothing has been heard."""
+        """Lets the scheduling loop look for a group to try, without an event."""
         self.inbox.wake()
 
     def follow(self, kinds: Sequence[str]) -> None:
@@ -293,7 +293,7 @@ class SchedulerApp:
         self._following.add(kinds)
 
     async def may_follow(self, kinds: Sequence[str]) -> None:
-        """Raises: ConfigError, where the API server does not let us list one of them."""
+        """Raises: ConfigError, if the API server does not let us list one of them."""
         await self._following.may_follow(kinds)
 
     def ask_metrics_server(self, period_s: float) -> None:

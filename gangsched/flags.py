@@ -2,8 +2,7 @@
 
 Lives here: names, meanings, errors. Not here: running (cli.py, which adds them to its parser).
 kube-scheduler's flags are accepted where they mean the same; those without effect here are accepted with a
-note; those whose absence would be a surprise are refused with the reason.
-Source: `kube-scheduler --help`, v1.37.
+note; those that a user would miss are refused with the reason. Source: `kube-scheduler --help`, v1.37.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from gangsched.model.events import Event, KindMissing, KindSynced
 
 
 class Following:
-    """What is followed, by name of its kind."""
+    """The followed kinds, by name."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Following:
                 self._everything.start_soon(reflector.run)
 
     async def may_follow(self, kinds: Sequence[str]) -> None:
-        """Raises: ConfigError, where the API server does not let us list one of them."""
+        """Raises: ConfigError, if the API server does not let us list one of them."""
         for name in kinds:
             kind = followed(name)
             path = kind.path(kind.versions[0] if kind.versions else "v1")
@@ -71,7 +71,7 @@ class Following:
                     raise ConfigError(f"its plugins read {name}, which we may not: {error}") from None
 
     def heard(self, events: Sequence[Event]) -> bool:
-        """Whether these complete the lists that are needed."""
+        """Whether the required lists are complete with these."""
         if not self.unheard:
             return False
         for event in events:

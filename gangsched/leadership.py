@@ -1,6 +1,6 @@
 """Leadership: whether this process may act, from the lease it holds and the fence it writes.
 
-Lives here: the two together, and what is logged of them. Not here: the protocols (kube.election), the steps
+Lives here: both together, and what is logged about them. Not here: the protocols (kube.election), the steps
 between gaining the lease and the first decision (kube.take_over). Called by the assembly.
 """
 

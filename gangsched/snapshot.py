@@ -1,7 +1,7 @@
-"""A snapshot: the scheduler's own core, told once what the API server lists. Nothing is sent or decided.
+"""A snapshot: the scheduler's own core, fed once with the API server's lists. Nothing is sent or decided.
 
 Lives here: listing every kind that the core follows, page by page. Not here: watching (kube.watch), and the
-use of it: commands that need no running scheduler. What the core would have done is dropped.
+commands that use it because they need no running scheduler. The core's effects are dropped.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _ALWAYS = ("pods", "nodes")
 
 
 class Snapshot(NamedTuple):
-    """unread: kinds that could not be listed, and why; the core takes them for kinds that are not served.
-    refused: objects that could not be read."""
+    """unread: kinds that could not be listed, and why; the core treats them as not served. refused: objects
+    that could not be read."""
 
     scheduler: Scheduler
     nodes: tuple[Node, ...]
@@ -36,7 +36,7 @@ class Snapshot(NamedTuple):
 async def take_snapshot(
     client: ApiClient, config: SchedulerConfig, plugins: KnownPlugins, *, now_s: float
 ) -> Snapshot:
-    """The core with all that is there now. Raises: ApiError where pods or nodes cannot be listed."""
+    """The core with the present state. Raises: ApiError, if pods or nodes cannot be listed."""
     profiles = build_profiles(config, plugins.factories, with_hooks=False)
     scheduler = Scheduler(profiles, config.settings)
     unread: list[str] = []

@@ -1,4 +1,4 @@
-"""What spans and their events say about a gang, its reservation and its members."""
+"""Attributes of spans and their events, for a gang, its reservation and its members."""
 
 from __future__ import annotations
 

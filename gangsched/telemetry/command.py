@@ -58,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _present(args: argparse.Namespace, gang: str) -> str:
-    """Where the gang is now, by the running scheduler: before its first attempt it has no trace to read."""
+    """The gang's present state, from the running scheduler: before its first attempt there is no trace to
+    read."""
     import anyio
     import msgspec
 

@@ -95,7 +95,7 @@ class GangTrace:
         *,
         sampled: bool = True,
     ) -> None:
-        """`out` takes ended spans; `sampled`: what our traceparent says to those who read it."""
+        """`out` takes ended spans; `sampled`: the sampled flag of our traceparent."""
         self.group = group
         self.maker = maker
         self.out = out

@@ -1,8 +1,8 @@
 """TailSampling: spans of gangs outside the ratio are held until it is known whether the gang is to be traced.
 
-Lives here: which gangs are kept, and the limit of what is held. Not here: the ratio (telemetry.tracer), what
-a span has (telemetry.gang_trace). A gang is kept as soon as one of its ended spans says so, at the latest by
-its root, and from then on its spans are sent like any other's; one whose root says nothing leaves no span.
+Lives here: which gangs are kept, and how much is held. Not here: the ratio (telemetry.tracer), a span's
+content (telemetry.gang_trace). A gang is kept as soon as one of its ended spans, the root at the latest,
+gives a reason; from then on its spans are sent like any other's. Without a reason it leaves no span.
 
     kept as      where one of its spans
     ───────────  ─────────────────────────────────────────────────────────────────────────────────────────
@@ -29,7 +29,7 @@ _SHARE = 4
 
 
 class _Held:
-    """One gang of which it is not known yet. size: spans and events."""
+    """A gang that is not decided yet. size: spans and events."""
 
     __slots__ = ("n_untold", "size", "spans", "trace", "was_rejected")
 
@@ -42,7 +42,7 @@ class _Held:
 
 
 class TailSampling:
-    """Gangs that the ratio leaves out, by trace id. `send` takes spans of those that are kept."""
+    """Holds gangs that the ratio leaves out, by trace id. `send` takes the spans of those that are kept."""
 
     def __init__(self, keep: KeepTraces, send: Callable[[list[ReadableSpan]], None]) -> None:
         self._keep = keep
@@ -58,7 +58,7 @@ class TailSampling:
         trace.out = partial(self._take, held)
 
     def holds(self, trace: GangTrace) -> bool:
-        """Whether it is not known yet if this gang is traced."""
+        """Whether this gang is not decided yet."""
         return trace.maker.trace_id in self._held
 
     def clear(self) -> None:
@@ -103,7 +103,7 @@ class TailSampling:
         return ""
 
     def _hold(self, held: _Held, spans: list[ReadableSpan]) -> None:
-        """Beyond the limit a gang's spans are let go, and counted: its root still tells the rest."""
+        """Beyond the limit a gang's spans are dropped and counted; its root still shows the outcome."""
         size = sum(1 + len(span.events) for span in spans)
         most = self._keep.max_held_spans
         if self.size + size > most or held.size + size > max(1, most // _SHARE):

@@ -1,6 +1,6 @@
 """Requests pages from a running scheduler's port: the client of our own pages, for commands.
 
-Lives here: the address, trust, the token, errors that tell what would be right. Not here: the content of a
+Lives here: the address, trust, the token, errors that state what would be right. Not here: the content of a
 page. The token is the kubeconfig's token for the API server; the scheduler has the API server review it.
 """
 

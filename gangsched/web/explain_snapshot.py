@@ -1,8 +1,8 @@
-"""An explanation without a running scheduler: its own core, told what the API server lists.
+"""An explanation without a running scheduler, by a core fed with the API server's lists.
 
 Lives here: finding the gang in a snapshot, and pods that belong to another scheduler. Not here: the snapshot
-(gangsched.snapshot), the explanation itself (core.explain). Called by explain_command where no scheduler
-answers, or the one that does knows nothing of the gang. Reads only.
+(gangsched.snapshot), the explanation itself (core.explain). Called by explain_command if no scheduler
+answers, or the one that does has not seen the gang. Reads only.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _page(snapshot: Snapshot, group: Group, now_s: float, why: str) -> Page:
 
 
 def _condition(group: Group) -> str:
-    """What a scheduler has told a pod of it, whenever that was."""
+    """The last message that a scheduler wrote on a pod of the gang, however old."""
     for info in group.members.values():
         for condition in info.pod.status.conditions or ():
             if condition.type == "PodScheduled" and condition.status == "False":
@@ -100,5 +100,5 @@ def _gang_of(pod: Pod) -> str:
 
 
 def can_stand_in(error: ApiError) -> bool:
-    """Whether a snapshot may answer instead: nobody answered, or what answered is no scheduler."""
+    """Whether a snapshot may answer instead: there was no answer, or not from a scheduler."""
     return error.code in (0, 502, 503, 504)

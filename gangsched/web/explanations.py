@@ -20,7 +20,7 @@ from gangsched.core.state.transitions import story
 from gangsched.core.types.group import Group
 from gangsched.web.stories import Move, moves_of
 
-# Explaining may cost a whole cycle: who asks again at once gets the same answer.
+# Explaining may cost a whole cycle: requests within this time get the same answer.
 _FRESH_S = 1.0
 _MAX_KEPT = 64
 # Lone pods that used one name follow one another.
@@ -29,8 +29,8 @@ _MAX_MOVES = 8
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One group. moves: its last ones; trace: where its trace is, "" without tracing; leads: whether this
-    replica decides anything. instead: why the API server's lists were read and no scheduler was asked."""
+    """One group. moves: its last moves; trace: where its trace is, "" without tracing; leads: whether this
+    replica decides anything. instead: why this comes from the API server's lists and not from a scheduler."""
 
     leads: bool
     explanation: Explanation

@@ -16,7 +16,7 @@ KeyT = TypeVar("KeyT", bound=Labels)
 
 
 def counter_family(name: str, about: str, labels: Labels, values: Mapping[KeyT, float]) -> Metric:
-    """Of values by their label values, which only grow."""
+    """A counter: values by their label values, which only grow."""
     family = CounterMetricFamily(name, about, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)
@@ -32,7 +32,8 @@ def gauge_family(name: str, about: str, labels: Labels, values: Mapping[KeyT, fl
 
 
 def histogram_family(name: str, about: str, labels: Labels, values: Mapping[KeyT, Distribution]) -> Metric:
-    """Of distributions by their label values; a bucket carries the trace of one of its observations."""
+    """A histogram: distributions by their label values; a bucket carries the trace of one of its
+    observations."""
     family = HistogramMetricFamily(name, about, labels=labels)
     for key, of in values.items():
         bounds = [*(f"{bound:.10g}" for bound in of.bounds), "+Inf"]

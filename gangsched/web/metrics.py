@@ -217,7 +217,7 @@ def _read(reading: Reading) -> Iterator[Metric]:
 
 
 def _promises(reading: Reading) -> Iterator[Metric]:
-    """Of gangs and their binds, and whether guarantees were kept."""
+    """Metrics of gangs and their binds, and of broken guarantees."""
     yield gauge_family(
         "gangsched_reservations",
         "Pods that hold a node and devices and are not known to be bound yet.",
@@ -339,7 +339,7 @@ def _configuration(reading: Reading) -> Iterator[Metric]:
 
 
 def _queueing(reading: QueueingReading) -> Iterator[Metric]:
-    """Who is passed over, and how much is known of walltimes."""
+    """Metrics of groups that are passed over, and of known walltimes."""
     at_start = Distribution(tuple(map(float, BUCKETS)))
     at_start.counts, at_start.total = [*reading.at_start], reading.total_at_start
     yield histogram_family(
@@ -365,7 +365,7 @@ def _queueing(reading: QueueingReading) -> Iterator[Metric]:
 
 
 def load_families(loads: Loads) -> Iterator[Metric]:
-    """H, its spread and the links of nodes, where a plugin keeps books of them."""
+    """Metrics of H, its spread and the nodes' links, if a plugin keeps books of them."""
     yield gauge_family(
         "gangsched_load_h",
         "A node's measured load against its performance, relative to the cluster's averages: 1 is even.",

@@ -1,4 +1,4 @@
-"""What has not started yet, and why: GET /queue, in the order in which QueueSort would have it tried.
+"""What has not started yet, and why: GET /queue, in QueueSort's order.
 
 Lives here: the page's JSON. Not here: the order (core.state.queue), HTTP (server), the command that requests
 the page (queue_command). Text of users and servers is made safe to print; a reader must escape markup.
@@ -28,14 +28,12 @@ _STARTED = (GroupState.BOUND, GroupState.DELETED)
 class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
     """A group that has not started whole, or that runs in part.
 
-    position: its place by QueueSort, among all that wait. age_s: since all of its members existed (since the
-    last one was created, where the scheduler has started later); None while it gathers. next_s: when its
-    state ends by itself, as a backoff does. needed: None while the object that says it does not exist. `why`:
-    what its pods are told.
-
-    Where the configuration has `queueing`: walltime_s, None for one that never ends, with its source and the
-    field that says so; passes: how many groups have started in front of it since it was first refused, and
-    how many may; claimed_s: for how long it would have been claimed.
+    position: its place by QueueSort, among all that wait. age_s: since all of its members existed (for a
+    group found at start-up, since the last one was created); None while it gathers. next_s: when its state
+    ends by itself, as a backoff does. needed: None while the object that states it does not exist. `why`: the
+    message on its pods. If the configuration has `queueing`: walltime_s, None for one that never ends, with
+    its source and the field that says so; passes: how many groups have started in front of it since it was
+    first refused, and how many may; claimed_s: for how long it would have been claimed.
     """
 
     position: int
@@ -71,7 +69,7 @@ class QueuePage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Queue:
-    """Answers with the page as the scheduler stands now."""
+    """Makes the page from the scheduler's present state."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_queue(page: QueuePage, console: Console, *, wide: bool) -> None:
-    """A line for each, after one that counts them."""
+    """Prints a line that counts the groups, then one for each."""
     if not page.rows:
         console.print("Nothing waits.")
         return
@@ -92,14 +92,14 @@ def _members(row: QueueRow) -> str:
 
 
 def _passed(row: QueueRow) -> str:
-    """Groups that started in front of it, of how many at most: 12/64, 71/64! where it would be claimed."""
+    """Groups that started in front of it, and the limit: 12/64, or 71/64! if it would be claimed."""
     if row.passes is None:
         return "-"
     return f"{row.passes}/{row.passes_bound}" + "!" * (row.claimed_s is not None)
 
 
 def _walltime(row: QueueRow) -> str:
-    """As stated or enforced; ~ where it is a guess."""
+    """The walltime, with ~ before a guess."""
     if row.walltime_s is None:
         return "-"
     guessed = "~" * (row.walltime_source in ("predicted", "default"))

@@ -66,8 +66,8 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class QueueingReading(msgspec.Struct, frozen=True):
-    """Where the configuration has `queueing`. at_start: groups by core.queueing.bypasses' BUCKETS; walltimes:
-    groups that have not ended, by what is known of how long they run."""
+    """Present if the configuration has `queueing`. at_start: groups by core.queueing.bypasses' BUCKETS;
+    walltimes: groups that have not ended, by the source of their walltime."""
 
     at_start: tuple[int, ...]
     total_at_start: int
@@ -78,7 +78,7 @@ class QueueingReading(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct):
-    """Sums over the groups at `now_s`, of their clock."""
+    """Sums over the groups at `now_s`, on the core's clock."""
 
     now_s: float
     pending: dict[str, int]
@@ -136,7 +136,7 @@ async def read_groups(scheduler: Scheduler, now_s: float) -> Totals:
 
 
 def read_queueing(scheduler: Scheduler, totals: Totals) -> QueueingReading | None:
-    """Bypasses and walltimes, where they are counted."""
+    """Bypasses and walltimes, if they are counted."""
     bypasses = scheduler.shared.queue.bypasses
     if bypasses is None:
         return None

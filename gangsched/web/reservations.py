@@ -1,8 +1,6 @@
-"""What is reserved and not yet bound, by group and node: GET /reservations.
-
-It is in no object of the API server: only the scheduler that has reserved it knows. Lives here: the page's
-JSON, for `gangsched devices`. Not here: HTTP (server), groups that wait in Permit, and who may release them
-(waiting).
+"""What is reserved and not yet bound, by group and node: GET /reservations. No object of the API server has
+it: only the scheduler that made the reservations knows them. Lives here: the page's JSON, for `gangsched
+devices`. Not here: HTTP (server), groups that wait in Permit, and who may release them (waiting).
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ MAX_ROWS = 5_000
 
 class Reservation(msgspec.Struct, frozen=True, rename="camel"):
     """A group's extended resource on one node. ids: the devices, where they are listed. is_taken: False while
-    pods that run there still have to go. left_s: when it is given back; None: not by time alone."""
+    pods that run there still have to go. left_s: seconds until it is released; None: no deadline."""
 
     group: str
     node: str
@@ -45,7 +43,7 @@ class ReservationsPage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Reservations:
-    """Answers with the page as the scheduler stands now."""
+    """Makes the page from the scheduler's present state."""
 
     def __init__(
         self,

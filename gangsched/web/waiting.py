@@ -1,7 +1,7 @@
 """Groups waiting in Permit, and an administrator's decision: allow or reject.
 
 Lives here: the answers of GET /permit and POST /permit/{namespace}/{name}/allow and …/reject. Not here: HTTP
-and authorization (server, access): that is a right of its own, on these paths, so that the right to edit a
+and authorization (server, access). A decision needs a right of its own, on these paths: the right to edit a
 gang does not allow bypassing an administrator's Permit plugin.
 """
 

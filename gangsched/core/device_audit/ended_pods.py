@@ -40,7 +40,7 @@ class EndedPods:
         """When to check each next; NEVER_S: only after another event."""
 
     def compare(self, name: str, report: DeviceReport) -> list[tuple[PodInfo, str]]:
-        """News in a node's report: pods, and the message about each."""
+        """Compares with a node's report; returns new findings: pods, and the message about each."""
         there = {one.uid: one for one in report.ended}
         for uid in [
             uid for uid, ended_pod in self.pods.items() if ended_pod.node_name == name and uid not in there
@@ -89,7 +89,7 @@ class EndedPods:
         self._due.drop(uid)
 
     def answered(self, uid: str, *, again_s: float) -> bool:
-        """A patch was answered: check again after `again_s`. False: it was none of ours."""
+        """A patch was answered: check again after `again_s`. False: the patch was not for an ended pod."""
         ended_pod = self.pods.get(uid)
         if ended_pod is None or not ended_pod.is_sent:
             return False

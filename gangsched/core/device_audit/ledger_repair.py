@@ -30,7 +30,7 @@ def correct(
 ) -> Corrected:
     """Makes our records agree with what these pods of one node have.
 
-    had_theirs: UIDs of pods whose devices kubelet has told of before.
+    had_theirs: UIDs of pods whose devices kubelet has reported before.
     """
     freed: dict[str, list[str]] = {}
     for info, _ in changed:
@@ -81,7 +81,7 @@ def _compensate(
 
 
 def _let_go(cache: Cache, info: PodInfo, resource: str, lost: list[str]) -> None:
-    """Its allocation, which its annotation repeats, stays: it says what the pod had."""
+    """Its allocation stays, as a record of what the pod had; the annotation repeats it."""
     cache.ledger.release(info.row, info.uid, resource, lost)
     info.ids = {
         name: tuple(i for i in ids if name != resource or i not in lost) for name, ids in info.ids.items()

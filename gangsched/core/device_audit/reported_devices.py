@@ -56,7 +56,7 @@ def as_reported(pod: Pod, planned: Allocation, given: Allocation, resources: tup
 
 
 def in_order(allocation: Allocation) -> dict[str, dict[str, list[str]]]:
-    """Equal for allocations that are the same in any order."""
+    """The allocation in a fixed order, for comparison."""
     return {c: {r: sorted(ids) for r, ids in sets.items()} for c, sets in allocation.items() if sets}
 
 

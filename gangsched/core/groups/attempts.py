@@ -95,7 +95,8 @@ class Attempts:
             unit += [
                 g
                 for _, g in sorted(siblings.items())
-                # One that is bound in part is completed by itself: its members started with their set.
+                # One that is bound in part is completed without its set, with which its first members
+                # started.
                 if g.state in _TRIABLE and g.is_complete and not g.satisfied and not g.recovering
             ]
         if self._shared.cache.index.selected.waiting and self._waits_for_labels(unit):
@@ -115,9 +116,8 @@ class Attempts:
             self.reject(unit, str(error), plugin=error.plugin)
 
     def _waits_for_labels(self, unit: list[Group]) -> bool:
-        """Whether pods must first be regrouped by labels that its members have, or look at.
-
-        A unit with reservations or bound members does not wait: the regrouping is done at once for it.
+        """Whether pods must first be regrouped by labels that its members have, or select by. A unit with
+        reservations or bound members does not wait: its pods are regrouped at once.
         """
         shared = self._shared
         selected = shared.cache.index.selected
@@ -266,7 +266,7 @@ class Attempts:
     def _dry_run(self, demands: Sequence[Demand]) -> DryRun:
         shared = self._shared
         priority = min(demand.group.priority for demand in demands)
-        # Hundreds of cycles: none of them may cost what one may that decides.
+        # A dry run takes hundreds of cycles, so each gets a smaller budget than a cycle that decides.
         return DryRun(
             lambda made: self._cycle(demands, made, search_budget=0),
             lambda made, budget: self._cycle(demands, made, search_budget=budget),

@@ -1,4 +1,4 @@
-"""Extenders: the extenders' answers about a group's nodes, for one attempt; meanwhile the group waits.
+"""Extenders: asks extenders about a group's nodes for one attempt, while the group waits.
 
 Extenders are other programs; a request to them is an effect, their answer an event, and in between the group
 waits (state Asking). They are asked once for each template of the members of the group and its siblings,
@@ -206,7 +206,7 @@ class Extenders:
         self._fail(group, "extenders did not answer in time")
 
     def _fail(self, group: Group, why: str) -> None:
-        """The attempt ends before it began; a retry may succeed."""
+        """Ends the attempt before it has begun; a retry may succeed."""
         shared = self._shared
         self._asked.pop(group.key, None)
         shared.count("extender_errors")
@@ -217,7 +217,7 @@ class Extenders:
             self._reporter.rejected(group, why)
 
     def _rest(self, group: Group) -> None:
-        """A group with reservations keeps its own deadline."""
+        """Lets the group wait; one with reservations keeps its own deadline."""
         if group.state is GroupState.WAITING:
             return
         if group.state is not GroupState.ASKING or group.deadline_s == NEVER_S:
@@ -234,7 +234,7 @@ class Extenders:
                     yield self._shared.profile_of(each), info
 
     def _ask(self, asked: _Asked, profile: Profile, info: PodInfo) -> bool:
-        """Sends a request; returns whether there was any extender and node to ask about."""
+        """Sends a request; returns whether there was an extender to ask and a node to ask about."""
         template, view = info.template, self._shared.cache.view
         wanting = tuple(i for i, one in enumerate(self._interests) if one.wants(template.spec))
         if not wanting or template.problem:

@@ -54,7 +54,7 @@ class GroupSpecs:
         """Members that name another scheduler, by its name."""
         self._stranger_of: dict[str, tuple[GroupKey, str]] = {}
         self.asked_for: dict[str, None] = {}
-        """Kinds that some PodGroup needs to be followed, as they are followed."""
+        """Kinds that must be followed for some PodGroup, by the names under which they are followed."""
 
     def put_object(self, event: PodGroupAdded | PodGroupUpdated) -> None:
         """A PodGroup object's current state."""
@@ -150,14 +150,14 @@ class GroupSpecs:
             )
 
     def _priority_by_class(self, name: str, of_pods: int) -> int:
-        """The class's value where the pods have no priority of their own: none, or what all are given."""
+        """The priority class's value, if the pods have no priority of their own (none, or the default)."""
         classes = self._shared.cache.objects.of(PRIORITY_CLASSES)
         named = classes.get(("", name))
         given = [one.value for one in classes.values() if one.global_default]
         return named.value if named is not None and of_pods in (0, *given) else of_pods
 
     def classes_changed(self) -> None:
-        """Some class of priority is another, or gone."""
+        """A priority class has changed, or is gone."""
         for key, known in self._objects.items():
             if isinstance(known, PodGroup) and known.priority_class and key in self._shared.groups:
                 self._shared.touch(self._shared.groups[key])
@@ -189,7 +189,7 @@ class GroupSpecs:
             return standing, f"gang {group.key}: {error}" if group.is_gang else str(error)
 
     def _refusal(self, group: Group, definition: PodGroup) -> str:
-        """Why the group may not start as it is; what is not supported is refused, told or passed over."""
+        """Why the group may not start as it is; unsupported settings are refused, reported or ignored."""
         if definition.known_roles and _has_strange_role(group, definition):
             told = next((i for i in group.members.values() if i.role not in definition.known_roles), None)
             if told is not None:
@@ -250,7 +250,7 @@ class GroupSpecs:
 
 
 def _with_wishes(group: Group, known: PodGroup | None) -> tuple[PodGroup | None, str]:
-    """What its object says, with what its pods ask for beside it; or what is wrong with that."""
+    """Its object's definition, with its pods' own requests merged in; or what is wrong with them."""
     info = group.first()
     if known is None or info is None:
         return known, ""
@@ -261,7 +261,8 @@ def _with_wishes(group: Group, known: PodGroup | None) -> tuple[PodGroup | None,
 
 
 def _has_strange_role(group: Group, definition: PodGroup) -> bool:
-    """Looked up in the counts: members of a large gang are not gone through whenever one of them comes."""
+    """Whether a member has an unknown role, by the counts: a large gang is not iterated for each new
+    member."""
     if any(role not in definition.roles for role in group.n_of_role):
         return True
     return "" not in definition.known_roles and sum(group.n_of_role.values()) < group.n_existing
@@ -272,7 +273,7 @@ def _speaks(stated: tuple[object, ...]) -> bool:
 
 
 def _agree(group: Group) -> bool:
-    """Whether members that say different things do not contradict each other: some say nothing."""
+    """Whether the members' statements agree, those without one left out."""
     if not one_speaks(group.key):
         return False
     said = {stated for stated in group.stated if _speaks(stated)}

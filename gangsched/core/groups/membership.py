@@ -133,7 +133,7 @@ class Membership:
                 self._shared.touch(info.group)
 
     def regroup(self, groups: Iterable[Group]) -> None:
-        """What puts pods into these groups, or gives these their numbers, has changed."""
+        """The statements that put pods into these groups, or set the groups' numbers, have changed."""
         self._similar.forget()
         self._joined = None
         for group in groups:
@@ -278,7 +278,8 @@ class Membership:
             self._reporter.progressed(group)
 
     def _leave(self, info: PodInfo, group: Group) -> None:
-        """A member that is being deleted is no more of its gang; its room and its devices are still its own.
+        """Removes a member that is being deleted from its gang; it keeps its room and devices until it is
+        gone.
 
         Its controller may make the next pods of the gang while this one ends, and they start together again.
         """

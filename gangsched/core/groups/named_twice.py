@@ -1,7 +1,7 @@
-"""NamedTwice: pods that name a core PodGroup, and have another group by their metadata or their controller.
+"""NamedTwice: pods that name a core PodGroup and also have a group by their metadata or controller.
 
-Kept by core.groups.membership, to find them again when the PodGroup is told: whether it asks for anything
-together decides which of the two names counts (model.pod_group).
+Kept by core.groups.membership, to find them again when the PodGroup arrives: whether it requires a gang
+decides which of the two names counts (model.pod_group).
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ class NamedTwice:
                 del self._uids[key]
 
     def beside(self, key: GroupKey) -> list[str]:
-        """UIDs of those that name that PodGroup."""
+        """UIDs of the pods that name that PodGroup."""
         return [*self._uids.get(key, ())]

@@ -123,7 +123,7 @@ class Nominations:
         preemption = group.preemption
         assert preemption is not None
         if preemption.unit[0].active_token:
-            return True  # it is in line: just now its last victim has gone, or a member has come
+            return True  # it is in line: its last victim has just gone, or a member has come
         if self._shared.now_s < preemption.deadline_s:
             if group is preemption.unit[0]:
                 self._ask(preemption)
@@ -158,7 +158,7 @@ class Nominations:
         return self._joined(waiting, unit)
 
     def _joined(self, waiting: Sequence[Preemption], unit: Sequence[Group]) -> Preemption:
-        """One reservation of all these groups: the first of those they have, which takes over the others."""
+        """One reservation for all these groups: the first that they have, merged with the others."""
         joined, *others = waiting
         victims = self._shared.victims
         for other in others:

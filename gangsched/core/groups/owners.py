@@ -1,8 +1,8 @@
-"""Owners: gangs that no pod names, put together from what pods and their controllers' objects say.
+"""Owners: gangs that no pod names, inferred from pods and their controllers' objects.
 
 Held here: owners as read, which groups wait for which, and what each namespace has inferred. Not here: what
 any controller writes (model.owners), pods and their groups (core.groups.membership). A pod whose owner has
-not been seen waits with its gang and is told so: it is never started by itself. Called by core.scheduler,
+not been seen waits with its gang, with a message; it is never started alone. Called by core.scheduler,
 core.groups.membership, group_spec and gang.
 """
 
@@ -41,31 +41,31 @@ _ALL, _NONE = "all", "none"
 
 
 class Owners:
-    """What is known of controllers' objects, and the keys and numbers of the gangs that follow from it."""
+    """Controllers' objects, and the keys and numbers of the gangs inferred from them."""
 
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:
         self._shared = shared
         self._reporter = reporter
         self._known: dict[OwnerName, Owner] = {}
         self._refused: dict[OwnerName, str] = {}
-        """What is wrong with objects that do not decode."""
+        """Errors of objects that do not decode."""
         self._unserved: dict[str, None] = {}
-        """Kinds, as they are followed, that the API server does not have or does not show us."""
+        """Kinds, by the names under which they are followed, that the API server lacks or denies us."""
         self._namespaces: dict[str, tuple[str, ...]] = {}
-        """What is inferred in those that say so themselves."""
+        """What is inferred in namespaces with a setting of their own."""
         self.asked_for: dict[str, None] = {}
-        """Kinds that some namespace needs to be followed, as they are followed."""
+        """Kinds that must be followed for some namespace, by the names under which they are followed."""
         self._groups: dict[OwnerName, dict[GroupKey, None]] = {}
-        """Groups whose key or number hangs on the owner, whether it has been seen or not."""
+        """Groups whose key or number depends on the owner, whether it has been seen or not."""
         self._owner_of: dict[GroupKey, OwnerName] = {}
         self._told: dict[str, None] = {}
-        """UIDs of owners of which it was told how they start."""
+        """UIDs of owners whose way of starting was reported."""
         shared.on_given_back.append(self._left)
 
     # -- what is heard ---------------------------------------------------------------------------------
 
     def put(self, event: OwnerPut) -> list[Group]:
-        """An owner as it is now; answers with the groups that may be others by it."""
+        """An owner's current state; returns the groups that it may change."""
         owner = event.owner
         before = self._known.get(owner.named)
         self._known[owner.named] = owner
@@ -81,7 +81,7 @@ class Owners:
         return self._of(event.named)
 
     def refuse(self, named: OwnerName, message: str) -> list[Group]:
-        """The object does not decode; what was known of it before stands no longer."""
+        """The object does not decode; what was known of it is void."""
         self._known.pop(named, None)
         self._refused[named] = message
         if len(self._refused) > _MAX_REFUSED:
@@ -89,7 +89,7 @@ class Owners:
         return self._of(named)
 
     def served(self, kind: str, is_served: bool) -> list[Group]:
-        """The API server has these objects, or does not have them (any more), or not for us."""
+        """Whether the API server now serves these objects to us."""
         if (kind not in self._unserved) is is_served:
             return []
         if is_served:
@@ -100,7 +100,7 @@ class Owners:
         return [group for named in names for group in self._of(named)]
 
     def put_namespace(self, meta: ObjectMeta) -> list[Group]:
-        """A namespace as it is now; answers with its groups where something else is inferred there now."""
+        """A namespace's current state; returns its groups if inference there has changed."""
         text = (meta.labels or {}).get(INFER_LABEL)
         before = self._namespaces.get(meta.name)
         if text is None:
@@ -126,7 +126,7 @@ class Owners:
     # -- which pod belongs where --------------------------------------------------------------------------
 
     def claim_of(self, pod: Pod) -> Claim | None:
-        """The gang that a controller makes of the pod, where such gangs are inferred."""
+        """The gang that the pod's controller implies, if such gangs are inferred."""
         inferred = self._namespaces.get(pod.metadata.namespace)
         if inferred is None:
             inferred = self._shared.settings.infer_gangs.get(pod.spec.scheduler_name, ())
@@ -152,7 +152,7 @@ class Owners:
         return key
 
     def key_of_stranger(self, pod: Pod) -> GroupKey | None:
-        """The gang that another scheduler's pod is counted for: only where pods themselves say how many."""
+        """The gang that another scheduler's pod counts for: only if pods themselves state the number."""
         if not is_marked(pod):
             return None
         claim = claim_of(pod, self._namespaces.get(pod.metadata.namespace, self._anywhere))
@@ -166,7 +166,7 @@ class Owners:
         return tuple(name for name in ORDERED if name in wanted)
 
     def _start(self, claim: Claim, pod: Pod) -> Start:
-        """When its controller makes the gang's pods; told once for each owner, where it is no gang by it."""
+        """When its controller creates the gang's pods; reported once for each owner that makes no gang."""
         owner = self._known.get(claim.owner) if claim.owner is not None else None
         if owner is None or owner.start is Start.AT_ONCE:
             return claim.start
@@ -200,7 +200,7 @@ class Owners:
     # -- how many --------------------------------------------------------------------------------------
 
     def numbers(self, group: Group) -> tuple[PodGroup | None, str]:
-        """What a gang that a controller makes asks for, None while that is not known; or what is wrong."""
+        """The numbers of a gang that a controller makes, None while unknown; or what is wrong with them."""
         info = group.first()
         claim = None if info is None else self.claim_of(info.pod)
         if info is None or claim is None:
@@ -235,13 +235,13 @@ class Owners:
 
     @staticmethod
     def _as_it_was(group: Group) -> PodGroup | None:
-        """What a gang was started with stands until it has ended."""
+        """The numbers that a gang was started with are kept until it has ended."""
         return group.definition if group.n_bound or group.state is GroupState.BINDING else None
 
     # -- words -----------------------------------------------------------------------------------------
 
     def missing(self, group: Group) -> str:
-        """What the gang's number waits for; "" for a gang that has nothing to do with this."""
+        """What the gang's number waits for; "" for a gang without an owner here."""
         named = self._owner_of.get(group.key)
         if named is None:
             return ""
@@ -256,7 +256,7 @@ class Owners:
         return f"{named}, which has not been seen (yet)"
 
     def never(self, group: Group) -> str:
-        """Why the members that are missing will not come while the others wait; "" where they may."""
+        """Why the missing members will not come while the others wait; "" if they may."""
         info = group.first()
         for named in () if info is None else owners_of(info.pod):
             owner = self._known.get(named)
@@ -266,7 +266,8 @@ class Owners:
 
 
 def read_inferred(names: Iterable[str]) -> tuple[tuple[str, ...], str]:
-    """What a list of names has inferred, in the order of precedence, and what is wrong with the others."""
+    """The kinds of inference in a list of names, in the order of precedence, and what is wrong with the
+    rest."""
     wanted = [name for name in names if name]
     if _ALL in wanted:
         return ORDERED, ""
@@ -281,10 +282,9 @@ def read_inferred(names: Iterable[str]) -> tuple[tuple[str, ...], str]:
 
 
 def _is_counted(group: Group) -> bool:
-    """Whether what the gang was started with stands: its members have begun to succeed, or may any moment.
-
-    Its object tells of a success later than the pod does, and must not make a gang that is being bound
-    larger than it is.
+    """Whether the gang keeps the numbers that it was started with: its members have begun to succeed, or may
+    at any moment. Its object shows a success later than the pod does, and must not enlarge a gang that is
+    being bound.
     """
     return group.state is GroupState.BINDING or (group.n_holding > 0 and group.counts[DONE] > 0)
 

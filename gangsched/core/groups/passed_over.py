@@ -1,6 +1,5 @@
-"""PassedOver: what an attempt tells of walltimes and bypasses, where the configuration has `queueing`.
-
-Decides nothing: with it and without it the same groups start. Called by core.groups.attempts.
+"""PassedOver: passes attempts on to core.queueing, if the configuration has `queueing`. Decides nothing: the
+same groups start with it and without it. Called by core.groups.attempts.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group
 
-# So many statements that cannot be read are named in one event.
+# How many unreadable statements one event names.
 _MAX_TOLD = 3
 
 

@@ -64,7 +64,7 @@ class SimilarPods:
         return like
 
     def forget(self) -> None:
-        """What puts pods into groups has changed."""
+        """The rules that put pods into groups have changed."""
         self._latest = None
 
     def forget_core(self) -> None:
@@ -84,8 +84,8 @@ class SimilarPods:
         return like
 
     def key_of(self, pod: Pod) -> tuple[GroupKey, str, bool]:
-        """The group that the pod belongs to, or the group of one and what is wrong with how it names one;
-        and whether that holds for each pod that is like it."""
+        """The pod's group; or a group of one, and what is wrong with the pod's statement of its group. And
+        whether that holds for every pod like it."""
         try:
             key = group_key(pod, self._group_specs.is_basic)
             names_none = key.dialect == POD or (key.dialect == CORE and self._group_specs.is_basic(key))

@@ -1,6 +1,5 @@
-"""How one version of a pod differs from another, and from what is known of it.
-
-Plain questions without state, asked by core.groups.membership for each version that comes.
+"""Compares one version of a pod with another, and with what is known of the pod. Functions without state,
+called by core.groups.membership for each new version.
 """
 
 from __future__ import annotations
@@ -63,5 +62,5 @@ def _device_keys(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def number_or(text: str | None, default: int) -> int:
-    """The number that an annotation of ours has; the default where it has none."""
+    """The number in an annotation of ours; the default if there is none."""
     return int(text) if text is not None and text.isdecimal() and len(text) < 10 else default

@@ -1,9 +1,9 @@
 """PreEnqueue: which pods are kept out of the queue, why, and when their plugins are asked again.
 
-Lives here: the answers of plugins that are asked at the edge, the pods that any plugin keeps out, and the
-asking again. Not here: the pods' states (core.groups.membership, which calls `lets_in` and is called back),
-the calls at the edge (extension.runner). SchedulingGates, which reads the pod alone and whose pods the API
-server itself marks, is called without any of this: a profile with no other such plugin does not come here.
+Lives here: the answers of plugins that are asked at the edge, the pods that any plugin keeps out, and when to
+ask again. Not here: the pods' states (core.groups.membership, which calls `lets_in` and is called back), the
+calls at the edge (extension.runner). A profile whose only such plugin is SchedulingGates skips all of this:
+that plugin reads the pod alone, and the API server marks its pods itself.
 
     plugin         answers                is asked again
     ─────────────  ─────────────────────  ──────────────────────────────────────────────────────────────
@@ -63,7 +63,7 @@ class PreEnqueue:
     """Asks PreEnqueue's plugins about pods."""
 
     def __init__(self, shared: SharedState, reporter: Reporter, look_again: Callable[[str], None]) -> None:
-        """`look_again`: takes the UID of a pod about which the plugins may say something new."""
+        """`look_again`: takes the UID of a pod whose answers may have changed."""
         self._shared = shared
         self._reporter = reporter
         self._look_again = look_again
@@ -79,7 +79,8 @@ class PreEnqueue:
     # -- one pod ---------------------------------------------------------------------------------------
 
     def lets_in(self, info: PodInfo, pod: Pod, profile: Profile) -> bool:
-        """Whether every plugin lets the pod in; the first that does not has its reason told on the pod."""
+        """Whether every plugin lets the pod in; the reason of the first that does not is reported on the
+        pod."""
         raised = 0
         for plugin in profile.pre_enqueue:
             try:
@@ -114,7 +115,7 @@ class PreEnqueue:
             self._cancel(asked)
 
     def forget_all(self) -> None:
-        """The configuration was read again: every answer may be another."""
+        """The configuration was read again: every answer may change."""
         for asked in self._asked.values():
             self._cancel(asked)
         self._asked, self._to_ask, self._out, self._again = {}, {}, {}, {}
@@ -152,7 +153,7 @@ class PreEnqueue:
     # -- at the edge -----------------------------------------------------------------------------------
 
     def _answer_of(self, info: PodInfo, pod: Pod, plugin: str) -> Status:
-        """Its last answer about the pod; a wait while there is none. Asks where it is time to."""
+        """Its last answer about the pod; a wait while there is none. Asks again when that is due."""
         asked = self._asked.get(info.uid)
         if asked is not None and (is_edited(asked.pod, pod) or asked.pod.spec != pod.spec):
             self.forget(info)
@@ -193,7 +194,7 @@ class PreEnqueue:
     # -- once a turn -----------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Asks again about pods that a change may have cured, and sends what the edge is to be asked."""
+        """Asks again about pods that a change may have cured, and sends the calls for the edge."""
         for uid in tuple(islice(self._again, MAX_A_TURN)):
             del self._again[uid]
             asked = self._asked.get(uid)
@@ -248,7 +249,7 @@ class PreEnqueue:
 
 
 def _wait_s(status: Status) -> float:
-    """How long a "wait" is: an answer of another program is held to what makes sense."""
+    """How long a "wait" lasts: another program's answer is clamped to sensible times."""
     wait_s = status.timeout_s
     if wait_s is None or not wait_s > 0.0:
         return 10.0

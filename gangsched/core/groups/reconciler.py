@@ -22,7 +22,7 @@ from gangsched.model.objects import Pod
 
 # A gang that is still being created is not reported for this long: its pods come one by one.
 GATHER_REPORT_S = 5.0
-# So many roles are named in a message.
+# How many roles one message names.
 _MAX_ROLES = 3
 # In line, or back in line by itself.
 _TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
@@ -54,7 +54,8 @@ class GroupReconciler:
             if (t := info.pod.metadata.creation_timestamp) is not None
         ]
         if created:
-            # Only the order matters; all of it lies before anything this process sees become complete.
+            # Only the order matters; all of these times lie before those of gangs that become complete from
+            # now on.
             group.first_complete_s = max(created) - LONG_AGO_S
 
     def look(self, group: Group) -> None:
@@ -139,7 +140,7 @@ class GroupReconciler:
             queue.activate(group, Cause.COMPLETE)
 
     def expired(self, group: Group) -> None:
-        """A queue deadline has passed: backoff, flush, report or wait, by the group's state."""
+        """A deadline of the queue has passed: backoff, flush, report or wait, by the group's state."""
         if group.state is GroupState.WAITING:
             self._attempts.timed_out(group)
         elif group.state is GroupState.GATHERING:
@@ -169,14 +170,14 @@ class GroupReconciler:
         self._reporter.rejected(group, message)
 
     def refusals_read(self, event: RefusalsRead) -> None:
-        """What a controller was told when it made members, for a gang that lacks some."""
+        """Takes the refusals that a controller got when it created members, for a gang that lacks some."""
         group = self.refusals.take(event)
         if group is not None and group.definition is not None:
             self.gathering_report(group)
 
 
 def _roles(group: Group) -> str:
-    """Which roles are short of members, for a message that tells how many exist."""
+    """The roles that lack members, for a message that states how many exist."""
     missing = group.missing_roles()
     told = "".join(f"; role {role}: {n} of {wanted}" for role, n, wanted in missing[:_MAX_ROLES])
     return told + (f"; and {len(missing) - _MAX_ROLES} roles more" if len(missing) > _MAX_ROLES else "")

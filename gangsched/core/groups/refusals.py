@@ -1,8 +1,9 @@
-"""Refusals: why a gang's missing members do not exist: what their controller was told when it made them.
+"""Refusals: why a gang's missing members do not exist: the refusals that their controller got.
 
-A ResourceQuota or an admission webhook refuses pods that nobody then sees; the controller says so in an Event
-of its own object. For a gang that has been incomplete for a while these Events are read, and read again when
-it has waited as long again, at most every ten minutes. Called by core.groups.reconciler and core.scheduler.
+A ResourceQuota or an admission webhook refuses pods before anybody sees them; the controller reports that in
+an Event of its own object. For a gang that has been incomplete for a while these Events are read, and read
+again when it has waited as long again, at most every ten minutes. Called by core.groups.reconciler and
+core.scheduler.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gangsched.model.objects import OwnerReference
 from gangsched.model.pod_group import GroupKey
 
 _SOONEST_S, _LATEST_S = 30.0, 600.0
-# Members that are looked at for their controllers, and controllers that are asked about.
+# How many members are searched for controllers, and how many controllers are asked about.
 _MAX_MEMBERS = 1_000
 _MAX_OWNERS = 4
 _MAX_TOLD = 4_096
@@ -27,7 +28,7 @@ _MAX_CHARS = 400
 
 
 class Refusals:
-    """Asks about the controllers of gangs that gather, and keeps what they were told."""
+    """Reads the Events of the controllers of gangs that gather, and keeps their refusals."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
@@ -36,12 +37,12 @@ class Refusals:
         self._due: Deadlines[GroupKey] = Deadlines(shared.timers)
 
     def of(self, group: Group) -> str:
-        """A sentence without a full stop, "" where nothing is known to be refused."""
+        """A sentence without a full stop; "" if no refusal is known."""
         told = self._told.get(group.key, {})
         return "; ".join(f"{owner} could not create more: {said}" for owner, said in told.items())
 
     def ask(self, group: Group) -> None:
-        """Reads them, unless that was done a moment ago."""
+        """Requests them, unless that was done a moment ago."""
         shared = self._shared
         if group.key in self._due:
             return
@@ -52,7 +53,7 @@ class Refusals:
             shared.emit(ReadRefusals(*of, group.key, group.cause_id))
 
     def take(self, event: RefusalsRead) -> Group | None:
-        """What was read; the group if that is news of one that gathers."""
+        """Takes what was read; returns the group if it gathers and this is new."""
         key, owner = event.group, f"{event.kind} {event.name}"
         group = self._shared.groups.get(key)
         if group is None or group.state is not GroupState.GATHERING:

@@ -1,8 +1,8 @@
-"""Reservations: whether what is reserved for a pod still holds, and what becomes of its group if it does not.
+"""Reservations: whether a pod's reservation still holds, and what happens to its group if not.
 
 An assumed pod never expires; but a node may go, be cordoned or lose a device, and another scheduler's pod may
-land on what was held. Nodes are told of by core.scheduler; what was found broken elsewhere in a turn is given
-back here before the turn ends.
+land on reserved room. core.scheduler passes in changed nodes; reservations found broken elsewhere in a turn
+are released here before the turn ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gangsched.model.objects import Node
 
 
 class Reservations:
-    """Looks at promises again when nodes change, and takes groups back, as far as nothing was sent."""
+    """Checks reservations again when nodes change, and takes groups back as far as nothing was sent."""
 
     def __init__(self, shared: SharedState, attempts: Attempts, binder: Binder) -> None:
         self._shared = shared
@@ -26,7 +26,7 @@ class Reservations:
         self._binder = binder
 
     def recheck(self, node: Node) -> None:
-        """The node is another than it was, or gone."""
+        """Checks the reservations on a node that has changed, or is gone."""
         shared, name = self._shared, node.metadata.name
         on_node = shared.cache.by_node.get(name) or {}
         if not on_node and not shared.victims:
@@ -47,7 +47,7 @@ class Reservations:
         self.give_back_broken()
 
     def give_back_broken(self) -> None:
-        """Groups of which a promise was found broken in this turn."""
+        """Releases groups of which a reservation was found broken in this turn."""
         broken = self._shared.broken_reservations
         if not broken:
             return
@@ -59,7 +59,7 @@ class Reservations:
                 self._binder.take_back(group, why)
 
     def _turned_away(self, serial: int, group: Group, row: int) -> str:
-        """Whether the node's labels, taints or cordon would keep off a pod with a reservation there now."""
+        """Whether the node's labels, taints or cordon would now refuse a pod that has a reservation there."""
         shared = self._shared
         info = next(info for info in group.members.values() if info.template.serial == serial)
         profile = shared.profile_of(group)

@@ -60,7 +60,7 @@ class QueueOrder:
             return LAST
 
     def look(self, group: Group) -> tuple[Key, PluginError | None]:
-        """The group's key among all groups and, where there is none, why; changes nothing.
+        """The group's key among all groups and, if there is none, why; changes nothing.
 
         With lanes it is the place that the group would have as the first of its lane.
         """

@@ -1,4 +1,4 @@
-"""Reads what a controller was told when it made pods: the Events FailedCreate of its object.
+"""Reads the refusals that a controller got when it created pods: the Events FailedCreate of its object.
 
 Lives here: the request, and which of the Events counts. Not here: when to ask (core.groups.refusals). For
 people only, so nothing is retried: the core asks again by itself.
@@ -23,7 +23,7 @@ from gangsched.model.events import RefusalsRead
 
 _GET = Verb("GET")
 _MAX_EVENTS = 20
-# Controllers back off for up to a quarter of an hour: what is older does not hold any more.
+# Controllers back off for up to a quarter of an hour; an older refusal may be over.
 _FRESH_S = 1_200.0
 
 

@@ -1,7 +1,7 @@
-"""What a state machine of this room asks for next: to read its one object, or to write a record into it.
+"""The next request of a state machine in this room: read its one object, or write a record into it.
 
-Answered by kube.election.lease (records of who leads) and kube.election.fence (records of binds that may be
-on their way); done by their drivers, kube.election.elector and kube.election.fence_keeper.
+Returned by kube.election.lease (records of who leads) and kube.election.fence (records of binds that may be
+in flight); sent by their drivers, kube.election.elector and kube.election.fence_keeper.
 """
 
 from __future__ import annotations

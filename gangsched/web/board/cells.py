@@ -1,4 +1,4 @@
-"""The map: for every node its rack and a code for every device, and which rows changed.
+"""The map: for every node its rack and a code for each of its devices, and which rows changed.
 
 Lives here: codes, one walk over changed rows. Not here: how often (feed.py), drawing (static/map.js). Numbers
 stand for groups, so that a cell is a small number and a name is sent once. Text is made safe to print; the
@@ -20,7 +20,7 @@ from gangsched.model.pod_group import GroupKey
 # A cell's code: one of these, or FIRST_GROUP + 2 x the group's number, + 1 while it is only reserved.
 FREE, UNHEALTHY, FOREIGN, COUNTED, CLAIMED = range(5)
 FIRST_GROUP = 8
-# Names of groups that have gone are forgotten with the whole map, once there are this many.
+# Once there are this many names, the whole map is made anew, which forgets groups that have gone.
 MAX_NAMES = 20_000
 # Nodes and resources are named by their kubelets.
 MAX_RESOURCES = 16
@@ -56,7 +56,7 @@ class Cells:
         self._mark = -1
         self._due: dict[int, None] = {}
         self._reserved: dict[int, None] = {}
-        """Rows with a reserved device: a bind changes no row's books."""
+        """Rows with a reserved device: a bind changes nothing in its row."""
         self._numbers: dict[GroupKey, int] = {}
         self._new: dict[int, str] = {}
         self._names: dict[int, str] = {}

@@ -121,7 +121,7 @@ class Feed:
             self._cells, self._last_queue = None, b""
 
     def tick(self) -> None:
-        """Looks at what changed and tells all viewers."""
+        """Finds what has changed and sends it to all viewers."""
         sample = self._history.take(self._clock_s(), self._wall_s())
         for viewer in [one for one in self._viewers if one.is_dropped]:
             self.leave(viewer)

@@ -42,7 +42,7 @@ _MAX_MEMBERS = 1024
 
 
 class Gang(msgspec.Struct, frozen=True):
-    """All that is known of the groups of one name; members: the first _MAX_MEMBERS of all."""
+    """Everything about the groups of one name; members: the first _MAX_MEMBERS of all."""
 
     explanations: msgspec.Raw
     stories: msgspec.Raw
@@ -116,14 +116,15 @@ class Board:
             raise Refused(503, "not ready")
         authorization = request.headers.get("Authorization", "")
         session = request.cookies.get(COOKIE, "")
-        # A login shows that the token is good: the cookie of before does not speak for it.
+        # A login must present the token; an earlier cookie does not count.
         if not authorization and session and request.method != "POST":
             token = self._sessions.token(session)
             if not token:
                 raise Refused(401, "the session has ended")
             authorization = f"Bearer {token}"
         if self._access.is_open(ROOT) and not _is_local(request.host):
-            # A name that somebody else points at the loopback address must not read what is open there.
+            # A site whose name resolves to the loopback address must not read what is open there (DNS
+            # rebinding).
             raise Refused(403, "an open dashboard is read by the address of its machine, not by a name")
         await self._access.check(ROOT, authorization)
 
