@@ -20,14 +20,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from gangsched.core.cache.trial import Trial
+from gangsched.core.cycle.domain_refusals import MAX_NAMED, Kind, first_rows, members_text, refusal
 from gangsched.core.cycle.packing import fewest
 from gangsched.core.cycle.preferred import worth
-from gangsched.core.framework.interface import CycleState
-from gangsched.core.framework.plan import TOPOLOGY, FitError, Plan
+from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
 from gangsched.core.types.group import NO_ROW, MemberState, PodInfo
-from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.topology import Topology
 
 MAX_DOMAINS = 64
@@ -35,11 +34,8 @@ MAX_DOMAINS = 64
 others take turns from attempt to attempt, since each costs a cycle."""
 # Domains of one preferred label that are tried.
 _MAX_NARROW = 16
-# Domains named in a reason.
-_MAX_NAMED = 3
 _HERE = (MemberState.BOUND, MemberState.ASSUMED)
 
-_Rejected = tuple[tuple[str, PodTemplate | None], ...]
 _Run = Callable[[Sequence[Demand], int], Plan | FitError]
 
 
@@ -50,16 +46,6 @@ class Area(msgspec.Struct, frozen=True, gc=False):
     mask: BoolArray | None
     name: str
     is_whole: bool
-
-
-class _Kind(msgspec.Struct, frozen=True, gc=False):
-    """Members of one template. state: None where PreFilter refuses it as things are; room: how many of them
-    each node takes by what it has left, int64[n_rows]."""
-
-    template: PodTemplate
-    n: int
-    state: CycleState | None
-    room: IntArray
 
 
 def topology_of(demand: Demand) -> Topology:
@@ -101,20 +87,20 @@ class Domains:
 
     # -- what there is ---------------------------------------------------------------------------------
 
-    def _kinds_of(self, trial: Trial, *, is_alone: bool) -> list[_Kind]:
+    def _kinds_of(self, trial: Trial, *, is_alone: bool) -> list[Kind]:
         demand = self._demand
-        found: list[_Kind] = []
+        found: list[Kind] = []
         for template, members in demand.by_template().values():
             state, status = demand.pre_filter(template, trial)
             n = len(members)
             if status.is_success:
                 room = np.minimum(demand.profile.filtering.ceiling(state, template, trial), n)
-                found.append(_Kind(template, n, state, room))
+                found.append(Kind(template, n, state, room))
             elif is_alone:
                 rejected = ((status.plugin, template),)
                 self.refusal = FitError(demand.group, status.reason, rejected, status.code)
             else:  # groups that are placed before may change PreFilter's answer
-                found.append(_Kind(template, n, None, np.where(trial.live, n, 0)))
+                found.append(Kind(template, n, None, np.where(trial.live, n, 0)))
         return found
 
     def _domains(self, keys: Sequence[str], base: BoolArray) -> IntArray:
@@ -147,8 +133,8 @@ class Domains:
             f"{info.pod.metadata.name} is in {self._name(info.row) if code >= 0 else 'none'}"
             for code, info in by_domain.items()
         ]
-        told = ", ".join(where[:_MAX_NAMED]) + (", …" if len(where) > _MAX_NAMED else "")
-        self.refusal = self._error(f"its members are not in one {self._what}: {told}")
+        told = ", ".join(where[:MAX_NAMED]) + (", …" if len(where) > MAX_NAMED else "")
+        self.refusal = self._refusal(f"its members are not in one {self._what}: {told}")
         return None
 
     def _name(self, row: int) -> str:
@@ -246,7 +232,7 @@ class Domains:
         keys += [fewest(mine, amounts, held), *self._worth(codes, len(held))]
         keys.append(np.bincount(mine, weights=amounts, minlength=len(held)).astype(np.int64))
         ranks = np.stack(keys, axis=1)
-        first = _first_rows(codes, len(held))[domains]
+        first = first_rows(codes, len(held))[domains]
         names = [self._texts_at(key, first) for key in (*self._required, *self._preferred)]
         order = sorted(zip(*ranks[domains].T.tolist(), *names, domains.tolist(), strict=True))
         return [int(one[-1]) for one in order]
@@ -298,7 +284,7 @@ class Domains:
             total += kind.room
         return total
 
-    def _held(self, codes: IntArray, kinds: Sequence[_Kind] | None = None) -> IntArray:
+    def _held(self, codes: IntArray, kinds: Sequence[Kind] | None = None) -> IntArray:
         """int64[n_domains]: an upper bound of how many members have room in each."""
         is_in = codes >= 0
         total: IntArray = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int64)
@@ -323,7 +309,10 @@ class Domains:
             n += filtering.at_most(state, kind.template, self._trial, others, kind.n)
         return n < self._demand.n_needed
 
-    # -- words -----------------------------------------------------------------------------------------
+    # -- why not ---------------------------------------------------------------------------------------
+
+    def _refusal(self, said: str, inner: FitError | None = None, where: str = "") -> FitError:
+        return refusal(self._demand, self._kinds, said, inner, where)
 
     def nowhere(self, run: _Run) -> FitError:
         """No domain holds the group: how near each comes, and what the nearest one lacks."""
@@ -331,14 +320,14 @@ class Domains:
             inner = run([self._demand], 0)
             return self.unfit([""], inner if isinstance(inner, FitError) else None)
         held = self._held(self._codes)
-        first = _first_rows(self._codes, len(held))
+        first = first_rows(self._codes, len(held))
         there = [one for one in np.flatnonzero(first >= 0).tolist() if self._pin in (None, one)]
         needed = self._demand.n_needed
         if not there:
             if self._pin is not None:
-                return self._error(f"the {self._what} that its members are in has no node for one more")
+                return self._refusal(f"the {self._what} that its members are in has no node for one more")
             labels = "the label" if len(self._required) == 1 else "all of the labels"
-            return self._error(f"no node has {labels} {', '.join(self._required)}")
+            return self._refusal(f"no node has {labels} {', '.join(self._required)}")
         texts = [self._texts_at(key, first[there]) for key in self._required]
         names = dict(zip(there, map("/".join, zip(*texts, strict=True)), strict=True))
         ranked = sorted(there, key=lambda one: (-int(held[one]), names[one]))
@@ -351,53 +340,31 @@ class Domains:
             return self.unfit([names[one] for one in ranked if held[one] >= needed], why)
         if self._pin is not None:
             room = f"room for {held[ranked[0]]} of" if held[ranked[0]] else "no room for"
-            return self._error(
-                f"its members are in {self._what} {best}, which has {room} {_members(needed)} more", why, best
+            return self._refusal(
+                f"its members are in {self._what} {best}, which has {room} {members_text(needed)} more",
+                why,
+                best,
             )
-        told = [f"{names[one]} could take {held[one]}" for one in ranked[:_MAX_NAMED]]
+        told = [f"{names[one]} could take {held[one]}" for one in ranked[:MAX_NAMED]]
         if (more := len(ranked) - len(told)) > 0:
             told.append(f"{more} other{'s' if more > 1 else ''} no more than that")
-        return self._error(f"no {self._what} has room for {_members(needed)}: {', '.join(told)}", why, best)
+        return self._refusal(
+            f"no {self._what} has room for {members_text(needed)}: {', '.join(told)}", why, best
+        )
 
     def unfit(self, names: Sequence[str], inner: FitError | None) -> FitError:
         """Domains have the room, but the members' other rules cannot be met in any."""
         tried = list(dict.fromkeys(names))
         if not self._required and inner is not None:
             return inner
-        told = ", ".join(tried[:_MAX_NAMED])
-        told += f" and {len(tried) - _MAX_NAMED} more" if len(tried) > _MAX_NAMED else ""
-        needed = _members(self._demand.n_needed)
-        return self._error(
+        told = ", ".join(tried[:MAX_NAMED])
+        told += f" and {len(tried) - MAX_NAMED} more" if len(tried) > MAX_NAMED else ""
+        needed = members_text(self._demand.n_needed)
+        return self._refusal(
             f"no {self._what or 'node'} takes {needed} as they ask to be placed; tried: {told}",
             inner,
             tried[0],
         )
-
-    def _error(self, said: str, inner: FitError | None = None, where: str = "") -> FitError:
-        group = self._demand.group
-        prefix = f"gang {group.key}: " if group.is_gang else ""
-        if inner is None:
-            return FitError(group, f"{prefix}{said}.", self._rejected_by())
-        message = f"{prefix}{said}. In {where}: {inner.message.removeprefix(prefix)}"
-        rejected = tuple(dict.fromkeys((*self._rejected_by(), *inner.rejected_by)))
-        return replace(inner, group=group, message=message, rejected_by=rejected)
-
-    def _rejected_by(self) -> _Rejected:
-        """All plugins that may refuse a node: in each domain a different one may be the cause."""
-        found: list[tuple[str, PodTemplate | None]] = [(TOPOLOGY, None)]
-        for kind in self._kinds:
-            if kind.state is not None:
-                names = self._demand.profile.filtering.names_with_a_say(kind.state)
-                found += [(name, kind.template) for name in names]
-        return tuple(found)
-
-
-def _first_rows(codes: IntArray, n_domains: int) -> IntArray:
-    """int64[n_domains]: a node of each domain, -1 where it has none."""
-    found: IntArray = np.full(n_domains, -1, dtype=np.int64)
-    rows = np.flatnonzero(codes >= 0)[::-1]
-    found[codes[rows]] = rows
-    return found
 
 
 def _placed(demand: Demand) -> list[PodInfo]:
@@ -407,7 +374,3 @@ def _placed(demand: Demand) -> list[PodInfo]:
         for info in demand.group.members.values()
         if info.state in _HERE and info.row != NO_ROW and info.pod.metadata.deletion_timestamp is None
     ]
-
-
-def _members(n: int) -> str:
-    return f"{n} members" if n > 1 else "one member"

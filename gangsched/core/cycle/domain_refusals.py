@@ -1,0 +1,64 @@
+"""Why a group fits in no domain, as a FitError: its sentence, and the plugins whose changes could cure it.
+
+Called by core.cycle.domains, which finds how near each domain comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from gangsched.core.framework.interface import CycleState
+from gangsched.core.framework.plan import TOPOLOGY, FitError
+from gangsched.core.framework.profile import Demand
+from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.pod_template import PodTemplate
+
+MAX_NAMED = 3
+"""Domains named in a reason."""
+
+
+class Kind(msgspec.Struct, frozen=True, gc=False):
+    """Members of one template. state: None where PreFilter refuses it as things are; room: how many of them
+    each node takes by what it has left, int64[n_rows]."""
+
+    template: PodTemplate
+    n: int
+    state: CycleState | None
+    room: IntArray
+
+
+def refusal(demand: Demand, kinds: Sequence[Kind], said: str, inner: FitError | None, where: str) -> FitError:
+    """The error with this sentence; with an inner one also what the domain `where` lacks."""
+    group = demand.group
+    prefix = f"gang {group.key}: " if group.is_gang else ""
+    if inner is None:
+        return FitError(group, f"{prefix}{said}.", _rejected_by(demand, kinds))
+    message = f"{prefix}{said}. In {where}: {inner.message.removeprefix(prefix)}"
+    rejected = tuple(dict.fromkeys((*_rejected_by(demand, kinds), *inner.rejected_by)))
+    return replace(inner, group=group, message=message, rejected_by=rejected)
+
+
+def _rejected_by(demand: Demand, kinds: Sequence[Kind]) -> tuple[tuple[str, PodTemplate | None], ...]:
+    """All plugins that may refuse a node: in each domain a different one may be the cause."""
+    found: list[tuple[str, PodTemplate | None]] = [(TOPOLOGY, None)]
+    for kind in kinds:
+        if kind.state is not None:
+            names = demand.profile.filtering.names_with_a_say(kind.state)
+            found += [(name, kind.template) for name in names]
+    return tuple(found)
+
+
+def first_rows(codes: IntArray, n_domains: int) -> IntArray:
+    """int64[n_domains]: a node of each domain, -1 where it has none."""
+    found: IntArray = np.full(n_domains, -1, dtype=np.int64)
+    rows = np.flatnonzero(codes >= 0)[::-1]
+    found[codes[rows]] = rows
+    return found
+
+
+def members_text(n: int) -> str:
+    return f"{n} members" if n > 1 else "one member"
