@@ -168,6 +168,7 @@ class Web:
         from gangsched.web.board.feed import Feed
         from gangsched.web.board.history import History
         from gangsched.web.board.pages import Board
+        from gangsched.web.board.whatif import WhatIf, priority_classes
         from gangsched.web.explanations import Explanations
         from gangsched.web.queue import Queue
         from gangsched.web.reservations import Reservations
@@ -188,7 +189,10 @@ class Web:
         if self._settings.dashboard:
             history = History(parts.scheduler, n_attempts=lambda: self._measures.n_attempts)
             self._feed = Feed(parts.scheduler, history, queue)
-            board = Board(parts.scheduler, self._feed, stories=stories, explanations=explanations)
+            whatif = WhatIf(parts.scheduler, priorities=lambda: priority_classes(parts.client))
+            board = Board(
+                parts.scheduler, self._feed, stories=stories, explanations=explanations, whatif=whatif
+            )
         return Server(
             self._sockets,
             self._tls,

@@ -9,7 +9,6 @@ import argparse
 import gc
 import sys
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import anyio
@@ -20,17 +19,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangsched.config import SchedulerConfig
-from gangsched.config.strict import nearest
 from gangsched.errors import ConfigError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
-from gangsched.snapshot import Snapshot, take_snapshot
+from gangsched.snapshot import take_snapshot
 from gangsched.web.queue_command import duration
-from gangsched.whatif.answer import Answer, Gang, answer
-from gangsched.whatif.manifests import Manifests, kinds_of, read_manifests
-from gangsched.whatif.trial import Trial
+from gangsched.whatif.answer import Answer, Gang
+from gangsched.whatif.manifests import kinds_of, read_manifests
+from gangsched.whatif.question import TOGETHER, Question, check, examine
 
 NOT_NOW = 3
 _PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -80,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
     if bool(args.add_nodes) != bool(args.like):
-        raise ConfigError("--add-nodes N and --like NODE go together")
+        raise ConfigError(TOGETHER)
     plugins = KnownPlugins(args.plugin)
     config = ConfigSource(args.config, plugins).read()
     gc.disable()  # a list of a large cluster is nothing but objects that stay, for as long as this runs
@@ -105,48 +103,15 @@ async def _ask(args: argparse.Namespace, config: SchedulerConfig, plugins: Known
         now_s = time.monotonic()
         snapshot = await take_snapshot(client, config, plugins, now_s=now_s)
     manifests = read_manifests(args.filename, kinds_of(snapshot.scheduler), priorities)
-    _check(manifests, snapshot, [profile.scheduler_name for profile in config.profiles])
-    return examine(args, snapshot, manifests, now_s, datetime.now(UTC))
+    served = [profile.scheduler_name for profile in config.profiles]
+    check(manifests, snapshot, served, way="correct it, or give the one that serves it by --config")
+    question = Question(args.add_nodes, args.like, args.drain, args.without, args.preempt)
+    return examine(question, snapshot, manifests, now_s, datetime.now(UTC))
 
 
 async def _priorities(client: ApiClient) -> dict[str, int]:
     listed = msgspec.json.decode(await client.get(_PRIORITY_CLASSES))
     return {one["metadata"]["name"]: int(one.get("value", 0)) for one in listed["items"]}
-
-
-def _check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str]) -> None:
-    """Raises: ConfigError, for what this scheduler would never see, and for names that are taken."""
-    taken = {pod.key for pod in snapshot.pods}
-    for pod in manifests.pods:
-        if (name := pod.spec.scheduler_name) not in served:
-            raise ConfigError(
-                f"pod {pod.key}: names the scheduler {name!r}{nearest(name, served)}; this"
-                f" configuration serves {', '.join(served)}: correct it, or give the one that serves it by"
-                " --config",
-                path="spec.schedulerName",
-            )
-        if pod.key in taken:
-            raise ConfigError(f"pod {pod.key} exists already: gangsched explain {pod.key}")
-
-
-def examine(
-    args: argparse.Namespace, snapshot: Snapshot, manifests: Manifests, now_s: float, now: datetime
-) -> Answer:
-    """The trial of the job on the snapshot, which is used up. Raises: ConfigError."""
-    trial = Trial(snapshot, now_s)
-    trial.settle()
-    changes = []
-    if args.add_nodes:
-        added = trial.add_nodes(args.add_nodes, args.like)
-        changes.append(f"{len(added)} more like {args.like}")
-    for name in args.drain:
-        changes.append(f"{name} drained, {trial.drain(name)} pods gone from it")
-    for name in args.without:
-        changes.append(f"without {name}, {trial.without(name)} pods")
-    trial.settle()
-    trial.submit(manifests.pods, manifests.others)
-    trial.settle()
-    return answer(trial, manifests.pods, changes, snapshot.unread, now)
 
 
 def print_answer(found: Answer, console: Console) -> None:

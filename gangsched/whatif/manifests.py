@@ -46,11 +46,18 @@ def kinds_of(scheduler: Scheduler) -> tuple[Kind, ...]:
 
 def read_manifests(paths: Sequence[str], kinds: Sequence[Kind], priorities: Mapping[str, int]) -> Manifests:
     """kinds: what the core follows; priorities: by PriorityClass. Raises: ConfigError, with its place."""
+    return manifests_of([_text(path) for path in paths], kinds, priorities)
+
+
+def manifests_of(
+    texts: Sequence[tuple[str, str]], kinds: Sequence[Kind], priorities: Mapping[str, int]
+) -> Manifests:
+    """texts: (where it is from, YAML). As `read_manifests`. Raises: ConfigError, with its place."""
     pods: list[Pod] = []
     others: list[Event] = []
     by_name = {(kind.group, kind.kind): kind for kind in kinds if not kind.has_no_type}
-    for path in paths:
-        for place, document in _documents(path):
+    for source, text in texts:
+        for place, document in _documents(source, text):
             try:
                 _complete(document, len(pods) + len(others))
                 kind = document["kind"]
@@ -64,17 +71,24 @@ def read_manifests(paths: Sequence[str], kinds: Sequence[Kind], priorities: Mapp
             except ConfigError as error:
                 raise ConfigError(error.message, source=place, path=error.path) from None
     if not pods:
-        raise ConfigError("there is no pod in it, and nothing that makes pods", source=", ".join(paths))
+        raise ConfigError(
+            "there is no pod in it, and nothing that makes pods",
+            source=", ".join(source for source, _ in texts),
+        )
     return Manifests(pods, others)
 
 
-def _documents(path: str) -> Iterator[tuple[str, Json]]:
+def _text(path: str) -> tuple[str, str]:
     source = "standard input" if path == "-" else path
     try:
         text = sys.stdin.read(_MAX_CHARACTERS + 1) if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise ConfigError(f"cannot be read: {why}", source=source) from None
+    return source, text
+
+
+def _documents(source: str, text: str) -> Iterator[tuple[str, Json]]:
     if len(text) > _MAX_CHARACTERS:
         raise ConfigError(f"has more than {_MAX_CHARACTERS:,} characters", source=source)
     found: list[Any] = []

@@ -1,8 +1,8 @@
 """The trial: the snapshot's core, told of a job and of changes, beside an API server that does all at once.
 
-What it binds is bound, who is evicted is gone, and virtual time passes only to where a pod ends that says
-when. Whatever else waits is decided too, in its order, as the running scheduler would. The snapshot's core is
-used up by it.
+What it binds is bound, who is evicted is gone, hooks and extenders say yes, and virtual time passes only to
+where a pod ends that says when. Whatever else waits is decided too, in its order, as the running scheduler
+would. The snapshot's core is used up by it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from gangsched.config.strict import nearest
+from gangsched.core.framework.interface import Code
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.errors import ConfigError, ParseError
@@ -170,7 +171,22 @@ class Trial:
                     pod = self._pods.pop(effect.uid)
                     self.evicted.append(pod)
                     events += [ev.EvictionSucceeded(effect.uid), ev.PodDeleted(pod)]
+                elif isinstance(effect, ef.RunHook):
+                    events += self._hook(effect)
+                elif isinstance(effect, ef.AskExtenders):
+                    events.append(ev.ExtendersAnswered(effect.ticket, nodes=effect.nodes))
             queue = self.core.handle(events, self.now_s) if events else []
+
+    def _hook(self, hook: ef.RunHook) -> list[ev.Event]:
+        """Everybody who is asked agrees; a Bind plugin has bound the pod."""
+        events: list[ev.Event] = [ev.HookAnswered(hook.ticket, Code.SUCCESS.value)]
+        if hook.point == "Bind" and hook.pod is not None and hook.pod.metadata.uid in self._pods:
+            pod = self._pods[hook.pod.metadata.uid]
+            bound = replace(pod, spec=replace(pod.spec, node_name=hook.node_name))
+            self._pods[pod.metadata.uid] = bound
+            self.bound[pod.metadata.uid] = (hook.node_name, {})
+            events.append(ev.PodUpdated(bound))
+        return events
 
     def _bind(self, bind: ef.BindPod) -> list[ev.Event]:
         pod = self._pods[bind.uid]

@@ -17,6 +17,7 @@ from gangsched.controlplane.build import REQUIRE_VARIABLE
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
 from tests.web.test_board_pages import board_of
+from tests.web.test_board_whatif import job
 from tests.web.test_server import serving
 
 _FLAGS = (
@@ -120,3 +121,44 @@ async def test_hostile_text_stays_text(chromium: str) -> None:
         assert await page.title() == "gangsched"
         assert await page.locator("td.why img").count() == 0
         assert complaints == []
+
+
+async def test_a_pasted_job_is_answered_and_framed_on_the_map(chromium: str) -> None:
+    c = cluster(nodes=2, gpus=8).submit(gang("runs", pods=1, gpus=8)).run()
+    (free,) = {"n0", "n1"} - {c.pod("runs-0").spec.node_name}
+    async with opened(chromium, c) as (page, complaints):
+        await page.fill("#whatif-yaml", job(1))
+        await page.press("#whatif-yaml", "Control+Enter")
+        await page.wait_for_selector("#whatif-answer .good")
+        told = await page.inner_text("#whatif-answer")
+        assert "default/new would start now" in told
+        assert free in told
+        await page.fill("#whatif-yaml", job(2))
+        await page.click("#whatif-ask")
+        await page.wait_for_selector("#whatif-answer .answer.wrong")
+        assert "1 of 2 members fit" in await page.inner_text("#whatif-answer")
+        await page.click("text=With changes to the cluster")
+        await page.fill("#whatif-add", "1")
+        await page.fill("#whatif-like", "n0")
+        await page.click("#whatif-ask")
+        await page.wait_for_selector("#whatif-answer .good")
+        assert "With 1 more like n0:" in await page.inner_text("#whatif-answer")
+        found = (await Axe().run(page)).response["violations"]
+        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+        assert complaints == []
+
+
+async def test_a_text_that_is_no_job_is_refused_as_text(chromium: str) -> None:
+    async with opened(chromium, cluster(nodes=1)) as (page, complaints):
+        await page.fill("#whatif-yaml", "kind: <img src=x onerror='document.title=1'>\napiVersion: v1")
+        await page.click("#whatif-ask")
+        await page.wait_for_selector("#whatif-answer .wrong")
+        assert await page.inner_text("#whatif-answer") == "the text: metadata.name: is missing"
+        await page.fill("#whatif-yaml", "kind: <img>\napiVersion: v1\nmetadata: {name: a}")
+        await page.click("#whatif-ask")
+        answer = "document.querySelector('#whatif-answer')"
+        await page.wait_for_function(f"() => {answer}.innerText.includes('<img>')")
+        assert await page.locator("#whatif-answer img").count() == 0
+        assert await page.title() == "gangsched"
+        # The browser itself notes an answer that is no success.
+        assert all("status of 400" in one for one in complaints)

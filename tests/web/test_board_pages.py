@@ -16,6 +16,7 @@ from gangsched.flags import add_web_flags, web_settings
 from gangsched.web.board.feed import Feed
 from gangsched.web.board.history import History
 from gangsched.web.board.pages import Board
+from gangsched.web.board.whatif import WhatIf
 from gangsched.web.explanations import Explanations
 from gangsched.web.queue import Queue
 from gangsched.web.stories import Stories
@@ -34,7 +35,12 @@ def board_of(c: Cluster) -> Board:
     feed = Feed(c.scheduler, History(c.scheduler, n_attempts=lambda: 0), queue)
     stories = Stories(c.scheduler, clock_s=lambda: c.now_s)
     explanations = Explanations(c.scheduler, clock_s=lambda: c.now_s)
-    return Board(c.scheduler, feed, stories=stories, explanations=explanations)
+    whatif = WhatIf(c.scheduler, priorities=no_priorities, clock_s=lambda: c.now_s)
+    return Board(c.scheduler, feed, stories=stories, explanations=explanations, whatif=whatif)
+
+
+async def no_priorities() -> dict[str, int]:
+    return {}
 
 
 def reader() -> ApiServer:
@@ -79,7 +85,16 @@ DATA = ("/dashboard/events", "/dashboard/gang/d/train", "/dashboard/node/n0")
 
 async def test_the_page_is_open_and_holds_no_data_and_the_rest_needs_the_right(pair: Pair) -> None:
     async with browsing(pair, busy(), reader()) as browser:
-        for name in ("", "/main.js", "/map.js", "/panels.js", "/text.js", "/style.css", "/icon.svg"):
+        for name in (
+            "",
+            "/main.js",
+            "/map.js",
+            "/panels.js",
+            "/text.js",
+            "/whatif.js",
+            "/style.css",
+            "/icon.svg",
+        ):
             code, text = await browser.ask(f"/dashboard{name}")
             assert code == 200, name
             assert "train" not in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -18,8 +17,8 @@ from gangsched.sim.driver import make_scheduler
 from gangsched.sim.objects import make_node, make_pod
 from gangsched.snapshot import Snapshot
 from gangsched.whatif.answer import Answer
-from gangsched.whatif.command import examine
 from gangsched.whatif.manifests import Manifests
+from gangsched.whatif.question import Question, examine
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
@@ -37,10 +36,7 @@ def snapshot_of(c: Cluster, settings: Settings = NO_EVICTION) -> Snapshot:
 
 
 def whatif(c: Cluster, *pods: Pod, settings: Settings = NO_EVICTION, **flags: Any) -> Answer:
-    asked = Namespace(add_nodes=0, like="", drain=[], without=[])
-    for name, value in flags.items():
-        setattr(asked, name, value)
-    return examine(asked, snapshot_of(c, settings), Manifests(list(pods), ()), 1.0, NOW)
+    return examine(Question(**flags), snapshot_of(c, settings), Manifests(list(pods), ()), 1.0, NOW)
 
 
 def running(name: str, *, since: timedelta, walltime: str = "", **more: Any) -> Pod:

@@ -49,7 +49,7 @@ class SchedulingQueue:
         """`clock`: the turn's time. The start of a state is for people and affects no decision."""
         self._clock = clock
         self._timers = timers
-        self._observer = observer
+        self.observer = observer
         self._sort_key = sort_key
         self._cures = cures
         self._initial_backoff_s = initial_backoff_s
@@ -217,8 +217,8 @@ class SchedulingQueue:
         group.rejected_by = ()
 
     def _tell(self, group: Group, before: GroupState) -> None:
-        if self._observer is not None:
-            self._observer.moved(group, before)
+        if self.observer is not None:
+            self.observer.moved(group, before)
         if self.bypasses is not None:
             self.bypasses.moved(group)
 

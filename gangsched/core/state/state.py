@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from gangsched.config import Settings
 from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
@@ -119,6 +121,12 @@ class SharedState:
         signs = any(profile.signing.is_used for profile in profiles.values())
         self.cache.sign_by(self._sign if signs else None)
         self._take_order(profiles)
+
+    def go_on_trial(self, *, allow_eviction: bool) -> None:
+        """From now on this is a copy for somebody's question: observers hear no more of it."""
+        self.observer = self.queue.observer = None
+        self.profiles = {name: profile.quiet for name, profile in self.profiles.items()}
+        self.settings = replace(self.settings, allow_eviction=allow_eviction and self.settings.allow_eviction)
 
     def _take_order(self, profiles: Mapping[str, Profile]) -> None:
         """Sets the plugins' usage trackers, each namespace's use if a plugin reads it, and the queue's

@@ -1,4 +1,4 @@
-"""The dashboard's paths: the page, its login, its events, a gang and a node.
+"""The dashboard's paths: the page, its login, its events, a gang and a node, and what if.
 
 Lives here: aiohttp, headers, the cookie. Not here: who may read (access.py asks for `get` on /dashboard, for
 all of its data). The page and its script are open: they contain nothing of the cluster, and show the login.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
@@ -16,19 +17,26 @@ from aiohttp import web
 
 from gangsched.core.reports import MemberView, NodeView, view_members, view_node
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.reporter import clean
+from gangsched.errors import ConfigError
 from gangsched.web.access import Access, Refused
 from gangsched.web.board.feed import Feed
 from gangsched.web.board.sessions import COOKIE, LIFETIME_S, Sessions
+from gangsched.web.board.whatif import MAX_BYTES, NotNow, WhatIf
 from gangsched.web.explanations import Explanations
 from gangsched.web.stories import Stories
 
 ROOT = "/dashboard"
+_WHATIF = f"{ROOT}/whatif"
+_JSON = "application/json"
+_BODY_S = 10.0
 _ASSETS = {
     "style.css": "text/css",
     "main.js": "text/javascript",
     "map.js": "text/javascript",
     "panels.js": "text/javascript",
     "text.js": "text/javascript",
+    "whatif.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 _POLICY = (
@@ -60,11 +68,13 @@ class Board:
         *,
         stories: Stories,
         explanations: Explanations,
+        whatif: WhatIf,
     ) -> None:
         self._scheduler = scheduler
         self.feed = feed
         self._stories = stories
         self._explanations = explanations
+        self._whatif = whatif
         self._sessions = Sessions()
         here = files("gangsched.web.board") / "static"
         self._page = (here / "index.html").read_bytes()
@@ -83,6 +93,7 @@ class Board:
             add(f"{ROOT}/{name}", self._asset)
         add(f"{ROOT}/session", self._session)
         app.router.add_post(f"{ROOT}/session", self._begin)
+        app.router.add_post(_WHATIF, self._answer)
         app.router.add_delete(f"{ROOT}/session", self._end)
 
     def guards(self, path: str) -> bool:
@@ -103,6 +114,8 @@ class Board:
             not is_open or request.method == "DELETE"
         ):
             raise Refused(403, "another site asks")
+        if path == _WHATIF and not _is_own(request):
+            raise Refused(403, "another site asks")
         if not is_open:
             await self._check(request)
         response = await handler(request)
@@ -117,7 +130,8 @@ class Board:
         authorization = request.headers.get("Authorization", "")
         session = request.cookies.get(COOKIE, "")
         # A login must present the token; an earlier cookie does not count.
-        if not authorization and session and request.method != "POST":
+        is_login = request.method == "POST" and request.path != _WHATIF
+        if not authorization and session and not is_login:
             token = self._sessions.token(session)
             if not token:
                 raise Refused(401, "the session has ended")
@@ -201,6 +215,25 @@ class Board:
         gang = Gang(msgspec.Raw(explanations), msgspec.Raw(stories), len(members), members[:_MAX_MEMBERS])
         return web.Response(body=msgspec.json.encode(gang), content_type="application/json")
 
+    async def _answer(self, request: web.Request) -> web.Response:
+        """What if. Another site's form cannot send this type, and its script may not."""
+        if request.content_type != _JSON:
+            return _refused(415, f"send {_JSON}")
+        try:
+            with anyio.fail_after(_BODY_S):
+                body = await _body(request, MAX_BYTES)
+        except TimeoutError:
+            return _refused(408, "the question has not come in time")
+        if body is None:
+            return _refused(413, f"the question has more than {MAX_BYTES // 1024} KiB")
+        try:
+            found = await self._whatif.answer(body)
+        except ConfigError as error:
+            return _refused(400, clean(str(error)))
+        except NotNow as error:
+            return _refused(error.code, clean(error.message))
+        return web.Response(body=found.body, content_type=_JSON)
+
     async def _node(self, request: web.Request) -> web.Response:
         node: NodeView | None = view_node(self._scheduler, request.match_info["name"])
         if node is None:
@@ -208,10 +241,35 @@ class Board:
         return web.Response(body=msgspec.json.encode(node), content_type="application/json")
 
 
+async def _body(request: web.Request, most: int) -> bytes | None:
+    """None: it is longer than `most`."""
+    if (request.content_length or 0) > most:
+        return None
+    parts, n = list[bytes](), 0
+    async for part in request.content.iter_any():
+        n += len(part)
+        if n > most:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _refused(code: int, why: str) -> web.Response:
+    headers = {"Retry-After": "2"} if code in (429, 503) else {}
+    return web.Response(status=code, text=why + "\n", headers=headers)
+
+
 def _secure(response: web.StreamResponse) -> None:
     response.headers["Content-Security-Policy"] = _POLICY
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+
+
+def _is_own(request: web.Request) -> bool:
+    """Whether a browser without Sec-Fetch-Site asks from a page of ours. One that sends it may be behind
+    a proxy that changes the host."""
+    origin = request.headers.get("Origin", "")
+    return "Sec-Fetch-Site" in request.headers or not origin or urlsplit(origin).netloc == request.host
 
 
 def _is_local(host: str) -> bool:

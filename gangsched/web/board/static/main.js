@@ -3,6 +3,7 @@
 import { fill, gangAddress, make, plain } from "/dashboard/text.js";
 import { ClusterMap, drawCell, groupOf, look, COUNTED, FIRST, FOREIGN, FREE, UNHEALTHY } from "/dashboard/map.js";
 import * as panels from "/dashboard/panels.js";
+import * as whatif from "/dashboard/whatif.js";
 
 const by = (id) => document.getElementById(id);
 const MOST_SAMPLES = 1440, AGAIN_MS = 5000;
@@ -40,6 +41,11 @@ const map = new ClusterMap(by("map"), {
 by("zoom-in").addEventListener("click", () => map.zoomBy(1.4));
 by("zoom-out").addEventListener("click", () => map.zoomBy(1 / 1.4));
 by("zoom-fit").addEventListener("click", () => map.all());
+
+whatif.listen((nodes) => {
+  map.proposed = nodes;
+  map.later();
+});
 
 // -- events ---------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ export function look() {
     dark: matchMedia("(prefers-color-scheme: dark)").matches,
     free: of("--free"), line: of("--free-line"), foreign: of("--foreign"), counted: of("--counted"),
     claimed: of("--claimed"), wrong: of("--wrong"), ink: of("--ink"), soft: of("--soft"), accent: of("--accent"),
-    ground: of("--ground"),
+    ground: of("--ground"), good: of("--good"),
   };
 }
 
@@ -71,6 +71,7 @@ export class ClusterMap {
     this.racks = [];
     this.selected = -1;
     this.marked = -1;
+    this.proposed = new Set();
     this.zoom = 0;
     this.x = 0;
     this.y = 0;
@@ -177,6 +178,11 @@ export class ClusterMap {
         }
       });
       pen.globalAlpha = 1;
+      if (this.proposed.has(place.node.name)) {
+        pen.strokeStyle = seen.good;
+        pen.lineWidth = 2;
+        pen.strokeRect(px - 2, py - 2, place.w * z + 3, place.h * z + 3);
+      }
       if (at === this.selected) {
         pen.strokeStyle = seen.accent;
         pen.lineWidth = 2;

@@ -68,13 +68,13 @@ export function queueRows(body, counts, queue, heardAt) {
   if (focused) [...body.querySelectorAll("a")].find((a) => a.getAttribute("href") === focused)?.focus({ preventScroll: true });
 }
 
-function table(heads, rows) {
+export function table(heads, rows) {
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": heads[0] },
     make("table", {}, make("thead", {}, make("tr", {}, ...heads.map((h) => make("th", { scope: "col" }, h)))),
       make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((cell) => make("td", {}, cell ?? "")))))));
 }
 
-function list(title, lines) {
+export function list(title, lines) {
   return lines?.length ? [make("h3", {}, title), make("ul", {}, ...lines.map((line) => make("li", {}, line)))] : [];
 }
 

@@ -1,0 +1,142 @@
+"""What if, asked in the dashboard: where the job in a YAML text would go if it were submitted now.
+
+Lives here: the request's bounds, one question at a time, what the copy of the process does with it (aside).
+Not here: HTTP (pages), the trial itself (gangsched.whatif). The state of the scheduler is asked and not the
+API server: also what is reserved and not yet bound is taken into account. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from gangsched.core.scheduler import Scheduler
+from gangsched.errors import ApiError, ConfigError
+from gangsched.kube.client import ApiClient
+from gangsched.model import bounded
+from gangsched.model.events import LeadershipGained
+from gangsched.model.workloads import PriorityClass
+from gangsched.snapshot import Snapshot
+from gangsched.web.board.aside import AsideFailed, Found, aside
+from gangsched.whatif.manifests import kinds_of, manifests_of
+from gangsched.whatif.question import Question, check, examine
+
+# Pure Python reads some 100 kB of YAML a second.
+MAX_BYTES = 256 * 2**10
+LIMIT_S = 20.0
+_SOURCE = "the text"
+_PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+_REQUEST_S = 5.0
+
+_Name = Annotated[str, Meta(max_length=600)]
+_Names = Annotated[list[_Name], Meta(max_length=50)]
+
+
+class Asked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What the page sends; as the flags of `gangsched whatif`."""
+
+    yaml: str
+    add_nodes: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    like: _Name = ""
+    drain: _Names = []
+    without: _Names = []
+    preempt: bool = False
+
+
+class _PriorityClasses(msgspec.Struct):
+    items: list[PriorityClass] = []
+
+
+_decode = bounded.lenient_decoder(_PriorityClasses)
+
+
+class NotNow(Exception):
+    """`code` 429: another question is being answered; 503: there is no answer now."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        self.message = message
+        super().__init__(message)
+
+
+class WhatIf:
+    """Answers one question at a time."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        priorities: Callable[[], Awaitable[Mapping[str, int]]],
+        clock_s: Callable[[], float] = time.monotonic,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        """`priorities`: by PriorityClass; asked where a text names one."""
+        self._scheduler = scheduler
+        self._priorities = priorities
+        self._clock_s = clock_s
+        self._wall = wall
+        self._limit_s = limit_s
+        self._is_busy = False
+
+    async def answer(self, body: bytes) -> Found:
+        """JSON of a whatif.answer.Answer. Raises: ConfigError (what was asked); NotNow."""
+        try:
+            asked = msgspec.json.decode(body, type=Asked)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise ConfigError(f"the question cannot be read: {str(error)[:200]}") from None
+        if not asked.yaml.strip():
+            raise ConfigError(
+                "is empty: paste the YAML of a Job, of pods, or of another object", source=_SOURCE
+            )
+        if self._is_busy:
+            raise NotNow(429, "another question is being answered; ask again in a moment")
+        self._is_busy = True
+        try:
+            priorities: Mapping[str, int] = {}
+            if "priorityClassName" in asked.yaml:
+                priorities = await self._priorities()
+            return await aside(lambda: self._computed(asked, priorities), limit_s=self._limit_s)
+        except ApiError as error:
+            raise NotNow(503, f"the PriorityClasses cannot be read: {error}") from None
+        except AsideFailed as error:
+            raise NotNow(503, f"no answer: {error}; `gangsched whatif` asks the API server instead") from None
+        finally:
+            self._is_busy = False
+
+    def _computed(self, asked: Asked, priorities: Mapping[str, int]) -> bytes:
+        """Runs in the copy, whose state it uses up. Raises: ConfigError."""
+        core, now_s = self._scheduler, self._clock_s()
+        # What preempts in the trial preempts nobody else, as in the command.
+        core.shared.go_on_trial(allow_eviction=asked.preempt)
+        core.handle([LeadershipGained()], now_s)  # a standby says what a leader would do
+        if not core.is_synced:
+            raise AsideFailed("the scheduler has not read the whole cluster yet")
+        snapshot = snapshot_of(core)
+        manifests = manifests_of([(_SOURCE, asked.yaml)], kinds_of(core), priorities)
+        check(
+            manifests, snapshot, list(core.shared.profiles), way="correct it, or ask the one that serves it"
+        )
+        question = Question(asked.add_nodes, asked.like, asked.drain, asked.without, asked.preempt)
+        return msgspec.json.encode(examine(question, snapshot, manifests, now_s, self._wall()))
+
+
+def snapshot_of(core: Scheduler) -> Snapshot:
+    """The running scheduler's state, as what is listed of a cluster."""
+    cache = core.shared.cache
+    nodes = tuple(node for node in cache.nodes.nodes if node is not None)
+    return Snapshot(core, nodes, tuple(info.pod for info in cache.pods.values()), (), ())
+
+
+async def priority_classes(client: ApiClient) -> Mapping[str, int]:
+    """Their numbers, by name. Raises: ApiError."""
+    body = await client.get(_PRIORITY_CLASSES, timeout_s=_REQUEST_S)
+    try:
+        return {one.metadata.name: one.value for one in _decode(body).items}
+    except msgspec.MsgspecError as error:
+        raise ApiError(f"{_PRIORITY_CLASSES}: {error}") from None

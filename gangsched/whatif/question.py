@@ -1,0 +1,69 @@
+"""What is asked beside the job, and the trial of both on a snapshot. Pure: no file, no socket.
+
+Lives here: the question, what this scheduler would never see. Not here: reading manifests (manifests), what a
+trial does (trial). Called by the command, and by the dashboard's port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from gangsched.config.strict import nearest
+from gangsched.errors import ConfigError
+from gangsched.snapshot import Snapshot
+from gangsched.whatif.answer import Answer, answer
+from gangsched.whatif.manifests import Manifests
+from gangsched.whatif.trial import Trial
+
+TOGETHER = "--add-nodes N and --like NODE go together"
+
+
+class Question(msgspec.Struct, frozen=True):
+    """add_nodes: so many more like the node `like`. drain: nodes. without: gangs or pods. preempt: less
+    important pods may be evicted for it."""
+
+    add_nodes: int = 0
+    like: str = ""
+    drain: Sequence[str] = ()
+    without: Sequence[str] = ()
+    preempt: bool = False
+
+
+def check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str], *, way: str) -> None:
+    """`way`: what to do about a scheduler that is another. Raises: ConfigError, for what this one would never
+    see, and for names that are taken."""
+    taken = {pod.key for pod in snapshot.pods}
+    for pod in manifests.pods:
+        if (name := pod.spec.scheduler_name) not in served:
+            raise ConfigError(
+                f"pod {pod.key}: names the scheduler {name!r}{nearest(name, served)}; this"
+                f" configuration serves {', '.join(served)}: {way}",
+                path="spec.schedulerName",
+            )
+        if pod.key in taken:
+            raise ConfigError(f"pod {pod.key} exists already: gangsched explain {pod.key}")
+
+
+def examine(
+    question: Question, snapshot: Snapshot, manifests: Manifests, now_s: float, now: datetime
+) -> Answer:
+    """The trial of the job on the snapshot, which is used up. Raises: ConfigError."""
+    if bool(question.add_nodes) != bool(question.like):
+        raise ConfigError(TOGETHER)
+    trial = Trial(snapshot, now_s)
+    trial.settle()
+    changes = []
+    if question.add_nodes:
+        added = trial.add_nodes(question.add_nodes, question.like)
+        changes.append(f"{len(added)} more like {question.like}")
+    for name in question.drain:
+        changes.append(f"{name} drained, {trial.drain(name)} pods gone from it")
+    for name in question.without:
+        changes.append(f"without {name}, {trial.without(name)} pods")
+    trial.settle()
+    trial.submit(manifests.pods, manifests.others)
+    trial.settle()
+    return answer(trial, manifests.pods, changes, snapshot.unread, now)
