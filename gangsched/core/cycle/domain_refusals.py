@@ -21,7 +21,7 @@ MAX_NAMED = 3
 """Domains named in a reason."""
 
 
-class Kind(msgspec.Struct, frozen=True, gc=False):
+class TemplateMembers(msgspec.Struct, frozen=True, gc=False):
     """Members of one template. state: None where PreFilter refuses it as things are; room: how many of them
     each node takes by what it has left, int64[n_rows]."""
 
@@ -31,7 +31,9 @@ class Kind(msgspec.Struct, frozen=True, gc=False):
     room: IntArray
 
 
-def refusal(demand: Demand, kinds: Sequence[Kind], said: str, inner: FitError | None, where: str) -> FitError:
+def refusal(
+    demand: Demand, kinds: Sequence[TemplateMembers], said: str, inner: FitError | None, where: str
+) -> FitError:
     """The error with this sentence; with an inner one also what the domain `where` lacks."""
     group = demand.group
     prefix = f"gang {group.key}: " if group.is_gang else ""
@@ -42,7 +44,9 @@ def refusal(demand: Demand, kinds: Sequence[Kind], said: str, inner: FitError | 
     return replace(inner, group=group, message=message, rejected_by=rejected)
 
 
-def _rejected_by(demand: Demand, kinds: Sequence[Kind]) -> tuple[tuple[str, PodTemplate | None], ...]:
+def _rejected_by(
+    demand: Demand, kinds: Sequence[TemplateMembers]
+) -> tuple[tuple[str, PodTemplate | None], ...]:
     """All plugins that may refuse a node: in each domain a different one may be the cause."""
     found: list[tuple[str, PodTemplate | None]] = [(TOPOLOGY, None)]
     for kind in kinds:

@@ -20,7 +20,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from gangsched.core.cache.trial import Trial
-from gangsched.core.cycle.domain_refusals import MAX_NAMED, Kind, first_rows, members_text, refusal
+from gangsched.core.cycle.domain_refusals import MAX_NAMED, TemplateMembers, first_rows, members_text, refusal
 from gangsched.core.cycle.packing import fewest
 from gangsched.core.cycle.preferred import worth
 from gangsched.core.framework.plan import FitError, Plan
@@ -87,20 +87,20 @@ class Domains:
 
     # -- what there is ---------------------------------------------------------------------------------
 
-    def _kinds_of(self, trial: Trial, *, is_alone: bool) -> list[Kind]:
+    def _kinds_of(self, trial: Trial, *, is_alone: bool) -> list[TemplateMembers]:
         demand = self._demand
-        found: list[Kind] = []
+        found: list[TemplateMembers] = []
         for template, members in demand.by_template().values():
             state, status = demand.pre_filter(template, trial)
             n = len(members)
             if status.is_success:
                 room = np.minimum(demand.profile.filtering.ceiling(state, template, trial), n)
-                found.append(Kind(template, n, state, room))
+                found.append(TemplateMembers(template, n, state, room))
             elif is_alone:
                 rejected = ((status.plugin, template),)
                 self.refusal = FitError(demand.group, status.reason, rejected, status.code)
             else:  # groups that are placed before may change PreFilter's answer
-                found.append(Kind(template, n, None, np.where(trial.live, n, 0)))
+                found.append(TemplateMembers(template, n, None, np.where(trial.live, n, 0)))
         return found
 
     def _domains(self, keys: Sequence[str], base: BoolArray) -> IntArray:
@@ -284,7 +284,7 @@ class Domains:
             total += kind.room
         return total
 
-    def _held(self, codes: IntArray, kinds: Sequence[Kind] | None = None) -> IntArray:
+    def _held(self, codes: IntArray, kinds: Sequence[TemplateMembers] | None = None) -> IntArray:
         """int64[n_domains]: an upper bound of how many members have room in each."""
         is_in = codes >= 0
         total: IntArray = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int64)
