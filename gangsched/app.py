@@ -49,6 +49,7 @@ from gangsched.plugins import build_profiles, metrics_server_s
 if TYPE_CHECKING:
     from gangsched.extension.budget import TurnBudget
     from gangsched.extension.source import ConfigSource
+    from gangsched.journal.recorder import Sink
     from gangsched.shadow.published import Reports, ShadowSettings
     from gangsched.telemetry.service import Tracing
     from gangsched.web.listening import WebSettings
@@ -80,6 +81,7 @@ class SchedulerApp:
         tracing: Tracing | None = None,
         shadow: ShadowSettings | None = None,
         source: ConfigSource | None = None,
+        journal: Sink | None = None,
     ) -> None:
         """`even_ties`: lone pods use equally good nodes evenly, instead of always the first.
 
@@ -91,6 +93,8 @@ class SchedulerApp:
         nowhere.
 
         `shadow`: decide and write nothing; gangsched.shadow must have prepared the configuration.
+
+        `journal`: takes a record of everything that the core is told; not with `shadow`.
         """
         rng = Random(seed)
         instance = os.uname().nodename
@@ -105,12 +109,15 @@ class SchedulerApp:
         self._budget: TurnBudget | None = None
         self._asking, extenders = optional.extenders(config, self._client, self.inbox.put)
         self._extenders = extenders
+        pick = rng.randrange if even_ties else first_of
+        self._recorder = optional.recorder(journal, pick, self._plugins) if journal is not None else None
+        leads = not config.leader_election.leader_elect and not config.settings.fence
         self.scheduler = Scheduler(
             self.build(config),
             config.settings,
-            leading=not config.leader_election.leader_elect and not config.settings.fence,
+            leading=leads,
             observer=optional.observer(measures, tracing),
-            pick=rng.randrange if even_ties else first_of,
+            pick=pick if self._recorder is None else self._recorder.picks,
             extenders=extenders,
             guard=self._defects.tell,
         )
@@ -120,6 +127,9 @@ class SchedulerApp:
         self.edge = Edge(self.scheduler, self._client, emit_nowait=self.inbox.put_nowait, may_act=may_act)
         self.reload = optional.reload(source, self) if source is not None and shadow is None else None
         self._decider: Decider = self.scheduler
+        if self._recorder is not None:
+            self._recorder.begin(self.scheduler, config, leading=leads)
+            self._decider = self._recorder
         self._reports: Reports | None = None
         if shadow is not None:
             self._decider, self._reports = optional.shadow(self.scheduler, self.build(config), shadow)
@@ -195,6 +205,7 @@ class SchedulerApp:
             is_stopping=lambda: self._stopping,
             put_nowait=self.inbox.put_nowait,
             may_act=self._leadership.may_act,
+            journal=lambda: None if self._recorder is None else self._recorder.counted,
         )
         return Web(settings, measures, parts)
 
@@ -235,6 +246,8 @@ class SchedulerApp:
                 everything.start_soon(self._web.run)
         await self.edge.close()
         self._client.close()
+        if self._recorder is not None:
+            self._recorder.end("the scheduler stopped", time.monotonic())
         if self._reports is not None:
             self._reports.say()
         if self._tracing is not None:
@@ -282,6 +295,16 @@ class SchedulerApp:
             self._budget = known.budget
             known.budget.budget_s = config.settings.plugin_budget_s
         return profiles
+
+    def reconfigure(
+        self, profiles: dict[str, Profile], config: SchedulerConfig
+    ) -> tuple[Sequence[Effect], Sequence[str]]:
+        """The core decides by these from now on; returns effects, and the kinds to follow too."""
+        self.config = config
+        now_s = time.monotonic()
+        if self._recorder is not None:
+            return self._recorder.reconfigure(profiles, config, now_s)
+        return self.scheduler.reconfigure(profiles, config.settings, now_s)
 
     def wake(self) -> None:
         """Lets the scheduling loop look for a group to try, without an event."""

@@ -22,6 +22,7 @@ from gangsched.flags import (
     add_election_flags,
     add_foreign_flags,
     add_plugin_flag,
+    add_record_flag,
     add_shadow_flags,
     add_trace_flags,
     add_web_flags,
@@ -29,12 +30,17 @@ from gangsched.flags import (
     foreign_notes,
     shadow_settings,
     web_settings,
+    with_record_flag,
     with_volume_limit,
 )
 
 if TYPE_CHECKING:
     from gangsched.config import SchedulerConfig, TracingSettings
+    from gangsched.journal.writing import DiskJournal
     from gangsched.telemetry.service import Tracing
+
+# For the last of the journal at the end.
+_JOURNAL_S = 10.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,6 +96,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     add_foreign_flags(scheduler)
     add_trace_flags(scheduler)
     add_shadow_flags(scheduler)
+    add_record_flag(scheduler)
     scheduler.add_argument("--logging-format", choices=("text", "json"), default="text")
     scheduler.add_argument(
         "-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug"
@@ -136,6 +143,10 @@ _COMMANDS = {
     "queue": (
         "gangsched.web.queue_command",
         "what has not started yet, in the order in which it will be tried, and why",
+    ),
+    "replay": (
+        "gangsched.journal.command",
+        "make the decisions of a recorded day again, and see them, one by one or as of a time",
     ),
     "story": (
         "gangsched.web.command",
@@ -201,7 +212,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
 
     def finish(config: SchedulerConfig) -> SchedulerConfig:
         """The configuration in effect: the file, and what overrides it."""
-        config = with_volume_limit(config, os.environ)
+        config = with_record_flag(with_volume_limit(config, os.environ), args)
         if shadow is not None:
             config = without_writes(config)
         trace, trace_notes[:] = resolve(
@@ -225,11 +236,20 @@ def _run_scheduler(args: argparse.Namespace) -> int:
         return _write_config(args.write_config_to, config)
     web = web_settings(args)
     tracing = _tracing(trace) if trace.is_on else None
+    journal = _journal(config) if config.record.directory else None
 
     async def run() -> int:
         kubeconfig = args.kubeconfig or config.client_connection.kubeconfig
         credentials = await load_credentials(kubeconfig=kubeconfig, context=args.context, master=args.master)
-        app = SchedulerApp(config, credentials, web=web, tracing=tracing, shadow=shadow, source=source)
+        app = SchedulerApp(
+            config,
+            credentials,
+            web=web,
+            tracing=tracing,
+            shadow=shadow,
+            source=source,
+            journal=journal,
+        )
         return await app.run()
 
     try:
@@ -237,6 +257,8 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     finally:
         if tracing is not None:
             tracing.close()
+        if journal is not None:
+            journal.close(_JOURNAL_S)
 
 
 def _named(config: SchedulerConfig) -> set[str]:
@@ -248,6 +270,12 @@ def _tracing(settings: TracingSettings) -> Tracing:
     from gangsched.telemetry.service import Tracing
 
     return Tracing(settings)
+
+
+def _journal(config: SchedulerConfig) -> DiskJournal:
+    from gangsched.journal.writing import DiskJournal, process_name
+
+    return DiskJournal(config.record, process_name())
 
 
 def _write_config(path: str, config: SchedulerConfig) -> int:

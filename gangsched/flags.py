@@ -171,6 +171,26 @@ def add_shadow_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_record_flag(parser: argparse.ArgumentParser) -> None:
+    """The journal; it overrides the file's record.directory."""
+    parser.add_argument(
+        "--record",
+        metavar="DIR",
+        default="",
+        help="write down everything that decisions follow from, for `gangsched replay DIR`",
+    )
+
+
+def with_record_flag(config: SchedulerConfig, args: argparse.Namespace) -> SchedulerConfig:
+    """Shadow mode records nothing. Raises: ConfigError."""
+    import msgspec
+
+    if args.record and args.shadow:
+        raise ConfigError("cannot be given with --shadow", path="--record")
+    directory = "" if args.shadow else args.record or config.record.directory
+    return msgspec.structs.replace(config, record=msgspec.structs.replace(config.record, directory=directory))
+
+
 def shadow_settings(args: argparse.Namespace) -> ShadowSettings | None:
     """Raises: ConfigError."""
     if not args.shadow:

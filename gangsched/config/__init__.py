@@ -30,6 +30,7 @@ from gangsched.config.inferring import resolve_inferred
 from gangsched.config.packing import resolve_packing
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
 from gangsched.config.queueing import QueueingSettings, resolve_queueing
+from gangsched.config.recording import RecordSettings, resolve_record
 from gangsched.config.strict import decode, nearest, read_documents
 from gangsched.config.tracing import TracingSettings, resolve_tracing
 from gangsched.errors import ConfigError
@@ -111,6 +112,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     source: str = ""
     extenders: tuple[ExtenderConfig, ...] = ()
+    record: RecordSettings = RecordSettings()
 
 
 def default_config(
@@ -238,9 +240,9 @@ def _assemble(
         packing_weights=resolve_packing(ours, names),
         queueing=resolve_queueing(ours, names),
     )
-    tracing = resolve_tracing(ours.tracing)
+    tracing, record = resolve_tracing(ours.tracing), resolve_record(ours.record)
     return SchedulerConfig(
-        profiles, settings, election, kube.client_connection, tracing, tuple(notes), source, extenders
+        profiles, settings, election, kube.client_connection, tracing, tuple(notes), source, extenders, record
     )
 
 

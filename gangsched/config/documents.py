@@ -126,6 +126,14 @@ class Tracing(_Document, frozen=True):
     keep: KeepTraces = KeepTraces()
 
 
+class Record(_Document, frozen=True):
+    """Off if there is no directory. Meanings: config.recording.RecordSettings."""
+
+    directory: str = ""
+    max_size_mb: int = msgspec.field(default=1000, name="maxSizeMB")
+    max_age: str = "168h"
+
+
 class Devices(_Document, frozen=True):
     """Meanings: config.devices.DeviceSettings."""
 
@@ -200,3 +208,4 @@ class OurDocument(_Document, frozen=True):
     queueing: Queueing | None = None
     devices: Devices = Devices()
     tracing: Tracing = Tracing()
+    record: Record = Record()

@@ -17,6 +17,7 @@ from gangsched.config.extenders import effective_extender
 from gangsched.config.foreign import REFUSE
 from gangsched.config.profiles import ProfileConfig
 from gangsched.config.queueing import AUTO, effective_walltime
+from gangsched.config.recording import effective_record
 from gangsched.config.tracing import effective_tracing
 
 Document = dict[str, Any]
@@ -152,4 +153,5 @@ def _ours(config: SchedulerConfig) -> Document:
             "failureAgainSeconds": settings.devices.failure_again_s,
         },
         "tracing": effective_tracing(config.tracing),
+        "record": effective_record(config.record),
     }

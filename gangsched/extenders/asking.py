@@ -48,13 +48,7 @@ class Asking:
     ) -> None:
         """`put` takes the answers. Raises: ConfigError, for unusable certificates."""
         self._extenders = [Extender(one) for one in configs]
-        interests = [_interest(one) for one in configs]
-        binders = [
-            ExtenderBinder(extender, interest)
-            for extender, interest in zip(self._extenders, interests, strict=True)
-            if extender.config.bind_verb
-        ]
-        self.verdicts = ExtenderVerdicts(interests, next(iter(binders), None))
+        self.verdicts = verdicts_of(configs, self._extenders)
         """The plugin for the profiles."""
         self._client = client
         self._put = put
@@ -165,6 +159,17 @@ class Asking:
             self._said_s = {said: at for said, at in self._said_s.items() if now_s - at < _SAY_AGAIN_S}
             self._said_s[what] = now_s
             _log.warning(what)
+
+
+def verdicts_of(configs: Sequence[ExtenderConfig], clients: Sequence[Extender] = ()) -> ExtenderVerdicts:
+    """The extenders' plugin; without their clients it decides the same, and can bind nothing."""
+    interests = [_interest(one) for one in configs]
+    binders = [
+        ExtenderBinder(clients[at] if clients else None, one, interests[at])
+        for at, one in enumerate(configs)
+        if one.bind_verb
+    ]
+    return ExtenderVerdicts(interests, next(iter(binders), None))
 
 
 def _interest(one: ExtenderConfig) -> Interest:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gangsched.config import ExtenderConfig
 from gangsched.core.framework.interface import SKIP, SUCCESS, Code, Handle, Status
 from gangsched.core.groups.extenders import Interest
 from gangsched.extenders.client import Extender, ExtenderError, ExtenderRefused
@@ -25,22 +26,26 @@ class ExtenderBinder:
 
     name = "ExtenderBinder"
 
-    def __init__(self, extender: Extender, interest: Interest) -> None:
+    def __init__(self, extender: Extender | None, config: ExtenderConfig, interest: Interest) -> None:
+        """extender: its client; None: nothing is bound here, as in a replay."""
         self._extender = extender
+        self._config = config
         self._interest = interest
-        self.hook_timeout_s = extender.config.timeout_s + _SLACK_S
+        self.hook_timeout_s = config.timeout_s + _SLACK_S
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str], handle: Handle) -> Status:
         """SKIP if it failed and may be ignored, as in kube-scheduler. Only an answer can refuse."""
         if not self._interest.manages(pod.spec):
             return SKIP
         if ALLOCATED_KEY in annotations:
-            url = self._extender.config.url
-            return Status.unschedulable(f"extender {url} binds this pod and cannot write its device IDs")
+            return Status.unschedulable(
+                f"extender {self._config.url} binds this pod and cannot write its device IDs"
+            )
+        assert self._extender is not None
         try:
             await self._extender.bind(pod, node_name)
         except ExtenderError as error:
-            if self._extender.config.ignorable:
+            if self._config.ignorable:
                 handle.log.warning(f"{error}; it is ignored")
                 return SKIP
             said_no = isinstance(error, ExtenderRefused)

@@ -15,6 +15,7 @@ import inspect
 import signal
 import threading
 import types
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, TypeVar
 
@@ -24,6 +25,8 @@ from gangsched.extension.signatures import HOOKS
 AnswerT = TypeVar("AnswerT")
 
 TICK_S = 0.05
+# Each costs the budget, and a turn has few of them.
+_MAX_STOPPED = 1000
 
 
 class _OverBudgetError(BaseException):
@@ -36,6 +39,9 @@ class TurnBudget:
     def __init__(self, budget_s: float) -> None:
         self.budget_s = budget_s
         self.running: str | None = None
+        self.n_calls = 0
+        """Of plugins, ever."""
+        self._stopped: deque[int] = deque(maxlen=_MAX_STOPPED)
         self._seen: dict[str, int] = {}
         self._is_armed = False
         self._before: Any = None
@@ -47,6 +53,10 @@ class TurnBudget:
             self._is_armed = True
             self._before = signal.signal(signal.SIGALRM, self._look)
             self._timer_before = signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
+
+    def stopped_since(self, n_calls: int) -> list[int]:
+        """Which calls after the first `n_calls` were stopped, counted as n_calls is."""
+        return [n for n in self._stopped if n > n_calls]
 
     def turn_ended(self) -> None:
         """No plugin runs until the next turn; reset their samples."""
@@ -72,15 +82,21 @@ class TurnBudget:
     ) -> AnswerT:
         """The method's answer. Raises: PluginError, when it was stopped."""
         before = self.running
+        self.n_calls += 1
+        n = self.n_calls
         try:
             self.running = plugin
             if not self._is_armed:
                 self.arm()
             return method(*args, **kwargs)
         except _OverBudgetError:
-            raise PluginError(plugin, point, f"took longer than {self.budget_s:g} s") from None
+            self._stopped.append(n)
+            raise self.over_budget(plugin, point) from None
         finally:
             self.running = before
+
+    def over_budget(self, plugin: str, point: str) -> PluginError:
+        return PluginError(plugin, point, f"took longer than {self.budget_s:g} s")
 
     @types.coroutine
     def step(

@@ -36,9 +36,11 @@ class KnownPlugins(Mapping[str, PluginInfo]):
     profile names breaks nothing.
     """
 
-    def __init__(self, files: Sequence[str] = (), *, budget_s: float = 1.0) -> None:
+    def __init__(
+        self, files: Sequence[str] = (), *, budget_s: float = 1.0, budget: TurnBudget | None = None
+    ) -> None:
         """Raises: ConfigError (a file that cannot be loaded, a name that is taken)."""
-        self.budget = TurnBudget(budget_s)
+        self.budget = TurnBudget(budget_s) if budget is None else budget
         self.factories: dict[str, Callable[..., Any]] = {}
         self._infos: dict[str, PluginInfo] = dict(IN_TREE)
         self._sources: dict[str, str] = {}

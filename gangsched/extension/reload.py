@@ -41,7 +41,7 @@ LOOK_S = 1.0
 _LEAVE_STEP_S = 0.05
 _SAY_S = 10.0
 # Other parts of the process were built from these and cannot be rebuilt while it runs.
-_AT_START = ("leader_election", "client_connection", "tracing", "extenders")
+_AT_START = ("leader_election", "client_connection", "tracing", "extenders", "record")
 _SETTINGS_AT_START = ("parallelism", "reporting_controller", "invalid_inventory", "devices", "fence")
 
 
@@ -53,6 +53,12 @@ class Host(Protocol):
 
     def build(self, config: SchedulerConfig) -> dict[str, Profile]:
         """Raises: ConfigError."""
+        ...
+
+    def reconfigure(
+        self, profiles: dict[str, Profile], config: SchedulerConfig
+    ) -> tuple[Sequence[Effect], Sequence[str]]:
+        """`config` is in effect, and decided by; returns effects, and the kinds to follow too."""
         ...
 
     def submit(self, effects: Sequence[Effect]) -> None: ...
@@ -142,8 +148,7 @@ class Reload:
             return
         await self._leave(profiles)
         before = self._host.config
-        self._host.config = config
-        effects, more = self._host.scheduler.reconfigure(profiles, config.settings, time.monotonic())
+        effects, more = self._host.reconfigure(profiles, config)
         self._host.follow(more)
         self._host.submit(effects)
         self._host.wake()

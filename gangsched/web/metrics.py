@@ -302,6 +302,27 @@ def _devices(reading: Reading) -> Iterator[Metric]:
     )
 
 
+def _journal(reading: Reading) -> Iterator[Metric]:
+    """Where everything that the core is told is recorded."""
+    if reading.journal is None:
+        return
+    n_records, n_bytes, n_dropped, goes_on = reading.journal
+    yield counter_family("gangsched_journal_records", "Records written to the journal.", (), {(): n_records})
+    yield counter_family("gangsched_journal_bytes", "Their bytes on disk, compressed.", (), {(): n_bytes})
+    yield counter_family(
+        "gangsched_journal_dropped_records",
+        "Records that the journal lacks, since the disk was too slow or refused.",
+        (),
+        {(): n_dropped},
+    )
+    yield gauge_family(
+        "gangsched_journal_goes_on",
+        "1 while everything is recorded; 0 once the journal has ended early: the log says why.",
+        (),
+        {(): int(goes_on)},
+    )
+
+
 def _configuration(reading: Reading) -> Iterator[Metric]:
     """What runs here, its configuration, and the state of out-of-tree plugins."""
     yield gauge_family(
@@ -324,6 +345,7 @@ def _configuration(reading: Reading) -> Iterator[Metric]:
             (),
             {(): int(is_right)},
         )
+    yield from _journal(reading)
     yield counter_family(
         "gangsched_plugin_failures",
         "Calls of plugins that raised, answered nonsense or took too long.",

@@ -63,6 +63,8 @@ class Reading(msgspec.Struct, frozen=True):
     host: str
     loads: Loads = Loads()
     queueing: QueueingReading | None = None
+    journal: tuple[int, int, int, bool] | None = None
+    """Records written, their bytes on disk, records dropped; whether it goes on."""
 
 
 class QueueingReading(msgspec.Struct, frozen=True):

@@ -69,6 +69,7 @@ class Parts(msgspec.Struct, frozen=True):
     is_stopping: Callable[[], bool]
     put_nowait: Callable[[Event], None]
     may_act: Callable[[], bool]
+    journal: Callable[[], tuple[int, int, int, bool] | None]
 
 
 class Pulse:
@@ -265,6 +266,7 @@ class Web:
                 host=urlsplit(parts.client.credentials.server).netloc,
                 loads=read_loads(parts.scheduler),
                 queueing=reading.read_queueing(parts.scheduler, totals),
+                journal=parts.journal(),
             )
             families = metrics.measured(self._measures)
             body = await anyio.to_thread.run_sync(

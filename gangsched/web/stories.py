@@ -58,21 +58,25 @@ class Stories:
     def told(self, name: str) -> bytes | None:
         """JSON: the stories of all groups of that name; None if there is none."""
         found = [group for key, group in self._scheduler.shared.groups.items() if str(key) == name]
-        return msgspec.json.encode([self._story(group) for group in found]) if found else None
-
-    def _story(self, group: Group) -> Story:
+        if not found:
+            return None
         now_s = self._clock_s()
         ago_s = self._wall_s() - now_s
-        return Story(
-            str(group.key),
-            group.key.uid,
-            group.scheduler_name,
-            group.state.value,
-            round(now_s - group.since_s, 3),
-            group.attempts,
-            clean(group.message),
-            tuple(moves_of(story(group), group, ago_s)),
-        )
+        return msgspec.json.encode([story_of(group, now_s, ago_s) for group in found])
+
+
+def story_of(group: Group, now_s: float, ago_s: float) -> Story:
+    """The group's, at now_s of the core's clock; ago_s: what to add to that for the time of day."""
+    return Story(
+        str(group.key),
+        group.key.uid,
+        group.scheduler_name,
+        group.state.value,
+        round(now_s - group.since_s, 3),
+        group.attempts,
+        clean(group.message),
+        tuple(moves_of(story(group), group, ago_s)),
+    )
 
 
 def moves_of(told: list[Moved], group: Group, ago_s: float) -> list[Move]:

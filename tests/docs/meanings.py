@@ -121,6 +121,10 @@ OURS = {
     "tracing.keep.failed": "Likewise gangs that gave reservations back, had a failed bind, were evicted, or went after"
     " attempts in vain.",
     "tracing.keep.preempting": "Likewise gangs that other pods were evicted for.",
+    "record.directory": "Where everything that decisions follow from is written down, for `gangsched replay`; the flag"
+    " `--record` goes before it. Empty: nowhere. [Record and replay](record-and-replay.md)",
+    "record.maxSizeMB": "All its files together, in 10^6 bytes: the oldest go first.",
+    "record.maxAge": "How long they are kept.",
     "tracing.keep.maxHeldSpans": "How many spans, and events on them, are held in memory (about 2 kB each) for gangs"
     " outside the ratio that have not ended.",
 }

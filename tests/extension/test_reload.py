@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -42,6 +43,12 @@ class Host:
 
     def build(self, config: SchedulerConfig) -> dict[str, Profile]:
         return build_profiles(config, self.source.plugins.factories)
+
+    def reconfigure(
+        self, profiles: dict[str, Profile], config: SchedulerConfig
+    ) -> tuple[Sequence[Effect], Sequence[str]]:
+        self.config = config
+        return self.scheduler.reconfigure(profiles, config.settings, time.monotonic())
 
     def submit(self, effects: Sequence[Effect]) -> None:
         assert not effects

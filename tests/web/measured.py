@@ -57,6 +57,7 @@ class MeasuredCluster(Cluster):
             "host": "server",
             "reloads": (2, 1, False),
             "queueing": reading.read_queueing(self.scheduler, totals),
+            "journal": (302, 41_000, 0, True),
         }
         read = reading.Reading(**{**fields, **more})
         wanted = metrics.format_for(accept)

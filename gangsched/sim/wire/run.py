@@ -11,7 +11,7 @@ import asyncio
 import gc
 import hashlib
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from structlog.typing import EventDict
 from gangsched.app import SchedulerApp
 from gangsched.config import SchedulerConfig, default_config
 from gangsched.errors import InvariantError
+from gangsched.journal.recorder import Sink
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.loaders import Loaded, blank
 from gangsched.model.effects import Effect
@@ -81,7 +82,8 @@ class _Process:
         self.number = number
         self.network = MemoryNetwork(run.loop, run.weather, run.server.accept, run.record)
         credentials = _credentials(self.network, run.loop)
-        self.app = _WatchedApp(config, credentials, seed=1000 * run.seed + number)
+        journal = None if run.journal is None else run.journal()
+        self.app = _WatchedApp(config, credentials, seed=1000 * run.seed + number, journal=journal)
         self.heard = self.app.heard_by = Heard(run.ledger)
         self.task = run.loop.create_task(self._run())
 
@@ -134,9 +136,16 @@ class _Slot:
 
 class _Run:
     def __init__(
-        self, seed: int, loop: VirtualLoop, rates: Rates, n_gangs: int, logs: list[EventDict]
+        self,
+        seed: int,
+        loop: VirtualLoop,
+        rates: Rates,
+        n_gangs: int,
+        logs: list[EventDict],
+        journal: Callable[[], Sink] | None,
     ) -> None:
         self.seed = seed
+        self.journal = journal
         self._logs = logs
         self.loop = loop
         self.rng = Random(f"{seed}-run")
@@ -274,13 +283,21 @@ def _is_nonsense(text: str) -> bool:
 
 
 def run_seed(
-    seed: int, *, rates: Rates = STORM, without: Collection[str] = (), n_gangs: int = N_GANGS
+    seed: int,
+    *,
+    rates: Rates = STORM,
+    without: Collection[str] = (),
+    n_gangs: int = N_GANGS,
+    journal: Callable[[], Sink] | None = None,
 ) -> Verdict:
-    """Play one seed; `problems` is empty where every promise held. `without`: faults that are left out."""
+    """Play one seed; `problems` is empty where every promise held. `without`: faults that are left out.
+
+    journal: makes what each process records into.
+    """
     thresholds = gc.get_threshold()
     weather = shaken(rates, Random(f"{seed}-rates")).without(without)
     with structlog.testing.capture_logs() as logs, virtual_time() as loop:
-        run = _Run(seed, loop, weather, n_gangs, logs)
+        run = _Run(seed, loop, weather, n_gangs, logs, journal)
         try:
             loop.run_until_complete(run.play())
         finally:

@@ -1,0 +1,45 @@
+"""Where the scheduler records what it is told, and how much of that is kept: the `record` section, checked.
+
+Not here: recording (gangsched.journal). Called by config.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gangsched.config.documents import Record
+from gangsched.config.durations import duration_s, duration_text
+from gangsched.errors import ConfigError
+
+_MB = 10**6
+_MOST_MB = 10_000_000
+
+
+class RecordSettings(msgspec.Struct, frozen=True):
+    """directory: "" records nothing. max_bytes: all files of the journal together; max_age_s: since they
+    were written."""
+
+    directory: str = ""
+    max_bytes: int = 1000 * _MB
+    max_age_s: float = 7 * 86_400.0
+
+
+def resolve_record(document: Record) -> RecordSettings:
+    """Raises: ConfigError."""
+    if not 1 <= document.max_size_mb <= _MOST_MB:
+        raise ConfigError(f"{document.max_size_mb} is not within 1..{_MOST_MB}", path="record.maxSizeMB")
+    max_age_s = duration_s(document.max_age, "record.maxAge")
+    if max_age_s <= 0.0:
+        raise ConfigError(f"{document.max_age} is not longer than 0", path="record.maxAge")
+    return RecordSettings(document.directory, document.max_size_mb * _MB, max_age_s)
+
+
+def effective_record(settings: RecordSettings) -> dict[str, Any]:
+    """The section as a file would have it, every field written out."""
+    return {
+        "directory": settings.directory,
+        "maxSizeMB": settings.max_bytes // _MB,
+        "maxAge": duration_text(settings.max_age_s),
+    }

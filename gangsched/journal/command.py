@@ -1,0 +1,179 @@
+"""`gangsched replay DIR`: the decisions of a recorded day made again, and compared. Called by cli.py."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from gangsched.core.state.reporter import clean
+from gangsched.errors import ConfigError
+from gangsched.flags import add_plugin_flag
+from gangsched.journal.recorder import versions
+from gangsched.journal.records import Record, Start, Turn
+from gangsched.journal.replaying import Divergence, Replay
+from gangsched.journal.segments import Reader, Segment, segments_in
+from gangsched.journal.stepping import Steps
+from gangsched.journal.times import told, wall_s
+from gangsched.journal.watching import Watched, print_explanation, print_stories
+
+_MAX_SHOWN = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    parser.description = (
+        "Makes the decisions of a journal again that `gangsched scheduler --record DIR` wrote, with the"
+        " configuration in it, and compares each answer with the recorded one. Nothing is sent anywhere. Exit"
+        " code 1: an answer differs, so something decided that is not in the journal, or this is another"
+        " version."
+    )
+    parser.add_argument("journal", metavar="DIR", help="the directory, or one file of it")
+    parser.add_argument(
+        "--until",
+        metavar="TIME",
+        default="",
+        help="stop there: 2026-05-04T02:15:00Z, 02:15 (UTC), or +1h30m from the journal's start",
+    )
+    parser.add_argument("--story", metavar="NAMESPACE/GANG", default="", help="print a gang's moves, too")
+    parser.add_argument(
+        "--explain", metavar="NAMESPACE/GANG", default="", help="print why it does not run, as of --at"
+    )
+    parser.add_argument("--at", metavar="TIME", default="", help="when --explain asks; forms as of --until")
+    parser.add_argument(
+        "--step", action="store_true", help="stop after each decision, and take commands from the terminal"
+    )
+    add_plugin_flag(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command; returns the exit code. Raises: ConfigError."""
+    if bool(args.at) != bool(args.explain):
+        raise ConfigError("goes with --explain, and --explain with it", path="--at")
+    if args.at and args.until:
+        raise ConfigError("cannot be given with --at, at which the replay ends", path="--until")
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    code, n_known = 0, 0
+    for segment in _segments(Path(args.journal)):
+        one = _Journal(segment, args, console)
+        code = max(code, one.play())
+        n_known += one.n_known
+    name = args.story or args.explain
+    if name and not n_known and not code:
+        raise ConfigError(f"no gang and no pod named {_full(name)} is in it by then", source=args.journal)
+    return code
+
+
+def _segments(path: Path) -> list[Segment]:
+    """Raises: ConfigError."""
+    found = segments_in(path if path.is_dir() else path.parent)
+    if not path.is_dir():
+        found = [one for one in found if one.path.name == path.name]
+    if not found:
+        raise ConfigError("has no journal: no file named *.journal.zst", source=str(path))
+    return found
+
+
+def _full(name: str) -> str:
+    return name if "/" in name else f"default/{name}"
+
+
+class _Journal:
+    """One process's."""
+
+    def __init__(self, segment: Segment, args: argparse.Namespace, console: Console) -> None:
+        self._segment = segment
+        self._args = args
+        self._console = console
+        self.n_known = 0
+
+    def play(self) -> int:
+        """Raises: ConfigError."""
+        reader = Reader(self._segment.path)
+        records = iter(reader)
+        start = next(records, None)
+        if start is None:
+            self._say("nothing is in it")
+            return 0
+        assert isinstance(start, Start)  # as the reader checks
+        replay = Replay(start, plugin_files=self._args.plugin)
+        began_s = time.perf_counter()
+        try:
+            self._play(replay, records)
+        except Divergence as error:
+            self._differs(replay, error)
+            return 1
+        self._same(replay, time.perf_counter() - began_s, reader.torn)
+        return 0
+
+    def _play(self, replay: Replay, records: Iterator[Record]) -> None:
+        args = self._args
+        flag, text = ("--at", args.at) if args.at else ("--until", args.until)
+        until_s = wall_s(text, replay.start.wall_s, flag) - replay.ago_s if text else float("inf")
+        watched = Watched(_full(args.story or args.explain)) if args.story or args.explain else None
+        steps = Steps(replay, self._console) if args.step else None
+        for record in records:
+            if not isinstance(record, Start) and record.now_s > until_s:
+                replay.played.now_s = until_s
+                break
+            effects = replay.play(record)
+            if watched is not None:
+                watched.look(replay)
+            if steps is not None and isinstance(record, Turn) and not steps.took(record, effects):
+                break
+        if watched is not None:
+            self._answer(replay, watched)
+
+    def _answer(self, replay: Replay, watched: Watched) -> None:
+        if self._args.story:
+            self.n_known = print_stories(replay, watched, self._console)
+        else:
+            self.n_known = print_explanation(replay, watched, self._console)
+
+    # -- what is said ------------------------------------------------------------------------------------
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"[bold]{escape(self._segment.process)}[/bold]: {escape(text)}", soft_wrap=True)
+
+    def _same(self, replay: Replay, took_s: float, torn: str) -> None:
+        played, start = replay.played, replay.start
+        lasted_s = played.now_s - start.now_s
+        faster = f", {lasted_s / took_s:,.0f} times as fast as it was" if lasted_s > took_s > 0 else ""
+        began, ended = told(start.wall_s), told(played.now_s + replay.ago_s)
+        self._say(
+            f"{began} to {ended} UTC in {took_s:.1f} s{faster}: {played.n_turns:,} calls,"
+            f" {played.n_events:,} events, {played.n_effects:,} effects, {played.n_bound:,} of them binds,"
+            " all as recorded"
+        )
+        if torn:
+            self._console.print(f"  It {escape(torn)}: the record before that is the last one read.")
+        elif played.ended:
+            self._console.print(f"  It ends there: {escape(clean(played.ended))}.")
+        elif not (self._args.until or self._args.at or self._args.step):
+            self._console.print("  It ends there without a reason: the process was killed, or still runs.")
+        for defect in replay.defects[:_MAX_SHOWN]:
+            self._console.print(
+                f"  A fault of this program, contained then as now: {escape(clean(defect.problem))}"
+            )
+
+    def _differs(self, replay: Replay, error: Divergence) -> None:
+        self._say(f"{told(error.at_s + replay.ago_s)} UTC: not as recorded. {clean(str(error))}")
+        for effect in error.effects[:_MAX_SHOWN]:
+            self._console.print(f"  now: {escape(clean(repr(effect))[:400])}", soft_wrap=True)
+        here = versions()
+        was = replay.start.versions
+        others = [name for name in was if was[name] != here.get(name)]
+        changed = [f"{name} {was[name]} (here {here.get(name)})" for name in others]
+        if changed:
+            said = f"It was recorded by {', '.join(changed)}."
+        elif replay.start.plugins:
+            names = ", ".join(replay.start.plugins)
+            said = f"A plugin that looks at a clock, a file or chance decides otherwise each time: {names}."
+        else:
+            said = "Versions are the same: this is a fault of the program; please report it."
+        self._console.print(f"  {escape(clean(said))}", soft_wrap=True)

@@ -1,0 +1,213 @@
+"""Recorder: stands between the loop and the core, and writes down each call before it is answered.
+
+It changes nothing of what goes through it. Where a call cannot be written down the journal ends with the
+reason, since nothing after a gap could be replayed, and deciding goes on. Called by app.py in the core's
+place; without a journal there is none, and the loop calls the core itself.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+import numpy as np
+import structlog
+
+from gangsched import __version__
+from gangsched.config import SchedulerConfig
+from gangsched.config.effective import effective_yaml
+from gangsched.core.framework.profile import Profile
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import Group
+from gangsched.extension.loading import KnownPlugins
+from gangsched.journal.records import (
+    FORMAT,
+    End,
+    Reconfigured,
+    Record,
+    Start,
+    Turn,
+    digest,
+    encoded_events,
+    framed,
+)
+from gangsched.model.dialects.dialect import GroupKey
+from gangsched.model.effects import Effect
+from gangsched.model.events import Event
+
+_log = structlog.get_logger(__name__)
+# Lone surrogates and numbers beyond JSON's; no server sends them.
+UNWRITABLE = (ValueError, TypeError, RecursionError, OverflowError)
+_NO_EVENTS = b"[]"
+
+
+class Sink(Protocol):
+    """Takes a journal's records; never waits."""
+
+    def put(self, framed: bytes) -> str:
+        """The next record. Returns why it was not taken; "": it was."""
+        ...
+
+    @property
+    def counted(self) -> tuple[int, int, int, bool]:
+        """Records written, their bytes on disk, records dropped, and whether it goes on."""
+        ...
+
+
+class Picks:
+    """Chance, written down: pairs of out of how many and which, since `take`."""
+
+    def __init__(self, pick: Callable[[int], int]) -> None:
+        self._pick = pick
+        self._told: list[int] = []
+
+    def __call__(self, n: int) -> int:
+        at = self._pick(n)
+        self._told += (n, at)
+        return at
+
+    def take(self) -> tuple[int, ...]:
+        told, self._told = self._told, []
+        return tuple(told)
+
+
+class Recorder:
+    """The core, with a journal of what it is asked. ended: why nothing is recorded any more."""
+
+    _scheduler: Scheduler
+
+    def __init__(self, sink: Sink, pick: Callable[[int], int], known: KnownPlugins | None = None) -> None:
+        """pick: what the core is to ask in place of it is `picks`. known: the plugins it may name."""
+        self._sink = sink
+        self.picks = Picks(pick)
+        self._known = known
+        self._n_calls = 0
+        self.ended = ""
+
+    def begin(self, scheduler: Scheduler, config: SchedulerConfig, *, leading: bool) -> None:
+        """Stands before the core from now on, which has not been called yet: that could not be repeated."""
+        self._scheduler = scheduler
+        now_s, wall_s = time.monotonic(), time.time()
+        plugins = self._sources(config)
+        self._write(Start(FORMAT, wall_s, now_s, leading, effective_yaml(config), plugins, versions()))
+
+    @property
+    def counted(self) -> tuple[int, int, int, bool]:
+        """The sink's; False once the journal has ended, for whatever reason."""
+        n_records, n_bytes, n_dropped, goes_on = self._sink.counted
+        return n_records, n_bytes, n_dropped, goes_on and not self.ended
+
+    def end(self, why: str, now_s: float) -> None:
+        """The last record; deciding goes on without."""
+        if not self.ended:
+            self._write(End(now_s, why))
+            self.ended = why
+
+    # -- the core ----------------------------------------------------------------------------------------
+
+    def handle(self, events: Sequence[Event], now_s: float) -> list[Effect]:
+        try:
+            body = _NO_EVENTS if self.ended else encoded_events(events)
+        except UNWRITABLE as error:
+            self._fail(f"an event could not be written down: {error}", now_s)
+            body = _NO_EVENTS
+        self._begin()
+        effects = self._scheduler.handle(events, now_s)
+        self._turn("handle", now_s, effects, events=body)
+        return effects
+
+    def advance(self, now_s: float) -> list[Effect]:
+        self._begin()
+        effects = self._scheduler.advance(now_s)
+        self._turn("advance", now_s, effects)
+        return effects
+
+    def pop(self) -> Group | None:
+        """Its group is written down with the attempt that follows."""
+        return self._scheduler.pop()
+
+    def schedule(self, group: Group, now_s: float) -> list[Effect]:
+        self._begin()
+        effects = self._scheduler.schedule(group, now_s)
+        self._turn("schedule", now_s, effects, group=group.key)
+        return effects
+
+    def next_deadline_s(self) -> float | None:
+        return self._scheduler.next_deadline_s()
+
+    def reconfigure(
+        self, profiles: Mapping[str, Profile], config: SchedulerConfig, now_s: float
+    ) -> tuple[list[Effect], tuple[str, ...]]:
+        """The core's; `profiles` were made from `config`."""
+        effects, more = self._scheduler.reconfigure(profiles, config.settings, now_s)
+        if not self.ended:
+            try:
+                found = digest(effects, more)
+            except UNWRITABLE as error:
+                self._fail(f"an effect could not be written down: {error}", now_s)
+                return effects, more
+            self._write(Reconfigured(now_s, found, effective_yaml(config), self._sources(config)))
+        return effects, more
+
+    # -- writing it down ---------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Plugins are called at the edge too, between two turns."""
+        if self._known is not None:
+            self._n_calls = self._known.budget.n_calls
+
+    def _sources(self, config: SchedulerConfig) -> dict[str, str]:
+        """Of plugins that are not ours."""
+        if self._known is None:
+            return {}
+        names = {name for one in config.profiles for listed in one.plugins.values() for name in listed}
+        return {name: source for name in sorted(names) if (source := self._known.source(name))}
+
+    def _turn(
+        self,
+        do: Literal["handle", "advance", "schedule"],
+        now_s: float,
+        effects: Sequence[Effect],
+        *,
+        events: bytes = _NO_EVENTS,
+        group: GroupKey | None = None,
+    ) -> None:
+        picks = self.picks.take()
+        if self.ended:
+            return
+        before = self._n_calls
+        found_late = () if self._known is None else self._known.budget.stopped_since(before)
+        stopped = tuple(n - before for n in found_late)
+        try:
+            found = digest(effects)
+        except UNWRITABLE as error:
+            self._fail(f"an effect could not be written down: {error}", now_s)
+            return
+        self._write(Turn(do, now_s, found, msgspec.Raw(events), group, picks, stopped))
+
+    def _write(self, record: Record) -> None:
+        if why := self._sink.put(framed(record)):
+            self._lose(why)
+
+    def _fail(self, why: str, now_s: float) -> None:
+        self.end(why, now_s)
+        self._lose(why)
+
+    def _lose(self, why: str) -> None:
+        if not self.ended:
+            self.ended = why
+        _log.error("the journal ends here; scheduling goes on, unrecorded until the next start", why=why)
+
+
+def versions() -> dict[str, str]:
+    """What the core's arithmetic and order depend on."""
+    return {
+        "gangsched": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "msgspec": msgspec.__version__,
+        "machine": platform.machine(),
+    }

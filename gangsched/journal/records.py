@@ -1,0 +1,159 @@
+"""Records: one call of the core each, with everything that it was told, and their bytes.
+
+JSON, as events came as JSON: a journal can be read without this program (`zstd -dc FILE`). Before each
+record stand its length and its checksum. Called by the recorder and by replaying.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from gangsched.errors import ParseError
+from gangsched.kube.watch.decode import followed
+from gangsched.model import events as ev
+from gangsched.model.dialects.dialect import GroupKey
+from gangsched.model.effects import Effect
+
+FORMAT = 1
+"""Raised with every change that an earlier reader would misread."""
+HEAD = struct.Struct("<II")
+"""Length and CRC-32 of the record that follows; the line feed at its end is counted."""
+MAX_RECORD = 256 * 2**20
+"""What a list of 5,000 nodes has at most comes in one call."""
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+
+
+class Start(msgspec.Struct, tag="start", array_like=True, frozen=True):
+    """The first record: how the core was made.
+
+    wall_s: the time of day, in seconds since 1970, when the core's clock was at now_s. config: both documents
+    of the configuration in effect, in YAML. plugins: of plugins that are not ours, where they came from.
+    versions: of this program and of what it computes with.
+    """
+
+    format: int
+    wall_s: float
+    now_s: float
+    leading: bool
+    config: str
+    plugins: dict[str, str]
+    versions: dict[str, str]
+
+
+class Turn(msgspec.Struct, tag="turn", array_like=True, frozen=True):
+    """One call. events: pairs of type and event, for handle; group: whose attempt it was, for schedule.
+
+    picks: what chance answered, pairs of out of how many and which; stopped: which calls of out-of-tree
+    plugins in this turn, counted from 1, were stopped for their time. effects: the digest of the answer.
+    """
+
+    do: Literal["handle", "advance", "schedule"]
+    now_s: float
+    effects: str
+    events: msgspec.Raw = msgspec.Raw(b"[]")
+    group: GroupKey | None = None
+    picks: tuple[int, ...] = ()
+    stopped: tuple[int, ...] = ()
+
+
+class Reconfigured(msgspec.Struct, tag="config", array_like=True, frozen=True):
+    """Another configuration is in effect; fields as in Start and Turn."""
+
+    now_s: float
+    effects: str
+    config: str
+    plugins: dict[str, str]
+
+
+class End(msgspec.Struct, tag="end", array_like=True, frozen=True):
+    """The journal ends here, and why."""
+
+    now_s: float
+    why: str
+
+
+Record = Start | Turn | Reconfigured | End
+
+_encode = msgspec.json.Encoder().encode
+_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+_decode_pairs = msgspec.json.Decoder(list[tuple[str, msgspec.Raw]]).decode
+_EVENTS: dict[str, type[Any]] = {one.__name__: one for one in get_args(ev.Event)}
+
+
+def framed(record: Record) -> bytes:
+    """The record's bytes, as they stand in a segment. Raises: ValueError, TypeError (it has no JSON)."""
+    body = _encode(record) + b"\n"
+    return HEAD.pack(len(body), zlib.crc32(body)) + body
+
+
+def read_record(body: bytes) -> Record:
+    """Raises: ParseError."""
+    try:
+        return _decoder.decode(body)
+    except _UNREADABLE as error:
+        raise ParseError(f"is no record of a journal: {error}") from None
+
+
+def encoded_events(events: Iterable[ev.Event]) -> bytes:
+    """Taken before the core has them, which keeps parts of what it is told.
+
+    Raises: ValueError, TypeError, RecursionError (one of them has no JSON).
+    """
+    return _encode([(type(event).__name__, event) for event in events])
+
+
+def read_events(raw: msgspec.Raw) -> list[ev.Event]:
+    """Raises: ParseError."""
+    try:
+        return [_read_event(name, body) for name, body in _decode_pairs(raw)]
+    except _UNREADABLE as error:
+        raise ParseError(f"is no event of a journal: {error}") from None
+
+
+class _Put(msgspec.Struct):
+    kind: str
+    object: msgspec.Raw
+
+
+_decode_put = msgspec.json.Decoder(_Put).decode
+
+
+def _read_event(name: str, body: msgspec.Raw) -> ev.Event:
+    if name == ev.ObjectPut.__name__:
+        put = _decode_put(body)
+        return ev.ObjectPut(put.kind, _reader_of(put.kind)(put.object))
+    event: ev.Event = _decoder_of(name)(body)
+    return event
+
+
+# Kinds are named by plugins, so there are few.
+@cache
+def _reader_of(kind: str) -> Any:
+    """How the watch reads an object of this kind."""
+    return followed(kind).decode_object
+
+
+@cache
+def _decoder_of(name: str) -> Any:
+    kind = _EVENTS.get(name)
+    if kind is None:
+        raise ParseError(f"{name[:80]!r} is no event that this version knows")
+    return msgspec.json.Decoder(kind).decode
+
+
+def digest(effects: Sequence[Effect], more: Sequence[str] = ()) -> str:
+    """16 hexadecimal digits that differ where effects do; "" for no effects.
+
+    more: the kinds that a new configuration has us follow.
+    """
+    if not effects and not more:
+        return ""
+    body = _encode([[(type(effect).__name__, effect) for effect in effects], more])
+    return hashlib.blake2b(body, digest_size=8).hexdigest()

@@ -1,0 +1,218 @@
+"""Replaying: a journal into calls of a new core, its answers compared as it goes.
+
+The core is built as the recorded process built it: its configuration, its plugins, what chance answered and
+which plugins were stopped for their time are the journal's. Nothing is sent anywhere. The first answer that
+is not the recorded one ends the replay: what follows would be another day. Called by the command and tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from gangsched.config import SchedulerConfig, parse_config
+from gangsched.core.framework.profile import Profile
+from gangsched.core.groups.extenders import ExtenderVerdicts
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.steps import Defect
+from gangsched.errors import ConfigError, GangschedError, ParseError
+from gangsched.extenders.asking import verdicts_of
+from gangsched.extension.budget import TurnBudget
+from gangsched.extension.loading import KnownPlugins
+from gangsched.journal.records import End, Reconfigured, Record, Start, Turn, digest, read_events
+from gangsched.model.effects import BindPod, Effect
+from gangsched.model.events import Event
+from gangsched.plugins import build_profiles
+
+AnswerT = TypeVar("AnswerT")
+
+
+class Divergence(GangschedError):
+    """The core answered otherwise than it is recorded. effects: what it answered now."""
+
+    def __init__(self, message: str, *, at_s: float, effects: Sequence[Effect] = ()) -> None:
+        self.at_s = at_s
+        self.effects = tuple(effects)
+        super().__init__(message)
+
+
+class Played(msgspec.Struct):
+    """What has been replayed so far. ended: why the journal ends, as it says itself."""
+
+    n_turns: int = 0
+    n_events: int = 0
+    n_effects: int = 0
+    n_bound: int = 0
+    now_s: float = 0.0
+    ended: str = ""
+
+
+class _Stopped(TurnBudget):
+    """Stops the calls that were stopped, and takes no time."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+        self.calls: frozenset[int] = frozenset()
+
+    def arm(self) -> None:
+        """Nothing is sampled."""
+
+    def begin(self, calls: Iterable[int]) -> None:
+        """A turn begins, of which these calls are stopped, counted from 1."""
+        self.n_calls = 0
+        self.calls = frozenset(calls)
+
+    def call(
+        self, plugin: str, point: str, method: Callable[..., AnswerT], *args: Any, **kwargs: Any
+    ) -> AnswerT:
+        if self.n_calls + 1 in self.calls:
+            self.n_calls += 1
+            raise self.over_budget(plugin, point)
+        return super().call(plugin, point, method, *args, **kwargs)
+
+
+class _Picks:
+    """Answers as chance did."""
+
+    def __init__(self) -> None:
+        self._left: Iterator[int] = iter(())
+
+    def begin(self, told: Sequence[int]) -> None:
+        self._left = iter(told)
+
+    def __call__(self, n: int) -> int:
+        recorded, at = next(self._left, 0), next(self._left, 0)
+        if recorded != n or not 0 <= at < n:
+            raise _OtherChoice(f"{n} nodes are equally good; recorded: {recorded or 'none'}")
+        return at
+
+    @property
+    def is_spent(self) -> bool:
+        return next(self._left, None) is None
+
+
+class _OtherChoice(BaseException):
+    """Not an Exception: what contains the faults of one object must not contain this."""
+
+
+class Replay:
+    """One process's journal, call by call."""
+
+    def __init__(self, start: Start, *, plugin_files: Sequence[str] = ()) -> None:
+        """plugin_files: out-of-tree plugins of the recorded configuration. Raises: ConfigError."""
+        self.start = start
+        self._budget = _Stopped()
+        self._picks = _Picks()
+        self._known = KnownPlugins(plugin_files, budget=self._budget)
+        self.config = self._read(start.config, start.plugins)
+        self._extenders = _extenders(self.config)
+        self.defects: list[Defect] = []
+        """Faults of our own that the core has contained."""
+        self.scheduler = Scheduler(
+            self._profiles(self.config),
+            self.config.settings,
+            leading=start.leading,
+            pick=self._picks,
+            extenders=self._extenders,
+            guard=self.defects.append,
+        )
+        self.played = Played(now_s=start.now_s)
+        self.events: Sequence[Event] = ()
+        """Those of the call that was made last."""
+
+    @property
+    def ago_s(self) -> float:
+        """What to add to the core's clock for the time of day, in seconds since 1970."""
+        return self.start.wall_s - self.start.now_s
+
+    def play(self, record: Record) -> list[Effect]:
+        """Makes one call; returns its effects. Raises: Divergence, ConfigError (an unreadable record)."""
+        self.events = ()
+        if isinstance(record, Turn):
+            return self._turn(record)
+        if isinstance(record, Reconfigured):
+            return self._reconfigure(record)
+        if isinstance(record, End):
+            self.played.ended = record.why
+            return []
+        raise ConfigError("a journal has two beginnings")
+
+    def _turn(self, turn: Turn) -> list[Effect]:
+        played = self.played
+        try:
+            events = read_events(turn.events) if turn.do == "handle" else []
+        except ParseError as error:
+            raise ConfigError(f"call {played.n_turns + 1} of a journal {error}") from None
+        self.events = events
+        self._picks.begin(turn.picks)
+        self._budget.begin(turn.stopped)
+        try:
+            effects = self._call(turn, events)
+        except _OtherChoice as error:
+            raise Divergence(self._where(turn, str(error)), at_s=turn.now_s) from None
+        if not self._picks.is_spent:
+            raise Divergence(self._where(turn, "fewer choices among equals"), at_s=turn.now_s)
+        played.n_turns += 1
+        played.n_events += len(events)
+        self._compare(turn, effects, turn.effects)
+        return effects
+
+    def _call(self, turn: Turn, events: Sequence[Any]) -> list[Effect]:
+        scheduler = self.scheduler
+        if turn.do == "handle":
+            effects = scheduler.handle(events, turn.now_s)
+            scheduler.newly_watched()  # as the process does after every batch
+            return effects
+        if turn.do == "advance":
+            return scheduler.advance(turn.now_s)
+        group = scheduler.pop()
+        if group is None or group.key != turn.group:
+            now = "none" if group is None else str(group.key)
+            raise Divergence(self._where(turn, f"the next group is {now}"), at_s=turn.now_s)
+        return scheduler.schedule(group, turn.now_s)
+
+    def _reconfigure(self, record: Reconfigured) -> list[Effect]:
+        self.config = self._read(record.config, record.plugins)
+        profiles = self._profiles(self.config)
+        effects, more = self.scheduler.reconfigure(profiles, self.config.settings, record.now_s)
+        self.played.n_turns += 1
+        self._compare(record, effects, record.effects, more)
+        return effects
+
+    def _compare(
+        self, record: Turn | Reconfigured, effects: Sequence[Effect], recorded: str, more: Sequence[str] = ()
+    ) -> None:
+        played = self.played
+        played.now_s = record.now_s
+        if digest(effects, more) != recorded:
+            found = f"{len(effects)} effect(s), which are not those recorded"
+            raise Divergence(self._where(record, found), at_s=record.now_s, effects=effects)
+        played.n_effects += len(effects)
+        played.n_bound += sum(isinstance(effect, BindPod) for effect in effects)
+
+    def _where(self, record: Turn | Reconfigured, what: str) -> str:
+        do = record.do if isinstance(record, Turn) else "reconfigure"
+        about = f" of {record.group}" if isinstance(record, Turn) and record.group is not None else ""
+        return f"call {self.played.n_turns + 1}, {do}{about}: {what}"
+
+    def _read(self, text: str, plugins: dict[str, str]) -> SchedulerConfig:
+        """Raises: ConfigError."""
+        missing = sorted(name for name in plugins if name not in self._known)
+        if missing:
+            raise ConfigError(
+                f"the journal was recorded with the plugin {missing[0]} ({plugins[missing[0]]}): give its"
+                " file by --plugin, or install its package"
+            )
+        config = parse_config(text, source="the journal's configuration", plugins=self._known)
+        self._budget.budget_s = config.settings.plugin_budget_s
+        return config
+
+    def _profiles(self, config: SchedulerConfig) -> dict[str, Profile]:
+        return build_profiles(config, self._known.factories, extenders=self._extenders)
+
+
+def _extenders(config: SchedulerConfig) -> ExtenderVerdicts | None:
+    """As the process had them, without a connection: their answers are events."""
+    return verdicts_of(config.extenders) if config.extenders else None

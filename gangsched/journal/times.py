@@ -1,0 +1,37 @@
+"""Times of a journal, as people write them on a command line."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from gangsched.config.durations import duration_s
+from gangsched.errors import ConfigError
+
+_CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,6})?))?")
+
+
+def wall_s(text: str, began_s: float, flag: str) -> float:
+    """Seconds since 1970. began_s: when the journal began, from which +1h30m counts, and after which 02:15 is
+    the first of that time of day in UTC. Raises: ConfigError at `flag`."""
+    if text.startswith("+"):
+        return began_s + duration_s(text[1:], flag)
+    clock = _CLOCK.fullmatch(text)
+    if clock is not None:
+        began = datetime.fromtimestamp(began_s, UTC)
+        found = began.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0)
+        found += timedelta(seconds=float(clock[3] or 0))
+        return (found if found >= began else found + timedelta(days=1)).timestamp()
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        problem = f"{text!r} is no time; examples: 2026-05-04T02:15:00Z, 02:15 (UTC), +1h30m (from its start)"
+        raise ConfigError(problem, path=flag) from None
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+
+
+def told(at_s: float) -> str:
+    """The time of day in UTC, to milliseconds."""
+    return (
+        datetime.fromtimestamp(at_s, UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+    )

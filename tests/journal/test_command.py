@@ -1,0 +1,212 @@
+"""`gangsched replay DIR` on journals of the simulation: what it prints, and what it says of bad ones."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from functools import cache
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from gangsched.cli import main
+from gangsched.journal.records import HEAD, MAX_RECORD, Start, Turn, framed, read_events
+from gangsched.journal.segments import Reader, Stream, name_of
+from gangsched.model.events import PodAdded
+from tests.journal.kept import Kept, recorded
+
+
+@cache
+def day() -> Kept:
+    _, (kept,) = recorded(7, n_gangs=6)
+    return kept
+
+
+def a_gang() -> str:
+    """One that was tried."""
+    return next(str(one.group) for one in day().records if isinstance(one, Turn) and one.group is not None)
+
+
+def test_a_day_is_replayed_and_is_as_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    day().write_to(tmp_path)
+    assert main(["replay", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    n_turns = sum(isinstance(one, Turn) for one in day().records)
+    assert re.search(rf"day: .* UTC in .* times as fast as it was: {n_turns:,} calls, .*all as recorded", out)
+    assert "It ends there: the scheduler stopped." in out
+
+
+def test_a_gangs_story_is_told_though_it_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    day().write_to(tmp_path)
+    assert main(["replay", str(tmp_path), "--story", a_gang()]) == 0
+    out = capsys.readouterr().out
+    assert f"{a_gang()} has been deleted for" in out
+    assert "every bind landed" in out
+
+
+def test_a_gang_is_explained_as_of_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the moment before its attempt it is active, or has waited for it."""
+    turn = next(one for one in day().records if isinstance(one, Turn) and one.group is not None)
+    start = day().records[0]
+    assert isinstance(start, Start)
+    day().write_to(tmp_path)
+    after_s = turn.now_s - start.now_s
+    code = main(["replay", str(tmp_path), "--explain", a_gang(), "--at", f"+{after_s:.9f}s"])
+    out = capsys.readouterr().out
+    assert code == 0, out
+    assert f"{a_gang()}: " in out
+    assert "members exist" in out
+    assert "Last moves" in out
+
+
+def test_a_gang_that_never_was_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    day().write_to(tmp_path)
+    assert main(["replay", str(tmp_path), "--story", "nobody"]) == 2
+    assert "no gang and no pod named default/nobody is in it by then" in capsys.readouterr().err
+
+
+def test_stepping_shows_each_decision_and_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day().write_to(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"\nt\ns {a_gang()}\ne {a_gang()}\nwhat\nc\n"))
+    assert main(["replay", str(tmp_path), "--step"]) == 0
+    out = capsys.readouterr().out
+    assert f"{a_gang()}: binding" in out
+    assert " on n" in out
+    assert "GROUP" in out
+    assert "all as recorded" in out
+
+
+def test_until_stops_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    day().write_to(tmp_path)
+    assert main(["replay", str(tmp_path), "--until", "+1s"]) == 0
+    n_turns = sum(isinstance(one, Turn) for one in day().records)
+    (n_played,) = re.findall(r"([\d,]+) calls", capsys.readouterr().out)
+    assert 0 < int(n_played.replace(",", "")) < n_turns
+
+
+def test_a_decision_that_differs_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pod of another name came: its bind has another name too."""
+    kept = Kept()
+    for one in day().framed:
+        changed = one[HEAD.size :].replace(b'"kind":"pods","', b'"kind":"pods","')
+        kept.put(one if changed == one[HEAD.size :] else changed)
+    turns = day().records
+    at = next(
+        at
+        for at, one in enumerate(turns)
+        if isinstance(one, Turn) and any(isinstance(e, PodAdded) for e in read_events(one.events))
+    )
+    turn = turns[at]
+    assert isinstance(turn, Turn)
+    import msgspec
+
+    other = bytes(turn.events).replace(b'"cpu":"1"', b'"cpu":"2000"')
+    kept.framed[at] = framed(msgspec.structs.replace(turn, events=msgspec.Raw(other)))
+    kept.write_to(tmp_path)
+    assert main(["replay", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "not as recorded" in out
+    assert "this is a fault of the program; please report it" in out
+
+
+# -- journals that are not whole ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_cut", [1, 7, 1000])
+def test_a_torn_journal_is_read_to_its_last_whole_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], n_cut: int
+) -> None:
+    stream = Stream()
+    flushed = [stream.take([one]) for one in day().framed]
+    whole = b"".join(flushed)
+    path = tmp_path / name_of("day", 1)
+    path.write_bytes(whole[:-n_cut])
+    reader = Reader(path)
+    records = list(reader)
+    n_whole = 0
+    for n, _ in enumerate(flushed):
+        n_whole = n if sum(map(len, flushed[:n])) <= len(whole) - n_cut else n_whole
+    assert len(records) >= n_whole > 10
+    assert records == day().records[: len(records)]
+    assert main(["replay", str(tmp_path)]) == 0
+    assert "all as recorded" in capsys.readouterr().out
+
+
+def packed(raw: bytes) -> bytes:
+    return zstandard.ZstdCompressor().compress(raw)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "nothing is in it"),
+        (b"no zstd at all", "is no journal of gangsched"),
+        (packed(b"x" * 100), "a record of 2021161080 bytes, more than"),
+        (packed(HEAD.pack(MAX_RECORD + 1, 0)), "more than"),
+        (packed(HEAD.pack(5, 0) + b"hello"), "checksum is wrong"),
+        (packed(HEAD.pack(5, 0x3610A686) + b"hello"), "is no record of a journal"),
+        (packed(HEAD.pack(200_000, 0) + b"[" * 200_000), "checksum is wrong"),
+    ],
+)
+def test_what_is_no_journal_is_said_plainly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, said: str
+) -> None:
+    (tmp_path / name_of("day", 1)).write_bytes(content)
+    code = main(["replay", str(tmp_path)])
+    told = capsys.readouterr()
+    assert said in (told.err if code else told.out), told
+    assert code == (0 if not content else 2)
+
+
+def test_a_record_that_is_damaged_ends_what_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = Kept()
+    kept.framed = list(day().framed)
+    head, body = kept.framed[20][: HEAD.size], kept.framed[20][HEAD.size :]
+    kept.framed[20] = head + body[:-2] + b"!\n"
+    kept.write_to(tmp_path)
+    assert main(["replay", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "19 calls" in out
+    assert "It has a record whose checksum is wrong" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--at", "+1s"], "--at: goes with --explain"),
+        (["--explain", "a/b"], "--at: goes with --explain"),
+        (["--until", "noon"], "--until: 'noon' is no time"),
+        (["--explain", "a/b", "--at", "+1s", "--until", "+1s"], "--until: cannot be given with --at"),
+    ],
+)
+def test_mistakes_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], said: str
+) -> None:
+    day().write_to(tmp_path)
+    assert main(["replay", str(tmp_path), *flags]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_without_a_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(tmp_path)]) == 2
+    assert "has no journal" in capsys.readouterr().err
+    assert main(["replay", str(tmp_path / "nowhere")]) == 2
+
+
+def test_a_journal_of_another_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start = day().records[0]
+    assert isinstance(start, Start)
+    import msgspec
+
+    kept = Kept()
+    kept.put(framed(msgspec.structs.replace(start, format=99)))
+    kept.write_to(tmp_path)
+    assert main(["replay", str(tmp_path)]) == 2
+    assert "is of format 99; this version reads" in capsys.readouterr().err
+    assert struct.calcsize("<II") == HEAD.size

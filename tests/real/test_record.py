@@ -1,0 +1,90 @@
+"""A scheduler on a real kube-apiserver is recorded through churn, kills and a reload, and replayed equal.
+
+Each process has its own journal: those that were killed too, to the last record that was on the disk.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gangsched.journal.records import Turn
+from gangsched.journal.segments import Reader, segments_in
+from tests.real.cluster import Cluster
+from tests.real.process import Scheduler
+from tests.real.test_reload import rewrite, says
+
+pytestmark = pytest.mark.real
+
+SEED = 20
+_SAID = re.compile(
+    r"([\d,]+) calls, ([\d,]+) events, ([\d,]+) effects, ([\d,]+) of them binds, all as recorded"
+)
+
+
+def replay(directory: Path, *flags: str) -> str:
+    """As a user runs it, in a process with hashes of its own."""
+    command = [sys.executable, "-m", "gangsched.cli", "replay", str(directory), *flags]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def has_decided(directory: Path) -> bool:
+    """Whether the last process' journal has two attempts with binds or messages by now."""
+    *_, last = segments_in(directory)
+    turns = [one for one in Reader(last.path) if isinstance(one, Turn) and one.do == "schedule"]
+    return sum(bool(one.effects) for one in turns) >= 2
+
+
+def churn(cluster: Cluster, rng: Random, names: list[str], n: int) -> None:
+    """Gangs come, some too large for now, and others are deleted to make room."""
+    for _ in range(n):
+        name = f"g{len(names)}"
+        names.append(name)
+        cluster.gang(name, pods=rng.randint(1, 6), gpus=rng.choice((1, 2, 4)))
+        if len(names) > 4 and rng.random() < 0.7:
+            gone = names[rng.randrange(len(names) - 1)]
+            cluster.delete(*(pod["metadata"]["name"] for pod in cluster.members(gone)))
+
+
+def test_churn_with_kills_and_a_reload_is_replayed_equal(cluster: Cluster) -> None:
+    print(f"seed {SEED}")
+    rng, names = Random(SEED), list[str]()
+    directory = cluster.directory / "journal"
+    cluster.nodes(4, gpus=8)
+
+    def started() -> Scheduler:
+        return cluster.schedule(record={"directory": str(directory)})
+
+    for _ in range(2):
+        scheduler = started()
+        says(cluster, scheduler, "synced, scheduling")
+        churn(cluster, rng, names, 6)
+        cluster.eventually(lambda: has_decided(directory), "decisions are on the disk")
+        scheduler.kill()
+    scheduler = started()
+    churn(cluster, rng, names, 4)
+    says(cluster, scheduler, "synced, scheduling")
+    config = Path(next(one for one in scheduler.command if one.startswith("--config=")).partition("=")[2])
+    rewrite(config, [{"schedulerName": "gangsched"}], settleSeconds=3, ties="roundRobin")
+    says(cluster, scheduler, "another configuration is in effect")
+    churn(cluster, rng, names, 6)
+    for name in names[:-1]:
+        cluster.delete(*(pod["metadata"]["name"] for pod in cluster.members(name)))
+    last = names[-1]
+    cluster.whole(last)
+    scheduler.stop_cleanly()
+
+    out = replay(directory)
+    found = [[int(n.replace(",", "")) for n in numbers] for numbers in _SAID.findall(out)]
+    assert len(found) == 3, out
+    assert all(n_binds > 0 for *_, n_binds in found), out
+    assert out.count("the process was killed, or still runs") == 2
+    assert out.count("It ends there: the scheduler stopped.") == 1
+    assert f"default/{last} has been bound for" in replay(directory, "--story", last)
