@@ -1,9 +1,9 @@
 """Part of `bench --core`: what it costs that scores steer gangs: packing by weight, and preferences of pods.
 
 Decisions on gangs of 8 on 5,000 nodes, one after the other until some hundred are placed, beside those on the
-same gangs that are packed first and prefer nothing. With kube-scheduler's default plugins, and with LoadAware
-on nodes that all report other loads. A process of its own, run by core_speed: `python -m
-gangsched.bench.packing_speed NODES GANGS ROUNDS`, which prints JSON.
+same gangs that are packed first and prefer nothing. With kube-scheduler's default plugins; with LoadAware on
+nodes that all report other loads; and with pods that request bandwidth of links in various use. A process of
+its own, run by core_speed: `python -m gangsched.bench.packing_speed NODES GANGS ROUNDS`, which prints JSON.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from gangsched.model.bandwidth import REQUIRED_KEY
 from gangsched.model.objects import Pod
 from gangsched.model.packing_weight import PACKING_WEIGHT_KEY
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
@@ -36,7 +37,7 @@ from gangsched.plugins.load_aware import LoadAware
 
 N_NODES = 5000
 SIZE = 8
-PLAIN, MEASURED = "default plugins", "LoadAware, weight 5"
+PLAIN, MEASURED, PROMISED = "default plugins", "LoadAware, weight 5", "pods request bandwidth"
 _RACK = "topology.kubernetes.io/rack"
 
 
@@ -97,25 +98,25 @@ _KINDS = tuple(
 def measure(n_nodes: int, n_gangs: int, n_rounds: int) -> list[PackingCost]:
     """In this process."""
     costs: list[PackingCost] = []
-    for plugins in (PLAIN, MEASURED):
-        scheduler = _loaded(n_nodes, measured=plugins == MEASURED)
+    for plugins in (PLAIN, MEASURED, PROMISED):
+        scheduler = _loaded(n_nodes, plugins)
         mine = [PackingCost(plugins, kind, []) for kind in _KINDS]
         for number in range(n_rounds + 1):
             for i, cost in enumerate(mine):
-                own = _decide_us(scheduler, cost.kind, f"r{number}-{i}", n_gangs)
+                own = _decide_us(scheduler, cost, f"r{number}-{i}", n_gangs)
                 if number:  # the first one warms up
                     cost.decide_us.append(own)
         costs += mine
     return costs
 
 
-def _loaded(n_nodes: int, *, measured: bool) -> Scheduler:
+def _loaded(n_nodes: int, plugins: str) -> Scheduler:
     config = default_config(IN_TREE)
     profiles = build_profiles(config)
-    if measured:
+    if plugins == MEASURED:
         profiles = {name: _with_load(profile) for name, profile in profiles.items()}
     scheduler = Scheduler(profiles, config.settings, node_capacity=n_nodes)
-    nodes = [measured_node(i) if measured else node(i, 8) for i in range(n_nodes)]
+    nodes = [node(i, 8) if plugins == PLAIN else measured_node(i) for i in range(n_nodes)]
     scheduler.handle([ev.NodeAdded(one) for one in nodes], 0.0)
     scheduler.handle([ev.KindSynced(kind) for kind in scheduler.kinds], 0.0)
     return scheduler
@@ -126,8 +127,8 @@ def _with_load(profile: Profile) -> Profile:
     return Profile(profile.scheduler_name, msgspec.structs.replace(profile.points, scores=scores))
 
 
-def _decide_us(scheduler: Scheduler, kind: Kind, prefix: str, n_gangs: int) -> float:
-    gangs = [[_pod(f"{prefix}-{gang}", rank, kind) for rank in range(SIZE)] for gang in range(n_gangs)]
+def _decide_us(scheduler: Scheduler, cost: PackingCost, prefix: str, n_gangs: int) -> float:
+    gangs = [[_pod(f"{prefix}-{gang}", rank, cost) for rank in range(SIZE)] for gang in range(n_gangs)]
     for gang in gangs:
         scheduler.handle([ev.PodAdded(pod) for pod in gang], 1.0)
     gc.collect()
@@ -145,8 +146,10 @@ def _decide_us(scheduler: Scheduler, kind: Kind, prefix: str, n_gangs: int) -> f
     return lasted_s * 1e6 / n_gangs
 
 
-def _pod(group: str, rank: int, kind: Kind) -> Pod:
-    annotations = {MIN_MEMBERS_KEY: str(SIZE)}
+def _pod(group: str, rank: int, cost: PackingCost) -> Pod:
+    kind, annotations = cost.kind, {MIN_MEMBERS_KEY: str(SIZE)}
+    if cost.plugins == PROMISED:
+        annotations[REQUIRED_KEY] = "10MB/s"
     if kind.weight is not None:
         annotations[PACKING_WEIGHT_KEY] = str(kind.weight)
     amounts = {"cpu": "1", "memory": "1Gi", RESOURCE: str(kind.gpus)}

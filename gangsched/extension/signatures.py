@@ -43,6 +43,7 @@ HOOKS = {
     "score_node": Hook("Score", ("state", "pod", "node_info")),
     "normalize": Hook("NormalizeScore", ("state", "template", "scores")),
     "score_filled": Hook("Score", ("template", "node")),
+    "score_filled_at": Hook("Score", ("state", "template", "view", "row", "n")),
     "spreads": Hook("Score", ("template", "members")),
     "is_stated": Hook("Score", ("template", "view")),
     "reserve": Hook("Reserve", ("state", "group", "placements")),

@@ -10,8 +10,8 @@ Promises between two measurements are our addition.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from typing import Literal
+from collections.abc import Hashable, Iterator, Sequence
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -82,6 +82,7 @@ class RemainingBandwidth:
     name = "RemainingBandwidth"
     cured_by = Change.NODE_ADDED | Change.NODE_REPORT | Change.ROOM_FREED
     signed_annotations = REQUEST_KEYS
+    tells_by_template: ClassVar[bool] = True
 
     def __init__(self, args: Args | None = None) -> None:
         self._args = args or Args()
@@ -176,7 +177,24 @@ class RemainingBandwidth:
         request = self._request_of(template)
         if request is None:
             return None
-        left = self._left(request, view, rows)
+        return self._worth(request, self._left(request, view, rows))
+
+    def score_filled_at(
+        self, state: CycleState, template: PodTemplate, view: ClusterView, row: int, n: int
+    ) -> FloatArray | None:
+        """As score of one node with 0 to n - 1 more of these pods on it, float64[n]."""
+        request = self._request_of(template)
+        if request is None:
+            return None
+        steps = np.arange(n if self._args.promise else 1)
+        sides = [
+            np.minimum(left - steps * request.amounts[quantity], unused)
+            for quantity, left, unused in self._sides(request, view, np.array([row]))
+        ]
+        worth = self._worth(request, _tighter(sides))
+        return worth if self._args.promise else worth.repeat(n)
+
+    def _worth(self, request: BandwidthRequest, left: IntArray) -> FloatArray:
         off = left - request.expected
         distance = np.abs(off)
         scale = distance + max(request.expected, 1)
@@ -215,18 +233,24 @@ class RemainingBandwidth:
         book = self.usage_tracker
         if not (self._args.promise and view.moved):
             return book.left(request.direction, view.n_rows)[rows]
-        sides: list[IntArray] = []
+        return _tighter([np.minimum(left, unused) for _, left, unused in self._sides(request, view, rows)])
+
+    def _sides(
+        self, request: BandwidthRequest, view: ClusterView, rows: Rows
+    ) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Of each quantity that the request is about: which, what a Trial leaves, and what is not in use."""
+        book = self.usage_tracker
+        moved = view.moved if self._args.promise else ()
         for quantity in _OF[request.direction]:
             direction = _QUANTITIES[quantity]
             left = book.left(direction, view.n_rows)[rows].copy()
-            for row, template, count in view.moved:
+            for row, template, count in moved:
                 own = self._request_of(template)
                 if own is None or (own.scope == "group" and count < 0):
                     continue  # how many members share a departing gang's amount is not known
                 at = row if isinstance(rows, slice) else np.flatnonzero(rows == row)
                 left[at] -= own.amounts[quantity] * count
-            sides.append(np.minimum(left, book.unused(direction, view.n_rows)[rows]))
-        return sides[0] if len(sides) == 1 else np.minimum(*sides)
+            yield quantity, left, book.unused(direction, view.n_rows)[rows]
 
     def _near_misses(
         self, request: BandwidthRequest, left: IntArray, short: BoolArray, view: ClusterView
@@ -253,6 +277,11 @@ class RemainingBandwidth:
         except ParseError:
             request = None
         return self._requests.put(template, (request,))[0]
+
+
+def _tighter(sides: Sequence[IntArray]) -> IntArray:
+    """Of one or two directions."""
+    return sides[0] if len(sides) == 1 else np.minimum(*sides)
 
 
 def stated_group(pod: Pod) -> Hashable:

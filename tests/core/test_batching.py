@@ -18,11 +18,13 @@ from gangsched.core.framework.batching import Batching
 from gangsched.core.framework.interface import CycleState, FloatArray, IntArray
 from gangsched.core.framework.weighing import Weighing
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.bandwidth import EXPECTED_KEY, REMAINING_KEY, REQUIRED_KEY
 from gangsched.model.objects import Node, Pod, Taint
 from gangsched.model.packing_weight import PACKING_WEIGHT_KEY
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.plugins import with_plugins
 from tests.core.test_preferences import GOOD, like
+from tests.plugins.bandwidths import report
 from tests.support.scenario import Cluster
 
 _next = Batching.next
@@ -50,22 +52,24 @@ def _node(rng: Random, name: str) -> Node:
     return make_node(name, gpus=rng.choice((4, 8, 8)), cpu=rng.choice((32, 64)), rack=f"r{rng.randrange(4)}")
 
 
-def _gang(rng: Random, kind: int, name: str, weight: int | None) -> list[Pod]:
+def _gang(rng: Random, kind: int, name: str, weight: int | None, asked: dict[str, str]) -> list[Pod]:
     """Few kinds, so that one comes after its like; two of them have equal pods and differ in number."""
     n, gpus, cpu = ((2, 2, "1"), (4, 1, "2"), (4, 2, "1"), (8, 1, "1"), (2, 0, "3"))[kind]
     more: dict[str, Any] = {"priority": 10} if rng.random() < 0.05 else {}
-    if weight is not None:
-        more["annotations"] = {PACKING_WEIGHT_KEY: str(weight)}
+    more["annotations"] = asked if weight is None else {PACKING_WEIGHT_KEY: str(weight), **asked}
     return [make_pod(f"{name}-{i}", group=name, min_members=n, gpus=gpus, cpu=cpu, **more) for i in range(n)]
 
 
 class _Story:
     """One seed's: the same events whenever decisions are the same. weight: of packing, for every gang;
-    prefers: gangs prefer nodes by a label."""
+    prefers: gangs prefer nodes by a label; by_link: they request bandwidth, which nodes report."""
 
-    def __init__(self, seed: int, weight: int | None = None, *, prefers: bool = False) -> None:
+    def __init__(
+        self, seed: int, weight: int | None = None, *, prefers: bool = False, by_link: bool = False
+    ) -> None:
         self.weight = weight
         self.prefers = prefers
+        self.by_link = by_link
         self.rng = rng = Random(f"batching-{seed}")
         plugins = [Steps()] if rng.random() < 0.5 else []
         self.c = with_plugins(*plugins, nodes=0, settings=Settings(allow_eviction=rng.random() < 0.5))
@@ -77,14 +81,21 @@ class _Story:
 
     def _node(self) -> Node:
         node = _node(self.rng, self._name("n"))
+        node = self._reporting(node) if self.by_link else node
         return self._labelled(node) if self.prefers else node
+
+    def _reporting(self, node: Node) -> Node:
+        heard = report(1500, self.rng.randrange(0, 1500, 100), at_s=self.c.now_s)
+        annotations = {**(node.metadata.annotations or {}), REMAINING_KEY: heard}
+        return replace(node, metadata=replace(node.metadata, annotations=annotations))
 
     def _labelled(self, node: Node) -> Node:
         labels = {**(node.metadata.labels or {}), GOOD: self.rng.choice(("much", "much", "some", "not"))}
         return replace(node, metadata=replace(node.metadata, labels=labels))
 
     def _gang(self, kind: int) -> list[Pod]:
-        pods = _gang(self.rng, kind, self._name("g"), self.weight)
+        asked = {REQUIRED_KEY: f"{20 * kind}MB/s", EXPECTED_KEY: "200MB/s"} if self.by_link and kind else {}
+        pods = _gang(self.rng, kind, self._name("g"), self.weight, asked)
         return like(pods, ("much", 10), ("some", 4)) if self.prefers else pods
 
     def _name(self, letter: str) -> str:
@@ -127,6 +138,8 @@ class _Story:
             c.drop_node(node.metadata.name)
         elif what == 2:
             c.node(replace(node, spec=replace(node.spec, unschedulable=not node.spec.unschedulable)))
+        elif self.by_link and rng.random() < 0.8:
+            c.node(self._reporting(node))
         elif what == 3 and self.prefers and rng.random() < 0.9:
             c.node(self._labelled(node))
         elif what == 3:
@@ -168,9 +181,12 @@ def test_decisions_are_those_of_packing_each_gang_from_nothing(
     assert len(found) > 10
 
 
-@pytest.mark.parametrize("weight", [0, 1, 2, 5, 20, 1000])
+@pytest.mark.parametrize(
+    ("weight", "by_link"),
+    [*((weight, False) for weight in (0, 1, 2, 5, 20, 1000)), (1, True), (5, True), (20, True)],
+)
 def test_weighed_decisions_are_those_of_computing_all_anew_for_each_member(
-    weight: int, monkeypatch: pytest.MonkeyPatch
+    weight: int, by_link: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n_kept = n_binds = n_quick = 0
 
@@ -194,9 +210,9 @@ def test_weighed_decisions_are_those_of_computing_all_anew_for_each_member(
     monkeypatch.setattr(Weighing, "_still_holds", holds)
     for seed in range(6):
         monkeypatch.setattr(Placing, "_each_weighed", _each_weighed)
-        effects = _Story(seed, weight).told()
+        effects = _Story(seed, weight, by_link=by_link).told()
         monkeypatch.setattr(Placing, "_each_weighed", lambda *_: None)
-        assert effects == _Story(seed, weight).told(), f"seed {seed}"
+        assert effects == _Story(seed, weight, by_link=by_link).told(), f"seed {seed}"
         n_binds += len(effects)
     assert n_binds > 300
     assert n_kept > 10

@@ -1,5 +1,6 @@
 """FilledScores: scores of one node with 0, 1, 2, ... more pods of a template, by plugins that score by row.
-They see a FilledNode and nothing else, so a score is kept for all nodes that look the same. Called by
+
+Most see a FilledNode and nothing else, so their scores are kept for all nodes that look the same. Called by
 core.framework.scoring.
 """
 
@@ -16,7 +17,7 @@ from gangsched.core.types.pod_template import PodTemplate
 
 # Sums of pods up to here are far from overflowing.
 _MAX_AMOUNT = 2**60
-_HOOKS = ("score_filled", "ignores_placed")
+_HOOKS = ("score_filled", "score_filled_at", "ignores_placed")
 _MAX_KEPT, _MAX_KEPT_PODS = 4096, 64
 
 
@@ -47,6 +48,9 @@ class FilledScores:
             if hasattr(plugin, "ignores_placed"):
                 own = self._ask(plugin.name, "Score", plugin.score, state, template, view, rows)
                 _check(plugin, own, 1)
+            elif hasattr(plugin, "score_filled_at"):
+                own = self._ask(plugin.name, "Score", plugin.score_filled_at, state, template, view, row, n)
+                _check(plugin, own, n)
             if own is not None:
                 total += own * weight
         return total

@@ -279,19 +279,21 @@ class PreScorePlugin(Protocol):
 
 @runtime_checkable
 class ScorePlugin(Protocol):
-    """Optional beside it: `normalize(state, template, scores) -> scores`, which gets score's results, of any
-    range, and maps them to 0..100; `score_by_row = True`: a row's score depends on that row alone, so scores
-    are kept and only changed rows are recomputed (not with normalize or pre_score), also from one gang to the
-    next of its kind (core.framework.batching); whatever it reads beside the view must be a usage tracker
-    (core.cache.usage_trackers), which reports changed rows; and `spreads(template, members) -> bool`: the
-    template prefers to be away from the gang's other members (their templates, itself included), so that they
-    are placed one at a time by score and not packed; and `is_stated(template, view) -> bool`, asked often:
-    the pod itself states the preference. What a gang's pods state comes before how tightly it fits, all other
-    scores after it (core.cycle.packing).
+    """Optional beside it: `normalize(state, template, scores) -> scores`, which gets score's results, of
+    any range, and maps them to 0..100; `score_by_row = True`: a row's score depends on that row alone, so
+    scores are kept and only changed rows are recomputed, also from one gang to the next of its kind
+    (core.framework.batching); not with normalize or pre_score, and with pre_filter only beside
+    `tells_by_template = True`: what it leaves for score follows from the template; whatever it reads
+    beside the view must be a usage tracker (core.cache.usage_trackers), which reports changed rows; and
+    `spreads(template, members) -> bool`: the template prefers to be away from the gang's other members
+    (their templates, itself included), so that they are placed one at a time by score and not packed; and
+    `is_stated(template, view) -> bool`, asked often: the pod itself states the preference. What a gang's
+    pods state comes before how tightly it fits, all other scores after it (core.cycle.packing).
 
     Beside score_by_row one of these spares a call for each member where packing has a weight:
     `score_filled(template, node)`, float64[n] or None, as `score` of one node that has 0 to n - 1 more of
-    these pods, by what FilledNode shows alone; or `ignores_placed = True`: a Trial changes no score.
+    these pods, by what FilledNode shows alone; `score_filled_at(state, template, view, row, n)`, the same of
+    one row by all that score reads; or `ignores_placed = True`: a Trial changes no score.
     """
 
     name: str

@@ -61,7 +61,8 @@ class Scoring:
     ) -> None:
         self._ask = ask
         self.pre_scores = tuple(pre_scores)
-        is_told |= {plugin.name for plugin in self.pre_scores}
+        is_pre_scored = {plugin.name for plugin in self.pre_scores}
+        is_told |= is_pre_scored
         self.scores: tuple[tuple[ScorePlugin, float], ...] = tuple(
             (one, weight)
             if serves(one, ScorePlugin)
@@ -75,7 +76,8 @@ class Scoring:
             one
             for one in self.scores
             if getattr(one[0], "score_by_row", False)
-            and one[0].name not in is_told
+            and (one[0].name not in is_told or getattr(one[0], "tells_by_template", False))
+            and one[0].name not in is_pre_scored
             and one[0].name not in self._normalizers
         )
         self._not_by_row = tuple(one for one in self.scores if one not in self._by_row)
