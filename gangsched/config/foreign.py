@@ -1,4 +1,4 @@
-"""What is done with marks of other systems that are not supported, by profile. Called by config only."""
+"""What to do with unsupported marks of other systems, by profile. Called by config only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which controllers' pods are gangs without saying so, by profile. Floor 0; called by config only."""
+"""Which controllers' pods are gangs without stating it, by profile. Floor 0; called by config only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gangsched.model.owners import ORDERED
 
 
 def resolve_inferred(ours: OurDocument, names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
-    """By profile, in the order in which they are asked whether a pod is theirs. Raises: ConfigError."""
+    """By profile, in the order in which a pod is checked against them. Raises: ConfigError."""
     inferred = dict.fromkeys(names, ours.infer_gangs)
     seen: set[str] = set()
     for i, profile in enumerate(ours.profiles):

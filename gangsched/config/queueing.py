@@ -16,8 +16,8 @@ _MAX_WALLTIME_S = 10 * 366 * 86_400.0
 
 
 class QueueingSettings(msgspec.Struct, frozen=True):
-    """bound: how many groups may start in front of a group that does not fit; None: by how many run when it
-    is first refused (core.queueing.bypasses). default_walltime_s: by profile, where there is one."""
+    """bound: how many groups may start in front of a group that does not fit; None: derived from how many run
+    when it is first refused (core.queueing.bypasses). default_walltime_s: by profile, if set."""
 
     bound: int | None = None
     default_walltime_s: Mapping[str, float] = {}

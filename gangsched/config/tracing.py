@@ -23,10 +23,9 @@ _MOST_HELD = 1_000_000
 
 
 class KeepTraces(msgspec.Struct, frozen=True):
-    """Which of the gangs that the ratio leaves out are traced all the same.
-
-    slower_than_s: from the first member seen to the end; 0: not for this. max_held_spans: spans, and events
-    on them, that are held for gangs of which it is not known yet.
+    """Which of the gangs that the ratio leaves out are traced nevertheless. slower_than_s: from the first
+    member seen to the end; 0: no limit. max_held_spans: spans, and their events, held for gangs that are not
+    decided yet.
     """
 
     slower_than_s: float = 0.0

@@ -1,8 +1,7 @@
 """How much a gang's packing weighs beside the scores: annotation `gangsched.io/packing-weight`.
 
 On a pod or a PodGroup. Without it the profile's setting `packing` holds; without that too a gang is packed
-first, and scores decide among equally tight placements. What a node's packing is worth is said in
-core.framework.packing_score.
+first, and scores decide among equally tight placements. The points are those of core.framework.packing_score.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from gangsched.errors import ParseError
 
 PACKING_WEIGHT_KEY = "gangsched.io/packing-weight"
 MAX_PACKING_WEIGHT = 100_000
-"""More than all scores together can have, and sums stay exact."""
+"""More than all scores together can reach, and sums stay exact."""
 _NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 def annotated_packing_weight(annotations: Mapping[str, str] | None) -> int | None:
-    """What the annotations of a pod or a PodGroup say; None: nothing. Raises: ParseError."""
+    """The weight in the annotations of a pod or a PodGroup; None: none. Raises: ParseError."""
     text = annotations.get(PACKING_WEIGHT_KEY) if annotations else None
     if text is None:
         return None

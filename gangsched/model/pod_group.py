@@ -1,14 +1,14 @@
-"""Which group a pod belongs to, and what a group asks for: the dialects that become one PodGroup.
+"""Which group a pod belongs to, and the group's numbers: all dialects become one PodGroup.
 
-Lives here: what everybody asks, over the table of dialects. Not here: how one dialect is written
+Lives here: the queries of all other rooms, over the table of dialects. Not here: how one dialect is written
 (model.dialects, a file each), and what a group's members do, which is state (core.types.group). A pod that
 names no group is a group of one.
 
 To add a dialect, write `model/dialects/<name>.py` with one `Dialect` in it: the labels and annotations by
 which a pod names its group, those by which it states the group's numbers, how the numbers are read from a pod
-or from an object, and which kinds of object. Then add it to DIALECTS below, at its place: of several dialects
-by which a pod spells one name, the first has the last word. All else follows from the table: which kinds are
-watched, what makes a pod change its group, what members must agree on. Beside that it needs a line in
+or from an object, and which kinds of object. Then add it to DIALECTS below, at its place: if a pod states one
+name in several dialects, the first one wins. All else follows from the table: which kinds are watched, what
+makes a pod change its group, what members must agree on. Beside that it needs a line in
 gangsched.sim.reading, which reads pods for the checkers and shares no code with this, rights for its kinds in
 deploy/rbac.yaml, and its words in docs/migrating.md.
 """
@@ -82,7 +82,7 @@ DIALECTS: tuple[Dialect, ...] = (
     yunikorn.DIALECT,
     lightweight.DIALECT,
 )
-"""All of them; of several that spell one name the first is the group's."""
+"""All of them; if several state one name, the first is the group's dialect."""
 
 OBJECT_KINDS: Mapping[str, tuple[str, ObjectKind]] = {
     f"podgroups.{dialect.name}" + (f".{kind.api_group}" if kind is not dialect.kinds[0] else ""): (
@@ -92,7 +92,7 @@ OBJECT_KINDS: Mapping[str, tuple[str, ObjectKind]] = {
     for dialect in DIALECTS
     for kind in dialect.kinds
 }
-"""By the name of the kind, as events have it: the dialect that it is of, and where it is."""
+"""By the name of the kind in events: its dialect, and its place in it."""
 
 CORE = core.DIALECT.name
 COSCHEDULING = coscheduling.DIALECT.name
@@ -158,7 +158,7 @@ _NAMING_ANNOTATIONS = frozenset(key for dialect in DIALECTS for key in dialect.a
 _NOTHING: Mapping[str, str] = {}
 _COMMON = ("spec.schedulerName", "spec.priority", TOPOLOGY_KEY, PACKING_WEIGHT_KEY)
 N_COMMON = len(_COMMON)
-"""So many of what members state, of all dialects, comes first."""
+"""How many of stated_names are of dialects; these come first."""
 
 _TELLING_LABELS = frozenset(
     (
@@ -185,9 +185,9 @@ def _not_told(key: GroupKey) -> bool | None:
 def group_key(pod: Pod, is_basic: Callable[[GroupKey], bool | None] = _not_told) -> GroupKey:
     """The group a pod names, or the group of one that it is. Raises: ParseError if it names two.
 
-    is_basic: whether the core PodGroup of that key asks for nothing together, None while nobody knows. If so,
-    a name in the pod's metadata goes before it; as long as nobody knows the pod is the core group's, which
-    waits for its object. So are marks of what is not supported (model.dialects.foreign).
+    is_basic: whether the core PodGroup of that key requires no gang, None while unknown. If it requires none,
+    a name in the pod's metadata, or an unsupported mark (model.dialects.foreign), takes precedence; while
+    that is unknown the pod belongs to the core group, which waits for its object.
     """
     meta, reference = pod.metadata, pod.spec.scheduling_group
     named = _named(pod)
@@ -235,7 +235,7 @@ def _named(pod: Pod) -> list[tuple[str, str, str]]:
 
 
 def _names(labels: Mapping[str, str], annotations: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """(dialect, name, where) for each name that the pod's metadata gives its group."""
+    """(dialect, name, where) for each group name in the pod's metadata."""
     found = []
     for metadata, naming, dialect_of in (
         (labels, _NAMING_LABELS, _LABELS),
@@ -284,8 +284,8 @@ def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:
 
 
 def with_wishes_of(group: PodGroup, pod: Pod) -> PodGroup:
-    """A group that an object describes, with what its pods ask for beside that: whoever writes a Job cannot
-    annotate the PodGroup that its controller makes. Raises: ParseError naming the key."""
+    """A group described by an object, with the settings in its pods' annotations added: the author of a Job
+    cannot annotate the PodGroup that its controller makes. Raises: ParseError naming the key."""
     asked = annotated_topology(pod.metadata.annotations)
     weight = annotated_packing_weight(pod.metadata.annotations)
     if asked:
@@ -315,7 +315,7 @@ def group_from_object(dialect: str, api_version: str, item: CustomObject) -> Pod
 
 
 def role_of(key: GroupKey, pod: Pod) -> str:
-    """What the pod is in its group; "" where it says nothing, or its dialect has no roles."""
+    """The pod's role in its group; "" if it states none, or its dialect has no roles."""
     dialect = _BY_NAME.get(key.dialect)
     if dialect is None or not (dialect.role_annotations or dialect.role_labels):
         return ""
@@ -331,14 +331,14 @@ def one_speaks(key: GroupKey) -> bool:
 
 
 def api_group_order(dialect: str, api_version: str) -> int:
-    """Of a dialect whose objects may be of several API groups the least has the last word."""
+    """For a dialect whose objects may be of several API groups: the smallest wins."""
     groups = [kind.api_group for kind in _BY_NAME[dialect].kinds]
     group = api_version.rpartition("/")[0]
     return groups.index(group) if group in groups else 0
 
 
 def identity_of(pod: Pod) -> tuple[object, ...]:
-    """All that puts the pod into its group and all that it says of it, as written; that can be edited.
+    """Everything, as written, by which the pod names its group or states its numbers, and that can be edited.
 
     Not its labels as such: kube-apiserver copies a node's zone and region onto the pods bound to it
     (KEP-4742, on by default since 1.35).
@@ -359,7 +359,7 @@ def _told_by(metadata: Mapping[str, str], keys: frozenset[str]) -> Mapping[str, 
 
 
 def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
-    """What a member says of its group, as written, in the order of stated_names."""
+    """A member's statements about its group, as written, in the order of stated_names."""
     spec, meta = pod.spec, pod.metadata
     topology = weight = None
     if meta.annotations:

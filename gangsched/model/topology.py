@@ -1,8 +1,8 @@
-"""Topology: which labels of nodes the members of a gang must, or would rather, have in common.
+"""Topology: the node labels whose value a gang's members must, or should, have in common.
 
-Lives here: what is written about it, in the annotation `gangsched.io/topology` of pods and PodGroups and in
-`spec.schedulingConstraints` of the core API's PodGroup. Where a gang goes because of it is
-core.cycle.topology's. Source of the core API's field: KEP-5732; scheduling.k8s.io/v1beta1, PodGroup.
+Lives here: reading it, from the annotation `gangsched.io/topology` of pods and PodGroups and from
+`spec.schedulingConstraints` of the core API's PodGroup. Not here: placing by it (core.cycle.topology). Source
+of the core API's field: KEP-5732; scheduling.k8s.io/v1beta1, PodGroup.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _EXAMPLE = "'required: topology.example.com/block, preferred: topology.example.c
 
 class TopologyLevel(msgspec.Struct, frozen=True, gc=False):
     """One label of nodes. required: all members go where its value is the same; else where it has as few
-    values as can be."""
+    values as possible."""
 
     key: str
     required: bool = True
 
 
 Topology = tuple[TopologyLevel, ...]
-"""From the widest level to the narrowest; () asks for nothing."""
+"""From the widest level to the narrowest; (): no constraint."""
 
 
 def annotated_topology(annotations: Mapping[str, str] | None) -> Topology:
-    """What the annotations of a pod or a PodGroup ask for. Raises: ParseError."""
+    """The topology in the annotations of a pod or a PodGroup. Raises: ParseError."""
     text = annotations.get(TOPOLOGY_KEY) if annotations else None
     return () if text is None else parse_topology(text)
 
 
 @lru_cache(maxsize=256)
 def parse_topology(text: str) -> Topology:
-    """What the annotation says: levels separated by commas, the widest first. Raises: ParseError."""
+    """Parses the annotation: levels separated by commas, the widest first. Raises: ParseError."""
     if len(text) > _MAX_TEXT:
         raise ParseError(
             f"{len(text)} characters; at most {_MAX_TEXT} may describe the topology", field=TOPOLOGY_KEY
@@ -67,8 +67,8 @@ def parse_topology(text: str) -> Topology:
 
 
 def parse_constraints(spec: Mapping[str, Any]) -> Topology:
-    """What a core PodGroup's `spec.schedulingConstraints` requires. Raises: ParseError, also for a constraint
-    that is not known: placing the pods all the same would break what their user relies on."""
+    """What a core PodGroup's `spec.schedulingConstraints` requires. Raises: ParseError, also for an unknown
+    constraint: ignoring it would break what the pods' user relies on."""
     constraints = spec.get("schedulingConstraints")
     if constraints is None:
         return ()
@@ -93,7 +93,7 @@ def parse_constraints(spec: Mapping[str, Any]) -> Topology:
 
 
 def both(first: Topology, second: Topology) -> Topology:
-    """All that two places ask for; a label that both name is required if either requires it."""
+    """The union of two topologies; a label that both name is required if either requires it."""
     required = {level.key for level in (*first, *second) if level.required}
     keys = dict.fromkeys(level.key for level in (*first, *second))
     return tuple(TopologyLevel(key, key in required) for key in keys)

@@ -1,8 +1,8 @@
-"""How long a pod says that it runs: the annotations, the label and the field that state it.
+"""Walltime: how long a pod or a group runs, as its annotations, a label or a field state it.
 
-Lives here: what one object says, and what is wrong with it. Not here: predictions and defaults, and what a
-gang makes of its members' statements (core.queueing.walltimes). A statement that cannot be read never refuses
-a pod: it counts as not stated, and is told.
+Lives here: one object's statement, and what is wrong with it. Not here: predictions and defaults, and a
+gang's walltime by those of its members (core.queueing.walltimes). A statement that cannot be read never
+refuses a pod: it counts as not stated, and is reported.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SOURCES: tuple[Source, ...] = ("stated", "enforced", "predicted", "default", "ne
 """From the one that counts most."""
 
 # Pods of these controllers are replaced when they end, and those of a node (mirror pods) come back with it:
-# what one of them says about itself frees nothing.
+# the end of one of them frees nothing.
 _ENDLESS = frozenset(("ReplicaSet", "DaemonSet", "Node"))
 _WHOLE = re.compile(r"[0-9]{1,9}")
 
 
 class Walltime(msgspec.Struct, frozen=True, gc=False):
-    """How long a pod or a group runs, as far as anybody knows. seconds: inf where it never ends. field: what
-    says so. problems: what could not be read, with the field."""
+    """How long a pod or a group runs, as far as known. seconds: inf if it never ends. field: where it is
+    stated. problems: fields that could not be read."""
 
     seconds: float = math.inf
     source: Source = "never"
@@ -46,7 +46,7 @@ class Walltime(msgspec.Struct, frozen=True, gc=False):
 
 
 def pod_walltime(pod: Pod) -> Walltime:
-    """What the pod itself says. Both a statement and a deadline: the shorter one, which ends it."""
+    """The pod's own statement. If there is a statement and a deadline, the shorter one, which ends it."""
     for owner in pod.metadata.owner_references or ():
         if owner.controller and owner.kind in _ENDLESS:
             return Walltime(field=f"its {owner.kind} replaces it")
@@ -58,7 +58,7 @@ def pod_walltime(pod: Pod) -> Walltime:
 
 
 def stated_walltime(labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None) -> Walltime:
-    """What an object's metadata says; of several statements the first that can be read."""
+    """The statement in an object's metadata; of several the first that can be read."""
     problems: list[str] = []
     for name, key, read in _STATEMENTS:
         found = labels if name == "labels" else annotations

@@ -7,7 +7,7 @@ devices those are.
 
 And where: by `require` in the settings of devices, by this plugin's own argument, or by the annotation
 `gangsched.io/require-device-ids` of a pod or its PodGroup, nodes that do not list a resource's devices are
-left out: which of them a pod would get there is not known.
+left out, since there the IDs of a pod's devices would be unknown.
 
 Not in kube-scheduler, which only counts extended resources (NodeResourcesFit does that here too, so a
 resource without an inventory is limited by its count alone). core.cycle.device_allocation chooses the IDs.

@@ -136,8 +136,8 @@ class InterPodAffinity:
         room: IntArray,
         others: Sequence[PodTemplate],
     ) -> int:
-        """One a domain where its pods repel each other; where they attract each other, and `others` do not
-        match: the capacity of the domains that they are in, or of the roomiest."""
+        """One per domain if its pods repel each other. If they attract each other and `others` do not match:
+        the capacity of the domains that they are in, or of the roomiest."""
         most = int(room.sum())
         for kind, term in template.affinity_terms:
             if kind is AffinityKind.ANTI_REQUIRED and view.means(term.term, template):

@@ -1,4 +1,4 @@
-"""NodePreferAvoidPods: avoids nodes that ask to be spared the replicas of some controller.
+"""NodePreferAvoidPods: avoids nodes that are marked to be kept free of some controller's replicas.
 
 The node lists them in its annotation scheduler.alpha.kubernetes.io/preferAvoidPods, by kind and UID of
 ReplicationControllers and ReplicaSets. An older priority of kube-scheduler's, of weight 10,000: it outweighs

@@ -55,11 +55,11 @@ _ASKED = {
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """strategy: which of the nodes with enough is best. pool: later pods with the same request first try the
     pool: with ClosestToExpected the nodes with required to expected left, with LargestSurplus those with more
-    than expected. stale_policy: a node without a report for
-    stale_seconds counts as full, or by its last report (ignore). promise: bandwidth promised since a node's
-    last heartbeat is not promised again; without it (the published method) a burst overcommits. bound: a pod
-    that expects more than it requires goes to no node where what is left is further from what it expects
-    than what it requires is: one with too much left is kept for pods that expect more.
+    than expected. stale_policy: a node without a report for stale_seconds counts as full, or by its last
+    report (ignore). promise: bandwidth promised since a node's last heartbeat is not promised again; without
+    it (the published method) a burst overcommits. bound: a pod that expects more than it requires goes only
+    to nodes whose remaining bandwidth is at least as close to the expected as the required is: a node with
+    too much left is kept for pods that expect more.
     """
 
     strategy: Literal["ClosestToExpected", "LargestSurplus"] = "ClosestToExpected"

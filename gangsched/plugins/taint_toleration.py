@@ -122,7 +122,8 @@ class TaintToleration:
         return MAX_SCORE - (100 * counts // most).astype(np.float64)
 
     def is_stated(self, template: PodTemplate, view: ClusterView) -> bool:
-        """Whether there is a PreferNoSchedule taint at all: which of them it tolerates the pod states."""
+        """Whether there is a PreferNoSchedule taint at all: the pod's tolerations then state its
+        preference."""
         return self._has_soft(view)
 
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:

@@ -14,7 +14,7 @@ OURS = "gangsched"
 Place = tuple[str, str, str]
 """Node, resource, device ID."""
 
-# Of larger gangs, which the workloads with intruders do not have, the first member speaks for all.
+# In larger gangs, which the workloads with intruders do not have, only the first member is read.
 _MAX_COMPARED = 64
 
 

@@ -1,4 +1,4 @@
-"""Events and effects in a few words each, for the story of a broken invariant (sim.driver)."""
+"""Events and effects, shortened for the story of a broken invariant (sim.driver)."""
 
 from __future__ import annotations
 

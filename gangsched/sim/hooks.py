@@ -116,7 +116,7 @@ class SimHooks:
 
 
 def as_bind(effect: ef.Effect) -> ef.BindPod | None:
-    """The Binding that this effect may come to."""
+    """The Binding that this effect may result in."""
     if isinstance(effect, ef.BindPod):
         return effect
     if isinstance(effect, ef.RunHook) and effect.point == BIND and effect.pod is not None:

@@ -1,6 +1,6 @@
-"""Workloads of gangs that must be in one rack or block, or would rather be, on small clusters of both.
+"""Workloads of gangs that require, or prefer, to be in one rack or block, on small clusters of both.
 
-What else they are is drawn as in sim.workloads; half of the seeds are too small a cluster with priorities.
+All else is drawn as in sim.workloads; half of the seeds have a cluster that is too small, and priorities.
 """
 
 from __future__ import annotations
@@ -62,6 +62,6 @@ def _annotated(pod: Pod, wish: str) -> Pod:
     own = {**(pod.metadata.annotations or {}), TOPOLOGY_KEY: wish}
     if (
         own.get(GRACE_KEY) == _LONG_GRACE
-    ):  # with all that is lost here it is half bound for longer than may be
+    ):  # with everything that is lost here it stays half bound for longer than the limit
         own[GRACE_KEY] = "3"
     return replace(pod, metadata=replace(pod.metadata, annotations=own))

@@ -177,7 +177,7 @@ def _inventory(text: str) -> Ids | None:
 
 
 def _is_device(device: Any) -> bool:
-    """Whether it is written as a device is: an `id`, and the rest of the kind it should be."""
+    """Whether it has the form of a device: an `id`, and other fields of the right type."""
     if not isinstance(device, dict) or not isinstance(device.get("id"), str):
         return False
     links = device.get("links")
@@ -196,7 +196,7 @@ def _are_ids(ids: list[str]) -> bool:
 
 
 def given(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None = None) -> Given | None:
-    """What a pod, or the Binding that makes it so, says of its devices; {} where it says nothing."""
+    """The devices in a pod's annotation, or in its Binding's; {} if there are none."""
     if annotations and _ALLOCATED in annotations:
         return _given(annotations[_ALLOCATED])
     found: Given = {}
@@ -225,12 +225,12 @@ def _given(text: str) -> Given | None:
 
 
 def says_devices(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> bool:
-    """Whether anything is said of devices, be it readable or not."""
+    """Whether there is any statement of devices, readable or not."""
     return _ALLOCATED in (annotations or ()) or any(_LABELLED_ALLOCATED in key for key in labels or ())
 
 
 def ids_in(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None = None) -> Ids:
-    """Resource -> device IDs of all containers; nothing where there is nothing or it cannot be read."""
+    """Resource -> device IDs of all containers; {} if there are none or they cannot be read."""
     found: Ids = {}
     for sets in (given(annotations, labels) or {}).values():
         for resource, ids in sets.items():
@@ -322,7 +322,7 @@ def _application(labels: Mapping[str, str], annotations: Mapping[str, str]) -> s
 
 
 def least(gang: Gang, pod: Pod, item: CustomObject | None) -> int | None:
-    """How many must start together, by the gang's object or by this member; None where nothing says it."""
+    """How many must start together, by the gang's object or by this member; None if nothing states it."""
     annotations, spec = pod.metadata.annotations or {}, (item.spec or {}) if item is not None else {}
     if gang.dialect == "pod":
         return 1

@@ -71,7 +71,7 @@ class Spite:
     # -- edits -----------------------------------------------------------------------------------------
 
     def scribble_on_pod(self) -> None:
-        """A pod that is not bound yet says something else, or nothing that can be read, for a while."""
+        """An unbound pod has other annotations, or unreadable ones, for a while."""
         pods = [p for p in self._api.pods.values() if not p.spec.node_name and not p.is_terminal]
         if not pods:
             return

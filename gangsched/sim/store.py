@@ -25,7 +25,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class SimStore:
-    """The cluster's objects, and the watches that tell of them."""
+    """The cluster's objects, and their watches."""
 
     def __init__(
         self,

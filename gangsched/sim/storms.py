@@ -170,7 +170,7 @@ def shrink(failing: Case, broken: Broken, *, max_tries: int = 120) -> Shrunk:
 
 
 class _Tries:
-    """The smallest case that failed so far."""
+    """The smallest failing case so far."""
 
     def __init__(self, failing: Case, broken: Broken, left: int) -> None:
         self.case = failing

@@ -141,7 +141,7 @@ class Tampering:
                 yield pod
 
     def _has(self, pod: Pod) -> Ids:
-        """In truth; of a pod that kubelet has said nothing of, what its scheduler believes."""
+        """What the pod really has; if kubelet has not reported it, what the scheduler believes."""
         info = self._scheduler().shared.cache.pods.get(pod.metadata.uid)
         if info is None or info.state is not MemberState.BOUND or not info.ids:
             return frozenset()

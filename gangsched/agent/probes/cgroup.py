@@ -1,8 +1,7 @@
-"""A cgroup's own counters, for a node that is a cgroup: several nodes on one machine. All of it I/O.
-
-What read_machine is for a whole machine. The cgroup's limits are what the node has: without a limit of cpu or
-memory the machine's counts. Both versions of the kernel's interface; the cgroup is named as in
-/proc/PID/cgroup. Its disk is busy for as long as what it moved takes at `disk_mbps`.
+"""A cgroup's own counters, for a node that is a cgroup: several nodes on one machine. All of it I/O. The
+counterpart of read_machine, which is for a whole machine. The cgroup's limits are what the node has: without
+a limit of cpu or memory the machine's counts. Both versions of the kernel's interface; the cgroup is named as
+in /proc/PID/cgroup. Its disk is busy for as long as what it moved takes at `disk_mbps`.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def _read_1(root: Path, name: str) -> _Read:
     cpu, memory, disk = (root / controller / name for controller in ("cpu", "memory", "blkio"))
     quota = int((cpu / "cpu.cfs_quota_us").read_text())
     limit = int((memory / "memory.limit_in_bytes").read_text())
-    # Without "recursive", as older kernels have it, what groups inside of it move is not in it.
+    # Without "recursive", as in older kernels, it does not include groups inside of it.
     counted = disk / "blkio.throttle.io_service_bytes_recursive"
     if not counted.exists():
         counted = disk / "blkio.throttle.io_service_bytes"

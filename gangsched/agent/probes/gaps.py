@@ -1,7 +1,6 @@
-"""What a node's load has no data for, and what would give it. Pure.
-
-A term without data is 0 in the published sums, as on a node that uses nothing of it: whoever reads the node's
-score must know that. `running` puts this into the log and an Event. Called by `running`.
+"""The terms of a node's load without data, and what would provide it. Pure. A term without data is 0 in the
+published sums, as on a node that uses nothing of it: readers of the node's score must know that. `running`
+puts this into the log and an Event. Called by `running`.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class Probes:
         self._load = LoadMeter(window_s=load.window_seconds, mhz=load.cpu_mhz, disk_mbps=measured)
 
     def _say(self, key: str, text: str, *, to_all: bool = False) -> None:
-        """To the log, until it is another text; `to_all`: as an Event too."""
+        """Logs the text, unless it was logged last; `to_all`: as an Event too."""
         if self._said.get(key) != text:
             self._said[key] = text
             _log.warning(text, node=self._node)

@@ -1,6 +1,6 @@
-"""The dialects in which pods name their groups and groups say what they ask for, one file each.
+"""The dialects in which pods name their groups and groups state their numbers, one file each.
 
-Lives here: how each is written, and nothing else. `dialect` is the shape that all of them have, `numbers`
-what several of them read alike. The table of them, and how to add one, is gangsched.model.pod_group; nobody
-else imports from here.
+Lives here: how each is written, and nothing else. `dialect` is their common form, `numbers` has the parsing
+that several of them share. Their table, and how to add one, is in gangsched.model.pod_group; only it imports
+from here.
 """

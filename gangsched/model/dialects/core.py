@@ -1,7 +1,7 @@
 """The core API: `spec.schedulingGroup` and scheduling.k8s.io PodGroup. Sources: KEP-4671, KEP-5832.
 
-The Job controller of 1.37 (gate WorkloadWithJob) gives every Job such a PodGroup, and where the Job says
-nothing of scheduling its policy is `basic`: that asks for nothing together.
+The Job controller of 1.37 (gate WorkloadWithJob) gives every Job such a PodGroup, and if the Job states
+nothing about scheduling its policy is `basic`, which requires no gang.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
     if isinstance(priority, int):
         numbers["priority"] = priority
     mode = spec.get("disruptionMode")
-    # The API's own word goes before the annotation; a PodGroup without either is disrupted pod by pod.
+    # The API's own field goes before the annotation; a PodGroup without either is disrupted pod by pod.
     if isinstance(mode, dict) and (ALL in mode or SINGLE in mode):
         numbers["disruption_mode"] = ALL if ALL in mode else SINGLE
     elif not annotated["disruption_mode"]:

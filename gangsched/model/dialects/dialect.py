@@ -1,4 +1,4 @@
-"""Dialect: the one shape of all dialects; GroupKey and PodGroup: what they come to."""
+"""Dialect: the common form of all dialects; GroupKey and PodGroup: what they are read into."""
 
 from __future__ import annotations
 
@@ -31,22 +31,21 @@ class GroupKey(NamedTuple):
 
 
 class PodGroup(msgspec.Struct, frozen=True, gc=False):
-    """What a group asks for, whatever dialect said it.
+    """A group's requirements, whatever dialect they were stated in.
 
-    min_count members must start together; total_count (>= min_count), where given, are waited for in
-    Permit; min_resources are what all nodes together must have for the group to be tried; start_together
-    are the "namespace/name" of groups that start only with this one, and its own. disruption_mode: whether
-    preemption takes its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count
-    would stay.
-    roles: of each role so many members, at least, start together; known_roles: where there are any, the only
-    ones that members may have ("": none). unsupported: what its writer asks for and gangsched does not do.
-    preempts: whether it may take others' room at all. is_basic: its object says that its pods start one by
-    one, wherever that is, so another name that a pod's user wrote goes before this group's. topology: which
-    labels of nodes its members must, or would rather, have in common. required_ids: the resources whose
-    device IDs must be known where its members go (model.required_ids). packing_weight: of packing beside the
-    scores, None: as its profile has it (model.packing_weight). priority: goes before its pods' own;
-    priority_class: the name of the class whose value counts where its pods have no priority of their own.
-    walltime: the annotations of its object that state how long it runs (model.walltime).
+    min_count members must start together; total_count (>= min_count), where given, are waited for in Permit;
+    min_resources are what all nodes together must have for the group to be tried; start_together are the
+    "namespace/name" of groups that start only with this one, and its own. disruption_mode: whether preemption
+    takes its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count would stay.
+    roles: how many members of each role, at least, start together; known_roles: if not empty, the only roles
+    that members may have ("": none). unsupported: requested features that gangsched lacks. preempts: whether
+    it may take others' room at all. is_basic: its object states that its pods start one by one, so another
+    group name that a pod's user wrote takes precedence. topology: the node labels whose value its members
+    must, or should, have in common. required_ids: the resources whose device IDs must be known where its
+    members go (model.required_ids). packing_weight: packing's weight among the scores, None: its profile's
+    (model.packing_weight). priority: goes before its pods' own; priority_class: the name of the class whose
+    value counts if its pods have no priority of their own. walltime: the annotations of its object that state
+    how long it runs (model.walltime).
     """
 
     key: GroupKey
@@ -100,15 +99,12 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """How one system writes groups.
 
     name: as GroupKey and messages have it. labels and annotations: where a pod names its group, in all
-    spellings. compose: the name, or "", where it is not one of these values alone. role_annotations and
-    role_labels: where it names its role, the first that does counts. stated_labels and stated_annotations:
-    where a pod states the group's numbers; all members must say the same, with one_speaks all that say
-    anything.
-
-    from_pod: the numbers as a member states them, from its labels and annotations. kinds: the objects that
-    state them, the first that there is counts; where there are any, from_object reads them (annotated: what
-    was read of our own annotations on it) and from_pod is never asked. Both raise ParseError, naming the key
-    or the field.
+    spellings. compose: makes the name, or "", if it is not one of these values alone. role_annotations and
+    role_labels: where it names its role; the first one found counts. stated_labels and stated_annotations:
+    where a pod states the group's numbers; all members must agree, with one_speaks all that state any.
+    from_pod: reads the numbers from a member's labels and annotations. kinds: the objects that state them;
+    the first that exists counts. If there are kinds, from_object reads them (annotated: the values of our own
+    annotations on it) and from_pod is never called. Both raise ParseError, naming the key or the field.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """KAI: an annotation, and its PodGroup with subgroups. Sources: KAI-Scheduler
 `pkg/apis/scheduling/v2alpha2/podgroup_types.go`, `pkg/scheduler/api/podgroup_info/subgroup_info/factory.go`.
 
-Where there are subgroups they say how many start together, and minMember does not: each subgroup that is
-nobody's parent has a minimum, and every pod is in one of them. Its queue is not played.
+If there are subgroups, they state how many start together, and minMember does not: each subgroup that has no
+children has a minimum, and every pod is in one of them. Its queue is ignored.
 
 A level of a topologyConstraint is a label of nodes, as its Topology object lists them, so that object need
 not be read: a group goes where that label's value is the same.
@@ -93,7 +93,7 @@ def _is_its_own_ancestor(name: str, parents: Mapping[str, str], known: Mapping[s
 
 
 def _levels(asking: Mapping[str, Any], field: str) -> Topology:
-    """What a group or a subgroup says of topology, the required level first: it is the wider one."""
+    """The topology of a group or a subgroup, the required level first, as it is the wider one."""
     constraint = asking.get(_CONSTRAINT)
     if constraint is None:
         return ()

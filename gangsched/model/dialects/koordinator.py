@@ -2,9 +2,9 @@
 
 Sources: koordinator `apis/extension/coscheduling.go`, `pkg/scheduler/plugins/coscheduling/core/gang.go`.
 
-Its total-number is of no consequence for the start, there or here: a gang starts with min-available of them.
-Its modes differ in what becomes of members that are reserved while others do not fit; here nothing is ever
-reserved for a gang that does not fit, so both are kept.
+Its total-number does not affect the start, there or here: a gang starts with min-available members. Its modes
+differ in what happens to reserved members while others do not fit; here nothing is ever reserved for a gang
+that does not fit, so both modes hold.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OTHER_POLICIES = ("only-waiting", "waiting-and-running")
 
 
 def habits(key: GroupKey, annotations: Metadata) -> Numbers:
-    """What its annotations say on a pod or on a PodGroup. Raises: ParseError, naming the key."""
+    """Reads its annotations on a pod or on a PodGroup. Raises: ParseError, naming the key."""
     numbers: Numbers = {}
     mode = annotations.get(MODE, "")
     if mode not in _MODES:

@@ -1,4 +1,5 @@
-"""What several dialects read alike: counts, durations, and our own annotations wherever they are written."""
+"""Parsing that several dialects share: counts, durations, and our own annotations wherever they are
+written."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _decode_names = bounded.decoder(list[str])
 
 
 def annotated_numbers(annotations: Metadata, key: GroupKey) -> Numbers:
-    """What our own annotations say of a group, on its pods or on its object.
+    """The settings in our own annotations of a group, on its pods or on its object.
 
     Raises: ParseError, naming the key.
     """
@@ -109,7 +110,7 @@ def _disruption_mode(text: str | None) -> str:
 
 
 def device_failure(annotations: Metadata) -> str:
-    """What becomes of the group when a device of its fails. Raises: ParseError."""
+    """What happens to the group when one of its devices fails. Raises: ParseError."""
     text = annotations.get(ON_DEVICE_FAILURE_KEY)
     if text not in (None, "none", "evictMember", "evictGang"):
         raise ParseError(

@@ -1,7 +1,7 @@
 """Volcano: an annotation, and its PodGroup. Sources: volcano `apis/scheduling/v1beta1` and
 `pkg/scheduler/api/job_info.go` (CheckTaskValid, CheckTaskReady).
 
-Its queue and the phase Inqueue are not played: a gang gets its turn by gangsched's own order.
+Its queue and the phase Inqueue are ignored: a gang gets its turn by gangsched's own order.
 """
 
 from __future__ import annotations

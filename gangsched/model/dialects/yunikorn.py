@@ -4,7 +4,7 @@ Sources: yunikorn-k8shim `pkg/common/constants/constants.go`, `pkg/cache/metadat
 `pkg/cache/amprotocol.go`.
 
 No placeholder pods are made: the real pods wait until all task groups can start. An application without task
-groups is no gang, there or here. The first pod may say the task groups for all.
+groups is no gang, there or here. The first pod may state the task groups for all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Controllers whose pods are a gang without saying so in a PodGroup: one file each, and the table of them.
 
 Lives here: which of a controller's pods belong together, read from the pod (a Claim) and from the
-controller's object (an Owner), only the fields that say so. Not here: what becomes of it
+controller's object (an Owner), only the fields that say so. Not here: the gangs made from it
 (core.groups.owners), PodGroups of any kind (model.pod_group). All of it is written by strangers: numbers are
 bounded where they are decoded, and an object that does not decode costs its own pods alone.
 """
@@ -16,11 +16,12 @@ from gangsched.model.owners import job_sets, jobs, kueue, leader_worker_sets, mp
 from gangsched.model.owners.owner import Claim, Owner, OwnerName, Role, Start
 
 INFER_LABEL = "gangsched.io/infer-gangs"
-"""On a Namespace: what is inferred there in place of what the profile says; names joined by dots."""
+"""On a Namespace: what is inferred there instead of the profile's setting; names joined by dots."""
 
 
 class OwnerKind(NamedTuple):
-    """A kind of object that says how many pods a gang has. wire: as it is decoded; read: what it says."""
+    """A kind of object that states how many pods a gang has. wire: the decoded form; read: makes an Owner of
+    it."""
 
     kind: str
     group: str
@@ -58,7 +59,7 @@ OWNER_KINDS = {
 
 
 class Inferred(NamedTuple):
-    """What may stand in inferGangs: which objects it reads, and how a pod shows that it is meant."""
+    """One value of inferGangs: the objects that it reads, and how a pod is recognized."""
 
     owner_kind: str
     claim: Callable[[Pod], Claim | None]
@@ -71,8 +72,8 @@ INFERRED = {
     "Kueue": Inferred("Workload", kueue.claim),
     "Job": Inferred("Job", jobs.claim),
 }
-"""By the name in inferGangs; of several that know a pod the first one has it: the more it knows of the order
-in which its pods come, the sooner."""
+"""By the name in inferGangs. If several recognize a pod, the first one has it; those that know more about the
+order in which pods come are earlier."""
 DEFAULT_INFERRED = ("LeaderWorkerSet", "JobSet", "RayCluster", "Kueue")
 ORDERED = tuple(INFERRED)
 
@@ -83,7 +84,7 @@ TELLING_LABELS = (
     *(ray.CLUSTER_KEY, ray.NODE_TYPE_KEY, ray.GROUP_KEY),
     *(kueue.GROUP_KEY, mpi_jobs.JOB_KEY),
 )
-"""Where a pod says which controller's it is, and which of its pods."""
+"""Labels and annotations by which a pod names its controller, and its place among the controller's pods."""
 TELLING_ANNOTATIONS = (
     *(leader_worker_sets.SIZE_KEY, leader_worker_sets.EXCLUSIVE_KEY),
     *(kueue.TOTAL_KEY, kueue.SERVING_KEY, kueue.WORKLOAD_KEY, kueue.SLICE_KEY, kueue.ELASTIC_KEY),
@@ -93,7 +94,7 @@ _LABELS, _ANNOTATIONS = frozenset(TELLING_LABELS), frozenset(TELLING_ANNOTATIONS
 
 
 def claim_of(pod: Pod, inferred: tuple[str, ...]) -> Claim | None:
-    """The gang that one of these controllers makes of the pod. inferred: in the order of ORDERED."""
+    """The gang of the pod by one of these controllers. inferred: in the order of ORDERED."""
     if not is_marked(pod):
         return None
     for name in inferred:
@@ -104,7 +105,7 @@ def claim_of(pod: Pod, inferred: tuple[str, ...]) -> Claim | None:
 
 
 def owners_of(pod: Pod) -> tuple[OwnerName, ...]:
-    """Objects that may tell why not all pods of the pod's gang can exist at the same time."""
+    """Objects that may explain why not all pods of the gang can exist at the same time."""
     if not is_marked(pod):
         return ()
     claims = (job_sets.claim(pod), leader_worker_sets.claim(pod))

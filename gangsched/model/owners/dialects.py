@@ -13,7 +13,7 @@ from gangsched.model.dialects.ours import MIN_MEMBERS_KEY
 from gangsched.model.owners import job_sets, jobs, kueue, leader_worker_sets, ray
 
 WHOLE = 0
-"""In place of min_count: the controller's number, whatever it is."""
+"""Instead of min_count: the controller's number."""
 
 
 def _from_pod(key: GroupKey, labels: Metadata, annotations: Metadata) -> Numbers:

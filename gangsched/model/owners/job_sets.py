@@ -1,9 +1,9 @@
 """JobSets (jobset.x-k8s.io): all Jobs of one attempt are one gang, replicas x parallelism over all of them.
 
-How many pods there are is in the JobSet alone. A restart makes all of them anew under a higher
-restart-attempt, which is part of the gang's name: pods of the old attempt are none of the new one. Where Jobs
-are created one replicatedJob after the other each replicatedJob is a gang; with exclusive topology nothing
-is, because a Job's other pods are refused until its first one has a node.
+The number of pods is in the JobSet alone. A restart makes all of them anew under a higher restart-attempt,
+which is part of the gang's name: pods of an old attempt do not belong to the new one. Where Jobs are created
+one replicatedJob after the other each replicatedJob is a gang; with exclusive topology nothing is, because a
+Job's other pods are refused until its first one has a node.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """batch/v1 Jobs: an Indexed one's pods are one gang, min(parallelism, completions) of them at a time.
 
 An index that has succeeded, or has failed for good, gets no pod any more. A Job without indices is a queue of
-work whose workers do not know each other, and is none.
+work whose workers do not know each other, so it is no gang.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read(job: Job) -> Owner:
 
 
 def _n_of(indexes: str) -> int:
-    """How many indices there are in what the Job controller writes as "1,3-5"; what is no index is none."""
+    """The number of indices in the Job controller's "1,3-5"; anything that is no index is ignored."""
     n = 0
     for part in indexes.split(",") if indexes else ():
         first, _, last = part.partition("-")
