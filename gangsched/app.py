@@ -120,6 +120,7 @@ class SchedulerApp:
             pick=pick if self._recorder is None else self._recorder.picks,
             extenders=extenders,
             guard=self._defects.tell,
+            wall_ahead_s=round(time.time() - time.monotonic(), 3),
         )
         self._leadership = self._new_leadership(instance, rng)
         self.dispatcher = self._new_dispatcher(instance, rng)

@@ -45,7 +45,7 @@ def test_a_profiles_default_goes_before_that_of_all_and_may_be_none() -> None:
     [
         ("queueing: {bound: {groups: 0}}", "queueing.bound.groups", "0 is not auto or within 1..1000000"),
         ("queueing: {bound: {groups: many}}", "queueing.bound.groups", "many"),
-        ("queueing: {bound: {mode: hard}}", "queueing.bound.mode", "hard"),
+        ("queueing: {bound: {mode: harder}}", "queueing.bound.mode", "harder"),
         ("queueing: {bounds: {}}", "queueing", "bounds"),
         ("queueing: {defaultWalltime: 24 hours}", "queueing.defaultWalltime", "is not a duration"),
         ("queueing: {defaultWalltime: 0s}", "queueing.defaultWalltime", "'0s' is not longer than 0"),

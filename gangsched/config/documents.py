@@ -152,10 +152,10 @@ ForeignMarkers = Literal["refuse", "warn", "ignore"]
 
 
 class Bound(_Document, frozen=True):
-    """Meanings: config.queueing.QueueingSettings. shadow: counted and told, nothing is enforced."""
+    """Meanings: config.queueing.QueueingSettings."""
 
     groups: int | Literal["auto"] = "auto"
-    mode: Literal["shadow"] = "shadow"
+    mode: Literal["shadow", "hard"] = "shadow"
 
 
 class Queueing(_Document, frozen=True):

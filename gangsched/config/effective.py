@@ -97,7 +97,7 @@ def _queueing(config: SchedulerConfig) -> Document:
     known = config.settings.queueing
     if known is None:
         return {}
-    bound = {"groups": AUTO if known.bound is None else known.bound, "mode": "shadow"}
+    bound = {"groups": AUTO if known.bound is None else known.bound, "mode": known.mode}
     walltime = effective_walltime(known, config.profiles[0].scheduler_name)
     return {"queueing": {"bound": bound, _WALLTIME: walltime}}
 

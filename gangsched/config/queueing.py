@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Literal
 
 import msgspec
 
@@ -11,16 +12,19 @@ from gangsched.config.durations import duration_s, duration_text
 from gangsched.errors import ConfigError
 
 AUTO = "auto"
+SHADOW, HARD = "shadow", "hard"
 _MAX_BOUND = 1_000_000
 _MAX_WALLTIME_S = 10 * 366 * 86_400.0
 
 
 class QueueingSettings(msgspec.Struct, frozen=True):
     """bound: how many groups may start in front of a group that does not fit; None: derived from how many run
-    when it is first refused (core.queueing.bypasses). default_walltime_s: by profile, if set."""
+    when it is first refused (core.queueing.bypasses). default_walltime_s: by profile, if set. mode: shadow:
+    that is counted and told; hard: at its bound a group gets a claim (core.queueing.claims)."""
 
     bound: int | None = None
     default_walltime_s: Mapping[str, float] = {}
+    mode: Literal["shadow", "hard"] = "shadow"
 
 
 def resolve_queueing(ours: OurDocument, names: Collection[str]) -> QueueingSettings | None:
@@ -45,7 +49,7 @@ def resolve_queueing(ours: OurDocument, names: Collection[str]) -> QueueingSetti
             default_s = _walltime_s(said, f"profiles[{i}].defaultWalltime")
         if default_s:
             defaults[name] = default_s
-    return QueueingSettings(groups if isinstance(groups, int) else None, defaults)
+    return QueueingSettings(groups if isinstance(groups, int) else None, defaults, written.bound.mode)
 
 
 def effective_walltime(settings: QueueingSettings, name: str) -> str:

@@ -123,7 +123,9 @@ def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
             demands,
             shared.cache.view,
             topology_key=shared.settings.topology_key,
-            nominated=[one for one in shared.cache.nominated.values() if one.info.group not in unit],
+            nominated=[
+                one for one in scheduler.attempts.claiming.nominated(unit) if one.info.group not in unit
+            ],
         )
     except PluginError as error:
         return f"{error}."

@@ -20,6 +20,7 @@ def find_broken(shared: SharedState) -> list[str]:
         *_one_place(shared),
         *_states(shared),
         *_promises(shared),
+        *_claims(shared),
     ]
 
 
@@ -154,4 +155,19 @@ def _promises(shared: SharedState) -> list[str]:
         for preemption in waiting:
             if not any(group.preemption is preemption for group in shared.groups.values()):
                 broken.append(f"4: {uid} is waited for by {preemption.unit}, which do not wait")
+    return broken
+
+
+def _claims(shared: SharedState) -> list[str]:
+    """4: room is claimed for groups that wait in line, for members that are pending, and for nobody else."""
+    claims = shared.queue.claims
+    if claims is None:
+        return []
+    broken = []
+    for key, claim in claims.by_key.items():
+        group = shared.groups.get(key)
+        if group is None or group not in claim.unit:
+            broken.append(f"4: room is claimed for {key}, which is no group")
+        elif not claims.is_sound(claim):
+            broken.append(f"4: room is claimed for {group!r}, which does not wait as it did")
     return broken

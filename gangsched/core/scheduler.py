@@ -67,19 +67,22 @@ class Scheduler:
         pick: Callable[[int], int] = first_of,
         extenders: ExtenderVerdicts | None = None,
         guard: Callable[[Defect], None] | None = None,
+        wall_ahead_s: float | None = None,
     ) -> None:
         """With `leading` False it follows everything and decides nothing until LeadershipGained.
 
         pick: which of n equally good nodes a lone pod gets, from 0, where the settings say at random; a
-        seeded generator's `randrange` uses them evenly, as kube-scheduler does. extenders: the
-        profiles' plugin for extenders, if there are any.
-
-        guard: called with exceptions that an object triggered in our own code, which then affect that object
-        alone (core.containment); without one they are raised.
+        seeded generator's `randrange` uses them evenly, as kube-scheduler does. extenders: the profiles'
+        plugin for extenders, if there are any. guard: called with exceptions that an object triggered in our
+        own code, which then affect that object alone (core.containment); without one they are raised.
+        wall_ahead_s: Unix time less the clock of `now_s`, for times told to people and the ages of pods found
+        running; None: unknown.
         """
         if observer is not None:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
-        self.shared = SharedState(profiles, settings, node_capacity=node_capacity, observer=observer)
+        self.shared = SharedState(
+            profiles, settings, node_capacity=node_capacity, observer=observer, wall_ahead_s=wall_ahead_s
+        )
         self.reporter = Reporter(self.shared)
         self.owners = Owners(self.shared, self.reporter)
         self.group_specs = GroupSpecs(self.shared, self.reporter, self.owners)
@@ -232,6 +235,7 @@ class Scheduler:
         for group in due:
             self._for_group(group, self._expired)
         for do in (
+            self.attempts.claiming.advance,
             self.audit.advance,
             self.health.advance,
             self.reconciler.refusals.advance,
@@ -370,6 +374,7 @@ class Scheduler:
                     self._for_group(group, self.group_specs.resolve)
                 for group in touched.values():  # all numbers are known by now, so sets are computed once
                     self._for_group(group, self.reconciler.look)
+            steps.each(self.attempts.claiming.look)
             steps.each(shared.flush_changes)
             if shared.cache.clashes or shared.cache.bad_reports:
                 steps.each(self._objects.tell_of_nodes)

@@ -90,7 +90,8 @@ class Recorder:
     def begin(self, scheduler: Scheduler, config: SchedulerConfig, *, leading: bool) -> None:
         """Stands before the core from now on, which has not been called yet: that could not be repeated."""
         self._scheduler = scheduler
-        now_s, wall_s = time.monotonic(), time.time()
+        now_s, ahead_s = time.monotonic(), scheduler.shared.wall_ahead_s
+        wall_s = time.time() if ahead_s is None else now_s + ahead_s
         plugins = self._sources(config)
         self._write(Start(FORMAT, wall_s, now_s, leading, effective_yaml(config), plugins, versions()))
 

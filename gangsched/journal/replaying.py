@@ -117,6 +117,7 @@ class Replay:
             pick=self._picks,
             extenders=self._extenders,
             guard=self.defects.append,
+            wall_ahead_s=round(start.wall_s - start.now_s, 3),
         )
         self.played = Played(now_s=start.now_s)
         self.events: Sequence[Event] = ()

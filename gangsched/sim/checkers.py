@@ -256,10 +256,22 @@ def nothing_starves(
     if any(group.n_assumed for group in scheduler.shared.groups.values()):
         return
     left = {info.uid: g for g in scheduler.shared.groups.values() for info in g.in_state(MemberState.PENDING)}
+    claims = scheduler.shared.queue.claims
     while (effects := fresh.schedule_next(now_s)) is not None:
-        for effect in effects:
-            if isinstance(effect, ef.BindPod):
-                group = left.get(effect.uid)
-                if group is not None and not group.counts[LEAVING] and group.state not in skipped:
-                    yield f"7: {group!r} fits ({effect.name} on {effect.node}) and is not bound"
-                return
+        binds = [effect for effect in effects if isinstance(effect, ef.BindPod)]
+        kept = {
+            bind.node
+            for bind in binds
+            for claim in (claims.all if claims is not None else ())
+            if (group := left.get(bind.uid)) is not None
+            and group not in claim.unit
+            and group.priority <= claim.priority
+            and bind.node in claim.nodes
+        }
+        if kept:  # room that is kept for others: the fresh process has claimed nothing yet
+            continue
+        for effect in binds:
+            group = left.get(effect.uid)
+            if group is not None and not group.counts[LEAVING] and group.state not in skipped:
+                yield f"7: {group!r} fits ({effect.name} on {effect.node}) and is not bound"
+            return

@@ -33,6 +33,7 @@ from gangsched.sim.fence import SimFence
 from gangsched.sim.half_bound import HalfBound
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.mischief import Mischief
+from gangsched.sim.objects import at
 from gangsched.sim.progress import resting_groups_can_go_on
 from gangsched.sim.spite import Spite
 from gangsched.sim.tampering import Tampering
@@ -60,7 +61,7 @@ def make_scheduler(settings: Settings, *plugins: Any) -> Scheduler:
     profiles = build_profiles(default_config(IN_TREE))
     if plugins:
         profiles = {name: _with_plugins(profile, plugins) for name, profile in profiles.items()}
-    return Scheduler(profiles, settings, node_capacity=4)
+    return Scheduler(profiles, settings, node_capacity=4, wall_ahead_s=at(0).timestamp())
 
 
 def _with_plugins(profile: Profile, plugins: Sequence[Any]) -> Profile:

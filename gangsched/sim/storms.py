@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
+from gangsched.config.queueing import QueueingSettings
 from gangsched.core.scheduler import Scheduler
 from gangsched.sim import mischief, spite
 from gangsched.sim.crowds import crowded_workload, webbed_workload
@@ -77,6 +78,12 @@ STORMS: dict[str, Storm] = {
         "too small a cluster, four priorities",
         partial(preempting_workload, stubborn=False),
         settings=replace(FENCED, permit_wait_s=15.0),
+        storm_s=60.0,
+    ),
+    "claims": Storm(
+        "too small a cluster, where room is kept for who was passed twice",
+        partial(preempting_workload, stubborn=False),
+        settings=replace(FENCED, permit_wait_s=15.0, queueing=QueueingSettings(2, mode="hard")),
         storm_s=60.0,
     ),
     "duel": Storm(

@@ -18,11 +18,11 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from gangsched import __version__
-from gangsched.core.queueing.bypasses import BUCKETS
 from gangsched.web.families import counter_family, gauge_family, histogram_family
 from gangsched.web.loads import Loads
-from gangsched.web.measures import Distribution, Measures
-from gangsched.web.reading import QueueingReading, Reading
+from gangsched.web.measures import Measures
+from gangsched.web.queueing_families import queueing_families
+from gangsched.web.reading import Reading
 
 PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -213,7 +213,7 @@ def _read(reading: Reading) -> Iterator[Metric]:
     yield from _configuration(reading)
     yield from load_families(reading.loads)
     if reading.queueing is not None:
-        yield from _queueing(reading.queueing)
+        yield from queueing_families(reading.queueing)
 
 
 def _promises(reading: Reading) -> Iterator[Metric]:
@@ -357,32 +357,6 @@ def _configuration(reading: Reading) -> Iterator[Metric]:
             for plugin, _, point in (rest.rpartition("/"),)
             if kind == "plugin_errors" and plugin
         },
-    )
-
-
-def _queueing(reading: QueueingReading) -> Iterator[Metric]:
-    """Metrics of groups that are passed over, and of known walltimes."""
-    at_start = Distribution(tuple(map(float, BUCKETS)))
-    at_start.counts, at_start.total = [*reading.at_start], reading.total_at_start
-    yield histogram_family(
-        "gangsched_bypasses",
-        "Groups that started in front of one that did not fit at first, by the time it started.",
-        (),
-        {(): at_start},
-    )
-    yield gauge_family("gangsched_bypasses_most", "The most of a group that waits.", (), {(): reading.most})
-    yield counter_family(
-        "gangsched_would_be_claimed",
-        "Groups that came to their bound when another group was about to start in front of them.",
-        (),
-        {(): reading.n_claimed},
-    )
-    yield gauge_family("gangsched_at_bound", "Such groups that still wait.", (), {(): reading.n_claimed_now})
-    yield gauge_family(
-        "gangsched_walltime_groups",
-        "Groups that have not ended, by how long they run: stated, enforced, predicted, default, never.",
-        ("source",),
-        {(source,): n for source, n in reading.walltimes.items()},
     )
 
 

@@ -33,7 +33,8 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
     ends by itself, as a backoff does. needed: None while the object that states it does not exist. `why`: the
     message on its pods. If the configuration has `queueing`: walltime_s, None for one that never ends, with
     its source and the field that says so; passes: how many groups have started in front of it since it was
-    first refused, and how many may; claimed_s: for how long it would have been claimed.
+    first refused, and how many may; claimed_s: for how long it has been, or would have been,
+    claimed. With a claim: starts_in_s, is_promised (else it is an estimate), and on how many nodes.
     """
 
     position: int
@@ -58,6 +59,9 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
     passes: int | None = None
     passes_bound: int | None = None
     claimed_s: float | None = None
+    starts_in_s: float | None = None
+    is_promised: bool = False
+    claimed_nodes: int = 0
 
 
 class QueuePage(msgspec.Struct, frozen=True, rename="camel"):
@@ -143,4 +147,8 @@ def _queueing(shared: SharedState, group: Group, now_s: float) -> dict[str, Any]
     if shared.queue.bypasses is not None and (passed := shared.queue.bypasses.of(group)) is not None:
         found["passes"], found["passes_bound"] = passed.n, passed.bound
         found["claimed_s"] = None if passed.claimed_s is None else round(now_s - passed.claimed_s, 3)
+    claims = shared.queue.claims
+    if claims is not None and (claim := claims.of(group)) is not None:
+        found["starts_in_s"] = round(claim.start_s - now_s, 3)
+        found["is_promised"], found["claimed_nodes"] = claim.is_promise, len(claim.nodes)
     return found

@@ -27,10 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " would try them, with what each waits for. POS is the place among all; GO counts the members that"
         " are needed, exist, are reserved or bound; NEXT is when the state ends by itself."
         " Where the configuration has queueing: PASSED is how many groups have started in front of it, of how"
-        " many at most (! once it would be claimed), WALLTIME how long it runs (~ where that is a guess)."
+        " many at most (! once it is or would be claimed), WALLTIME how long it runs (~ if that is a guess)."
     )
     parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="only this namespace's")
     parser.add_argument("-w", "--wide", action="store_true", help="the whole reason, not its beginning")
+    parser.add_argument(
+        "--start",
+        action="store_true",
+        help="only those that room is kept for: when each starts, promised or estimated, on how many nodes",
+    )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     add_flags(parser)
 
@@ -43,11 +48,38 @@ def run(args: argparse.Namespace) -> int:
         page = msgspec.json.decode(body or b"", type=QueuePage)
     except msgspec.MsgspecError as error:
         raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {error}") from None
+    if args.start:
+        page = msgspec.structs.replace(page, rows=tuple(r for r in page.rows if r.starts_in_s is not None))
+        body = msgspec.json.encode(page)
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(body or b"", indent=2) + b"\n")
         return 0
-    print_queue(page, Console(width=None if sys.stdout.isatty() else 200, highlight=False), wide=args.wide)
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    if args.start:
+        print_starts(page, console)
+    else:
+        print_queue(page, console, wide=args.wide)
     return 0
+
+
+def print_starts(page: QueuePage, console: Console) -> None:
+    """A line for each that room is kept for, the first start first."""
+    if not page.rows:
+        console.print(f"Room is kept for none of the {page.n_waiting} that wait.")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("GANG", "PRIO", "PASSED", "STARTS IN", "", "NODES"):
+        table.add_column(heading, justify="right" if heading in ("PRIO", "PASSED", "NODES") else "left")
+    for row in sorted(page.rows, key=lambda row: (row.starts_in_s or 0.0, row.position)):
+        table.add_row(
+            escape(clean(row.group)),
+            str(row.priority),
+            _passed(row),
+            duration(row.starts_in_s or 0.0),
+            "promised" if row.is_promised else "estimated",
+            str(row.claimed_nodes),
+        )
+    console.print(table)
 
 
 def print_queue(page: QueuePage, console: Console, *, wide: bool) -> None:

@@ -13,6 +13,7 @@ from itertools import islice
 
 import msgspec
 
+from gangsched.core.queueing.claims import CAUSES, Claims
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
@@ -77,6 +78,18 @@ class QueueingReading(msgspec.Struct, frozen=True):
     n_claimed: int
     n_claimed_now: int
     walltimes: Mapping[str, int]
+    claims: ClaimsReading | None = None
+
+
+class ClaimsReading(msgspec.Struct, frozen=True):
+    """Where bounds are enforced. errors: promised starts by core.queueing.claims' ERRORS_S; promises: by
+    kept, else by what made them late."""
+
+    n_promised: int
+    n_estimated: int
+    promises: Mapping[str, int]
+    errors: tuple[int, ...]
+    total_error_s: float
 
 
 class Totals(msgspec.Struct):
@@ -149,6 +162,20 @@ def read_queueing(scheduler: Scheduler, totals: Totals) -> QueueingReading | Non
         bypasses.n_claimed,
         bypasses.n_claimed_now(),
         totals.walltimes,
+        _claims(scheduler.shared.queue.claims),
+    )
+
+
+def _claims(claims: Claims | None) -> ClaimsReading | None:
+    if claims is None:
+        return None
+    n_promised = sum(claim.is_promise for claim in claims.all)
+    return ClaimsReading(
+        n_promised,
+        len(claims) - n_promised,
+        dict.fromkeys(CAUSES, 0) | claims.promises,
+        tuple(claims.errors),
+        claims.total_error_s,
     )
 
 

@@ -95,9 +95,10 @@ OURS = {
     "profiles[].foreignMarkers": "The same for this profile alone.",
     "profiles[].defaultWalltime": "As `queueing.defaultWalltime`, for this profile alone; `''`: none.",
     "queueing.bound.groups": "Without `queueing` none of this is read or counted. After how many groups that start in"
-    " front of it a group that does not fit [would be claimed](queueing.md#who-is-passed-over). `auto`: 8 for each"
+    " front of it a group that does not fit [is claimed](queueing.md#who-is-passed-over). `auto`: 8 for each"
     " group that runs when it is first refused, and at least 64.",
-    "queueing.bound.mode": "`shadow`: it is counted and told, and nothing else happens.",
+    "queueing.bound.mode": "`shadow`: it is counted and told, and nothing else happens. `hard`: at its bound a"
+    " group gets a [claim](queueing.md#claims), and nobody passes it any more.",
     "queueing.defaultWalltime": "[How long a group runs](queueing.md#how-long-groups-run) that does not say so and is"
     " like none that ran before: `24h`. Not set: for ever.",
     "devices.handOff": "How a resource's IDs reach containers, by resource name; a resource that is not named uses"

@@ -311,6 +311,14 @@ class Cache:
         if uid not in self.pods:
             self.index.selected.unname(uid)
 
+    def room_of(self, kept: Nominated) -> list[ClusterChange]:
+        """What is free for others once it is kept no more."""
+        room = self._room_of(kept)
+        if room is None:
+            return []
+        devices = [ClusterChange(Change.NODE_DEVICES, room.row, frozenset(kept.ids))] if kept.ids else []
+        return [room, *devices]
+
     def _room_of(self, known: Nominated) -> ClusterChange | None:
         row = self.nodes.row_of.get(known.node_name)
         if row is None:

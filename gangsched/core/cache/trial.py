@@ -39,6 +39,7 @@ class Trial(ClusterView):
         "_free",
         "_gone",
         "_kept",
+        "_kept_back",
         "_lifted",
         "_masks",
         "_placed",
@@ -62,6 +63,8 @@ class Trial(ClusterView):
         self._free: dict[int, tuple[int, IntArray]] = {}
         self._device_free: dict[str, tuple[int, IntArray]] = {}
         self._masks: dict[tuple[int, str], int] = {}
+        self._kept_back: dict[tuple[int, str], int] = {}
+        """(row, resource) -> devices that nobody placed here gets, whoever gives them back."""
         self._wishes: dict[tuple[int, str], tuple[int, Wishes]] = {}
         self.repacked: dict[tuple[int, str], None] = {}
         """(row, resource) where the devices of pods placed before were chosen anew
@@ -80,6 +83,7 @@ class Trial(ClusterView):
         other._lifted = dict(self._lifted)
         other._taken = list(self._taken)
         other._masks = dict(self._masks)
+        other._kept_back = dict(self._kept_back)
         # Reuse the sums: a search forks a Trial with thousands of changes.
         other._free = {c: (n, own.copy()) for c, (n, own) in self._free.items() if n > _FEW}
         other._device_free = {r: (n, own.copy()) for r, (n, own) in self._device_free.items() if n > _FEW}
@@ -272,6 +276,19 @@ class Trial(ClusterView):
             for port in template.host_ports:
                 at[port] = at.get(port, 0) + count
 
+    def keep_back(self, row: int, ids: Mapping[str, Iterable[str]]) -> None:
+        """Nobody placed from now on gets these devices, also when their holders are removed later."""
+        for resource, some in ids.items():
+            inventory = self.inventory(row, resource)
+            if inventory is None:
+                continue
+            at, free = (row, resource), self.device_mask(row, resource)
+            mask = sum(1 << inventory.index[one] for one in some if one in inventory.index)
+            self._kept_back[at] = self._kept_back.get(at, 0) | mask
+            self.touched[row] = None
+            self._masks[at] = free & ~mask
+            self._taken.append((row, resource, (free & mask).bit_count()))
+
     def remove(self, *infos: PodInfo) -> None:
         """Removes pods counted on nodes: their resources, ports and devices are free again.
 
@@ -313,6 +330,7 @@ class Trial(ClusterView):
         before = self.device_mask(row, resource)
         # Two pods that went together may have held the same device: it is free once.
         freed = self._ledger.freed_by(row, resource, ids, self._gone, self._lifted) & ~before
+        freed &= ~self._kept_back.get((row, resource), 0)
         if freed:
             self._masks[row, resource] = before | freed
             self._taken.append((row, resource, -freed.bit_count()))

@@ -163,15 +163,19 @@ def _order_matters(demands: Sequence[Demand], shortage: _Shortage) -> bool:
 def _start(demands: Sequence[Demand], view: ClusterView, nominated: Sequence[Nominated]) -> Trial:
     trial = view.fork() if isinstance(view, Trial) else Trial(view)
     if nominated and demands:
-        _reserve_nominated(trial, min(demand.group.priority for demand in demands), nominated)
+        priority = min(demand.group.priority for demand in demands)
+        reserve_nominated(trial, [one for one in nominated if one.priority >= priority])
     return trial
 
 
-def _reserve_nominated(trial: Trial, priority: int, nominated: Iterable[Nominated]) -> None:
+def reserve_nominated(trial: Trial, nominated: Iterable[Nominated]) -> None:
+    """They take their room first. Where it is not free yet, less than nothing is left."""
     for pod in nominated:
         row = trial.row_of(pod.node_name)
-        if row is not None and pod.priority >= priority:
+        if row is not None:
             trial.place(row, pod.template)
+            if pod.ids:
+                trial.keep_back(row, pod.ids)
 
 
 def _orders(demands: Sequence[Demand]) -> Iterator[Sequence[Demand]]:

@@ -8,25 +8,24 @@ explains why waiting groups never wait for each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-
-from msgspec.structs import replace
+from functools import partial
 
 from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.reservation_checks import OVERTAKEN, reservation_lost
-from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cycle.cycle import GANG, run_cycle
 from gangsched.core.cycle.roles import needed_first
 from gangsched.core.cycle.shortage import told_of
-from gangsched.core.cycle.topology import requires_domain
-from gangsched.core.framework.interface import SUCCESS, Code, DryRun, Status
+from gangsched.core.framework.interface import SUCCESS, Code, Status
 from gangsched.core.framework.plan import FitError, Plan, first_of
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.sampling import EarlyStop
-from gangsched.core.groups.nomination import Nominations, would_take
+from gangsched.core.groups.claiming import Claiming
+from gangsched.core.groups.making_room import MakingRoom
+from gangsched.core.groups.nomination import Nominations
 from gangsched.core.groups.passed_over import PassedOver
 from gangsched.core.groups.permits import Permits
-from gangsched.core.preemption.by_domain import run_post_filter_by_domain
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
@@ -44,6 +43,9 @@ from gangsched.core.types.placement import Placement
 
 # While a sibling is in one of these states its set is not tried; the sibling wakes the set afterwards.
 _BUSY = (GroupState.BINDING, GroupState.UNWINDING)
+# So many claims for others are made in one turn, each of which costs a plan.
+_MAX_CLAIMED = 4
+_CLAIMS_FIRST = "others in front of it have been passed as often as they may be: room is kept for them first"
 _TRIABLE = (
     GroupState.ACTIVE,
     GroupState.ASKING,
@@ -74,6 +76,17 @@ class Attempts:
         }
         self.nominations = Nominations(shared, reporter)
         self._passed_over = PassedOver(shared, reporter)
+        quietly = partial(self._demands, quiet=True)
+        self.claiming = Claiming(shared, reporter, self._unit_of, quietly)
+        self._room = MakingRoom(
+            shared,
+            self.nominations,
+            self.claiming,
+            demands=quietly,
+            cycle=self._cycle,
+            place=self._place,
+            give_back=self.give_back,
+        )
 
     def run(self, group: Group) -> None:
         """The group's turn."""
@@ -90,15 +103,7 @@ class Attempts:
                 f"gang {group.key} starts together with {busy[0].key}, which is {busy[0].state.value}",
             )
             return
-        unit = [group]
-        if siblings and not group.recovering and not group.satisfied:
-            unit += [
-                g
-                for _, g in sorted(siblings.items())
-                # One that is bound in part is completed without its set, with which its first members
-                # started.
-                if g.state in _TRIABLE and g.is_complete and not g.satisfied and not g.recovering
-            ]
+        unit = self._unit_of(group)
         if self._shared.cache.index.selected.waiting and self._waits_for_labels(unit):
             return
         for each in unit:
@@ -114,6 +119,20 @@ class Attempts:
         except PluginError as error:
             self._shared.hooks.blame(error, group)
             self.reject(unit, str(error), plugin=error.plugin)
+
+    def _unit_of(self, group: Group) -> list[Group]:
+        """The group, and those that start together with it as they are now."""
+        unit = [group]
+        siblings = self._shared.siblings(group)
+        if siblings and not group.recovering and not group.satisfied:
+            unit += [
+                g
+                for _, g in sorted(siblings.items())
+                # One that is bound in part is completed without its set, with which its first members
+                # started.
+                if g.state in _TRIABLE and g.is_complete and not g.satisfied and not g.recovering
+            ]
+        return unit
 
     def _waits_for_labels(self, unit: list[Group]) -> bool:
         """Whether pods must first be regrouped by labels that its members have, or select by. A unit with
@@ -156,6 +175,30 @@ class Attempts:
             for each in unit:
                 self._shared.forget_all(each, OVERTAKEN)
         waited = self.nominations.lift(unit)
+        for _ in range(_MAX_CLAIMED):
+            answer = self._place_anyhow(unit, waited)
+            if answer is None:
+                return
+            if isinstance(answer, FitError):
+                self._refuse(unit, answer)
+                return
+            if self.claiming.may_start(unit, answer):
+                break
+        else:
+            later = FitError(unit[0], _CLAIMS_FIRST, (), Code.PENDING)
+            self.reject(unit, _CLAIMS_FIRST, answer=later)
+            return
+        for each in unit:
+            self.nominations.drop(each, keep_written=True)
+        refused = self._reserve(unit, answer)
+        if refused is not None:
+            said = refused.reason or f"{refused.plugin} says no in Reserve"
+            self.reject(unit, said, plugin=refused.plugin)
+            return
+        self._permit(unit)
+
+    def _place_anyhow(self, unit: list[Group], waited: Preemption | None) -> Plan | FitError | None:
+        """On top of what it holds, from nothing, or in others' place; None: it waits for its victims."""
         answer = self._place(unit)
         if isinstance(answer, FitError) and all(each.n_assumed and each.n_short <= 0 for each in unit):
             answer = Plan([])  # members beyond the needed stay behind, for now
@@ -165,29 +208,21 @@ class Attempts:
                 self._shared.flush_changes()
                 answer = self._place(unit)
         if isinstance(answer, FitError):
-            made = self._keep_waiting(unit, waited) if waited else self._make_room(unit, answer)
-            if made is None:
-                return
-            answer = made
-        if isinstance(answer, FitError):
-            if self._shared.settings.queueing is not None:
-                self._passed_over.refused(self._demands(unit, quiet=True), answer)
-            message = answer.message
-            if answer.shortage is not None:
-                holding = self._shared.queue.waiting
-                told = told_of(answer.shortage, answer.group, holding)
-                message = " ".join((message, *told, *self._passed_over.told_ends(answer)))
-            self.reject(unit, message, answer=answer)
-            return
-        self._passed_over.before_start(unit, answer)
-        for each in unit:
-            self.nominations.drop(each, keep_written=True)
-        refused = self._reserve(unit, answer)
-        if refused is not None:
-            said = refused.reason or f"{refused.plugin} says no in Reserve"
-            self.reject(unit, said, plugin=refused.plugin)
-            return
-        self._permit(unit)
+            return self._room.keep_waiting(unit, waited) if waited else self._room.make(unit, answer)
+        return answer
+
+    def _refuse(self, unit: list[Group], answer: FitError) -> None:
+        """It does not fit now."""
+        claimed = ""
+        if self._shared.settings.queueing is not None:
+            self._passed_over.refused(self._demands(unit, quiet=True), answer)
+            claimed = self.claiming.refused(unit)
+        message = answer.message
+        if answer.shortage is not None:
+            holding = self._shared.queue.waiting
+            told = told_of(answer.shortage, answer.group, holding)
+            message = " ".join((message, *told, *self._passed_over.told_ends(answer)))
+        self.reject(unit, f"{claimed} {message}" if claimed else message, answer=answer)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
         return self._cycle(self._demands(unit), self._shared.cache.view)
@@ -210,94 +245,16 @@ class Attempts:
         return demands
 
     def _cycle(
-        self, demands: Sequence[Demand], view: ClusterView, *, search_budget: int | None = None
+        self, demands: Sequence[Demand], view: ClusterView, search_budget: int | None = None
     ) -> Plan | FitError:
         shared = self._shared
-        nominated = list(shared.cache.nominated.values())
         return run_cycle(
             demands,
             view,
             topology_key=shared.settings.topology_key,
-            nominated=nominated,
+            nominated=self.claiming.nominated([demand.group for demand in demands]),
             search_budget=shared.settings.search_placements if search_budget is None else search_budget,
         )
-
-    # -- preemption ------------------------------------------------------------------------------------
-
-    def _make_room(self, unit: list[Group], error: FitError) -> Plan | FitError | None:
-        """PostFilter. None: the unit waits for its victims; a Plan: taking reservations was enough."""
-        shared = self._shared
-        profile = shared.profile_of(unit[0])
-        allowed = shared.settings.allow_eviction or shared.settings.tells_victims
-        if not profile.post_filters or error.code is Code.UNRESOLVABLE or not allowed:
-            return error
-        demands = self._demands(unit, quiet=True)
-        priority = min(group.priority for group in unit)
-        yielding = self._yielding(priority)
-        trial = Trial(shared.cache.view)
-        for info in (info for group in yielding for info in group.members.values()):
-            trial.lift(info.uid)
-        shared.count("preemption_attempts")
-        if requires_domain(demands):
-            answer = run_post_filter_by_domain(profile, demands, trial, error, self._dry_run)
-        else:
-            answer = profile.run_post_filter(demands, trial, error, self._dry_run(demands))
-        if isinstance(answer, Status):
-            message = f"{error.message} {answer.reason}" if answer.reason else error.message
-            return replace(error, message=message, code=answer.code)
-        if not shared.settings.allow_eviction and any(
-            info.state is MemberState.BOUND for info in answer.victims
-        ):
-            message = f"{error.message} {would_take(answer, shared.cache.view)}"
-            return replace(error, message=message, code=Code.UNSCHEDULABLE)
-        why = f"preempted by {'gang' if unit[0].is_gang else 'pod'} {unit[0].key}"
-        wanted = {(p.row, i) for p in answer.plan.placements for i in _device_ids(p)}
-        for group in yielding:
-            if group.preemption is not None and not wanted.isdisjoint(self._claimed(group)):
-                self.give_back(group, why)
-        for held in [info.group for info in answer.victims if info.state is MemberState.ASSUMED]:
-            if held is not None and held.state is GroupState.WAITING:
-                self.give_back(held, why)
-        if not any(info.state is MemberState.BOUND for info in answer.victims):
-            return self._place(unit)
-        self.nominations.promise(unit, answer)
-        return None
-
-    def _dry_run(self, demands: Sequence[Demand]) -> DryRun:
-        shared = self._shared
-        priority = min(demand.group.priority for demand in demands)
-        # A dry run takes hundreds of cycles, so each gets a smaller budget than a cycle that decides.
-        return DryRun(
-            lambda made: self._cycle(demands, made, search_budget=0),
-            lambda made, budget: self._cycle(demands, made, search_budget=budget),
-            shared.siblings,
-            shared.lowest_priority(),
-            nominated=[one for one in shared.cache.nominated.values() if one.priority >= priority],
-            n_looks=shared.settings.search_victims,
-            search_budget=shared.settings.search_placements,
-            spared=shared.stuck,
-        )
-
-    def _yielding(self, priority: int) -> list[Group]:
-        """Groups of lower priority that wait for victims: their reservations yield to this one."""
-        waiting = {id(p): p for found in self._shared.victims.values() for p in found}
-        return [group for p in waiting.values() for group in p.unit if group.priority < priority]
-
-    def _claimed(self, group: Group) -> set[tuple[int, str]]:
-        claims = self._shared.cache.ledger.claims
-        return {(row, one) for uid in group.members for row, _, ids in claims(uid) for one in ids}
-
-    def _keep_waiting(self, unit: list[Group], waited: Preemption) -> FitError | None:
-        """Reconsiders a waiting unit: it keeps waiting while it fits once its victims are gone."""
-        demands = self._demands(unit, quiet=True)
-        trial = Trial(self._shared.cache.view)
-        trial.remove(*waited.waits_for.values())
-        answer = self._cycle(demands, trial)
-        if isinstance(answer, FitError):
-            message = f"preemption: the room that was made is not there any more: {answer.message}"
-            return replace(answer, message=message)
-        self.nominations.renew(waited, answer.placements)
-        return None
 
     # -- outcomes ----------------------------------------------------------------------------------------
 
@@ -307,6 +264,7 @@ class Attempts:
         if observer is not None:
             observer.point_began("Reserve")
         self._shared.cache.assume(plan.placements)
+        self.claiming.started(plan)
         for group in unit:
             mine = [p.info for p in plan.placements]
             if len(unit) > 1:
@@ -412,7 +370,3 @@ class Attempts:
             self._reporter.aborted(each, f"gang {each.key} gives its reservations back: {why}")
             self._reporter.rejected(each, f"gang {each.key} gave its reservations back: {why}")
         shared.flush_changes()
-
-
-def _device_ids(placement: Placement) -> list[str]:
-    return [one for sets in placement.allocation.values() for ids in sets.values() for one in ids]

@@ -1,12 +1,12 @@
-"""PassedOver: passes attempts on to core.queueing, if the configuration has `queueing`. Decides nothing: the
-same groups start with it and without it. Called by core.groups.attempts.
+"""PassedOver: passes attempts on to core.queueing, if the configuration has `queueing`. Decides nothing;
+core.groups.claiming does. Called by core.groups.attempts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gangsched.core.framework.plan import FitError, Plan
+from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.queueing.expected_ends import told_ends
 from gangsched.core.state.reporter import Reporter
@@ -44,9 +44,3 @@ class PassedOver:
         """Sentences for the condition: who runs where room is short, and until when."""
         if self._shared.walltimes is not None and answer.shortage is not None:
             yield from told_ends(answer.shortage, self._shared.walltimes)
-
-    def before_start(self, unit: Sequence[Group], plan: Plan) -> None:
-        """The unit is about to be reserved."""
-        shared = self._shared
-        if shared.queue.bypasses is not None:
-            shared.queue.bypasses.before_start(unit, plan, shared.cache.view, shared.now_s)

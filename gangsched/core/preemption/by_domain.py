@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from gangsched.core.cache.trial import Trial
+from gangsched.core.cycle.cycle import reserve_nominated
 from gangsched.core.cycle.domains import MAX_DOMAINS
 from gangsched.core.cycle.topology import narrowed_to_each
 from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
@@ -66,11 +67,8 @@ def _cheapest(demands: Sequence[Demand], trial: Trial, dry_run: DryRun) -> list[
     everybody = victims.close({info.uid: info for info in victims.everybody()})
     now, emptied = trial.fork(), trial.fork()
     emptied.remove(*everybody.values())
-    for nominated in dry_run.nominated:
-        row = trial.row_of(nominated.node_name)
-        if row is not None:
-            now.place(row, nominated.template)
-            emptied.place(row, nominated.template)
+    reserve_nominated(now, dry_run.nominated)
+    reserve_nominated(emptied, dry_run.nominated)
     units = narrowed_to_each(demands, emptied, now, MAX_DOMAINS)
     if not victims.on_row or len(units) < 2:
         return units

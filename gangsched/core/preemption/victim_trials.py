@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from gangsched.core.cache.trial import Trial
+from gangsched.core.cycle.cycle import reserve_nominated
 from gangsched.core.framework.interface import CycleState, DryRun
 from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
@@ -37,10 +38,7 @@ class VictimTrials:
     def __init__(self, trial: Trial, dry_run: DryRun) -> None:
         self.trial = trial
         self.room = trial.fork()
-        for nominated in dry_run.nominated:
-            row = trial.row_of(nominated.node_name)
-            if row is not None:
-                self.room.place(row, nominated.template)
+        reserve_nominated(self.room, dry_run.nominated)
         self.gave_up = False
         self._dry_run = dry_run
         self.n_left = dry_run.n_looks

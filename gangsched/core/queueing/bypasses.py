@@ -5,8 +5,10 @@ in the line, h's priority is not higher, and h takes, on a node where g may go, 
 for. Not counted: a gang that is bound in part and the replacements of one that is whole, neither of which may
 wait; and bypasses of a group that would not fit on an empty cluster either.
 
-Each group has a bound from its first refusal on. In shadow mode, the only one, nothing is enforced: when a
-start would go beyond a group's bound, the group "would be claimed" from there on, which is counted and told.
+Each group has a bound from its first refusal on. In shadow mode nothing is enforced: when a start would go
+beyond a group's bound, the group "would be claimed" from there on, which is counted and told. In mode hard
+such a start waits until the group has a claim (core.queueing.claims): nobody passes a group with a claim,
+because who starts leaves it its room, so it is not counted on.
 
 Groups with the same needs are one class, an array of counters in the order of the line, so that a start costs
 one comparison a class, and one addition to a part of an array where it takes what the class lacks. Called by
@@ -17,18 +19,18 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from gangsched.config.queueing import QueueingSettings
+from gangsched.config.queueing import SHADOW, QueueingSettings
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.plan import Plan
-from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.status import Code
+from gangsched.core.queueing.needs import bits, fits_empty, open_to, refused_for, taken
 from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.group import BOUND, Group, GroupState
 from gangsched.core.types.pod_template import PodTemplate
@@ -56,12 +58,14 @@ class Passed(msgspec.Struct, frozen=True):
 
 
 class _Record(msgspec.Struct, eq=False):
-    """What is known of a group that was refused. klass: where it is counted; None: it is not eligible now."""
+    """What is known of a group that was refused. klass: where it is counted; None: it is not eligible now.
+    not_before_s: until then no claim can be made for it, whatever ends, so it is not eligible."""
 
     group: Group
     bound: int
     needs: _Needs = {}
     can_fit: bool = True
+    not_before_s: float = -math.inf
     n: int = 0
     claimed_s: float | None = None
     rank: Rank = ()
@@ -98,6 +102,14 @@ class _Class:
         self.bounds = np.delete(self.bounds, at)
         record.klass = None
 
+    def full_before(self, rank: Rank, n: int) -> int:
+        """The place of the first before `rank` that cannot be passed by n more; -1: there is none."""
+        found = np.flatnonzero(self._before(self.passes, rank) + n > self._before(self.bounds, rank))
+        return int(found[0]) if len(found) else -1
+
+    def _before(self, counts: IntArray, rank: Rank) -> IntArray:
+        return counts[: bisect_left(self.ranks, rank)]
+
     def count_of(self, record: _Record) -> int:
         return int(self.passes[bisect_left(self.ranks, record.rank)])
 
@@ -112,6 +124,7 @@ class Bypasses:
         sort_key: Callable[[Group], Rank],
     ) -> None:
         self._settings = settings
+        self._claimed: Container[GroupKey] = ()
         self._groups = groups
         self._sort_key = sort_key
         self._records: dict[GroupKey, _Record] = {}
@@ -132,6 +145,13 @@ class Bypasses:
         """Another bound is in effect, for groups that are refused for the first time from now on."""
         self._settings = settings
 
+    def count_claimed(self, claimed: Container[GroupKey]) -> None:
+        """These, and no others, have claims from now on: they are not counted."""
+        self._claimed = claimed
+        for record in self._records.values():
+            self._leave(record)
+            self._enter(record)
+
     def of(self, group: Group) -> Passed | None:
         """The group's count; None while it was never refused, or has started."""
         record = self._records.get(group.key)
@@ -145,6 +165,15 @@ class Bypasses:
         waiting = max((record.n for record in self._records.values() if record.klass is None), default=0)
         counted = (int(one.passes.max()) for one in self._classes.values() if len(one.passes))
         return max(waiting, max(counted, default=0))
+
+    def claimed(self, unit: Sequence[Group], now_s: float) -> None:
+        """These groups have a claim now, or have it no more."""
+        for group in unit:
+            self.moved(group)
+            record = self._records.get(group.key)
+            if record is not None and group.key in self._claimed and record.claimed_s is None:
+                record.claimed_s = now_s
+                self.n_claimed += 1
 
     def n_claimed_now(self) -> int:
         """How many groups that wait would be claimed."""
@@ -166,30 +195,60 @@ class Bypasses:
                 record = self._records[group.key] = _Record(group, self._bound(now_s))
             self._leave(record)
             needs: _Needs = {}
-            record.can_fit = code is not Code.UNRESOLVABLE
+            record.can_fit = code is not Code.UNRESOLVABLE and now_s >= record.not_before_s
             for template, members in demand.by_template().values():
                 n_wanted = min(len(members), demand.n_needed)
                 mask = self._mask(demand, template, view)
-                short = _refused_for(template, mask, n_wanted, view)
-                record.can_fit = record.can_fit and _fits_empty(template, mask, n_wanted, view)
+                short = refused_for(template, mask, n_wanted, view)
+                record.can_fit = record.can_fit and fits_empty(template, mask, n_wanted, view)
                 needs[template.serial] = short | record.needs.get(template.serial, frozenset())
             record.needs = needs
             self._enter(record)
 
-    def before_start(self, unit: Sequence[Group], plan: Plan, view: ClusterView, now_s: float) -> None:
-        """The unit is about to be reserved as planned: whoever is bypassed is counted first."""
+    def before_start(
+        self, unit: Sequence[Group], plan: Plan, view: ClusterView, now_s: float
+    ) -> Group | None:
+        """The unit is about to be reserved as planned: whoever is bypassed is counted first.
+
+        Where bounds are enforced and one would be exceeded, nobody is counted: returns the first such group
+        in line, which needs a claim before the unit may start.
+        """
         if not self._records:
-            return
+            return None
         for group in unit:
             if (record := self._records.get(group.key)) is not None and record.group is group:
                 self._leave(record)
         if not self._classes:
-            return
+            return None
         self._follow(view)
-        for group in unit:
-            if not (group.recovering or group.satisfied):
-                placed = [one for one in plan.placements if one.info.group is group]
-                self._count(group, _taken((one.row, one.info.template) for one in placed), now_s)
+        hits = [
+            hit
+            for group in unit
+            if not (group.recovering or group.satisfied)
+            for hit in self._hits(group, plan)
+        ]
+        if self._settings.mode != SHADOW and (full := self._full(hits)) is not None:
+            return full
+        for klass, rank in hits:
+            self._count(klass, rank, now_s)
+        return None
+
+    def no_claim(self, group: Group, until_s: float) -> None:
+        """It would not fit whatever ends: it waits for something to come, and is not counted until then."""
+        record = self._records.get(group.key)
+        if record is not None and record.group is group:
+            record.not_before_s, record.can_fit = until_s, False
+            self._leave(record)
+
+    def at_bound(self, group: Group, now_s: float) -> None:
+        """It had a claim under an earlier process, whose counts are lost: it is at its bound again."""
+        record = self._records.get(group.key)
+        if record is None or record.group is not group:
+            record = self._records[group.key] = _Record(group, self._bound(now_s))
+        self._leave(record)
+        record.n = record.bound
+        record.claimed_s = now_s
+        self._enter(record)
 
     def moved(self, group: Group) -> None:
         """The group's state, or its place in line, has changed."""
@@ -208,24 +267,41 @@ class Bypasses:
 
     # -- how it is counted -------------------------------------------------------------------------------
 
-    def _count(self, by: Group, taken: Mapping[int, int], now_s: float) -> None:
+    def _hits(self, by: Group, plan: Plan) -> list[tuple[_Class, Rank]]:
+        """The classes that lack something of what it takes, with its place in line."""
+        placed = [one for one in plan.placements if one.info.group is by]
+        took = taken((one.row, one.info.template) for one in placed)
         rank = self._place_of(by)
-        for klass in self._classes.values():
-            if klass.priority < by.priority or not self._is_hit(klass, taken):
-                continue
-            n_before = bisect_left(klass.ranks, rank)
-            passes = klass.passes[:n_before]
-            for at in np.flatnonzero(passes == klass.bounds[:n_before]).tolist():
-                if klass.members[at].claimed_s is None:
-                    klass.members[at].claimed_s = now_s
-                    self.n_claimed += 1
-            passes += 1
+        return [
+            (klass, rank)
+            for klass in self._classes.values()
+            if klass.priority >= by.priority and self._is_hit(klass, took)
+        ]
 
-    def _is_hit(self, klass: _Class, taken: Mapping[int, int]) -> bool:
+    def _full(self, hits: Sequence[tuple[_Class, Rank]]) -> Group | None:
+        """The first in line that so many starts would pass beyond its bound."""
+        first: _Record | None = None
+        for klass in {id(klass): klass for klass, _ in hits}.values():
+            ranks = [rank for other, rank in hits if other is klass]
+            at = klass.full_before(max(ranks), len(ranks))
+            if at >= 0 and (first is None or klass.ranks[at] < first.rank):
+                first = klass.members[at]
+        return None if first is None else first.group
+
+    def _count(self, klass: _Class, rank: Rank, now_s: float) -> None:
+        n_before = bisect_left(klass.ranks, rank)
+        passes = klass.passes[:n_before]
+        for at in np.flatnonzero(passes == klass.bounds[:n_before]).tolist():
+            if klass.members[at].claimed_s is None:
+                klass.members[at].claimed_s = now_s
+                self.n_claimed += 1
+        passes += 1
+
+    def _is_hit(self, klass: _Class, took: Mapping[int, int]) -> bool:
         """Whether what is taken is of what the class was refused for, where it may go."""
         for serial, columns in klass.needs.items():
             rows = self._masks.get(serial, 0)
-            if any(rows & bits for column, bits in taken.items() if column in columns):
+            if any(rows & there for column, there in took.items() if column in columns):
                 return True
         return False
 
@@ -234,7 +310,9 @@ class Bypasses:
 
     def _is_eligible(self, record: _Record) -> bool:
         group = record.group
-        return record.can_fit and group.state in _ELIGIBLE and not group.problem and not group.recovering
+        if group.key in self._claimed or not record.can_fit:
+            return False
+        return group.state in _ELIGIBLE and not group.problem and not group.recovering
 
     def _enter(self, record: _Record) -> None:
         if not self._is_eligible(record):
@@ -275,59 +353,14 @@ class Bypasses:
         self._masks.clear()
         self._asked = {serial: demand for serial, demand in self._asked.items() if serial in used}
         for serial, (demand, template) in self._asked.items():
-            self._masks[serial] = _bits(_open_to(demand, template, view))
+            self._masks[serial] = bits(open_to(demand, template, view))
 
     def _mask(self, demand: Demand, template: PodTemplate, view: ClusterView) -> BoolArray:
-        mask = _open_to(demand, template, view)
+        mask = open_to(demand, template, view)
         if len(self._masks) >= _MAX_MASKS and template.serial not in self._masks:
             used = {serial for klass in self._classes.values() for serial in klass.needs}
             self._masks = {serial: bits for serial, bits in self._masks.items() if serial in used}
             self._asked = {serial: one for serial, one in self._asked.items() if serial in used}
-        self._masks[template.serial] = _bits(mask)
+        self._masks[template.serial] = bits(mask)
         self._asked[template.serial] = (Demand(demand.group, demand.profile, [], 0), template)
         return mask
-
-
-def _open_to(demand: Demand, template: PodTemplate, view: ClusterView) -> BoolArray:
-    """Rows that the Filters of fixed node properties leave to the template; all, where a plugin fails."""
-    try:
-        state, _ = demand.pre_filter(template, view)
-        mask = demand.profile.filtering.feasible(state, template, view)
-    except PluginError:
-        return view.live
-    return mask if state.subset is None else mask & state.subset
-
-
-def _refused_for(template: PodTemplate, mask: BoolArray, n_wanted: int, view: ClusterView) -> frozenset[int]:
-    """The columns that keep a node from taking them all; all columns, where it is not for lack of room."""
-    rows = np.flatnonzero(mask)
-    if not len(rows) or not template.columns:
-        return frozenset(template.columns)
-    fits = np.maximum(view.free_at(template.column_array, rows), 0) // template.amount_array
-    least = fits.min(axis=0)
-    short = ((fits == least) & (least < n_wanted)).any(axis=1)
-    return frozenset(c for c, is_short in zip(template.columns, short.tolist(), strict=True) if is_short) or (
-        frozenset(template.columns)
-    )
-
-
-def _fits_empty(template: PodTemplate, mask: BoolArray, n_wanted: int, view: ClusterView) -> bool:
-    """Whether nodes with nothing on them would have room."""
-    if template.missing:
-        return False
-    rows = np.flatnonzero(mask)
-    room = view.room_at(template.column_array, rows)[0] // template.amount_array
-    return bool(np.maximum(room.min(axis=0), 0).sum() >= n_wanted) if len(rows) else False
-
-
-def _taken(placed: Iterable[tuple[int, PodTemplate]]) -> dict[int, int]:
-    """By column: the rows where some of it is taken, as bits."""
-    taken: dict[int, int] = {}
-    for row, template in placed:
-        for column in template.columns:
-            taken[column] = taken.get(column, 0) | 1 << row
-    return taken
-
-
-def _bits(mask: BoolArray) -> int:
-    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")

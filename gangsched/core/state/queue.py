@@ -16,6 +16,7 @@ from typing import Any
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
 from gangsched.core.queueing.bypasses import Bypasses
+from gangsched.core.queueing.claims import Claims
 from gangsched.core.state.lanes import Lanes
 from gangsched.core.state.timers import Timers
 from gangsched.core.state.transitions import Cause, move
@@ -61,6 +62,7 @@ class SchedulingQueue:
         self._unschedulable: dict[GroupKey, Group] = {}
         self._waiting: dict[GroupKey, Group] = {}
         self.bypasses: Bypasses | None = None
+        self.claims: Claims | None = None
         self.lanes: Lanes | None = None
         """Where QueueSort has lanes, groups are in line there, except those that go first."""
 
@@ -176,9 +178,13 @@ class SchedulingQueue:
         return min(doubled, self._max_backoff_s)
 
     def wake(self, group: Group, cause: Cause, now_s: float) -> None:
-        """Something may have cured the group: into line, or first to the end of its backoff."""
+        """Something may have cured the group: into line, or first to the end of its backoff.
+
+        Room is kept for one with a claim, so that one does not wait for that.
+        """
         if group.state is GroupState.UNSCHEDULABLE:
-            if group.backoff_until_s > now_s:
+            is_awaited = self.claims is not None and self.claims.of(group) is not None
+            if group.backoff_until_s > now_s and not is_awaited:
                 self.park(group, Cause.CURED_EARLY, group.backoff_until_s)
             else:
                 self.activate(group, cause)
@@ -219,6 +225,8 @@ class SchedulingQueue:
     def _tell(self, group: Group, before: GroupState) -> None:
         if self.observer is not None:
             self.observer.moved(group, before)
+        if self.claims is not None:
+            self.claims.moved(group)
         if self.bypasses is not None:
             self.bypasses.moved(group)
 

@@ -33,6 +33,7 @@ GATED = "SchedulingGated"
 POD_REFUSED, NODE_REFUSED = "PodRefused", "NodeRefused"
 """Event reasons for objects that hold devices and are counted only as far as they can be read."""
 DEVICES_HEALTHY = "DevicesHealthy"
+START_PROMISED = "gangsched.io/StartPromised"
 # kube-apiserver refuses longer event notes; conditions have the same limit, for readability.
 MAX_MESSAGE = 1024
 # Members with the full text: the first by name, which are the same after a restart, and those that `kubectl
@@ -187,8 +188,9 @@ class Reporter:
         if definition is None or not definition.uid:
             return
         status = status_of(group, definition, Told(scheduled, reason, message))
-        if status is not None and group.devices_told is not None and group.key.dialect == CORE:
-            status = with_condition(status, group.devices_told)
+        if status is not None and group.key.dialect == CORE:
+            for own in group.conditions_told.values():
+                status = with_condition(status, own)
         # The object as read may be older than our last write.
         known: Mapping[str, Any] = group.status_written or definition.status
         if status is not None and not is_same(known, status):
@@ -207,19 +209,26 @@ class Reporter:
 
     def devices(self, group: Group, *, healthy: bool, reason: str, message: str) -> None:
         """The state of a running gang's devices, as a condition of its object, if its dialect has any."""
+        self._tell_condition(group, DEVICES_HEALTHY, healthy, reason, message)
+
+    def start_promised(self, group: Group, *, promised: bool, reason: str, message: str) -> None:
+        """Whether a start is promised to the gang, and when, as a condition of its object, likewise."""
+        self._tell_condition(group, START_PROMISED, promised, reason, message)
+
+    def _tell_condition(self, group: Group, kind: str, is_so: bool, reason: str, message: str) -> None:
         definition = group.definition
         if definition is None or not definition.uid or group.key.dialect != CORE:
             return
         mine = {
-            "type": DEVICES_HEALTHY,
-            "status": "True" if healthy else "False",
+            "type": kind,
+            "status": "True" if is_so else "False",
             "reason": reason,
             "message": clean(message),
             "observedGeneration": definition.generation,
         }
-        if group.devices_told == mine:
+        if group.conditions_told.get(kind) == mine:
             return
-        group.devices_told = mine
+        group.conditions_told[kind] = mine
         known: Mapping[str, Any] = group.status_written or definition.status
         self._write(group, definition, with_condition(known, mine))
 

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.config.queueing import SHADOW
 from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
 from gangsched.core.cache.trial import ClusterView
@@ -21,6 +22,8 @@ from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
 from gangsched.core.queueing.bypasses import Bypasses
+from gangsched.core.queueing.claims import Claims
+from gangsched.core.queueing.ends import Ends
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.state.queue import SchedulingQueue
@@ -51,7 +54,9 @@ class SharedState:
         *,
         node_capacity: int = 64,
         observer: Observer | None = None,
+        wall_ahead_s: float | None = None,
     ) -> None:
+        """wall_ahead_s: Unix time less the clock of the turns; None: unknown."""
         self.profiles = profiles
         self.settings = settings
         self.observer = observer
@@ -65,6 +70,8 @@ class SharedState:
         self.queue_view: QueueView | None = None
         """What PreEnqueue and QueueSort see, where one of them looks."""
         self.walltimes: Walltimes | None = None
+        self.ends: Ends | None = None
+        self.wall_ahead_s = wall_ahead_s
         self.groups: dict[GroupKey, Group] = {}
         self.start_together = StartTogether(self.groups)
         self.now_s = 0.0
@@ -148,13 +155,21 @@ class SharedState:
         """Keeps what was counted and learned while `queueing` is in effect."""
         own = settings.queueing
         if own is None:
-            self.walltimes = self.queue.bypasses = None
-        elif self.walltimes is None or self.queue.bypasses is None:
+            self.walltimes = self.ends = self.queue.bypasses = self.queue.claims = None
+            return
+        if self.walltimes is None or self.ends is None or self.queue.bypasses is None:
             self.walltimes = Walltimes(own)
+            self.ends = Ends(self.walltimes, self.cache.pods)
             self.queue.bypasses = Bypasses(own, self.groups, lambda group: self.sort_key(group)[0])
         else:
             self.walltimes.configure(own)
             self.queue.bypasses.configure(own)
+        if own.mode == SHADOW:
+            self.queue.claims = None
+            self.queue.bypasses.count_claimed(())
+        elif self.queue.claims is None:
+            self.queue.claims = Claims(self.cache, lambda: self.now_s)
+            self.queue.bypasses.count_claimed(self.queue.claims.by_key)
 
     def _sign(self, pod: Pod) -> Hashable:
         profile = self.profiles.get(pod.spec.scheduler_name)
@@ -243,6 +258,9 @@ class SharedState:
         if self.cache.index.changes:
             changes += self.cache.index.changes
             self.cache.index.changes.clear()
+        if self.queue.claims is not None and self.queue.claims.freed:
+            changes += self.queue.claims.freed
+            self.queue.claims.freed.clear()
         if changes:
             self.changes = []
             if self.on_changes is not None:

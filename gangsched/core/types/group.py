@@ -99,8 +99,8 @@ class Group:
     bound in part and to be completed first. since_s: when the present state began; deadline_s: when it times
     out. preemption: in state Waiting, victims that must go first, and what is reserved for it. moves: (when,
     cause) of each since it was in `moved_from` (core.state.transitions). n_of_role: how many members exist
-    that say this role. warned: statements that were ignored, and reported. devices_told: the last condition
-    about its devices that was written to its object. raised: the most that PreEnqueue adds to a member's
+    that say this role. warned: statements that were ignored, and reported. conditions_told: what was last
+    written to its object beside its state, by type. raised: the most that PreEnqueue adds to a member's
     priority in the queue.
     """
 
@@ -109,10 +109,10 @@ class Group:
         "attempts",
         "backoff_until_s",
         "cause_id",
+        "conditions_told",
         "counts",
         "deadline_s",
         "definition",
-        "devices_told",
         "failed_binds",
         "failure",
         "first_complete_s",
@@ -170,7 +170,7 @@ class Group:
         self.recovering = False
         self.preemption: Preemption | None = None
         self.active_token = 0
-        self.devices_told: Mapping[str, object] | None = None
+        self.conditions_told: dict[str, Mapping[str, object]] = {}
         self.status_written: Mapping[str, object] | None = None
 
     def __repr__(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from gangsched.core.types.group import PodInfo
@@ -17,11 +19,13 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
 
 
 class Nominated(msgspec.Struct, frozen=True, gc=False):
-    """Room reserved on a node for a pod that does not hold it yet."""
+    """Room reserved on a node for a pod that does not hold it yet. ids: resource -> devices that are kept for
+    it as far as they are free, where the ledger has not claimed them."""
 
     info: PodInfo
     node_name: str
     priority: int
+    ids: Mapping[str, tuple[str, ...]] = {}
 
     @property
     def template(self) -> PodTemplate:

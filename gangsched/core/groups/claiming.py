@@ -1,0 +1,234 @@
+"""Claiming: when a group gets a claim, where, from when on, and what becomes of it while it waits.
+
+Before each start: whoever would be passed beyond its bound gets a claim first, and the start is planned anew,
+beside it. A claim is worked out by the very cycle that places its gang, on a Trial without the pods that will
+have ended. The gang is tried as before, on the whole cluster, and may start anywhere; whenever that fails the
+claim is looked at again. It stays where it is unless it cannot be kept there, or could be had much earlier.
+
+Not here: the bound (core.queueing.bypasses), who yields to whom (core.queueing.claims), ends (core.queueing
+.ends), what is told of claims (core.groups.claims_told). Called by core.groups.attempts and core.scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gangsched.core.framework.plan import Plan
+from gangsched.core.framework.profile import Demand
+from gangsched.core.groups.claim_plans import ClaimPlans
+from gangsched.core.groups.claims_told import ClaimsTold
+from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import SharedState
+from gangsched.core.state.transitions import Cause
+from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import NEVER_S, Group
+from gangsched.core.types.placement import Nominated
+
+# What cannot be claimed is not tried again for so long: a plan costs as much as several turns.
+_HOPELESS_S = 60.0
+# Kubelets take a moment to end a pod that is over: a claim is not late before this.
+_LATE_S = 30.0
+_LOOK_EVERY_S = 30.0
+# A victim's grace, and half a minute.
+_SOON_S = 60.0
+_LEAST_PAUSE_S = 1.0
+# An earlier start is taken if it is so much earlier; otherwise claimed nodes would change all the time.
+_EARLIER_S = 60.0
+_EARLIER_SHARE = 0.1
+_PLAN_EVERY_S = 60.0
+
+
+class Claiming:
+    """Makes claims, keeps them up and tells of them."""
+
+    def __init__(
+        self,
+        shared: SharedState,
+        reporter: Reporter,
+        unit_of: Callable[[Group], list[Group]],
+        demands_of: Callable[[list[Group]], list[Demand]],
+    ) -> None:
+        """unit_of: a group with those that start with it; demands_of: what a unit asks a cycle for."""
+        self._shared = shared
+        self._unit_of = unit_of
+        self._plans = ClaimPlans(shared, demands_of)
+        self._told = ClaimsTold(shared, reporter)
+        self._mark = 0
+
+    @property
+    def _claims(self) -> Claims | None:
+        return self._shared.queue.claims
+
+    # -- in a turn -------------------------------------------------------------------------------------
+
+    def nominated(self, unit: Sequence[Group]) -> list[Nominated]:
+        """Room that the unit has to leave to others, if it starts now."""
+        kept = list(self._shared.cache.nominated.values())
+        claims = self._claims
+        if claims is not None and claims.by_key:
+            now_s = self._shared.now_s
+            kept += claims.against(unit, now_s, now_s + self._plans.walltime_s(unit))
+        return kept
+
+    def may_start(self, unit: Sequence[Group], plan: Plan) -> bool:
+        """Counts whom the unit passes; False: one of them has got a claim instead, so plan it anew."""
+        bypasses, shared = self._shared.queue.bypasses, self._shared
+        if bypasses is None:
+            return True
+        while (full := bypasses.before_start(unit, plan, shared.cache.view, shared.now_s)) is not None:
+            if len(self._claims or ()) >= MAX_CLAIMS or self._make(full):
+                return False
+            bypasses.no_claim(full, shared.now_s + _HOPELESS_S)
+        return True
+
+    def started(self, plan: Plan) -> None:
+        """The plan's members are reserved."""
+        if self._shared.ends is not None:
+            self._shared.ends.began([one.info for one in plan.placements], self._shared.now_s)
+
+    def refused(self, unit: list[Group]) -> str:
+        """The unit does not fit now: its claim is looked at again. Returns what is to be said of it."""
+        claims = self._claims
+        claim = claims.of(unit[0]) if claims is not None else None
+        if claims is None or claim is None:
+            return ""
+        if claim.unit != tuple(unit) or not claims.is_sound(claim):
+            self._drop(claims, claim)
+            return ""
+        now_s = self._shared.now_s
+        if now_s >= claim.looked_s + _LEAST_PAUSE_S:
+            claim.looked_s = now_s
+            self._look_at(claim, max(claim.start_s + 1.0, now_s + _LOOK_EVERY_S))
+            self._look_again(claims, claim)
+        return self._told.words(claim) if claims.of(unit[0]) is claim else ""
+
+    def is_due(self, unit: Sequence[Group]) -> bool:
+        """Whether the unit's claim starts so soon that nobody need be evicted for it, and is not late."""
+        claim = self._claims.of(unit[0]) if self._claims is not None else None
+        return claim is not None and abs(claim.start_s - self._shared.now_s) < _SOON_S
+
+    # -- between turns -----------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """At the end of a turn: claimers on whose nodes something has changed are tried again."""
+        claims, shared = self._claims, self._shared
+        if claims is None:
+            return
+        for ended in claims.ended:
+            self._told.ended(ended)
+        claims.ended.clear()
+        mark, self._mark = self._mark, shared.cache.view.journal_end
+        if not claims.by_key or mark == self._mark:
+            return
+        rows = shared.cache.view.changed_since(mark)
+        changed = None if rows is None else {shared.cache.view.name(row) for row in rows.tolist()}
+        for claim in claims.all:
+            if changed is None or not changed.isdisjoint(claim.nodes):
+                soon_s = max(claim.looked_s + _LEAST_PAUSE_S, shared.now_s)
+                self._look_at(claim, min(claim.look_s, soon_s))
+
+    def reconsider(self, group: Group) -> None:
+        """The group's members or numbers have changed: its claim was for others."""
+        claims = self._claims
+        claim = claims.of(group) if claims is not None else None
+        if claims is not None and claim is not None and not claims.is_sound(claim):
+            self._drop(claims, claim)
+
+    def advance(self) -> None:
+        """Claims whose time has come."""
+        now_s = self._shared.now_s
+        for claim in self._shared.timers.take(self, now_s):
+            self._look_at(claim, max(now_s + _LOOK_EVERY_S, claim.start_s + 1.0))
+            self._shared.queue.wake(claim.unit[0], Cause.CURED, now_s)
+
+    def due_s(self, key: StartClaim) -> float:
+        """When the claim is looked at next; NEVER_S: it stands no more (core.state.timers)."""
+        claims = self._claims
+        return key.look_s if claims is not None and claims.of(key.unit[0]) is key else NEVER_S
+
+    def _look_at(self, claim: StartClaim, when_s: float) -> None:
+        if when_s != claim.look_s:
+            claim.look_s = when_s
+            self._shared.timers.push(when_s, self, claim)
+
+    # -- one claim ---------------------------------------------------------------------------------------
+
+    def _make(self, group: Group) -> bool:
+        claims, shared = self._claims, self._shared
+        assert claims is not None
+        unit = self._unit_of(group)
+        claim = self._plans.made(claims, unit)
+        if claim is None:
+            return False
+        claims.put(claim)
+        self._look_at(claim, shared.now_s)  # it is tried once more, and then its pods are told
+        self._stands(claim)
+        shared.count("claims_made")
+        self._told.made(claim)
+        return True
+
+    def _stands(self, claim: StartClaim) -> None:
+        assert self._shared.queue.bypasses is not None
+        if claim.is_promise and claim.promised_s is None:
+            claim.promised_s = claim.start_s
+        self._shared.queue.bypasses.claimed(claim.unit, self._shared.now_s)
+
+    def _drop(self, claims: Claims, claim: StartClaim) -> None:
+        claims.drop(claim)
+        assert self._shared.queue.bypasses is not None
+        self._shared.queue.bypasses.claimed(claim.unit, self._shared.now_s)
+
+    def _look_again(self, claims: Claims, claim: StartClaim) -> None:
+        """It stays where it is, or moves, or is no more."""
+        now_s, unit = self._shared.now_s, list(claim.unit)
+        is_late = now_s >= claim.start_s + _LATE_S
+        stays = () if is_late else self._plans.still(claims, claim)
+        if stays:
+            claims.put(claim, before=claim)
+            claim.held = stays
+            if now_s < claim.planned_s + _PLAN_EVERY_S:
+                return
+        fresh = self._plans.made(claims, unit)
+        if fresh is None and not stays:
+            self._drop(claims, claim)
+            assert self._shared.queue.bypasses is not None
+            self._shared.queue.bypasses.no_claim(unit[0], now_s + _HOPELESS_S)
+            return
+        claim.planned_s = now_s
+        enough_s = max(_EARLIER_S, _EARLIER_SHARE * (claim.start_s - now_s))
+        if fresh is None or (stays and fresh.start_s > claim.start_s - enough_s):
+            return
+        self._move(claims, claim, fresh)
+
+    def _move(self, claims: Claims, claim: StartClaim, fresh: StartClaim) -> None:
+        if fresh.start_s > claim.start_s + 1.0:
+            claim.n_slips += 1
+            claim.because = self._cause(claim)
+        claims.put(claim, before=claim)
+        claim.start_s, claim.end_s = fresh.start_s, fresh.end_s
+        self._look_at(claim, fresh.start_s + 1.0)
+        claim.held, claim.blockers = fresh.held, fresh.blockers
+        self._stands(claim)
+        self._told.moved(claim)
+
+    def _cause(self, claim: StartClaim) -> str:
+        """Why it cannot be kept where it is."""
+        cache, now_s = self._shared.cache, self._shared.now_s
+        known = {one.name for one in claim.blockers}
+        least = claim.priority
+        for name in claim.nodes:
+            row = cache.nodes.row_of.get(name)
+            if row is None or cache.view.unschedulable[row]:
+                return "node"
+            for info in cache.by_node.get(name, {}).values():
+                if info.pod.key in known:
+                    continue
+                if info.group is None:
+                    return "other scheduler"
+                if info.group.priority > least:
+                    return "priority"
+        late = [one for one in claim.blockers if one.end_s <= now_s]
+        if late:
+            return "overrun" if any(one.is_stated or one.is_over for one in late) else "estimate"
+        return "claims" if claim.is_promise else "estimate"

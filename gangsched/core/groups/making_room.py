@@ -1,0 +1,136 @@
+"""MakingRoom: preemption for a unit that does not fit: PostFilter, and the wait for its victims.
+
+Called by core.groups.attempts, in the turn of the unit. Not here: the search for victims (core.preemption),
+their eviction and the reservation for it (core.groups.nomination).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.cycle.topology import requires_domain
+from gangsched.core.framework.interface import Code, DryRun, Status
+from gangsched.core.framework.plan import FitError, Plan
+from gangsched.core.framework.profile import Demand
+from gangsched.core.groups.claiming import Claiming
+from gangsched.core.groups.nomination import Nominations, would_take
+from gangsched.core.preemption.by_domain import run_post_filter_by_domain
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.group import Group, GroupState, MemberState, Preemption
+from gangsched.core.types.placement import Placement
+
+Cycle = Callable[[Sequence[Demand], ClusterView, int | None], Plan | FitError]
+"""A unit placed on a view, with this budget for the search of an order; None: the settings'."""
+
+
+class MakingRoom:
+    """Takes room from others, or keeps waiting for it."""
+
+    def __init__(
+        self,
+        shared: SharedState,
+        nominations: Nominations,
+        claiming: Claiming,
+        *,
+        demands: Callable[[list[Group]], list[Demand]],
+        cycle: Cycle,
+        place: Callable[[list[Group]], Plan | FitError],
+        give_back: Callable[[Group, str], None],
+    ) -> None:
+        """demands: what a unit asks for, unobserved; cycle: places demands; place: a unit, on the cluster as
+        it is; give_back: a waiting group releases what it holds."""
+        self._shared = shared
+        self._nominations = nominations
+        self._claiming = claiming
+        self._demands = demands
+        self._cycle = cycle
+        self._place = place
+        self._give_back = give_back
+
+    def make(self, unit: list[Group], error: FitError) -> Plan | FitError | None:
+        """PostFilter. None: the unit waits for its victims; a Plan: taking reservations was enough."""
+        shared = self._shared
+        profile = shared.profile_of(unit[0])
+        allowed = shared.settings.allow_eviction or shared.settings.tells_victims
+        if not profile.post_filters or error.code is Code.UNRESOLVABLE or not allowed:
+            return error
+        if self._claiming.is_due(unit):
+            return error
+        demands = self._demands(unit)
+        priority = min(group.priority for group in unit)
+        yielding = self._yielding(priority)
+        trial = Trial(shared.cache.view)
+        for info in (info for group in yielding for info in group.members.values()):
+            trial.lift(info.uid)
+        shared.count("preemption_attempts")
+        if requires_domain(demands):
+            answer = run_post_filter_by_domain(profile, demands, trial, error, self._dry_run)
+        else:
+            answer = profile.run_post_filter(demands, trial, error, self._dry_run(demands))
+        if isinstance(answer, Status):
+            message = f"{error.message} {answer.reason}" if answer.reason else error.message
+            return replace(error, message=message, code=answer.code)
+        if not shared.settings.allow_eviction and any(
+            info.state is MemberState.BOUND for info in answer.victims
+        ):
+            message = f"{error.message} {would_take(answer, shared.cache.view)}"
+            return replace(error, message=message, code=Code.UNSCHEDULABLE)
+        why = f"preempted by {'gang' if unit[0].is_gang else 'pod'} {unit[0].key}"
+        wanted = {(p.row, i) for p in answer.plan.placements for i in _device_ids(p)}
+        for group in yielding:
+            if group.preemption is not None and not wanted.isdisjoint(self._claimed(group)):
+                self._give_back(group, why)
+        for held in [info.group for info in answer.victims if info.state is MemberState.ASSUMED]:
+            if held is not None and held.state is GroupState.WAITING:
+                self._give_back(held, why)
+        if not any(info.state is MemberState.BOUND for info in answer.victims):
+            return self._place(unit)
+        self._nominations.promise(unit, answer)
+        return None
+
+    def _dry_run(self, demands: Sequence[Demand]) -> DryRun:
+        shared = self._shared
+        priority = min(demand.group.priority for demand in demands)
+        # Hundreds of cycles: none of them may cost what one may that decides.
+        return DryRun(
+            lambda made: self._cycle(demands, made, 0),
+            lambda made, budget: self._cycle(demands, made, budget),
+            shared.siblings,
+            shared.lowest_priority(),
+            nominated=[
+                one
+                for one in self._claiming.nominated([demand.group for demand in demands])
+                if one.priority >= priority
+            ],
+            n_looks=shared.settings.search_victims,
+            search_budget=shared.settings.search_placements,
+            spared=shared.stuck,
+        )
+
+    def _yielding(self, priority: int) -> list[Group]:
+        """Groups of lower priority that wait for victims: their reservations yield to this one."""
+        waiting = {id(p): p for found in self._shared.victims.values() for p in found}
+        return [group for p in waiting.values() for group in p.unit if group.priority < priority]
+
+    def _claimed(self, group: Group) -> set[tuple[int, str]]:
+        claims = self._shared.cache.ledger.claims
+        return {(row, one) for uid in group.members for row, _, ids in claims(uid) for one in ids}
+
+    def keep_waiting(self, unit: list[Group], waited: Preemption) -> FitError | None:
+        """Reconsiders a waiting unit: it keeps waiting while it fits once its victims are gone."""
+        demands = self._demands(unit)
+        trial = Trial(self._shared.cache.view)
+        trial.remove(*waited.waits_for.values())
+        answer = self._cycle(demands, trial, None)
+        if isinstance(answer, FitError):
+            message = f"preemption: the room that was made is not there any more: {answer.message}"
+            return replace(answer, message=message)
+        self._nominations.renew(waited, answer.placements)
+        return None
+
+
+def _device_ids(placement: Placement) -> list[str]:
+    return [one for sets in placement.allocation.values() for ids in sets.values() for one in ids]

@@ -1,0 +1,146 @@
+"""Claims: room that is kept for groups which were passed as often as they may be.
+
+A claim has a start. Whoever ends before it may use the room until then; whoever does not, and is of no higher
+priority, is placed as if the claimers were there already. Where their room is not free yet that leaves less
+than nothing, so what frees there is swallowed. Of two claims of one priority the later one yields, so what
+"waits for" leads from claims to pods that run and to earlier claims only, and never round. A claim ends when
+its group leaves the line, however it does.
+
+Not here: when claims are made, and where (core.groups.claiming). Called by it and core.state.queue (moved);
+read by web.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from gangsched.core.cache.cache import Cache
+from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.cluster_events import ClusterChange
+from gangsched.core.types.group import PENDING, Group, GroupState
+from gangsched.core.types.placement import Nominated
+from gangsched.model.pod_group import GroupKey
+
+MAX_CLAIMS = 64
+KEPT_WITHIN_S = 60.0
+"""A promise is kept if the start comes no later than this after what was promised first."""
+ERRORS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
+KEPT = "kept"
+CAUSES = (KEPT, "overrun", "estimate", "node", "priority", "other scheduler", "claims")
+_IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
+_STARTS = (GroupState.WAITING, GroupState.BINDING, GroupState.BOUND)
+_ENDS = (*_STARTS, GroupState.UNWINDING, GroupState.DELETED)
+
+
+class Claims:
+    """All claims that stand, and how the promises of the others ended."""
+
+    def __init__(self, cache: Cache, clock: Callable[[], float]) -> None:
+        self._cache = cache
+        self._clock = clock
+        self._n_made = 0
+        self.by_key: dict[GroupKey, StartClaim] = {}
+        """Each claim by each of its groups."""
+        self.freed: list[ClusterChange] = []
+        """Room of claims that have ended or moved, not told to anybody yet."""
+        self.ended: list[StartClaim] = []
+        """Likewise, claims."""
+        self.promises: Counter[str] = Counter()
+        """Starts that were promised: kept, else by what made them late."""
+        self.errors = [0] * (len(ERRORS_S) + 1)
+        """Such starts by how late they were."""
+        self.total_error_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @property
+    def all(self) -> list[StartClaim]:
+        """Each once: before whom others yield first."""
+        return sorted(dict.fromkeys(self.by_key.values()), key=_rank)
+
+    def of(self, group: Group) -> StartClaim | None:
+        """The group's claim, if it has one."""
+        return self.by_key.get(group.key)
+
+    def next_serial(self) -> int:
+        """For a claim that is about to be made."""
+        self._n_made += 1
+        return self._n_made
+
+    def against(self, unit: Sequence[Group], from_s: float, until_s: float) -> list[Nominated]:
+        """What a unit has to leave alone that would be there between these moments.
+
+        A gang that is bound in part, and what replaces a lost member, waits for no claim.
+        """
+        if not self.by_key or any(group.recovering or group.satisfied for group in unit):
+            return []
+        return [
+            one
+            for claim in self.ahead_of(unit)
+            if claim.start_s < until_s and claim.end_s > from_s
+            for one in claim.held
+        ]
+
+    def ahead_of(self, unit: Sequence[Group]) -> list[StartClaim]:
+        """Others' claims to which the unit yields."""
+        priority = min(group.priority for group in unit)
+        own = next((claim for group in unit if (claim := self.of(group)) is not None), None)
+        return [
+            claim
+            for claim in self.all
+            if claim is not own
+            and (
+                claim.priority > priority
+                or (claim.priority == priority and (own is None or claim.serial < own.serial))
+            )
+        ]
+
+    def put(self, claim: StartClaim, before: StartClaim | None = None) -> None:
+        """It stands from now on, in the place of `before`, whose room is free for others."""
+        if before is not None:
+            self.freed += self._room_of(before)
+        for group in claim.unit:
+            self.by_key[group.key] = claim
+
+    def drop(self, claim: StartClaim) -> None:
+        """It stands no more. Dropping twice changes nothing."""
+        if not any(self.by_key.get(group.key) is claim for group in claim.unit):
+            return
+        for group in claim.unit:
+            self.by_key.pop(group.key, None)
+        self.freed += self._room_of(claim)
+        self.ended.append(claim)
+
+    def moved(self, group: Group) -> None:
+        """The group's state has changed. Whether it still waits as it did is looked at later (is_sound):
+        between two attempts it leaves the line for a moment."""
+        claim = self.by_key.get(group.key)
+        if claim is None or group.state not in _ENDS:
+            return
+        if group.state in _STARTS and group.preemption is None:
+            self._started(claim)
+        self.drop(claim)
+
+    def is_sound(self, claim: StartClaim) -> bool:
+        """Whether its groups still wait with the members that it was made for."""
+        return all(
+            group.state in _IN_LINE and not group.problem and group.is_complete for group in claim.unit
+        ) and all(one.info.state is PENDING and one.info.group in claim.unit for one in claim.held)
+
+    def _started(self, claim: StartClaim) -> None:
+        if claim.promised_s is None:
+            return
+        late_s = max(self._clock() - claim.promised_s, 0.0)
+        self.promises[KEPT if late_s <= KEPT_WITHIN_S else claim.because or "claims"] += 1
+        self.errors[sum(late_s > limit_s for limit_s in ERRORS_S)] += 1
+        self.total_error_s += late_s
+
+    def _room_of(self, claim: StartClaim) -> Iterable[ClusterChange]:
+        alike = {(one.node_name, one.template.serial, frozenset(one.ids)): one for one in claim.held}
+        return [change for one in alike.values() for change in self._cache.room_of(one)]
+
+
+def _rank(claim: StartClaim) -> tuple[int, int]:
+    return -claim.priority, claim.serial

@@ -1,0 +1,106 @@
+"""Ends: when the pods on nodes are thought to be gone.
+
+A pod that has run so long as its group's walltime says is late, and is then thought to end after one of ever
+longer steps (Tsafrir, Etsion, Feitelson, TPDS 2007, correct predictions like that). A pod of unknown
+walltime is thought to run about as long again as it has: nothing is promised of such an end, but without one
+a bound could not be kept where nobody states anything. Pods that something replaces never end. Pods begin
+when they are reserved here, or, if found on their node, when their kubelet admitted them. Called by
+core.groups.claim_plans.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gangsched.core.queueing.walltimes import Walltimes
+from gangsched.core.types.group import PodInfo
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import PodGroup
+from gangsched.model.walltime import Walltime, pod_walltime
+
+_LATE_S = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0)
+_LEAST_AGE_S = 60.0
+# Kubernetes' default grace period for pods, and what kubelet takes to say so.
+_LEAVES_IN_S = 40.0
+# Pods that are gone are forgotten when so many more are remembered than there are.
+_MAX_GONE = 1000
+_STATED = ("stated", "enforced")
+
+
+class End(msgspec.Struct, frozen=True, gc=False):
+    """at_s: on the core's clock, inf: never. is_stated: by the pod or its kubelet, and not over yet.
+    is_over: it was stated, and is over."""
+
+    at_s: float
+    is_stated: bool = False
+    is_over: bool = False
+
+
+class _Known(msgspec.Struct, gc=False):
+    pod: Pod
+    definition: PodGroup | None
+    walltime: Walltime
+
+
+class Ends:
+    """Remembers when pods began, and works out when they end."""
+
+    def __init__(self, walltimes: Walltimes, pods: Mapping[str, PodInfo]) -> None:
+        self._walltimes = walltimes
+        self._pods = pods
+        self._began_s: dict[str, float] = {}
+        self._known: dict[str, _Known] = {}
+
+    def began(self, infos: Iterable[PodInfo], now_s: float) -> None:
+        """They have been reserved."""
+        for info in infos:
+            self._began_s[info.uid] = now_s
+        if len(self._began_s) > 2 * len(self._pods) + _MAX_GONE:
+            self._began_s = {uid: at_s for uid, at_s in self._began_s.items() if uid in self._pods}
+            self._known = {uid: one for uid, one in self._known.items() if uid in self._pods}
+
+    def of(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
+        """When a pod on a node ends. wall_ahead_s: Unix time less the core's clock; None: unknown."""
+        if info.pod.metadata.deletion_timestamp is not None:
+            return End(now_s + _LEAVES_IN_S, is_stated=True)
+        walltime = self._walltime(info)
+        began_s = self._began_s.get(info.uid)
+        if began_s is None:
+            began_s = self._began_s[info.uid] = _began_s(info.pod, now_s, wall_ahead_s)
+        if math.isfinite(walltime.seconds):
+            at_s = began_s + walltime.seconds
+            is_stated = walltime.source in _STATED
+            if at_s > now_s:
+                return End(at_s, is_stated)
+            return End(at_s + _first_above(now_s - at_s), is_over=is_stated)
+        if walltime.field:
+            return End(math.inf)
+        age_s = max(now_s - began_s, _LEAST_AGE_S)
+        return End(began_s + 2.0 ** (math.floor(math.log2(age_s)) + 1))
+
+    def _walltime(self, info: PodInfo) -> Walltime:
+        group = info.group
+        definition = None if group is None else group.definition
+        known = self._known.get(info.uid)
+        if known is None or known.pod is not info.pod or known.definition is not definition:
+            walltime = pod_walltime(info.pod) if group is None else self._walltimes.of(group)
+            known = self._known[info.uid] = _Known(info.pod, definition, walltime)
+        return known.walltime
+
+
+def _began_s(pod: Pod, now_s: float, wall_ahead_s: float | None) -> float:
+    """A pod that was found on its node: by kubelet's clock, else from now on."""
+    began = pod.status.start_time or pod.metadata.creation_timestamp
+    if began is None or wall_ahead_s is None:
+        return now_s
+    return min(now_s, began.timestamp() - wall_ahead_s)
+
+
+def _first_above(late_s: float) -> float:
+    for step_s in _LATE_S:
+        if step_s > late_s:
+            return step_s
+    return _LATE_S[-1] * 2.0 ** (math.floor(math.log2(late_s / _LATE_S[-1])) + 1)

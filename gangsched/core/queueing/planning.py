@@ -1,0 +1,108 @@
+"""When there is room for a gang, if pods end when they are thought to: one pass over arrays of pods by end.
+
+Pure functions of arrays. `earliest` counts room of one template by resources alone, on nodes that it may use,
+so what it says is a first guess: the cycle that places the gang decides (core.groups.claim_plans), and looks
+at later moments (`Search`). Slurm and Flux plan like that for each job, here only gangs at their bound are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangsched.core.types.arrays import BoolArray, IntArray
+
+FloatArray = NDArray[np.float64]
+
+# Moments that are looked at after the first: each costs a cycle.
+_MAX_LOOKS = 12
+
+
+def earliest(
+    free: IntArray,
+    request: IntArray,
+    ok: BoolArray,
+    need: int,
+    rows: IntArray,
+    ends_s: FloatArray,
+    amounts: IntArray,
+) -> float:
+    """When `need` copies of a template fit, -inf: they do now, inf: not even when all have ended that end.
+
+    free int64[k, n_rows], below 0 where more is promised than there is; request int64[k], all above 0; ok
+    bool[n_rows]: where copies may go. Of each pod that ends: its row, when, and what it holds, int64[k, n].
+    Pods that end at the same moment count together.
+    """
+    now = _copies(free[:, ok], request).sum()
+    if now >= need:
+        return -math.inf
+    known = np.flatnonzero(np.isfinite(ends_s) & ok[rows]) if len(rows) else np.zeros(0, dtype=np.int64)
+    if not len(known):
+        return math.inf
+    order = known[np.lexsort((ends_s[known], rows[known]))]
+    row, end_s = rows[order], ends_s[order]
+    begins = np.r_[True, row[1:] != row[:-1]]
+    segment = begins.cumsum() - 1
+    summed = amounts[:, order].cumsum(axis=1)
+    summed -= (summed[:, begins] - amounts[:, order][:, begins])[:, segment]
+    after = _copies(free[:, row] + summed, request)
+    before = np.r_[0, after[:-1]]
+    before[begins] = _copies(free[:, row[begins]], request)
+    gained = after - before
+    at = np.argsort(end_s, kind="stable")
+    there = now + gained[at].cumsum()
+    enough = np.flatnonzero(there >= need)
+    return float(end_s[at][enough[0]]) if len(enough) else math.inf
+
+
+def _copies(free: IntArray, request: IntArray) -> IntArray:
+    """int64[n]: how many copies fit into each column of `free`."""
+    if not len(request):
+        return np.full(free.shape[1], np.iinfo(np.int32).max, dtype=np.int64)
+    fits: IntArray = np.maximum((free // request[:, np.newaxis]).min(axis=0), 0)
+    return fits
+
+
+def moments_from(first_s: float, ends_s: Sequence[float]) -> list[float]:
+    """The moments at which something ends, from `first_s` on, each once, in order."""
+    found = np.unique(np.asarray(ends_s, dtype=np.float64))
+    found = found[np.isfinite(found) & (found >= first_s)]
+    return [float(one) for one in found]
+
+
+class Search:
+    """Looks for the first of some moments at which something is so, if it stays so from then on.
+
+    The first, then ever wider steps until one is found, then between: `for at in search: search.told(yes)`.
+    Where it does not stay so, a later moment than the first may be found. At most 12 looks.
+    """
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._low, self._high = -1, n
+        self._step = 1
+        self._at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        for _ in range(_MAX_LOOKS):
+            if self._high - self._low <= 1:
+                return
+            if self._high == self._n:
+                self._at = min(self._low + self._step, self._n - 1)
+                self._step *= 3
+            else:
+                self._at = (self._low + self._high) // 2
+            yield self._at
+        if self._high == self._n and self._n:  # the last moment of all, before it is called hopeless
+            self._at = self._n - 1
+            yield self._at
+
+    def told(self, is_so: bool) -> None:
+        """What was found at the last moment."""
+        if is_so:
+            self._high = self._at
+        else:
+            self._low = self._at

@@ -1,0 +1,65 @@
+"""What /metrics says of bounds, claims, promised starts and walltimes. Called by web.metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+
+from gangsched.core.queueing.bypasses import BUCKETS
+from gangsched.core.queueing.claims import ERRORS_S
+from gangsched.web.families import counter_family, gauge_family, histogram_family
+from gangsched.web.measures import Distribution
+from gangsched.web.reading import ClaimsReading, QueueingReading
+
+
+def queueing_families(reading: QueueingReading) -> Iterator[Metric]:
+    """Who is passed over, and how much is known of walltimes."""
+    at_start = Distribution(tuple(map(float, BUCKETS)))
+    at_start.counts, at_start.total = [*reading.at_start], reading.total_at_start
+    yield histogram_family(
+        "gangsched_bypasses",
+        "Groups that started in front of one that did not fit at first, by the time it started.",
+        (),
+        {(): at_start},
+    )
+    yield gauge_family("gangsched_bypasses_most", "The most of a group that waits.", (), {(): reading.most})
+    yield counter_family(
+        "gangsched_would_be_claimed",
+        "Groups that came to their bound when another group was about to start in front of them.",
+        (),
+        {(): reading.n_claimed},
+    )
+    yield gauge_family("gangsched_at_bound", "Such groups that still wait.", (), {(): reading.n_claimed_now})
+    yield gauge_family(
+        "gangsched_walltime_groups",
+        "Groups that have not ended, by how long they run: stated, enforced, predicted, default, never.",
+        ("source",),
+        {(source,): n for source, n in reading.walltimes.items()},
+    )
+    if reading.claims is not None:
+        yield from _claims(reading.claims)
+
+
+def _claims(reading: ClaimsReading) -> Iterator[Metric]:
+    """Room that is kept for groups at their bound, and how promised starts turned out."""
+    yield gauge_family(
+        "gangsched_claims",
+        "Groups that room is kept for, by whether their start is promised or estimated.",
+        ("state",),
+        {("promised",): reading.n_promised, ("estimated",): reading.n_estimated},
+    )
+    yield counter_family(
+        "gangsched_promises",
+        "Groups that were promised a start and have started: kept (within 60 s), else why they were late.",
+        ("outcome",),
+        {(outcome,): n for outcome, n in reading.promises.items()},
+    )
+    errors = Distribution(ERRORS_S)
+    errors.counts, errors.total = [*reading.errors], reading.total_error_s
+    yield histogram_family(
+        "gangsched_promise_error_seconds",
+        "How much later than first promised they started.",
+        (),
+        {(): errors},
+    )

@@ -1,0 +1,245 @@
+"""Claims: at its bound a gang gets room with a start time, and others fill in before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
+from gangsched.core.queueing.claims import KEPT, Claims
+from gangsched.core.state.reporter import START_PROMISED
+from gangsched.core.types.claim import StartClaim
+from gangsched.model import effects as ef
+from gangsched.model.objects import SchedulingGroup
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import make_node, make_pod, make_pod_group
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
+
+
+def bounded(*, nodes: int = 2, gpus: int = 8, bound: int | None = 3, **more: Any) -> Cluster:
+    settings = Settings(queueing=QueueingSettings(bound, mode="hard"), **more)
+    return cluster(nodes=nodes, gpus=gpus, settings=settings)
+
+
+def claims(c: Cluster) -> Claims:
+    found = c.scheduler.shared.queue.claims
+    assert found is not None
+    return found
+
+
+def claim(c: Cluster, name: str) -> StartClaim:
+    found = claims(c).of(c.group(name))
+    assert found is not None
+    return found
+
+
+def lone(name: str, gpus: int, walltime: str = "", **more: Any) -> list[Any]:
+    pod = make_pod(name, gpus=gpus, **more)
+    return with_annotations([pod], {WALLTIME_KEY: walltime}) if walltime else [pod]
+
+
+def stream(c: Cluster, n: int, gpus: int, *, walltime: str = "", every_s: float = 1.0, lasts: int = 1) -> int:
+    """Lone pods one after the other, each gone when `lasts` more have come; returns how many were bound."""
+    for k in range(n):
+        c.submit(lone(f"small-{k}", gpus, walltime)).run()
+        if k >= lasts and c.pod(f"small-{k - lasts}").spec.node_name:
+            c.delete(f"small-{k - lasts}").run()
+        c.wait(every_s)
+    return sum(pod.metadata.name.startswith("small-") and bool(pod.spec.node_name) for pod in c.pods.values())
+
+
+def test_a_gang_of_eight_starts_within_its_bound_behind_an_endless_stream() -> None:
+    c = bounded(nodes=8, gpus=1, bound=20)
+    names = [f"first-{k}" for k in range(8)]
+    c.submit([make_pod(name, gpus=1) for name in names]).run()
+    c.submit(gang("large", pods=8, gpus=1)).run()
+    n_before = 0
+    for k in range(200):
+        c.submit(make_pod(f"next-{k}", gpus=1)).run()
+        if names:
+            c.delete(names.pop(0)).run()
+        bound = [pod.metadata.name for pod in c.pods.values() if pod.spec.node_name]
+        names += [name for name in bound if name.startswith("next-") and name not in names]
+        if c.placed("large"):
+            break
+        n_before = sum(name.startswith("next-") for name in c.bind_order())
+        c.wait(8.0)
+    assert c.placed("large", on=8)
+    assert n_before <= 20
+    assert not claims(c).by_key
+
+
+def claimed(*, fill: str = "", bound: int = 1) -> Cluster:
+    """A gang of both nodes has a claim: one node is free, on the other a pod ends 600 s after it began."""
+    c = bounded(bound=bound).submit(lone("holds", 8, "600s")).run()
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    c.submit(lone("before", 8, "10s")).run()
+    c.delete("before").run()
+    return c.submit(lone("passes", 8, fill)).run()
+
+
+def test_a_claim_names_the_nodes_and_the_moment_from_stated_ends() -> None:
+    c = claimed(fill="2h")
+    found = claim(c, "large")
+    assert found.nodes == ("n0", "n1") or found.nodes == ("n1", "n0")
+    assert found.start_s == 601.0
+    assert [(one.name, one.is_stated) for one in found.blockers] == [("d/holds", True)]
+    assert found.is_promise
+    assert not c.pod("passes").spec.node_name
+
+
+def test_who_ends_before_a_claim_fills_in_and_who_does_not_waits() -> None:
+    c = claimed(fill="500s")
+    assert c.pod("passes").spec.node_name
+    c.delete("passes").run()
+    c.submit(lone("too-long", 1, "601s"), lone("never-ends", 1)).run()
+    assert not c.pod("too-long").spec.node_name
+    assert not c.pod("never-ends").spec.node_name
+    c.submit(lone("short", 1, "500s")).run()
+    assert c.pod("short").spec.node_name
+
+
+def test_the_holder_starts_in_the_turn_in_which_its_room_is_whole() -> None:
+    c = claimed(fill="500s").wait(500.0)
+    c.delete("passes").run().wait(100.0)
+    c.delete("holds").run()
+    assert c.placed("large", on=2)
+    assert not claims(c).by_key
+    assert claims(c).promises == {KEPT: 1}
+
+
+def test_a_claim_is_lifted_when_its_holder_fits_elsewhere() -> None:
+    c = claimed(fill="2h")
+    assert not c.pod("passes").spec.node_name
+    for name in ("n2", "n3"):
+        c.node(make_node(name, gpus=8))
+    c.run().wait(30.0)
+    assert c.placed("large")
+    assert c.pod("passes").spec.node_name
+    assert not claims(c).by_key
+
+
+def test_a_higher_priority_takes_claimed_room_and_the_claim_moves() -> None:
+    c = claimed(fill="2h")
+    c.submit(lone("urgent", 8, "3000s", priority=10)).run().wait(40.0)
+    assert c.pod("urgent").spec.node_name
+    found = claim(c, "large")
+    assert (found.n_slips, found.because) == (1, "priority")
+    assert found.start_s > 3000.0
+    c.delete("urgent", "holds").run().wait(5.0)
+    assert c.placed("large")
+    assert claims(c).promises == {KEPT: 1}
+
+
+def test_a_blocker_past_its_end_makes_the_claim_slip_and_says_so() -> None:
+    c = claimed(fill="2h").wait(700.0)
+    found = claim(c, "large")
+    assert (found.n_slips, found.because, found.is_promise) == (2, "overrun", False)
+    assert not c.pod("passes").spec.node_name
+    c.delete("holds").run().wait(5.0)
+    assert c.placed("large", on=2)
+    assert claims(c).promises == {"overrun": 1}
+
+
+def test_a_claim_on_a_lost_node_moves_to_the_one_that_is_free_next() -> None:
+    c = bounded(nodes=3, bound=1)
+    c.submit(lone("holds", 8, "600s"), lone("also", 8, "900s")).run()
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    c.submit(lone("before", 8, "10s")).run()
+    c.delete("before").run()
+    c.submit(lone("passes", 8, "2h")).run()
+    first, last = c.pod("holds").spec.node_name, c.pod("also").spec.node_name
+    free = ({"n0", "n1", "n2"} - {first, last}).pop()
+    assert set(claim(c, "large").nodes) == {first, free}
+    c.drop_node(free).run().wait(5.0)
+    found = claim(c, "large")
+    assert set(found.nodes) == {first, last}
+    assert (found.start_s, found.because) == (901.0, "node")
+    c.delete("holds", "also").run().wait(1.0)
+    assert c.placed("large")
+    assert claims(c).promises == {KEPT: 1}
+
+
+def test_what_could_never_be_claimed_holds_nobody_up() -> None:
+    c = claimed(fill="2h")
+    c.drop_node("n1").run().wait(5.0)
+    assert not claims(c).by_key
+    c.delete("holds").run().wait(15.0)
+    assert c.pod("passes").spec.node_name
+
+
+def test_a_gang_that_loses_a_member_loses_its_claim() -> None:
+    c = claimed(fill="2h")
+    c.delete("large-1").run()
+    assert not claims(c).by_key
+    c.wait(15.0)
+    assert c.pod("passes").spec.node_name
+
+
+def test_the_user_is_told_the_promised_start() -> None:
+    c = claimed(fill="2h").wait(12.0)
+    assert "It starts by 2026-01-01 00:11 UTC: room is kept for it on 2 nodes." in c.said("large-0")
+    assert "RoomClaimed" in c.reasons()
+
+
+def test_a_groups_object_says_it_in_a_condition() -> None:
+    c = bounded(bound=1).submit(lone("holds", 8, "600s")).run()
+    c.object("core", make_pod_group("large", spec={"schedulingPolicy": {"gang": {"minCount": 2}}}))
+    member = SchedulingGroup(pod_group_name="large")
+    pods = [make_pod(f"large-{k}", gpus=8) for k in range(2)]
+    c.submit([replace(pod, spec=replace(pod.spec, scheduling_group=member)) for pod in pods]).run()
+    c.submit(lone("before", 8, "10s")).run()
+    c.delete("before").run()
+    c.submit(lone("passes", 8, "2h")).run().wait(2.0)
+    said = condition(c)
+    assert (said["status"], said["reason"]) == ("True", "Claimed")
+    assert said["message"] == "It starts by 2026-01-01 00:11 UTC: room is kept for it on 2 nodes."
+    c.wait(640.0)
+    said = condition(c)
+    assert (said["status"], said["reason"]) == ("False", "Estimated")
+    c.delete("holds").run()
+    assert c.placed("large")
+    said = condition(c)
+    assert (said["status"], said["reason"]) == ("False", "Started")
+
+
+def condition(c: Cluster) -> dict[str, Any]:
+    status = c.all(ef.WritePodGroupStatus)[-1].status
+    [found] = [dict(one) for one in status["conditions"] if one["type"] == START_PROMISED]
+    return found
+
+
+def test_an_unknown_end_promises_nothing_and_still_holds_the_bound() -> None:
+    c = bounded(bound=2).submit(lone("holds", 8)).run()
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    n_bound = stream(c, 10, 8)
+    assert not claim(c, "large").is_promise
+    assert n_bound <= 2
+    assert "An estimate: it starts about" in c.said("large-0")
+    c.delete("holds").run().wait(15.0)
+    assert c.placed("large", on=2)
+    assert not claims(c).promises
+
+
+def test_two_gangs_at_their_bound_do_not_wait_for_each_other() -> None:
+    c = (
+        bounded(nodes=3, bound=1)
+        .submit(lone("a", 8, "100s"), lone("b", 8, "200s"), lone("c", 8, "300s"))
+        .run()
+    )
+    c.submit(gang("first", pods=2, gpus=8)).run().wait(1.0)
+    c.submit(gang("second", pods=2, gpus=8)).run()
+    for k in range(8):
+        c.submit(lone(f"x-{k}", 8, "10s")).run().wait(1.0)
+    c.delete("a").run().wait(2.0)
+    for k in range(8, 12):
+        c.submit(lone(f"x-{k}", 8, "1000s")).run().wait(1.0)
+    for name in ("b", "c"):
+        c.delete(name).run().wait(20.0)
+    for pod in [pod for pod in c.pods.values() if pod.metadata.name.startswith("x-") and pod.spec.node_name]:
+        c.delete(pod.metadata.name).run().wait(2.0)
+    assert c.placed("first")
+    c.delete("first-0", "first-1").run().wait(20.0)
+    assert c.placed("second")
