@@ -52,7 +52,7 @@ def test_as_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "not there: DynamicResources: pods with spec.resourceClaims are refused" in lines
 
 
-def test_that_nobody_may_be_evicted_is_told_with_what_follows(
+def test_forbidden_eviction_is_reported_with_its_consequence(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours = "apiVersion: gangsched.io/v1\nkind: GangschedConfiguration\n"
@@ -113,7 +113,7 @@ def test_a_mistake(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_where_ids_go_is_shown_and_a_wrong_word_is_told(
+def test_the_carrier_of_ids_is_shown_and_an_unknown_one_refused(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sample = Path(__file__).parents[1] / "config" / "device-labels.yaml"

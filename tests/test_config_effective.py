@@ -47,7 +47,7 @@ def again(config: SchedulerConfig) -> SchedulerConfig:
     return msgspec.structs.replace(read, source=config.source, notes=config.notes)
 
 
-def test_everything_that_can_be_said_is_said_again() -> None:
+def test_every_field_survives_a_round_trip() -> None:
     config = parse_config(EVERYTHING, source="", plugins=IN_TREE)
     assert again(config) == config
 

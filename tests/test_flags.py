@@ -55,20 +55,20 @@ def test_a_port_with_everything() -> None:
         (["--authorization-always-allow-paths=/a*b"], "is not a path from /"),
     ],
 )
-def test_what_cannot_be_is_said_by_the_flags_name(flags: list[str], says: str) -> None:
+def test_an_impossible_value_is_reported_with_the_flags_name(flags: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         web_settings(parsed(*flags))
 
 
 @pytest.mark.parametrize("port", ["65536", "-1", "https"])
-def test_what_is_no_port(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_value_that_is_no_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         parsed(f"--secure-port={port}")
     assert caught.value.code == 2
     assert f"'{port}' is not a port" in capsys.readouterr().err
 
 
-def test_flags_that_change_nothing_are_taken_and_said() -> None:
+def test_flags_without_effect_are_accepted_with_a_note() -> None:
     args = parsed("--authentication-kubeconfig=x", "--profiling=false", "--kube-api-qps=100", "--logtostderr")
     notes = foreign_notes(args)
     assert [note.partition(" ")[0] for note in notes] == [
@@ -97,7 +97,9 @@ def test_the_configuration_in_effect_is_written(tmp_path: Path) -> None:
     assert config.leader_election.lease_duration_s == 20.0
 
 
-def test_a_file_that_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_written_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["scheduler", f"--write-config-to={tmp_path / 'no' / 'x'}"]) == 2
     assert "cannot be written: No such file" in capsys.readouterr().err
 

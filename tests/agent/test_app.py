@@ -77,7 +77,7 @@ async def running(tmp_path: Path, *sources: Source) -> AsyncIterator[Running]:
             group.cancel_scope.cancel()
 
 
-async def test_what_a_source_says_is_on_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sources_report_is_on_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hearing, "SILENT_S", 1e9)  # no deadline but the heartbeat, which is beyond patience
     source = Told()
     async with running(tmp_path, source) as agent:
@@ -87,7 +87,7 @@ async def test_what_a_source_says_is_on_the_node(tmp_path: Path, monkeypatch: py
         assert agent.app.reporter.n_writes == 2
 
 
-async def test_a_source_that_hangs_holds_up_nobody_and_its_devices_are_not_handed_out(
+async def test_a_source_that_hangs_delays_no_other_and_its_devices_are_not_handed_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hearing, "SILENT_S", 0.3)

@@ -34,7 +34,7 @@ def test_a_file_is_read_anew_each_time(tmp_path: Path) -> None:
     assert listed(source.read()) == {"b": "Healthy"}, "also one of the same size and time"
 
 
-def test_what_does_not_parse_is_said_and_what_was_there_before_stays(tmp_path: Path) -> None:
+def test_an_unparsable_file_is_reported_and_its_last_devices_stay(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
     write(path, "a")
     source = FileSource(str(path))
@@ -120,7 +120,7 @@ def test_a_configmap_as_kubelet_mounts_it_is_read_through_its_links(tmp_path: Pa
     assert listed(source.read()) == {"b": "Healthy"}
 
 
-def test_more_files_than_are_read_are_said(tmp_path: Path) -> None:
+def test_files_beyond_the_limit_are_reported(tmp_path: Path) -> None:
     for i in range(MAX_FILES + 2):
         write(tmp_path / f"{i:04}.json", f"d{i}")
     found = FileSource(str(tmp_path)).read()

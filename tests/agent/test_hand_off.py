@@ -58,7 +58,7 @@ def test_the_only_one_that_is_due_gets_its_own_set() -> None:
 
 
 @pytest.mark.parametrize("ids", ["ab", "b", "bde"], ids=str)
-def test_what_is_no_planned_set_is_refused_and_said(ids: str) -> None:
+def test_a_set_that_is_not_planned_is_refused_and_reported(ids: str) -> None:
     found = verify(GPU, frozenset(ids), known(pod("a", main="bd")))
     assert isinstance(found, NotPlanned)
     assert "default/a main (b, d)" in found.why
@@ -68,7 +68,7 @@ def test_a_set_that_is_not_free_whole_is_not_preferred() -> None:
     assert preferred(2, known(pod("a", main="bd")), available="abc") == ""
 
 
-def test_by_kubelets_word_a_pod_gets_its_own_set_though_another_was_left_over_by_an_exchange() -> None:
+def test_by_kubelets_list_a_pod_gets_its_own_set_and_not_one_left_by_an_exchange() -> None:
     has = given(a={"main": "cd"}, c={"main": ""})
     facts = known(pod("a", main="ab"), pod("c", main="gh"), by_kubelet=True, has=has)
     assert preferred(2, facts) == "gh"
@@ -141,7 +141,7 @@ def test_kubelet_may_choose_among_the_devices_of_an_init_container() -> None:
     assert isinstance(verify(GPU, frozenset("ae"), facts), NotPlanned)
 
 
-def test_that_no_container_is_due_is_final_only_where_kubelet_says_so() -> None:
+def test_no_due_container_is_final_only_by_kubelets_own_list() -> None:
     for by_kubelet in (True, False):
         found = prefer(
             GPU, 3, known(pod("a", main="ab"), by_kubelet=by_kubelet), available=ALL, must_include=NONE
@@ -150,7 +150,7 @@ def test_that_no_container_is_due_is_final_only_where_kubelet_says_so() -> None:
         assert found.is_final is by_kubelet
 
 
-def test_a_reading_without_a_pod_that_runs_is_none() -> None:
+def test_a_reading_that_lacks_a_running_pod_is_rejected() -> None:
     running = pod("a", started=True, main="ab")
     assert not is_whole({}, [running])
     assert is_whole(given(a={"main": "ab"}), [running, pod("b", main="cd")])
@@ -173,7 +173,7 @@ def test_a_pod_in_the_middle_of_its_admission_is_not_reported_yet() -> None:
     assert len(parse_report(report([GPU], some, [started])).pods) == 1
 
 
-def test_what_a_pod_had_is_said_after_its_end_until_it_says_so_itself() -> None:
+def test_an_ended_pods_devices_are_reported_until_its_annotation_is_right() -> None:
     """It was given another's set, read once, and ended before the scheduler could write that."""
     pods, memory = NodePods(), Memory()
     pods.hear([PodAdded(written("a", "ab")), PodAdded(written("b", "cd"))])

@@ -57,7 +57,7 @@ def test_one_that_vanishes_while_a_pod_holds_it_stays_listed_and_unhealthy() -> 
     assert ours(a) == {LISTED: "g0.g1", SICK: "g1"}
 
 
-def test_a_successor_knows_what_labels_said() -> None:
+def test_a_successor_takes_over_the_list_in_labels() -> None:
     node = agent("g0", "g1").node
     a = Virtual(node, in_labels=True)
     a.found(*devices("g0"))
@@ -77,7 +77,7 @@ def test_from_the_annotation_to_labels_and_back_in_one_write_each() -> None:
     assert b.written == {"g0": "Healthy", "g1": "Healthy"}
 
 
-def test_what_others_write_is_said_and_written_over() -> None:
+def test_a_foreign_write_is_reported_and_overwritten() -> None:
     a = agent("g0", "g1")
     a.node.labels[LISTED] = "g0"
     a.node.revision += 1
@@ -87,7 +87,7 @@ def test_what_others_write_is_said_and_written_over() -> None:
     assert "….devices.gangsched.io/… was changed by 'kubectl' at noon, and is written anew" in a.said
 
 
-def test_a_list_that_does_not_fit_is_refused_and_the_node_stays_as_it_is_with_todays_health() -> None:
+def test_a_list_that_does_not_fit_is_refused_and_only_health_is_updated() -> None:
     a = agent("g0", "g1")
     many = [f"device-{k:02}" for k in range(20)]
     a.found(*devices("g0", "g1", *many, sick=("g1",)))

@@ -42,7 +42,7 @@ def test_a_node_without_annotations_has_no_inventory() -> None:
     assert (seen.value, seen.annotations, seen.writer) == (None, {}, "")
 
 
-def test_what_is_no_node_is_an_answer_that_cannot_be_used() -> None:
+def test_an_answer_that_is_no_node_is_an_error() -> None:
     with pytest.raises(ApiError, match="not readable"):
         read_node(b"<html>")
 

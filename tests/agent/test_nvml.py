@@ -134,7 +134,7 @@ def test_an_xid_of_an_application_changes_nothing(number: int) -> None:
     assert set(machine.health().values()) == {"Healthy"}
 
 
-def test_which_xids_count_for_nothing_can_be_said() -> None:
+def test_the_ignored_xids_can_be_configured() -> None:
     a, b = two()
     machine = Machine(a, b, ignored_xids=[79])
     machine.read()
@@ -143,7 +143,7 @@ def test_which_xids_count_for_nothing_can_be_said() -> None:
     assert machine.health() == {"GPU-a": "Healthy", "GPU-b": "Unhealthy"}
 
 
-def test_an_error_of_a_gpu_that_cannot_be_told_is_every_gpus() -> None:
+def test_an_error_of_an_unidentified_gpu_counts_for_every_gpu() -> None:
     machine = Machine(*two())
     machine.read()
     machine.nvml.xid(79, None)
@@ -176,7 +176,7 @@ def test_a_gpu_without_such_counters_is_well() -> None:
     assert Machine(a).health() == {"GPU-a": "Healthy"}
 
 
-def test_a_gpu_in_mig_mode_is_left_out_and_said() -> None:
+def test_a_gpu_in_mig_mode_is_left_out_and_reported() -> None:
     a, b = two()
     a.mig = CODES["NVML_DEVICE_MIG_ENABLE"]
     machine = Machine(a, b)
@@ -217,7 +217,7 @@ def test_a_driver_that_goes_takes_no_gpu_from_the_list_and_is_opened_again_when_
     assert set(machine.health(RECOVERY_S).values()) == {"Healthy"}
 
 
-def test_without_the_package_there_are_none_and_it_is_said() -> None:
+def test_without_the_package_there_are_no_gpus_and_that_is_reported() -> None:
     def missing() -> Any:
         raise ImportError("No module named 'pynvml'")
 

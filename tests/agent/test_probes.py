@@ -48,7 +48,7 @@ def test_rates_over_windows_of_different_length() -> None:
     assert window.rates(20) == pytest.approx((55.0,))
 
 
-def test_a_window_that_is_not_full_yet_says_what_it_has() -> None:
+def test_a_window_that_is_not_full_yet_gives_the_rate_so_far() -> None:
     window = Window(1, keep_s=60)
     assert window.rates(10) is None
     window.add(0.0, (0.0,))
@@ -198,7 +198,7 @@ def test_a_link_that_goes_down_takes_its_speed_away() -> None:
     assert meter.total == 10 * GBIT
 
 
-def test_what_nobody_knows_the_speed_of_is_not_reported() -> None:
+def test_links_of_unknown_speed_are_not_reported() -> None:
     meter = BandwidthMeter([], total=0, windows_s=(10,))
     for second in range(3):
         meter.told([nic("eth0", speed=0)], float(second))
@@ -246,7 +246,7 @@ def test_utilisation_of_all_four() -> None:
     assert (performance.network_mbps, performance.disk_mbps) == (1000, 300)
 
 
-def test_a_configured_clock_rate_is_taken_as_it_is() -> None:
+def test_a_configured_clock_rate_is_used_unchanged() -> None:
     meter = LoadMeter(window_s=10, mhz=3000, disk_mbps=0)
     meter.told(sample(0, 0), 0.0)
     meter.told(sample(1, 8), 1.0)
@@ -312,7 +312,7 @@ def test_a_heartbeat_comes_at_least_every_period() -> None:
     assert beat.is_due((0.5,), 20.0)
 
 
-def test_a_move_beyond_the_threshold_is_told_at_once_but_not_faster_than_bearable() -> None:
+def test_a_change_beyond_the_threshold_is_written_at_once_but_rate_limited() -> None:
     beat = Heartbeat(period_s=20, threshold=0.05, apart_s=2)
     beat.written((0.5, 0.5), 0.0)
     assert not beat.is_due((0.5, 0.54), 10.0)

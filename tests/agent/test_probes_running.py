@@ -100,7 +100,7 @@ async def test_only_what_is_wanted_is_written() -> None:
     assert set(node.annotations) == {LOAD_KEY}
 
 
-async def test_a_write_that_fails_is_said_once_and_tried_again() -> None:
+async def test_a_failed_write_is_reported_once_and_retried() -> None:
     node = Node(refuse=2)
     said = await run_until_written(BOTH, node, REMAINING_KEY)
     assert node.n_tried >= 3
@@ -108,7 +108,7 @@ async def test_a_write_that_fails_is_said_once_and_tried_again() -> None:
     assert "the node is written again" in said
 
 
-async def test_a_link_of_unknown_speed_is_said_with_what_to_do(nics: list[Nic]) -> None:
+async def test_a_link_of_unknown_speed_is_reported_with_the_cure(nics: list[Nic]) -> None:
     nics[:] = [Nic("eth0", True, True, False, 0, 5, 7)]
     node = Node()
     said = await run_until_written(BOTH, node, LOAD_KEY)

@@ -54,7 +54,7 @@ def test_volcano() -> None:
     assert parse_volcano(HAMI_JSON) == parse_hami(HAMI_JSON)
 
 
-def test_a_gpu_in_mig_mode_is_none_to_be_handed_out_whole() -> None:
+def test_a_gpu_in_mig_mode_is_not_handed_out_whole() -> None:
     [device] = parse_hami('[{"id":"GPU-a","mode":"mig","health":true}]')
     assert device.health == "Unhealthy"
 

@@ -75,7 +75,7 @@ def test_durations_are_short(seconds: float, text: str) -> None:
     assert human_duration(seconds) == text
 
 
-def test_ages_of_what_has_none() -> None:
+def test_ages_are_since_creation_or_unknown() -> None:
     assert since("2026-01-02T11:59:00Z", NOW) == "60s"
     assert since("2026-01-02T11:59:00.123456Z", NOW) == "59s"
     assert (since(None, NOW), since("", NOW), since("yesterday", NOW)) == (

@@ -95,7 +95,7 @@ def test_a_binding_may_be_for_one_incarnation_of_the_pod_only(api: Api) -> None:
     bind(api, "a", uid=made["uid"])
 
 
-def test_bindings_that_are_none(api: Api) -> None:
+def test_invalid_bindings_are_refused(api: Api) -> None:
     api.post(api.at("pods", "a", "binding"), binding("a")).no(404, "NotFound", 'pods "a" not found')
     api.post(api.at("pods"), pod("a")).ok(201)
     api.post(api.at("pods", "a", "binding"), binding("b")).no(

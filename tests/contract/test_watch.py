@@ -145,7 +145,7 @@ def test_a_version_from_long_ago_is_gone(api: Api) -> None:
     assert status["message"].startswith("too old resource version: 1 (")
 
 
-def test_a_version_that_is_none(api: Api) -> None:
+def test_an_invalid_version_is_refused(api: Api) -> None:
     with api.watch(api.at("configmaps"), resourceVersion="abc") as watch:
         watch.refusal().no(
             500, "", 'resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax'

@@ -67,7 +67,7 @@ def test_the_gangs_own_timeout_counts() -> None:
     assert c.wait(1.1).state("a") == "backoff"
 
 
-def test_a_sibling_that_does_not_list_the_group_is_none() -> None:
+def test_a_group_that_does_not_list_this_one_is_no_sibling() -> None:
     c = cluster().submit(together("a", "b"), gang("b", pods=1)).run()
     assert c.state("a") == "waiting"
     assert c.placed("b")

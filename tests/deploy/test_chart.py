@@ -318,7 +318,7 @@ def test_it_can_live_in_another_namespace(helm: Helm) -> None:
         ("flowSchemas__enabled", {"FlowSchema"}),
     ],
 )
-def test_what_is_switched_off_is_left_out_and_nothing_else(helm: Helm, value: str, kinds: set[str]) -> None:
+def test_only_what_is_switched_off_is_left_out(helm: Helm, value: str, kinds: set[str]) -> None:
     without, all_ = names(helm.rendered(**{value: False})), names(helm.rendered())
     assert without < all_
     assert {kind for kind, _ in all_ - without} == kinds

@@ -101,7 +101,7 @@ def test_an_edit_that_got_in_is_undone(cluster: Cluster) -> None:
     assert "its annotations were edited" in cluster.event("DeviceMismatch", "p")["note"]
 
 
-def test_without_the_right_it_says_which_verb_is_missing(cluster: Cluster) -> None:
+def test_without_the_right_the_missing_verb_is_named(cluster: Cluster) -> None:
     planned = swapped(cluster)
     cluster.eventually(
         lambda: any(

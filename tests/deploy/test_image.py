@@ -75,7 +75,7 @@ def test_requirements_are_copied_before_they_are_installed() -> None:
             assert "--require-hashes" in one.rest
 
 
-def test_it_runs_as_nobody_as_the_deployment_says() -> None:
+def test_it_runs_as_the_unprivileged_user_of_the_deployment() -> None:
     deployment: dict[str, Any] = yaml.safe_load((REPO / "deploy/deployment.yaml").read_text())
     context = deployment["spec"]["template"]["spec"]["securityContext"]
     assert last("USER") == f"{context['runAsUser']}:{context['runAsGroup']}"

@@ -129,7 +129,7 @@ def test_it_asks_for_what_there_is(query: Query) -> None:
         ("sum by (zone) (gangsched_reservations)", "sums by zone, which nothing in it has"),
     ],
 )
-def test_a_query_for_what_there_is_not_is_found(text: str, says: str) -> None:
+def test_a_query_that_selects_nothing_is_found(text: str, says: str) -> None:
     assert problems(Query("this", text), known_metrics()) == [f"this: {says}"]
 
 

@@ -344,7 +344,7 @@ def test_it_names_the_keys_and_the_account_that_the_scheduler_has(base: list[Jso
         assert {f"gangsched.io/{key}" for key in named} == set(KEYS)
 
 
-def test_a_pod_without_annotations_is_nobodys_business(name: str, alice: Person) -> None:
+def test_a_pod_without_annotations_is_left_alone(name: str, alice: Person) -> None:
     pod = new_pod(name)
     del pod["metadata"]["annotations"]
     assert alice.send("POST", PODS, pod).code == 201

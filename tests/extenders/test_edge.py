@@ -188,7 +188,7 @@ async def test_certificates_in_the_file_itself(tmp_path: Path) -> None:
         assert "cannot be asked" in (await ask(without)).error
 
 
-def test_certificates_that_are_none() -> None:
+def test_invalid_certificates_are_refused() -> None:
     with pytest.raises(ConfigError, match="its certificates cannot be used"):
         Extender(configured("https://127.0.0.1:1", tlsConfig={"caFile": "/nowhere"}))
 

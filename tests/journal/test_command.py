@@ -38,7 +38,7 @@ def test_a_day_is_replayed_and_is_as_recorded(tmp_path: Path, capsys: pytest.Cap
     assert "It ends there: the scheduler stopped." in out
 
 
-def test_a_gangs_story_is_told_though_it_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gang_that_is_gone_still_has_its_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     day().write_to(tmp_path)
     assert main(["replay", str(tmp_path), "--story", a_gang()]) == 0
     out = capsys.readouterr().out

@@ -383,7 +383,7 @@ def test_a_deep_object_that_does_not_parse_is_refused_alone(watching: WatchState
     assert told(events) == ["!d", "+e"]
 
 
-def test_a_bookmark_and_an_error_that_are_deep_are_what_they_are(watching: WatchState) -> None:
+def test_a_deeply_nested_bookmark_or_error_is_read_as_such(watching: WatchState) -> None:
     assert told(watching.lines(with_deep_managed_fields(pod("", 50)).replace(b"ADDED", b"BOOKMARK"))) == []
     assert watching.next_request() == WatchFrom("50")
     status = {"status": "Failure", "code": 410, "reason": "Expired", "metadata": {"creationTimestamp": None}}

@@ -90,7 +90,7 @@ SAID: list[Message] = [
     list(zip(SAID, RECORDED[: len(SAID)], strict=True)),
     ids=lambda one: type(one).__name__,
 )
-def test_what_we_say_has_kubelets_bytes_and_what_it_says_is_what_we_read(
+def test_our_messages_have_kubelets_bytes_and_we_read_its_messages(
     said: Message, recorded: dict[str, str]
 ) -> None:
     assert said.DESCRIPTOR.full_name == recorded["message"]

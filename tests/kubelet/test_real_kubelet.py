@@ -237,7 +237,7 @@ def site(assets: Assets) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("node", ["n1", "n2"])
-def test_a_pod_without_a_plan_gets_no_device_and_an_event_says_so(site: Site, node: str) -> None:
+def test_a_pod_without_a_plan_gets_no_device_but_an_event(site: Site, node: str) -> None:
     """Another scheduler's pod that asks for what the scheduler hands out."""
     name = f"stranger-{node}"
     body = _pod(name, "", 0, {FPGA: 1}, sleep_s=0.0)
@@ -256,7 +256,7 @@ def test_a_pod_without_a_plan_gets_no_device_and_an_event_says_so(site: Site, no
     site.plane.request("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
 
 
-def test_a_real_kubelet_lists_the_devices_that_plugins_have_told_it_of(site: Site) -> None:
+def test_a_real_kubelet_lists_the_devices_of_its_plugins(site: Site) -> None:
     socket = site.machines["n1"].root / "pod-resources" / "kubelet.sock"
     source = PodResourcesSource(KubeletDocument(pod_resources=str(socket), resources=(FPGA,)))
     report = source.read()
@@ -284,7 +284,7 @@ def wave(rng: Random, number: int, n_pods: int) -> list[Json]:
     return made
 
 
-def test_what_each_container_got_is_what_its_pod_says(
+def test_each_container_has_the_devices_in_its_pods_annotation(
     site: Site, record_property: Callable[[str, object], None]
 ) -> None:
     rng = Random(3)

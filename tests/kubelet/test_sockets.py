@@ -167,7 +167,7 @@ async def test_a_pod_gets_its_planned_set_with_all_that_belongs_to_it(
         ]
 
 
-async def test_what_is_not_planned_is_refused_with_an_event(directory: Path) -> None:
+async def test_an_unplanned_set_is_refused_with_an_event(directory: Path) -> None:
     async with node(directory) as made:
         pod = made.bound("a", "f0")
         stranger = msgspec.structs.replace(
@@ -185,7 +185,9 @@ async def test_what_is_not_planned_is_refused_with_an_event(directory: Path) -> 
         assert made.held(pod) == {"f0"}
 
 
-async def test_a_pod_that_ends_with_anothers_devices_is_spoken_of_until_it_says_so(directory: Path) -> None:
+async def test_an_ended_pod_with_anothers_devices_is_listed_until_its_annotation_is_right(
+    directory: Path,
+) -> None:
     """Two of one gang by the API server's word: kubelet lists both, and comes with the second one first."""
     async with node(directory, shows_pods=False) as made:
         first, second = made.bound("a", "f0"), made.bound("b", "f1")
@@ -247,7 +249,7 @@ async def test_a_resource_that_is_counted_takes_whatever_kubelet_takes(directory
         assert made.kubelet.n_preferred == 0
 
 
-async def test_health_is_that_of_the_inventory_and_told_at_once(directory: Path) -> None:
+async def test_kubelet_gets_the_inventorys_health_at_once(directory: Path) -> None:
     async with node(directory) as made:
         made.listed[FPGA]["f1"] = Device("f1", health="Unhealthy")
         made.show()
@@ -284,7 +286,7 @@ async def test_a_kubelet_that_is_started_anew_finds_the_plugins_again_and_nothin
         await until(lambda: len(parse_report(made.said[-1]).pods) == 2)
 
 
-async def test_devices_that_another_plugin_owns_are_listed_by_kubelets_word(directory: Path) -> None:
+async def test_another_plugins_devices_are_listed_as_kubelet_reports_them(directory: Path) -> None:
     async with serving(TestKubelet(Random(1)), directory) as sockets:
         sockets.allocatable = {"other.com/gpu": {"g1": 1, "g0": 0}, "third.com/x": {"x": 0}}
         settings = msgspec.structs.replace(sockets.settings, resources=("other.com/gpu",))

@@ -177,7 +177,7 @@ async def test_the_table_and_json_of_a_served_cluster(
     assert document["spread"] > 0
 
 
-async def test_what_has_no_data_is_said_and_not_shown_as_zero(
+async def test_terms_without_data_are_named_and_not_shown_as_zero(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     no_disk = msgspec.structs.replace(SMALL, disk_mbps=0)
@@ -226,7 +226,7 @@ async def test_a_server_that_cannot_be_reached_is_an_error_in_one_line(
     assert capsys.readouterr().err.startswith("gangsched: ")
 
 
-async def test_load_aware_places_by_metrics_servers_word(tmp_path: Path) -> None:
+async def test_load_aware_places_by_metrics_servers_report(tmp_path: Path) -> None:
     """The scheduler as it is assembled: it asks metrics.k8s.io itself, and a pod goes where less is used."""
     metrics = Metrics()
     metrics.usage = {"a": ("15", "60Gi"), "b": ("1", "2Gi")}

@@ -42,7 +42,7 @@ def test_amounts(text: str, amount: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "100", "MB/s", "-5MB/s", "1e3MB/s", "100MB", "100 mb/s", "∞MB/s", "9" * 40 + "B/s"]
 )
-def test_what_is_no_amount_is_said_with_examples(text: str) -> None:
+def test_an_invalid_amount_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ParseError, match="is not a bandwidth; examples: 100MB/s"):
         parse_bandwidth(text)
 
@@ -52,7 +52,7 @@ def test_more_than_any_link_has_is_another_unit_than_was_meant() -> None:
         parse_bandwidth("2000000GB/s")
 
 
-def test_a_pod_that_says_nothing_asks_for_nothing() -> None:
+def test_a_pod_without_annotations_requests_nothing() -> None:
     assert parse_request(None) is None
     assert parse_request({"team": "a"}) is None
 

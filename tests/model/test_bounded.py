@@ -75,13 +75,13 @@ def test_lines_of_json_are_emptied_each_for_itself() -> None:
     assert levels(json.loads(second)) == bounded.MAX_DEPTH
 
 
-def test_what_is_too_deep_is_told_with_its_place() -> None:
+def test_too_deep_nesting_is_reported_with_its_place() -> None:
     text = f'{{"metadata":{{"name":"x"}},"spec":{{"list":[{nested(70)}]}}}}'
     with pytest.raises(bounded.TooDeep, match=r"nested too deeply: 74 levels at spec\.list\.a\.a\.a\.a…, at"):
         bounded.decoder(dict[str, Any])(text)
 
 
-def test_what_is_too_long_is_not_looked_at() -> None:
+def test_a_text_that_is_too_long_is_not_parsed() -> None:
     with pytest.raises(bounded.TooLong, match="has 300000 characters, at most 262144"):
         bounded.decoder(dict[str, Any])("[" * 300_000)
 
@@ -106,7 +106,7 @@ READERS: list[tuple[Callable[[str], object], str]] = [
 
 @pytest.mark.parametrize(("read", "field"), READERS, ids=[field or "hami" for _, field in READERS])
 @pytest.mark.parametrize("text", [nested(1_200), "[" * 5_000, nested(200, key="nvidia.com/gpu")])
-def test_every_reader_of_what_people_write_says_what_is_too_deep(
+def test_every_reader_of_peoples_text_reports_too_deep_nesting(
     read: Callable[[str], object], field: str, text: str
 ) -> None:
     with pytest.raises(ParseError) as caught:
@@ -116,7 +116,7 @@ def test_every_reader_of_what_people_write_says_what_is_too_deep(
     assert len(str(caught.value)) < 500
 
 
-def test_a_file_of_devices_says_what_is_too_deep() -> None:
+def test_a_file_of_devices_that_is_nested_too_deep_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"nested too deeply: 1201 levels at a\.a\.a"):
         parse_device_file(nested(1_200))
 
@@ -127,13 +127,13 @@ def test_a_page_of_a_proxy_is_quoted_however_deep_it_is() -> None:
     assert "[[[" in error.message
 
 
-def test_a_pod_is_read_without_what_is_too_deep_in_it() -> None:
+def test_a_pod_is_read_without_its_parts_that_are_nested_too_deep() -> None:
     text = f'{{"metadata":{{"name":"p","managedFields":[{{"fieldsV1":{nested(DEEP)}}}]}},"spec":{{}}}}'
     pod = bounded.lenient_decoder(Pod)(text)
     assert pod.metadata.name == "p"
 
 
-def test_what_is_no_json_stays_none() -> None:
+def test_text_that_is_not_json_is_still_rejected() -> None:
     for text in ("]" * 5_000, "[" * 5_000, '{"a":' * 5_000, "}{" * 5_000):
         with pytest.raises(msgspec.MsgspecError):
             bounded.lenient_decoder(Pod)(text)

@@ -153,7 +153,7 @@ def test_eight_short_ids_fit_to_the_last_character() -> None:
         (["-a"], "the first and the last a letter or a digit"),
     ],
 )
-def test_what_does_not_fit_says_the_limit_and_what_would_be_right(some: list[str], why: str) -> None:
+def test_values_that_do_not_fit_are_refused_with_the_limit_and_an_example(some: list[str], why: str) -> None:
     assert why in inventory_problem(GPU, some)
     assert label_room(some) < len(some)
 

@@ -12,7 +12,7 @@ ONE = PodDevices("u1", "d", "w-0", {"main": {GPU: ("a", "b")}})
 TWO = PodDevices("u2", "d", "w-1", {"main": {GPU: ("c",)}, "side": {GPU: ("d",)}})
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_written_values_are_read_back() -> None:
     assert parse_report(report_annotation([GPU], [ONE, TWO])) == DeviceReport((GPU,), (ONE, TWO))
     assert parse_report(report_annotation([GPU], [])) == DeviceReport((GPU,), ())
 

@@ -119,7 +119,7 @@ def test_equal_pods_get_as_many_good_sets_as_there_are(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(80))
-def test_different_pods_fit_together_when_brute_force_says_so(seed: int) -> None:
+def test_different_pods_fit_together_exactly_when_brute_force_finds_a_way(seed: int) -> None:
     rng = Random(f"together-{seed}")
     of = drawn(rng, rng.randint(3, 8))
     free = (1 << len(of.numa)) - 1
@@ -149,7 +149,7 @@ def test_a_ring_holds_pairs_that_greed_would_waste() -> None:
     assert sets.most(0b111111, 3).n == 0, "three in a ring are not linked with each other"
 
 
-def test_a_search_that_ends_early_says_so_and_has_found_something() -> None:
+def test_a_search_that_ends_early_is_marked_inexact_and_has_a_result() -> None:
     """64 devices linked at random: nobody proves what the most is in this time."""
     rng = Random("large")
     devices = [
@@ -171,7 +171,7 @@ def test_of_two_numa_nodes_the_one_that_is_broken_into_already() -> None:
     assert sets_of(of, SAME_NUMA).best(0b11110110, 2) == 0b00000110
 
 
-def test_devices_whose_numa_node_is_unknown_are_on_the_same_one_as_nobody() -> None:
+def test_devices_of_unknown_numa_node_share_a_node_with_no_other() -> None:
     of = topology(*(Device(str(k)) for k in range(4)))
     assert sets_of(of, SAME_NUMA).most(0b1111, 2).n == 0
     assert sets_of(of, SAME_NUMA).most(0b1111, 1).n == 4

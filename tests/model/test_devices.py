@@ -74,7 +74,7 @@ _devices = st.lists(
 
 
 @given(st.dictionaries(st.sampled_from([GPU, "example.com/fpga", "rdma/hca"]), _devices))
-def test_what_is_written_is_what_is_read(listed: dict[str, list[Device]]) -> None:
+def test_what_is_written_is_read_back_unchanged(listed: dict[str, list[Device]]) -> None:
     text = inventory_annotation(listed)
     assert parse_devices(text) == listed
     assert {resource: found.ids for resource, found in parse_inventory(text).items()} == {
@@ -82,7 +82,7 @@ def test_what_is_written_is_what_is_read(listed: dict[str, list[Device]]) -> Non
     }
 
 
-def test_health_is_always_written_and_what_is_not_known_never() -> None:
+def test_health_is_always_written_and_unknown_properties_never() -> None:
     assert inventory_annotation({GPU: [Device("a")], "x/y": []}) == (
         '{"nvidia.com/gpu":[{"id":"a","health":"Healthy"}],"x/y":[]}'
     )

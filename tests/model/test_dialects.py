@@ -77,13 +77,13 @@ def test_volcanos_pod_group_without_a_number_starts_with_one(spec: Any) -> None:
     ],
     ids=str,
 )
-def test_what_volcano_does_and_we_do_not_is_told(spec: Any, what: str) -> None:
+def test_features_of_volcano_that_we_lack_are_reported(spec: Any, what: str) -> None:
     (told,) = from_object("volcano", {"minMember": 2, **spec}).unsupported
     assert told.startswith(what)
     assert from_object("volcano", {"networkTopology": {"mode": "soft"}}).unsupported == ()
 
 
-def test_our_annotation_says_in_labels_what_volcanos_topology_says_in_tiers() -> None:
+def test_our_annotation_states_in_labels_volcanos_topology_in_tiers() -> None:
     spec = {"minMember": 2, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
     found = from_object("volcano", spec, {"gangsched.io/topology": "required: example.com/rack"})
     assert (found.topology, found.unsupported) == ((TopologyLevel("example.com/rack"),), ())
@@ -140,7 +140,7 @@ def test_subgroups_that_make_no_sense_are_refused(groups: Any, message: str) -> 
     assert str(caught.value.field).startswith("spec.subGroups")
 
 
-def test_what_kai_does_and_we_do_not_is_told() -> None:
+def test_features_of_kai_that_we_lack_are_reported() -> None:
     in_a_rack = {"name": "a", "topologyConstraint": {"requiredTopologyLevel": "rack"}}
     rather = {"name": "a", "topologyConstraint": {"preferredTopologyLevel": "rack"}}
     for spec in (
@@ -223,7 +223,7 @@ def test_mistakes_in_koordinators_annotations_name_their_key(key: str, value: st
 @pytest.mark.parametrize(
     "key", [KOORDINATOR + "match-policy", "pod-group.scheduling.sigs.k8s.io/match-policy"]
 )
-def test_koordinators_other_match_policies_are_told(key: str, policy: str) -> None:
+def test_koordinators_other_match_policies_are_reported(key: str, policy: str) -> None:
     (told,) = said(
         annotations={KOORDINATOR + "name": "a", KOORDINATOR + "min-available": "3", key: policy}
     ).unsupported
@@ -232,7 +232,7 @@ def test_koordinators_other_match_policies_are_told(key: str, policy: str) -> No
     assert again == told
 
 
-def test_koordinators_pod_group_says_which_gangs_start_together() -> None:
+def test_koordinators_pod_group_lists_the_gangs_that_start_together() -> None:
     found = from_object("coscheduling", {"minMember": 2}, {KOORDINATOR + "groups": '["team-a/g","team-a/b"]'})
     assert found.start_together == ("team-a/b", "team-a/g")
 
@@ -297,7 +297,7 @@ def test_task_groups_that_make_no_sense_are_refused(text: str) -> None:
     assert str(caught.value.field).startswith(YUNIKORN + "task-groups")
 
 
-def test_a_spark_driver_that_makes_its_executors_itself_is_told_so() -> None:
+def test_a_spark_driver_that_makes_its_own_executors_gets_a_message() -> None:
     own = {YUNIKORN + "task-group-name": "driver", YUNIKORN + "task-groups": tasks(driver=1, executor=2)}
     with pytest.raises(ParseError, match="could never gather"):
         said({"applicationId": "a", "spark-role": "driver"}, own)
@@ -330,7 +330,7 @@ def test_what_puts_a_pod_into_its_group_is_part_of_what_identifies_it(dialect: A
     ],
     ids=str,
 )
-def test_a_mark_without_a_group_is_told(labels: dict[str, str], annotations: dict[str, str]) -> None:
+def test_a_mark_without_a_group_is_reported(labels: dict[str, str], annotations: dict[str, str]) -> None:
     one = pod(labels, annotations)
     key = group_key(one)
     assert key.dialect == "pod"

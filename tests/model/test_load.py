@@ -59,7 +59,7 @@ def test_the_annotation_reads_back_what_was_written() -> None:
         ({"observedAt": None}, "Expected `datetime`"),
     ],
 )
-def test_mistakes_are_told_with_their_place(change: dict[str, object], message: str) -> None:
+def test_mistakes_are_reported_with_their_place(change: dict[str, object], message: str) -> None:
     document = {"utilisation": {}, "performance": {}, "observedAt": "2026-05-04T12:00:00Z", **change}
     with pytest.raises(ParseError) as caught:
         parse_load(json.dumps(document))

@@ -73,7 +73,7 @@ def test_a_ray_cluster_has_its_replicas_or_under_the_autoscaler_its_least() -> N
     assert roles(made.owner(scales)) == {"headgroup": 1, "gpus": 0}
 
 
-def test_a_workload_has_what_was_admitted_or_asked_for_where_that_is_not_told() -> None:
+def test_a_workload_counts_as_admitted_or_if_unknown_as_requested() -> None:
     item = made.workload("a", asked=5, admitted=4)
     assert roles(made.owner(item)) == {"main": 4}
     del item["status"]["admission"]["podSetAssignments"][0]["count"]
@@ -104,7 +104,7 @@ def test_a_controller_that_knows_more_of_the_order_goes_first() -> None:
     assert (claim.dialect, claim.group) == ("kueue-workload", "w")
 
 
-def test_the_submitter_of_a_ray_job_and_a_lone_pod_are_nobodys() -> None:
+def test_the_submitter_of_a_ray_job_and_a_lone_pod_belong_to_no_gang() -> None:
     for pod in made.decoded([made.ray_submitter("a"), made.pod("b"), made.pod("c", labels={"app": "x"})]):
         assert claim_of(pod, ORDERED) is None
         assert owners_of(pod) == ()
@@ -143,7 +143,7 @@ def spoilt(value: Any, rng: Random, *, depth: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_an_object_says_the_watch_goes_on_and_the_numbers_are_bounded(seed: int) -> None:
+def test_the_watch_goes_on_after_any_object_and_its_numbers_are_bounded(seed: int) -> None:
     rng = Random(seed)
     for item in objects():
         kind = followed(f"owners.{item['kind']}")
@@ -166,7 +166,7 @@ def test_whatever_an_object_says_the_watch_goes_on_and_the_numbers_are_bounded(s
                 assert 0 <= sum(role.count for role in event.owner.roles) <= MAX_MEMBERS, (seed, odd)
 
 
-def test_one_that_goes_is_told_with_its_name() -> None:
+def test_a_deleted_owner_is_reported_by_name() -> None:
     kind = followed("owners.JobSet")
     state = WatchState(kind, version="v1alpha2")
     item = made.job_set("a", ROLES)
@@ -180,7 +180,7 @@ def test_one_that_goes_is_told_with_its_name() -> None:
     assert event == ev.OwnerGone(put.owner.named, "u")
 
 
-def test_an_object_of_too_many_pods_is_told_so() -> None:
+def test_an_object_with_too_many_pods_is_reported() -> None:
     owner = made.owner(made.job_set("a", {"workers": (1000, 1000)}))
     assert owner.problem == "JobSet d/a has 1000000 pods, at most 100000 can be a gang"
     with pytest.raises(msgspec.ValidationError, match="<= 100000"):

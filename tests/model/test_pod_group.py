@@ -71,7 +71,7 @@ def test_one_name_in_two_dialects_is_the_group_with_an_object() -> None:
     assert group_key(pod(both, group="g")).dialect == "core"
 
 
-def test_two_names_are_refused_and_both_are_told() -> None:
+def test_two_names_are_refused_and_both_are_reported() -> None:
     labels = {"gangsched.io/pod-group": "a", "scheduling.x-k8s.io/pod-group": "b"}
     with pytest.raises(ParseError) as caught:
         group_key(pod(labels))
@@ -114,7 +114,7 @@ def test_our_label_without_a_number_is_refused_with_what_to_write() -> None:
     assert caught.value.field == "gangsched.io/min-members"
 
 
-def test_a_group_that_starts_with_itself_alone_waits_for_nobody() -> None:
+def test_a_group_that_lists_only_itself_waits_for_no_other() -> None:
     one = {"gangsched.io/min-members": "1"}
     assert numbers({**one, "gangsched.io/groups": '["g"]'}).start_together == ()
     assert numbers({**one, "gangsched.io/groups": "[]"}).start_together == ()
@@ -237,7 +237,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "1d", "5 m", "1m1h", "0", "0s", "٥", "1_0s", "1e3", "5ms", "²"])
-def test_what_is_not_a_duration(text: str) -> None:
+def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ParseError):
         parse_duration_s(text, "f")
 

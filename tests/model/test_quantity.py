@@ -48,7 +48,7 @@ def test_values(text: str, whole: int, milli: int) -> None:
     "text",
     ["", " 1", "1 ", "1 Gi", "Gi", ".", "1K", "1gi", "1e", "1e3Gi", "0x10", "1_000", "--1", "NaN", "٣", "²"],
 )
-def test_what_is_not_a_quantity(text: str) -> None:
+def test_a_text_that_is_no_quantity_is_refused(text: str) -> None:
     for read in (to_int, to_milli):
         with pytest.raises(ParseError, match="is not a quantity"):
             read(text)

@@ -112,7 +112,7 @@ def test_healthy_ids_are_read_of_annotations_and_of_labels(unhealthy: tuple[int,
         '{"a.b/c":[{"id":"x","links":[]}]}', '{"a.b/c":[{"id":"' + "x" * 64 + '"}]}', "[" * 100_000,
     ],
 )  # fmt: skip
-def test_a_list_of_devices_that_cannot_be_read_is_none_for_both(text: str) -> None:
+def test_an_unreadable_list_of_devices_is_rejected_by_both_parsers(text: str) -> None:
     assert reading.healthy_ids(make_node("n", annotations={devices.INVENTORY_KEY: text})) is None
     with pytest.raises(ParseError):
         devices.parse_inventory(text)

@@ -78,7 +78,7 @@ def collector(
         server.server_close()
 
 
-def test_nobody_waits_for_an_exporter_that_hangs() -> None:
+def test_an_exporter_that_hangs_delays_nothing() -> None:
     gate = Gate()
     lane = SpanLane(gate, "a collector", max_waiting=200)
     with structlog.testing.capture_logs() as logs:
@@ -114,7 +114,7 @@ def test_closing_delivers_everything_to_a_collector_that_is_up() -> None:
     assert sum(len(body) for body in taken) > 1000 * 50
 
 
-def test_a_collector_that_is_down_is_said_once_with_the_reason() -> None:
+def test_a_collector_that_is_down_is_logged_once_with_the_reason() -> None:
     [port] = free_ports(1)
     with structlog.testing.capture_logs() as logs:
         lane = SpanLane(OTLPSpanExporter(endpoint=f"http://127.0.0.1:{port}/v1/traces", timeout=0.1), "it")

@@ -163,7 +163,7 @@ def test_a_gang_that_waits_for_its_victims() -> None:
     assert "waiting for 2 pods of lower priority to go" in said(wait, names.WAITS_FOR)
 
 
-def test_binds_that_fail_are_told_and_what_was_held_is_given_back() -> None:
+def test_failed_binds_are_events_and_reservations_are_released() -> None:
     c = Traced(nodes=2).submit()
     c.answer = lambda bind: "403"
     c.submit(gang("a", pods=2, gpus=8)).run()

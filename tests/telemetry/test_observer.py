@@ -46,7 +46,7 @@ def test_an_observed_scheduler_decides_the_same(seed: int) -> None:
     assert histories[0]
 
 
-def test_a_gang_that_waits_and_gives_back_is_told_step_by_step() -> None:
+def test_a_gang_that_waits_and_gives_back_has_a_span_for_each_step() -> None:
     recorder = Recorder()
     c = Cluster(make=partial(observed, recorder))
     c.node(make_node("n0", gpus=8))

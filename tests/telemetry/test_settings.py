@@ -34,12 +34,12 @@ def resolved(
     return found
 
 
-def test_off_where_nobody_asks() -> None:
+def test_off_unless_configured() -> None:
     assert not read("{}").is_on
     assert not resolved().is_on
 
 
-def test_the_section_says_where_and_how_many() -> None:
+def test_the_section_states_where_traces_go_and_how_many() -> None:
     settings = read("{endpoint: 'http://c:4318', samplingRatio: 0.1}")
     assert settings == TracingSettings("http://c:4318/v1/traces", "", 0.1)
     assert read("{file: /var/t.jsonl}").is_on
@@ -70,7 +70,7 @@ def test_mistakes_name_their_place(tracing: str, says: str) -> None:
     assert says in str(error.value)
 
 
-def test_what_is_in_effect_can_be_read_again() -> None:
+def test_the_settings_in_effect_can_be_reread() -> None:
     config = parse_config(
         f"{KUBE}{OURS}tracing: {{endpoint: 'http://c', samplingRatio: 0.5,"
         " keep: {slowerThan: 90s, failed: true}}\n",

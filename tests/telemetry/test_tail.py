@@ -87,7 +87,7 @@ def test_the_ratio_goes_on_beside_it() -> None:
     assert kept(c) == {"d/a": None}
 
 
-def test_what_is_held_is_bounded_and_the_root_tells_what_was_let_go() -> None:
+def test_held_spans_are_bounded_and_the_root_counts_the_dropped_ones() -> None:
     most = 200
     c = Traced(nodes=1, ratio=0.0, keep=KeepTraces(failed=True, max_held_spans=most))
     c.submit(gang("full", pods=1, gpus=8)).run()
@@ -108,7 +108,7 @@ def test_what_is_held_is_bounded_and_the_root_tells_what_was_let_go() -> None:
     assert tail.size == 0
 
 
-def test_what_is_not_known_when_the_process_ends_is_not_traced() -> None:
+def test_gangs_undecided_when_the_process_ends_are_not_traced() -> None:
     c = Traced(nodes=1, ratio=0.0, keep=ALL)
     c.submit(gang("a", pods=1, gpus=16)).run()
     c.tracer.stop()

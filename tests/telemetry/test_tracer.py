@@ -48,7 +48,7 @@ def test_the_submitters_trace_may_be_on_the_group() -> None:
     assert submitters_of(c) == [SUBMITTERS_TRACE]
 
 
-def test_a_bad_value_is_ignored_and_said_once() -> None:
+def test_a_bad_value_is_ignored_and_reported_once() -> None:
     bad = "00-00000000000000000000000000000000-b7ad6b7169203331-01"
     with structlog.testing.capture_logs() as logs:
         c = Traced(nodes=1)
@@ -63,7 +63,7 @@ def test_a_bad_value_is_ignored_and_said_once() -> None:
     assert line["trace_id"] == f"{root.context.trace_id:032x}"
 
 
-def test_nothing_is_traced_at_ratio_0_and_the_binding_says_so() -> None:
+def test_nothing_is_traced_at_ratio_0_and_the_binding_carries_that_flag() -> None:
     c = Traced(nodes=1, ratio=0.0)
     c.submit(gang("a", pods=2)).run()
     assert c.spans == []
@@ -151,7 +151,7 @@ def test_a_gang_that_is_tried_for_weeks_does_not_make_an_endless_trace() -> None
     assert "?" not in tree(c.spans)
 
 
-def test_stopping_ends_what_is_open() -> None:
+def test_stopping_ends_open_spans() -> None:
     c = Traced(nodes=1)
     c.submit(with_annotations(gang("a", pods=2, min_members=2), {"gangsched.io/total-members": "3"})).run()
     c.submit(gang("b", pods=1, first=0, min_members=2))

@@ -81,7 +81,7 @@ def test_a_gang_that_came_back_is_drawn(file: Path, capsys: pytest.CaptureFixtur
     assert all(len(line) <= 100 for line in lines)
 
 
-def test_a_gang_that_still_waits_is_drawn_as_far_as_it_is_told(
+def test_a_gang_that_still_waits_is_drawn_from_the_spans_so_far(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = shown(capsys, "d/data", f"--file={file}")
@@ -130,7 +130,7 @@ def test_a_trace_is_chosen_by_the_begin_of_its_id(file: Path, capsys: pytest.Cap
     assert trace_id in capsys.readouterr().err
 
 
-def test_a_strangers_text_does_not_reach_the_terminal_as_it_is() -> None:
+def test_untrusted_text_is_cleaned_before_it_reaches_the_terminal() -> None:
     evil = "\x1b[2J\x1b]0;owned\x07[red]x[/red]\r\n"
     attributes = {"gangsched.verdict": evil, "gangsched.reason": evil, "gangsched.nodes": [evil]}
     event = ("bound", 1, {"k8s.pod.name": evil, "k8s.node.name": evil, "gangsched.devices": [evil]})
@@ -148,7 +148,7 @@ def lines(*spans: SpanView) -> list[object]:
     return list(draw(TraceView("t", spans), gang="d/a", width=100))
 
 
-def test_a_tree_that_is_none_is_drawn_all_the_same() -> None:
+def test_spans_that_form_no_tree_are_drawn_nevertheless() -> None:
     own_parent = SpanView("t", "s", "s", "Bind", 0, 10, {})
     deep = [SpanView("t", str(i), str(i - 1), "Bind", 0, 10, {}) for i in range(5000)]
     drawn = [str(line) for line in lines(own_parent, *deep)]
@@ -190,7 +190,7 @@ def answering(status: int, body: bytes) -> Iterator[str]:
         (200, json.dumps({"data": [{"spans": [{}]}]}).encode(), 2, "does not answer as"),
     ],
 )
-def test_what_is_not_jaeger(
+def test_an_answer_that_is_not_jaegers_is_refused(
     capsys: pytest.CaptureFixture[str], status: int, body: bytes, code: int, says: str
 ) -> None:
     with answering(status, body) as url:
@@ -200,12 +200,14 @@ def test_what_is_not_jaeger(
     assert says in said
 
 
-def test_a_url_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_url_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "d/a", "--jaeger=localhost:16686"]) == 2
     assert "is not the URL of" in capsys.readouterr().err
 
 
-def test_a_jaeger_that_is_not_there_is_told_without_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_jaeger_is_reported_without_an_error_number(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["trace", "d/a", "--jaeger=http://127.0.0.1:1"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("gangsched: no Jaeger answers at http://127.0.0.1:1: connection refused; in a")
@@ -213,7 +215,7 @@ def test_a_jaeger_that_is_not_there_is_told_without_a_number(capsys: pytest.Capt
     assert "Errno" not in said
 
 
-async def test_a_gang_without_a_trace_is_told_where_it_waits(
+async def test_for_a_gang_without_a_trace_its_present_state_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))

@@ -87,7 +87,7 @@ async def refused(access: Access, path: str, authorization: str) -> tuple[int, s
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/livez/ping"])
-async def test_nobody_is_asked_for_an_open_path(access: Access, server: Server, path: str) -> None:
+async def test_an_open_path_needs_no_review(access: Access, server: Server, path: str) -> None:
     await access.check(path, "")
     assert not server.asked
 
@@ -132,7 +132,7 @@ async def test_a_stranger_is_asked_for_once(access: Access, server: Server) -> N
 
 
 @pytest.mark.parametrize("header", ["Bearer wrong", "Basic Z29vZA==", "Bearer", "good"])
-async def test_what_is_no_known_token_is_unauthorized(access: Access, header: str) -> None:
+async def test_an_unknown_token_is_unauthorized(access: Access, header: str) -> None:
     assert await refused(access, "/metrics", header) == (401, "Unauthorized")
 
 
@@ -148,7 +148,7 @@ async def test_masters_may_read_everything(access: Access, server: Server) -> No
     assert [path for path, _ in server.asked] == [TOKEN_REVIEWS]
 
 
-async def test_a_server_that_cannot_be_asked_lets_nobody_in(access: Access, server: Server) -> None:
+async def test_while_the_api_server_is_unreachable_all_are_refused(access: Access, server: Server) -> None:
     server.error = ApiError("connection refused")
     assert (await refused(access, "/metrics", "Bearer good"))[0] == 503
     server.error = None
@@ -176,9 +176,7 @@ async def test_strangers_are_asked_about_so_often_and_no_more(
     assert codes.count(429) == 1000 - len(server.asked)
 
 
-async def test_a_flood_keeps_nobody_out_who_was_let_in_before(
-    access: Access, server: Server, clock: Clock
-) -> None:
+async def test_a_flood_does_not_lock_out_known_clients(access: Access, server: Server, clock: Clock) -> None:
     await access.check("/metrics", "Bearer good")
     for k in range(2000):
         clock.now_s += 0.1

@@ -107,7 +107,7 @@ async def test_the_page_is_open_and_holds_no_data_and_the_rest_needs_the_right(p
         assert json.loads(text)["allowed"] is False
 
 
-async def test_a_user_without_the_right_is_told_which_path_it_is(pair: Pair) -> None:
+async def test_a_user_without_the_right_learns_the_path(pair: Pair) -> None:
     async with browsing(pair, busy(), ApiServer()) as browser:
         code, text = await browser.ask("/dashboard/session", method="POST", Authorization="Bearer good")
         assert (code, text) == (403, 'User "prometheus" cannot get path "/dashboard"\n')
@@ -138,7 +138,7 @@ async def test_a_login_lasts_until_logout_and_only_for_the_dashboard(pair: Pair)
         assert (await browser.ask("/dashboard/gang/d/train"))[0] == 403
 
 
-async def test_a_session_that_was_made_up_is_none(pair: Pair) -> None:
+async def test_an_invented_session_is_refused(pair: Pair) -> None:
     async with browsing(pair, busy(), reader()) as browser:
         browser.session.cookie_jar.update_cookies({"gangsched-session": "made-up"})
         assert (await browser.ask("/dashboard/node/n0"))[0] == 401

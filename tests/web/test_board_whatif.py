@@ -132,7 +132,7 @@ async def test_a_class_gives_its_number_and_preempts_only_where_that_is_asked() 
     assert c.pod("runs-0").metadata.deletion_timestamp is None
 
 
-async def test_a_standby_says_what_a_leader_would_do() -> None:
+async def test_a_standby_answers_as_a_leader_would() -> None:
     c = Cluster(make=lambda settings: follower(settings))
     for node in cluster(nodes=1, gpus=8).nodes.values():
         c.node(node)
@@ -155,7 +155,7 @@ async def test_a_standby_says_what_a_leader_would_do() -> None:
         (job(20_000), "makes 20000 pods; at most 10000"),
     ],
 )
-async def test_what_cannot_be_asked_is_said_with_its_place(yaml: str, why: str) -> None:
+async def test_an_invalid_question_is_refused_with_its_place(yaml: str, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
         await asked(cluster(nodes=1), yaml)
     assert why in str(caught.value)
@@ -247,7 +247,7 @@ async def test_a_copy_has_no_file_but_its_answer_and_bounded_memory() -> None:
         await aside(lambda: bytes(4 * 2**30), limit_s=10.0)
 
 
-async def test_a_fault_in_a_copy_is_said() -> None:
+async def test_a_fault_in_a_copy_is_reported() -> None:
     with pytest.raises(AsideFailed, match="ZeroDivisionError"):
         await aside(lambda: b"%d" % (1 // 0), limit_s=10.0)
     with pytest.raises(AsideFailed, match="without an answer"):

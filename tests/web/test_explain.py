@@ -77,7 +77,7 @@ async def test_a_gang_that_nobody_knows_is_answered_with_where_to_look(
         assert "knows no gang and no pod of its own named d/train" in capsys.readouterr().err
 
 
-def test_a_replica_that_does_not_lead_says_so() -> None:
+def test_a_replica_that_does_not_lead_reports_that() -> None:
     told = explanations(waiting(), leads=False).told("d/train")
     assert json.loads(told or b"")[0]["leads"] is False
 
@@ -92,7 +92,7 @@ def test_who_asks_again_at_once_gets_the_same_answer() -> None:
     assert json.loads(asked.told("d/train") or b"")[0]["explanation"]["state"] == "bound"
 
 
-def test_where_neither_scheduler_nor_api_server_answers_both_are_told(tmp_path: Path) -> None:
+def test_without_scheduler_and_api_server_both_failures_are_reported(tmp_path: Path) -> None:
     config = tmp_path / "config"
     cluster = {"name": "x", "cluster": {"server": "http://127.0.0.1:1"}}
     context = {"name": "x", "context": {"cluster": "x", "user": "x"}}

@@ -59,14 +59,14 @@ def test_a_failure_is_named_to_everybody_and_its_reason_to_who_may_ask() -> None
     assert health.one("nonsense") is None
 
 
-def test_a_check_can_be_left_out_and_one_that_is_not_there_is_said() -> None:
+def test_a_check_can_be_excluded_and_an_unknown_one_is_reported() -> None:
     page = Wrong({"watch": "x"}).health("watch").page(verbose=True, exclude=["watch", "y\x1b[31m"])
     assert page.code == 200
     assert "[+]watch excluded: ok\n" in page.text
     assert 'no matches for "y\\x1b[31m"\n' in page.text
 
 
-def test_the_log_says_once_what_fails_and_strangers_cannot_make_it_say_more() -> None:
+def test_failing_checks_are_logged_once_and_clients_cannot_cause_more_lines() -> None:
     wrong = Wrong({"watch": "pods is not watched for 46 s"})
     health = wrong.health("watch", "inbox")
     with capture_logs() as lines:
@@ -144,7 +144,7 @@ def test_an_inbox_that_stays_full_fails(monkeypatch: Any) -> None:
     assert not problem(check)
 
 
-def test_credentials_that_cannot_be_renewed_are_said() -> None:
+def test_credentials_that_cannot_be_renewed_are_reported() -> None:
     assert problem(checks.credentials_check(lambda: "the plugin failed")) == "the plugin failed"
 
 

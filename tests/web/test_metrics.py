@@ -265,7 +265,7 @@ def test_a_value_on_a_bound_is_in_its_bucket(value: float, bucket: int) -> None:
     assert distribution.total == pytest.approx(3 * value)
 
 
-async def test_what_is_remembered_of_groups_is_bounded() -> None:
+async def test_memory_for_groups_is_bounded() -> None:
     c = MeasuredCluster()
     c.node(make_node("n0", gpus=0))
     for k in range(20):

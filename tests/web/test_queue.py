@@ -177,7 +177,7 @@ async def test_the_command_draws_it_for_those_who_may_read_it(
         (2 * 86_400 + 4 * 3600, "2d04h"),
     ],
 )
-def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> None:
+def test_durations_are_printed_as_people_write_them(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 

@@ -162,7 +162,7 @@ async def test_a_path_that_is_not_there(pair: Pair, path: str) -> None:
         assert (await client.ask(path, token="good"))[0] == 404
 
 
-async def test_nonsense_is_shown_the_door_without_a_word_in_the_log(
+async def test_nonsense_is_refused_without_a_line_in_the_log(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     trust = ssl.create_default_context(cadata=pair.certificate.decode())
@@ -179,7 +179,7 @@ async def test_nonsense_is_shown_the_door_without_a_word_in_the_log(
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_a_taken_port_is_said_with_the_way_out() -> None:
+def test_a_taken_port_is_reported_with_the_cure() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -191,7 +191,7 @@ def test_a_taken_port_is_said_with_the_way_out() -> None:
 
 
 @pytest.mark.parametrize("address", ["localhost", "1.2.3", "203.0.113.7"])
-def test_an_address_that_is_not_ours_is_said(address: str) -> None:
+def test_an_address_of_another_machine_is_reported(address: str) -> None:
     with pytest.raises(ConfigError, match="--"):
         listen(WebSettings(0, bind_address=address))
 

@@ -61,7 +61,7 @@ async def test_a_certificate_that_is_renewed_on_disk_is_shown(
             group.cancel_scope.cancel()
 
 
-def test_a_wrong_certificate_is_said_at_once(tmp_path: Path) -> None:
+def test_a_wrong_certificate_is_reported_at_once(tmp_path: Path) -> None:
     settings = write(tmp_path, Pair(b"no certificate", b"no key"))
     with pytest.raises(ConfigError, match=r"tls.crt: no certificate that goes with the key"):
         Web(settings, Measures(), NOTHING)

@@ -39,7 +39,7 @@ def moves(told: bytes | None) -> list[tuple[str, str]]:
     return [(move["before"], move["state"]) for move in one["moves"]]
 
 
-def test_the_moves_are_told_in_order_with_causes_and_times() -> None:
+def test_the_moves_are_listed_in_order_with_causes_and_times() -> None:
     c = waited_and_bound()
     told = stories(c).told("d/train")
     assert moves(told) == [
@@ -101,7 +101,7 @@ async def test_the_command_draws_it(
         (["a", "--token=x", "--ca=/nope"], "--ca /nope: cannot be used"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_a_mistake_is_reported_in_one_line(arguments: list[str], said: str, tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     with pytest.raises(ConfigError) as caught:
@@ -109,7 +109,7 @@ def test_a_mistake_is_told_in_one_line(arguments: list[str], said: str, tmp_path
     assert said in str(caught.value)
 
 
-def test_a_port_where_nobody_listens_is_told_with_what_opens_it() -> None:
+def test_a_closed_port_is_reported_with_how_to_open_it() -> None:
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     args = parser.parse_args(["a", "--token=x", "--server=https://127.0.0.1:1"])

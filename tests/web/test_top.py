@@ -128,7 +128,7 @@ def test_percentiles_of_nothing_and_above_all_buckets() -> None:
 # -- the picture --------------------------------------------------------------------------------------------
 
 
-async def test_a_picture_says_what_is_free_what_waits_and_why() -> None:
+async def test_a_picture_shows_what_is_free_what_waits_and_why() -> None:
     page = await page_of(waiting())
     drawn = lines(page)
     assert len(drawn) == 30
@@ -219,7 +219,7 @@ def test_it_is_sorted_by_what_people_ask_for() -> None:
     assert ordered(rows, View(sort="size", is_reversed=True)) == largest[::-1]
 
 
-async def test_a_servers_text_reaches_no_terminal_as_it_is() -> None:
+async def test_a_servers_text_is_cleaned_before_it_reaches_a_terminal() -> None:
     page = await page_of(waiting())
     hostile = row(1, group=_HOSTILE, state=_HOSTILE, why=_HOSTILE)
     page = msgspec.structs.replace(
@@ -243,7 +243,7 @@ async def test_a_servers_text_reaches_no_terminal_as_it_is() -> None:
         ).replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[7m", "").replace("\x1b[1;7m", "")
 
 
-def test_a_standby_says_that_it_decides_nothing() -> None:
+def test_a_standby_reports_that_it_decides_nothing() -> None:
     page = msgspec.structs.replace(look(1.0), leads=False)
     assert "does not lead: it decides nothing" in lines(page)[0]
 
@@ -297,7 +297,7 @@ async def test_once_and_json_are_for_scripts_and_for_those_who_may(
 
 
 @pytest.mark.parametrize("delay", ["0", "0.1", "nan", "inf", "soon", "-1", "1e9"])
-def test_a_delay_that_is_none_is_refused(delay: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_delay_is_refused(delay: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--once", f"--delay={delay}"]) == 2
     assert "seconds from 0.5 to 3600" in capsys.readouterr().err
 

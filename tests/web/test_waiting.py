@@ -26,7 +26,7 @@ def pages(c: Cluster, events: list[Event], *, leads: bool = True) -> Waiting:
     return Waiting(c.scheduler, put_nowait=events.append, may_act=lambda: leads, clock_s=lambda: c.now_s)
 
 
-def test_the_list_says_who_waits_for_what_and_for_how_long() -> None:
+def test_the_list_has_each_wait_its_reason_and_its_length() -> None:
     c = cluster_with_a_wait().wait(10.0)
     (one,) = json.loads(pages(c, []).listed())["waiting"]
     assert one == {
@@ -39,7 +39,7 @@ def test_the_list_says_who_waits_for_what_and_for_how_long() -> None:
     }
 
 
-def test_a_word_becomes_an_event_and_the_gang_follows_it() -> None:
+def test_a_decision_becomes_an_event_that_the_gang_follows() -> None:
     c, events = cluster_with_a_wait(), list[Event]()
     assert pages(c, events).decide("d/train", word="allow", by="alice", reason="")[0] == 200
     c.tell(*events).run()
@@ -54,11 +54,11 @@ def test_a_rejection_carries_its_reason_to_the_pods() -> None:
     assert "rejected by alice: over\\x1b budget" in c.said("train-0")
 
 
-def test_a_group_that_does_not_wait_is_told_as_such() -> None:
+def test_a_group_that_does_not_wait_is_answered_as_such() -> None:
     assert pages(cluster_with_a_wait(), []).decide("d/other", word="allow", by="a", reason="")[0] == 404
 
 
-def test_a_replica_that_does_not_lead_says_so() -> None:
+def test_a_replica_that_does_not_lead_reports_that() -> None:
     waiting = pages(cluster_with_a_wait(), [], leads=False)
     assert waiting.decide("d/train", word="allow", by="alice", reason="")[0] == 503
 

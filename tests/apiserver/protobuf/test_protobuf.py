@@ -79,7 +79,7 @@ def test_it_reads_as_the_json_of_the_same_object(fresh_cluster: ControlPlane, co
         fresh_cluster.request("DELETE", path, {"propagationPolicy": "Background"})
 
 
-def test_a_body_that_is_none_is_refused() -> None:
+def test_a_body_that_is_no_object_is_refused() -> None:
     for body in (b"", b"{}", protobuf.MAGIC + b"\x0a\xff", protobuf.MAGIC + b"\x0b"):
         with pytest.raises(protobuf.BadProtobuf):
             protobuf.decoded(body)
