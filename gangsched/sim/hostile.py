@@ -23,6 +23,11 @@ MEMBER_KEYS = (
     "gangsched.io/disruption-mode",
     "gangsched.io/on-device-failure",
     "gangsched.io/device-constraints",
+    "gangsched.io/require-device-ids",
+    "gangsched.io/topology",
+    "gangsched.io/packing-weight",
+    "gangsched.io/walltime",
+    "slurmjob.slinky.slurm.net/timelimit",
     "gangsched.io/required-rbw",
     "gangsched.io/expected-rbw",
     "gangsched.io/rbw-direction",
@@ -46,6 +51,12 @@ MEMBER_KEYS = (
     "yunikorn.apache.org/task-groups",
     "yunikorn.apache.org/task-group-name",
     "yunikorn.apache.org/schedulingPolicyParameters",
+    "kueue.x-k8s.io/pod-group-total-count",
+    "jobset.sigs.k8s.io/restart-attempt",
+    "alpha.jobset.sigs.k8s.io/exclusive-topology",
+    "leaderworkerset.sigs.k8s.io/size",
+    "leaderworkerset.sigs.k8s.io/exclusive-topology",
+    "batch.kubernetes.io/job-completion-index",
 )
 """Annotations of pods that we read."""
 BOUND_KEYS = (
@@ -71,7 +82,21 @@ GROUP_LABELS = (
     "pod-group.scheduling.sigs.k8s.io/name",
     "applicationId",
     "kai.scheduler/subgroup-name",
+    "kueue.x-k8s.io/pod-group-name",
+    "jobset.sigs.k8s.io/jobset-name",
+    "leaderworkerset.sigs.k8s.io/name",
+    "ray.io/cluster",
+    "training.kubeflow.org/job-name",
 )
+COUNT_LABELS = (
+    "kueue.x-k8s.io/max-exec-time-seconds",
+    "jobset.sigs.k8s.io/restart-attempt",
+    "leaderworkerset.sigs.k8s.io/group-index",
+    "leaderworkerset.sigs.k8s.io/worker-index",
+    "batch.kubernetes.io/job-completion-index",
+)
+"""Labels of pods whose values should be counts."""
+_COUNTS = ("", "0", "00", "7", "2147483648", "9" * 63, "1e9", "NaN", "1.5", "x")
 QUANTITIES = (
     *("0", "1", "1m", "1n", "0.000000001", "7Ei", "8Ei", "99999999999E", "9223372036854775807"),
     *("9223372036854775808", "1e18", "1E18", "1e999", "1" + "0" * 400, "16383Pi", "00001", "1."),
@@ -90,6 +115,7 @@ _WORDS = (
     *("1_0", "{", "[", "{}", "[]", '""', '"\\ud800"', "\x1b[31mred\x1b[0m", "a\nb\r\nc\td", "\x00"),
     *("\u202e", "<script>", "$(reboot)", "'; drop", "../../etc/passwd", "9" * 5000, "x" * 20_000),
     *("0s", "1h", "999999999h", "-5m", "100MB/s", "1e400MB/s", "-1GB/s", "both", "unwind", "all"),
+    *("1-00:00:00", "::", "99999-99:99:99", "P1D", "1h1h", "0.0000001s", "inf", "required", "a=b"),
     "00-" + "0" * 32 + "-" + "0" * 16 + "-00",
 )
 _LEAVES: tuple[Any, ...] = (
@@ -139,6 +165,8 @@ def hostile_pod(
         for k in range(rng.randint(1, 4))
     ]
     labels = {rng.choice(GROUP_LABELS): rng.choice(("a", "g0", "g1"))} if rng.random() < 0.5 else {}
+    if rng.random() < 0.2:
+        labels |= {key: rng.choice(_COUNTS) for key in rng.sample(COUNT_LABELS, 2)}
     spec: dict[str, Any] = {
         "schedulerName": scheduler,
         "priority": rng.choice((0, 0, -(2**31), 2**31 - 1)),

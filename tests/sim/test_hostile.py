@@ -26,6 +26,8 @@ def test_every_key_and_every_extreme_comes_up() -> None:
     objects = [each for seed in range(10) for each in drawn(seed)]
     keys = {key for each in objects for key in each["metadata"]["annotations"]}
     assert keys == {*hostile.MEMBER_KEYS, *hostile.BOUND_KEYS, *hostile.NODE_KEYS}
+    labels = {key for each in objects for key in each["metadata"].get("labels", ())}
+    assert labels == {*hostile.GROUP_LABELS, *hostile.COUNT_LABELS}
     asked = {
         amount
         for each in objects
