@@ -61,7 +61,7 @@ _PACKING_GANGS, _PACKING_ROUNDS = 200, 5
 
 
 class CoreRound(msgspec.Struct):
-    """Microseconds a gang: of hearing of its pods, deciding, and hearing that they are bound."""
+    """Microseconds a gang: for the events of its pods, for deciding, and for the events of their binds."""
 
     ingest_us: float
     decide_us: float
@@ -74,7 +74,7 @@ class CoreRound(msgspec.Struct):
 
 
 class CoreSize(msgspec.Struct):
-    """What one size came to; `load_s` is the time in which the core took all nodes in."""
+    """The results of one size; `load_s` is the time in which the core took all nodes in."""
 
     shape: Shape
     rounds: list[CoreRound]

@@ -1,10 +1,10 @@
-"""What one member of a group costs to decide, all plugins on: the first, and each next that is equal to it.
+"""What one member of a group costs to decide, all plugins on: the first, and each next equal one.
 
 For groups of 100 on 5,000 nodes, every second rack with a pod that the constraints speak of. Four ways: pods
 without constraints; pods that must be one on each node and even over the racks; and a profile that has a
-Filter and a Score in Python for single nodes too, watched as plugins of outside are: one that gives its best
-nodes all there is to give, and one that finds no node perfect, so that it is asked about each. Beside them
-the floor: what its own code costs here, called once for each node to filter and once to score. Each group is
+Filter and a Score in Python for single nodes too, sampled as out-of-tree plugins are: one that gives its best
+nodes the full score, and one that finds no node perfect, so that it is called for each. Beside them the
+floor: the cost of the plugin's own code, called once for each node to filter and once to score. Each group is
 a template that was never seen, so nothing that is kept between decisions helps its first member. A process of
 its own, run by core_speed: `python -m gangsched.bench.member_speed NODES SIZE ROUNDS`, which prints JSON.
 """
@@ -122,7 +122,7 @@ def _measure(
     gc.set_threshold(200_000)  # as the scheduler's own process has it
     cost = MemberCost([], [])
     for number in range(n_rounds + 1):
-        # One alone before and one after: which of them meets warmer caches than the group is luck.
+        # One alone before the group and one after, since either may meet warmer caches.
         before_s, group_s, after_s = (
             _decide(scheduler, budget, spec, n, cpu_milli=1000 + 3 * number + i)
             for i, n in enumerate((1, size, 1))

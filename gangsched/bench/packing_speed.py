@@ -1,4 +1,4 @@
-"""Part of `bench --core`: what it costs that scores steer gangs: packing by weight, and preferences of pods.
+"""Part of `bench --core`: the cost of letting scores steer gangs: packing by weight, and pods' preferences.
 
 Decisions on gangs of 8 on 5,000 nodes, one after the other until some hundred are placed, beside those on the
 same gangs that are packed first and prefer nothing. With kube-scheduler's default plugins; with LoadAware on
@@ -42,7 +42,8 @@ _RACK = "topology.kubernetes.io/rack"
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """Of gangs: devices a member, and what else they ask for; None: packed first, as without the setting."""
+    """A kind of gangs: devices a member, and their other settings; None: packed first, as without the
+    setting."""
 
     gpus: int
     weight: int | None = None

@@ -1,4 +1,4 @@
-"""What a run came to: the document of `-o json`, and its summary by scheduler. No printing (tables.py)."""
+"""A run's results: the document of `-o json`, and its summary by scheduler. No printing (tables.py)."""
 
 from __future__ import annotations
 

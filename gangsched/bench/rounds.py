@@ -28,7 +28,7 @@ STALL_S = 120.0
 
 
 class Round(msgspec.Struct, kw_only=True):
-    """What one round of one scheduler came to; seconds count from just before its process was made.
+    """The results of one round of one scheduler; seconds count from just before its process was made.
 
     CPU is from then until it rests, all processes; writes are the API server's count over the same time.
     """

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _read(args: argparse.Namespace) -> tuple[list[NodeMap], str]:
-    """The map, and why what is reserved is not in it, "" if it is."""
+    """The map, and why it lacks reservations, "" if it has them."""
     reserved, unknown = await ask_reserved(args)
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
     client = ApiClient(credentials)
@@ -125,7 +125,7 @@ _decode_events = lenient_decoder(_Events)
 async def _refused_by_scheduler(
     client: ApiClient, nodes: Sequence[Node], pods: Sequence[Pod]
 ) -> list[Refused]:
-    """What the scheduler fails on, by the events of the last hour; nothing where we may not read them."""
+    """Objects that the scheduler fails on, by the events of the last hour; none if we may not read those."""
     on_nodes = {pod.metadata.uid: ("Pod", pod.key, pod.spec.node_name) for pod in pods if pod.spec.node_name}
     there = on_nodes | {node.metadata.uid: ("Node", "", node.metadata.name) for node in nodes}
     said: dict[str, str] = {}

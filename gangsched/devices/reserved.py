@@ -1,7 +1,6 @@
-"""What a scheduler has reserved and not yet bound, laid over the map of devices.
-
-It is in no object of the API server: the scheduler's own page /reservations tells. Asked before pods are
-listed, so that what is bound meanwhile shows as bound. Called by `command`.
+"""What a scheduler has reserved and not yet bound, laid over the map of devices. No object of the API server
+has it, only the scheduler's own page /reservations. Read before pods are listed, so that pods bound meanwhile
+show as bound. Called by `command`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _SCHEDULER_ONLY = "What is reserved and not yet bound is not shown"
 
 
 async def ask_reserved(args: argparse.Namespace) -> tuple[Sequence[Reservation], str]:
-    """The scheduler's reservations; or none, and a sentence that says why. Raises: ConfigError."""
+    """The scheduler's reservations; or none, and a sentence with the reason. Raises: ConfigError."""
     try:
         page = msgspec.json.decode(await ask(args, RESERVATIONS_PATH) or b"", type=ReservationsPage)
     except ApiError as error:

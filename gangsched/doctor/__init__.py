@@ -1,1 +1,1 @@
-"""`gangsched doctor`: an installation checked from outside, by what the API server says; nothing changes."""
+"""`gangsched doctor`: checks an installation from outside, by the API server's objects; changes nothing."""

@@ -183,7 +183,7 @@ def _text(node: Node) -> str | None:
 
 
 def _inventory(node: Node) -> dict[str, list[Device]] | None:
-    """None without a list, or with one that cannot be read, which the check of drift tells."""
+    """None without a list, or if it cannot be read, which the check of drift reports."""
     text = _text(node)
     try:
         return None if text is None else {name: list(ids) for name, ids in parse_devices(text).items()}

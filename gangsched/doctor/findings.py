@@ -15,10 +15,8 @@ UNKNOWN_CODE = 4
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """check: which one; cure: what mends it, a command where there is one, "" where all is well.
-
-    problem: something does not work, or will not; warning: it works and is not as it should be; unknown: we
-    could not look.
+    """check: its name; cure: what mends it, a command if there is one, "" if all is well. problem: something
+    does not work, or will not; warning: it works, but not as it should; unknown: it could not be read.
     """
 
     check: str
@@ -28,7 +26,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def found(check: str, level: Level, text: str, cure: str = "") -> Finding:
-    """A finding whose text may have names of others in it."""
+    """A finding; names of others in its text are made safe to print."""
     return Finding(check, level, clean(text), clean(cure))
 
 

@@ -1,7 +1,7 @@
-"""What the API server says about an installation, read once: only lists, gets and reviews are sent.
+"""Reads an installation from the API server, once: only lists, gets and reviews are sent.
 
-Lives here: the requests, and values of what they answer. Not here: what is right and wrong about it
-(doctor.checks). What may not be read is left out, with the reason: each check says so by itself.
+Lives here: the requests, and their answers as values. Not here: judging them (doctor.checks). What may not be
+read is left out, with the reason, which each check reports.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Wire(msgspec.Struct, gc=False, rename="camel"):
-    """JSON of the API server; what is not named is not read."""
+    """JSON of the API server; other fields are not read."""
 
 
 class Written(Wire):

@@ -70,4 +70,4 @@ OPTIONAL: Mapping[Right, str] = {
     Right("create", "authentication.k8s.io", "tokenreviews"): "--authorization-always-allow-paths",
     Right("create", "authorization.k8s.io", "subjectaccessreviews"): "--authorization-always-allow-paths",
 }
-"""Rights that may be left out, and the setting that then has to be there."""
+"""Rights that may be left out, and the setting that is then required."""

@@ -1,4 +1,4 @@
-"""What came of a trial, as a value for people and programs: a part for each gang of the job."""
+"""The result of a trial, as a value for people and programs: a part for each gang of the job."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Member(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Gang(msgspec.Struct, frozen=True, rename="camel"):
-    """starts: now; later, at a time that follows from stated ends; not, as far as anybody knows; unread: no
-    group could be made of it, problem says why. in_s, at, after: when it starts later, and whose ends it
-    waits for. why: without a start now."""
+    """starts: now; later, at a time that follows from stated ends; not, as far as known; unread: no group
+    could be made of it, problem has the reason. in_s, at, after: when it starts later, and whose ends it
+    waits for. why: the reason if it does not start now."""
 
     name: str
     scheduler: str
@@ -45,7 +45,7 @@ class Gang(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Answer(msgspec.Struct, frozen=True, rename="camel"):
-    """changes: what was asked about beside the job, in words. evicted: pods that it would preempt. endless:
+    """changes: the proposed changes beside the job, in words. evicted: pods that it would preempt. endless:
     running pods that state no end. unread: kinds that could not be listed."""
 
     gangs: list[Gang]
@@ -63,7 +63,8 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
 def answer(
     trial: Trial, pods: Sequence[Pod], changes: list[str], unread: Sequence[str], now: datetime
 ) -> Answer:
-    """Of a job that was submitted to the trial and has settled. Looks ahead where not all of it starts."""
+    """The answer for a job that was submitted to the trial and has settled. Looks ahead if not all of it
+    starts."""
     by_group: dict[int, tuple[Group | None, list[Pod]]] = {}
     for pod in pods:
         group = trial.group_of(pod)
@@ -77,7 +78,7 @@ def answer(
     for i, members in waiting:
         in_s, after = trial.wait_for(members, now)
         if in_s is None:
-            break  # nobody ends any more whose end is known
+            break  # no pod with a known end is left
         named = [clean(name) for name in after[:_MAX_NAMED]]
         at = now + timedelta(seconds=in_s)
         gangs[i] = msgspec.structs.replace(gangs[i], starts="later", in_s=round(in_s, 1), at=at, after=named)

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(TOGETHER)
     plugins = KnownPlugins(args.plugin)
     config = ConfigSource(args.config, plugins).read()
-    gc.disable()  # a list of a large cluster is nothing but objects that stay, for as long as this runs
+    gc.disable()  # the objects of a large cluster's lists live as long as this command
     try:
         found = anyio.run(_ask, args, config, plugins)
     finally:
@@ -94,7 +94,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _ask(args: argparse.Namespace, config: SchedulerConfig, plugins: KnownPlugins) -> Answer:
-    # What preempts in the trial preempts nobody else: without the flag it is as with allowEviction: false.
+    # Preemption in the trial affects no real pod; without the flag the trial runs as with allowEviction:
+    # false.
     settings = replace(config.settings, allow_eviction=args.preempt and config.settings.allow_eviction)
     config = replace(config, settings=settings)
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)

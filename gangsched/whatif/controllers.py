@@ -1,8 +1,8 @@
-"""The pods that controllers make of their objects, as far as scheduling sees them. Pure.
+"""The pods that controllers make of their objects, in the fields that scheduling reads. Pure.
 
 Jobs as the Job controller builds them; JobSets as JobSet 0.12 does, LeaderWorkerSets as LWS 0.10, with the
-labels by which the core knows their gangs; replicas of the apps group. How many exist at once is what counts,
-not how they are replaced.
+labels by which the core knows their gangs; replicas of the apps group. Only the number that exists at once
+counts, not how they are replaced.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Manifests as people write them: YAML files, read into the events by which a core hears of such objects.
+"""Manifests as people write them: YAML files, read into the events that a core gets for such objects.
 
-What the API server would add is added as far as scheduling sees it: a namespace, limits as requests, the
+The API server's additions are made as far as scheduling reads them: a namespace, limits as requests, the
 number of a PriorityClass. Admission by webhooks and policies is not.
 """
 
@@ -31,14 +31,14 @@ _MAX_PODS = 10_000
 
 
 class Manifests(NamedTuple):
-    """others: groups and controllers, as the core is told of them, before the pods."""
+    """others: the events of groups and controllers, which the core gets before the pods."""
 
     pods: Sequence[Pod]
     others: Sequence[Event]
 
 
 def kinds_of(scheduler: Scheduler) -> tuple[Kind, ...]:
-    """All that its core can be told of, with every controller that it may infer gangs by."""
+    """All kinds that its core can process, with every controller that it may infer gangs by."""
     plain = all_kinds(scheduler.watches)
     owners = (followed(one.followed_as) for one in OWNER_KINDS.values())
     return (*plain, *(one for one in owners if one.name not in {kind.name for kind in plain}))
@@ -111,7 +111,7 @@ def _documents(source: str, text: str) -> Iterator[tuple[str, Json]]:
 
 
 def _complete(document: Json, number: int) -> None:
-    """What every object on a server has."""
+    """Adds the fields that every object on a server has."""
     for name in ("apiVersion", "kind"):
         if not isinstance(document.get(name), str) or not document[name]:
             raise ConfigError("is missing", path=name)

@@ -1,7 +1,6 @@
-"""What is asked beside the job, and the trial of both on a snapshot. Pure: no file, no socket.
-
-Lives here: the question, what this scheduler would never see. Not here: reading manifests (manifests), what a
-trial does (trial). Called by the command, and by the dashboard's port.
+"""The changes asked about beside the job, and the trial of both on a snapshot. Pure: no file, no socket.
+Lives here: the question, and refusing jobs that this scheduler would never see. Not here: reading manifests
+(manifests), what a trial does (trial). Called by the command, and by the dashboard's port.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ TOGETHER = "--add-nodes N and --like NODE go together"
 
 
 class Question(msgspec.Struct, frozen=True):
-    """add_nodes: so many more like the node `like`. drain: nodes. without: gangs or pods. preempt: less
-    important pods may be evicted for it."""
+    """add_nodes: how many copies of the node `like` to add. drain: nodes. without: gangs or pods. preempt:
+    less important pods may be evicted for the job."""
 
     add_nodes: int = 0
     like: str = ""
@@ -33,8 +32,8 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str], *, way: str) -> None:
-    """`way`: what to do about a scheduler that is another. Raises: ConfigError, for what this one would never
-    see, and for names that are taken."""
+    """`way`: advice for a pod with another schedulerName. Raises: ConfigError, for pods that this scheduler
+    would never see, and for names that are taken."""
     taken = {pod.key for pod in snapshot.pods}
     for pod in manifests.pods:
         if (name := pod.spec.scheduler_name) not in served:

@@ -1,8 +1,8 @@
-"""The trial: the snapshot's core, told of a job and of changes, beside an API server that does all at once.
+"""The trial: the snapshot's core gets a job and changes, beside an API server that does all at once.
 
-What it binds is bound, who is evicted is gone, hooks and extenders say yes, and virtual time passes only to
-where a pod ends that says when. Whatever else waits is decided too, in its order, as the running scheduler
-would. The snapshot's core is used up by it.
+A bind succeeds, an evicted pod is gone, hooks and extenders agree, and virtual time passes only to stated
+ends of pods. All other waiting groups are decided too, in their order, as the running scheduler would. The
+snapshot's core is used up by it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Trial:
     # -- what is asked about ---------------------------------------------------------------------------
 
     def add_nodes(self, n: int, like: str) -> list[str]:
-        """Copies of a node, empty; answers with their names. Raises: ConfigError."""
+        """Adds empty copies of a node; returns their names. Raises: ConfigError."""
         if not 1 <= n <= _MAX_ADDED:
             raise ConfigError(f"--add-nodes {n} is not within 1 to {_MAX_ADDED}")
         model = self._node(like, "--like")
@@ -62,7 +62,7 @@ class Trial:
         return added
 
     def drain(self, name: str) -> int:
-        """The node takes no pods, and those that are there are gone, but a DaemonSet's; how many were."""
+        """Cordons the node and removes its pods, except those of DaemonSets; returns how many."""
         node = self._node(name, "--drain")
         there = [pod for pod in self._pods.values() if pod.spec.node_name == name and not _is_daemon(pod)]
         self._tell([ev.NodeUpdated(replace(node, spec=replace(node.spec, unschedulable=True)))])
@@ -70,7 +70,7 @@ class Trial:
         return len(there)
 
     def without(self, name: str) -> int:
-        """A gang or a pod is gone; how many pods it had. Raises: ConfigError."""
+        """Removes a gang or a pod; returns how many pods it had. Raises: ConfigError."""
         name = name if "/" in name else f"default/{name}"
         found = [pod for pod in self._pods.values() if name in (pod.key, _gang_of(pod))]
         if not found:
@@ -121,7 +121,7 @@ class Trial:
         return None, []
 
     def endless(self) -> int:
-        """Pods that run and say nothing of when they end."""
+        """Running pods that state no end."""
         return sum(
             1
             for pod in self._pods.values()
@@ -139,7 +139,7 @@ class Trial:
         return found
 
     def _pass_deadlines(self) -> None:
-        """What was woken may wait out a backoff first: seconds, which are let pass."""
+        """Lets backoffs of woken groups pass, which are seconds."""
         self.settle()
         for _ in range(50):
             deadline_s = self.core.next_deadline_s()
@@ -178,7 +178,7 @@ class Trial:
             queue = self.core.handle(events, self.now_s) if events else []
 
     def _hook(self, hook: ef.RunHook) -> list[ev.Event]:
-        """Everybody who is asked agrees; a Bind plugin has bound the pod."""
+        """Every hook agrees; a Bind plugin has bound the pod."""
         events: list[ev.Event] = [ev.HookAnswered(hook.ticket, Code.SUCCESS.value)]
         if hook.point == "Bind" and hook.pod is not None and hook.pod.metadata.uid in self._pods:
             pod = self._pods[hook.pod.metadata.uid]

@@ -1,7 +1,7 @@
-"""What real tasks run on: processes in a worker's cgroup, or pods of a kubelet that keeps them in it.
+"""Where real tasks run: as processes in a worker's cgroup, or as pods of a kubelet that keeps them in it.
 
 Lives here: the cluster's API server, the workers' nodes, starting a task, telling which have ended. Not here:
-cgroups and links (`workers`), agents, the scheduler and what is judged (`real`).
+cgroups and links (`workers`), agents, the scheduler and the judging (`real`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gangsched.controlplane.processes import ControlPlane
 from gangsched.kube.client import ApiClient
 
 _PODS = "/api/v1/namespaces/default/pods"
-# kubelet puts it in: nobody knows before which worker a task will run on.
+# kubelet puts it in: which worker a task will run on is not known before.
 _NODE = "$(NODE_NAME)"
 
 _encode = msgspec.json.encode

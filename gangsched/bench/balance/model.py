@@ -109,12 +109,12 @@ def utilisation(worker: Worker, tasks: Sequence[Kind]) -> Utilisation:
 
 
 def judge(placed: Mapping[str, Sequence[Kind]], mode: Mode) -> Evenness:
-    """H of each worker, in their order, by all four terms."""
+    """Computes H of each worker, in their order, by all four terms."""
     return judge_shares([utilisation(worker, placed[worker.name]) for worker in WORKERS], mode)
 
 
 def judge_shares(used: Sequence[Utilisation], mode: Mode) -> Evenness:
-    """The same, from what each worker's use is."""
+    """The same, from each worker's use."""
     each = [terms_of(worker.performance) for worker in WORKERS]
     shares = np.array([one.terms for one in used]).T
     sums = load_and_strength(shares, np.array(each).T, mode=mode, largest=largest_terms(each))

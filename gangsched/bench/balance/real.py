@@ -40,7 +40,7 @@ _SCRATCH = Path("/var/tmp")
 _PATIENCE_S = 60.0
 _LOOK_S = 0.1
 _SAMPLE_S = 1.0
-# What each worker uses is the mean over so long, at the end.
+# A worker's use is the mean over this long, at the end.
 _JUDGED_S = 20.0
 
 _encode = msgspec.json.encode
@@ -49,10 +49,9 @@ _decode_node = msgspec.json.Decoder(Node).decode
 
 class RealOutcome(msgspec.Struct):
     """One algorithm's on real processes. used: each worker's mean utilisation as its agent measured it.
-    stated: what the model says of the same tasks on the same workers.
-
-    ended: tasks that ran no more, as those that the kernel kills where a worker's memory is full.
-    load_average: the machine's, over the last minute, at the end: what others were doing besides.
+    stated: the model's values for the same tasks on the same workers. ended: tasks that had stopped, for
+    example killed because a worker's memory was full. load_average: the machine's, over the last minute, at
+    the end: other programs' activity included.
     """
 
     algorithm: str
@@ -74,7 +73,7 @@ def place(
     seconds: float,
     on_kubelets: bool = False,
 ) -> RealOutcome:
-    """Places the tasks, lets all of them run for so long, and judges. Raises: GangschedError."""
+    """Places the tasks, lets all of them run for that long, and judges. Raises: GangschedError."""
     with ExitStack() as stack:
         scratch = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="gangsched-bench-", dir=_SCRATCH))
@@ -151,7 +150,7 @@ async def _started(site: Site, task: Kind, number: int) -> None:
 
 @asynccontextmanager
 async def _agents(made: list[Site], kubeconfig: Path, scratch: Path) -> AsyncIterator[None]:
-    """One process a worker, outside its cgroup: what the agent itself uses is none of the tasks' load."""
+    """One process a worker, outside its cgroup: the agent's own use does not count as the tasks' load."""
     running: list[Daemon] = []
     try:
         for site in made:
@@ -186,7 +185,7 @@ def _agent_config(site: Site) -> dict[str, object]:
 
 
 async def _reported(client: ApiClient, made: list[Site]) -> dict[str, Utilisation]:
-    """What each worker's agent said last, where it has said something."""
+    """The last report of each worker's agent, if there is one."""
     found = {}
     for site in made:
         node = _decode_node(await client.get(f"/api/v1/nodes/{site.name}"))

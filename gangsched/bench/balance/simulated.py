@@ -1,4 +1,4 @@
-"""The experiment in virtual time: the scheduler's core, told of nodes that report what the model says.
+"""The experiment in virtual time: the scheduler's core, with nodes that report the model's values.
 
 A task comes every INTERVAL_S; each worker reports every HEARTBEAT_S what its tasks use. No process, no
 server.
@@ -61,7 +61,7 @@ def annotation(worker: Worker, tasks: list[Kind], when: datetime) -> str:
 
 
 def allocatable(worker: Worker, *, scale: int = 1) -> dict[str, str]:
-    """What its kubelet offers, where the worker is only the `scale`-th part of itself."""
+    """What its kubelet offers if the worker is scaled down to one `scale`-th."""
     can = worker.performance
     cpu, memory = round(can.cores * 1000 / scale), round(can.memory_bytes / scale)
     return {"cpu": f"{cpu}m", "memory": f"{memory}", "pods": "110"}

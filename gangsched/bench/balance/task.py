@@ -13,13 +13,13 @@ import sys
 import time
 
 TICK_S = 0.05
-# What was not done in time is not made up for beyond this: a task that was held up is not twice as busy.
+# Work that was late is made up for only up to this: a task that was held up is not twice as busy.
 BEHIND_S = 0.5
 DATAGRAM, BLOCK = 8 * 1024, 16 * 1024
 
 
 class Flow:
-    """What is due of a steady flow; an amount a second."""
+    """The amount due of a steady flow, given an amount a second."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate

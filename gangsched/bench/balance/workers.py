@@ -22,7 +22,7 @@ from gangsched.controlplane.daemon import Daemon
 from gangsched.errors import GangschedError
 
 SCALE = 25
-"""The workers of the model are so many times as strong, and its tasks use so many times as much."""
+"""The model's workers are this many times as strong, and its tasks use this many times as much."""
 MOST_S = 900.0
 """A task ends by itself then, whatever becomes of us."""
 _TASK = Path(__file__).with_name("task.py")
@@ -104,7 +104,7 @@ class Site:
         rate = f"{self.network_mbps * 8:.3f}mbit"
         shaper = ("qdisc", "add", "dev", "gsb", "root", "tbf", "rate", rate, "burst", "256kb")
         _ip("netns", "exec", self.network, "tc", *shaper, "latency", "50ms")
-        # Nobody reads: what does not fit into it any more is dropped.
+        # Nothing reads it: what does not fit any more is dropped.
         self._sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._sink.bind((self._here, _PORT))
 
@@ -154,7 +154,7 @@ class Site:
 def task_arguments(
     task: Kind, number: int, made: Sequence[Site], host_mhz: float, scratch: Path, node: str
 ) -> dict[str, object]:
-    """What `task` is to be told of a task that may run on any of `made`; node: the one that it runs on."""
+    """The arguments of `task` for a task that may run on any of `made`; node: the one that it runs on."""
     return {
         "cgroups": [],
         "cores": task.cpu_ghz * 1000 / host_mhz / SCALE,
