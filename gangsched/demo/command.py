@@ -28,7 +28,7 @@ from gangsched.errors import ConfigError
 from gangsched.logs import set_up_logs
 
 _MAX_SPEED = 100.0
-# As a shell says it of a process that a signal ended.
+# The exit codes by which a shell reports a process that a signal ended.
 _INTERRUPTED = 128
 _PIPE_CLOSED = _INTERRUPTED + signal.SIGPIPE
 
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plays it; answers with the exit code. Raises: ConfigError."""
+    """Plays it; returns the exit code. Raises: ConfigError."""
     samples = find_samples(args.samples)
     svg = Written(args.svg, "--svg") if args.svg else None
     try:
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder of our own that goes when we do."""
+    """A folder of our own, removed when the demo ends."""
     try:
         made = tempfile.TemporaryDirectory(prefix="gangsched-demo-")
     except OSError as error:

@@ -12,7 +12,7 @@ from gangsched.errors import ConfigError
 
 
 class Written:
-    """A file that is written at the end; that it can be is found out when this is made.
+    """A file that is written at the end; that it can be written is checked when this is made.
 
     Raises: ConfigError, naming the option.
     """
@@ -31,7 +31,7 @@ class Written:
         self._is_new = False
 
     def drop(self) -> None:
-        """Leaves nothing behind where nothing was and nothing has been written."""
+        """Removes the file if it did not exist before and nothing has been written."""
         if self._is_new:
             self.path.unlink(missing_ok=True)
 
@@ -45,7 +45,7 @@ def kubeconfig_path(given: str, folder: Path) -> Path:
         return folder / "kubeconfig"
     path = Path(given)
     if path.exists():
-        # It is removed in the end: not somebody's own ~/.kube/config.
+        # It is removed at the end, so it must not be the user's own ~/.kube/config.
         raise ConfigError(
             "exists already; the demo makes a new file and removes it", source=f"--kubeconfig-out {given}"
         )
@@ -56,8 +56,8 @@ def kubeconfig_path(given: str, folder: Path) -> Path:
 def trace_path(given: str, environ: Mapping[str, str]) -> tuple[Path | None, str]:
     """Where the traces go, and why there are none ("" if there are).
 
-    A file that was named is added to. Without a name it is one in the user's cache, and each demo replaces
-    what the last one left there. Raises: ConfigError, for a name that was given.
+    A named file is appended to. Without a name it is one in the user's cache, which each demo replaces.
+    Raises: ConfigError, for a name that was given.
     """
     if given:
         _open(Path(given), "a", "--trace-file", given)

@@ -83,7 +83,7 @@ class Performance:
     async def _listen(
         self, everything: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """The first signal ends it; further ones find it ending."""
+        """The first signal ends it; further ones change nothing."""
         with anyio.open_signal_receiver(*_SIGNALS) as signals:
             task_status.started()
             async for number in signals:

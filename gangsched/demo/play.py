@@ -17,9 +17,9 @@ from gangsched.demo.scene import Change, Chronicle, Scene
 from gangsched.demo.story import Action, Step
 from gangsched.errors import GangschedError
 
-# Twenty looks a second: what is shorter than that people do not see either.
+# Twenty looks a second: people do not see anything shorter either.
 TICK_S = 0.05
-# For the title, before what it says is done.
+# How long the title stands before its action.
 READ_S = 0.7
 
 

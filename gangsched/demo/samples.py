@@ -45,7 +45,7 @@ def find_samples(given: str = "") -> Path:
 
 
 def read(folder: Path, name: str, only: Collection[str] = ()) -> list[Document]:
-    """The objects of one file, or those of them named in `only`. Raises: ConfigError."""
+    """The objects of one file, or only those named in `only`. Raises: ConfigError."""
     path = folder / name
     try:
         found = [_document(item, path) for item in yaml.safe_load_all(path.read_text("utf-8")) if item]

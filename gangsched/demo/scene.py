@@ -17,7 +17,7 @@ from gangsched.demo.names import host_list, seconds
 DELETED = "deleted"
 ENDED = "ended"
 RUNNING = "running"
-# A demo that is kept going sees other people's work: this much of the past is enough for a table.
+# A demo that goes on (--keep) also shows other work: this much of the past is enough for a table.
 _MAX_GONE = 100
 _MAX_CHANGES = 10_000
 
@@ -35,7 +35,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     @property
     def word(self) -> str:
-        """Its state in one word: the scheduler's own, and beyond "bound" what the kubelets say."""
+        """Its state in one word: the scheduler's own, and after "bound" the kubelets'."""
         view = self.view
         if self.gone:
             return DELETED
@@ -48,7 +48,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Why it does not run, without its own name in front: that is said beside it."""
+        """Why it does not run, without its own name in front, which is shown beside it."""
         text = "" if self.gone else self.view.why
         own = f"gang {self.view.name}"
         return (
@@ -92,7 +92,7 @@ class Chronicle:
     def see(
         self, groups: Sequence[GroupView], nodes: Sequence[NodeView], *, at_s: float, now_s: float
     ) -> list[Change]:
-        """Takes in one moment; answers with what has changed since the last one."""
+        """Takes in one moment; returns what has changed since the last one."""
         news = []
         present = {tuple(view.key): view for view in groups}
         for key in [*self._seen, *(key for key in present if key not in self._seen)]:
@@ -150,7 +150,7 @@ def _place(view: GroupView) -> str:
 
 
 def _tells_why(seen: Seen) -> bool:
-    """Other words are news by themselves, but for a gang that gathers: its members come one by one."""
+    """Whether a changed reason is news: not while a gang gathers, since its members come one by one."""
     return seen.view.state in (GroupState.UNSCHEDULABLE, GroupState.WAITING)
 
 

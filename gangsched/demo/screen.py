@@ -51,7 +51,7 @@ PLAIN = Look(colours=False, bound="#", reserved="o", free=".", sick="x")
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """What is shown at one moment: the scene, and what the story says about it."""
+    """What is shown at one moment: the scene, and the story's words about it."""
 
     scene: Scene
     heading: str = ""
@@ -85,7 +85,7 @@ def _headline(frame: Frame, width: int) -> Text:
 
 
 def _caption(frame: Frame, width: int) -> list[Text]:
-    """Always as many lines, so that what is below does not jump."""
+    """Always the same number of lines, so that the lines below do not jump."""
     lines = [Text(frame.title, "bold")]
     lines += [Text(f"$ {command}", "dim") for command in frame.commands]
     lines += [Text(line, "italic") for line in textwrap.wrap(frame.shows, width)]

@@ -1,9 +1,9 @@
-"""The story: what is done, step by step, and what must come of it before the next step.
+"""The story: its actions, step by step, and what must happen before the next step.
 
-Data and pure functions: `wants` looks at what was seen and answers "" when the step has happened, else what
-is still missing; `shows` tells it with the numbers that were seen. Who does it and waits is
-gangsched.demo.play. It fits the files of config/samples: 16 nodes of 8 GPUs, of which the first five steps
-leave five nodes empty, where the sixth needs eight.
+Data and pure functions: `wants` checks what was seen and returns "" when the step has happened, else what is
+still missing; `shows` describes it with the numbers that were seen. gangsched.demo.play acts and waits. It
+fits the files of config/samples: 16 nodes of 8 GPUs, of which the first five steps leave five nodes empty,
+where the sixth needs eight.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Action = Apply | Delete | Report
 
 
 class Step(msgspec.Struct, frozen=True):
-    """`title` is said before it, `shows` when it has happened; then people have `linger_s` to look.
+    """`title` is shown before it, `shows` when it has happened; then people have `linger_s` to look.
 
     `within_s` is its deadline on the wall, wide enough for a busy machine.
     """

@@ -1,4 +1,4 @@
-"""The end of the demo in words: what became of each gang, with times, and what was never seen.
+"""The end of the demo in words: each gang's outcome, with times, and what was never seen.
 
 Pure: the chronicle in, lines out. Called by gangsched.demo.command.
 """
@@ -28,7 +28,7 @@ def summary(seen: Chronicle) -> list[str]:
 
 
 def _life(changes: list[Change]) -> Iterator[str]:
-    """One gang's life, in the sentences that matter; several of one name are told as one."""
+    """One gang's life, in the sentences that matter; several of one name are merged."""
     held: Change | None = None
     refused = bound = False
     for change in changes:

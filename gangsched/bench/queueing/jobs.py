@@ -1,4 +1,4 @@
-"""Jobs as they are submitted: when, how large, how long, and how long their users say. Values only."""
+"""Jobs as they are submitted: when, how large, how long, and their users' limits. Values only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-# What people write as a limit: 1, 5, 15, 30 minutes, 1, 2, 4, 8, 12 hours, 1, 2, 4, 7 days.
+# Limits that people write: 1, 5, 15, 30 minutes, 1, 2, 4, 8, 12 hours, 1, 2, 4, 7 days.
 _ROUND_S = tuple(60.0 * minutes for minutes in (1, 5, 15, 30, 60, 120, 240, 480, 720, 1440, 2880, 5760))
 _LONGEST_S = 604_800.0
 # A user's jobs that follow one another within that are one session.
@@ -36,7 +36,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     @property
     def load(self) -> float:
-        """Device-seconds asked for, by those that there are until the last arrival."""
+        """Requested device-seconds, as a share of those available until the last arrival."""
         span_s = self.jobs[-1].arrival_s - self.jobs[0].arrival_s
         return sum(job.run_s * job.n_devices for job in self.jobs) / (self.n_devices * span_s)
 
@@ -49,7 +49,7 @@ def in_order(jobs: Sequence[Job]) -> list[Job]:
 
 
 def at_load(workload: Workload, load: float) -> Workload:
-    """The same jobs, arriving faster or slower, so that they ask for so much of the cluster."""
+    """The same jobs, arriving faster or slower, so that they request this share of the cluster."""
     factor = workload.load / load
     jobs = [replace(job, arrival_s=job.arrival_s * factor) for job in workload.jobs]
     return replace(workload, jobs=jobs)

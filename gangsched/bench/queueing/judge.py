@@ -1,6 +1,5 @@
-"""The judge: from jobs and starts alone, whether what happened is possible, and how long everybody waited.
-
-Shares nothing with the core, the policies or the cluster that is played to them.
+"""The judge: from jobs and starts alone, whether the result is possible, and how long all jobs waited. Shares
+nothing with the core, the policies or their simulated cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from gangsched.bench.queueing.jobs import Job, Workload
 from gangsched.bench.queueing.policies import Starts
 
-# Below that a run time does not make a slowdown: Feitelson et al. (JSSPP 1997).
+# Shorter run times do not count for slowdowns: Feitelson et al. (JSSPP 1997).
 _SHORTEST_S = 10.0
 _WIDE_SHARE = 0.95
 
@@ -38,7 +37,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def problems(workload: Workload, starts: Starts) -> list[str]:
-    """What is not possible in it, in words; empty of a sound run."""
+    """Impossibilities, in words; empty for a sound run."""
     jobs = workload.jobs
     if len(starts.at_s) != len(jobs):
         return [f"{len(jobs)} jobs, {len(starts.at_s)} starts"]
@@ -83,7 +82,7 @@ def _held_twice(jobs: Sequence[Job], starts: Starts) -> list[str]:
 
 
 def figures(workload: Workload, starts: Starts) -> Figures:
-    """Of a run in which everybody started."""
+    """Computes the figures of a run in which every job started."""
     arrival, run, n = (
         np.array([getattr(job, name) for job in workload.jobs], dtype=np.float64)
         for name in ("arrival_s", "run_s", "n_devices")

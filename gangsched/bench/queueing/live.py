@@ -28,7 +28,7 @@ from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 
 _PREFIX = "job"
-# No job waits so long; a core that rests with jobs in it has lost them.
+# No job waits this long; a core that rests with jobs in it has lost them.
 _MAX_REST_S = 30 * 86_400.0
 
 
@@ -117,7 +117,7 @@ class _Cluster:
         return msgspec.convert(document, Pod)
 
     def _carry_out(self, effects: Iterable[ef.Effect]) -> None:
-        """Binds are done at once; all else is for people."""
+        """Binds are done at once; other effects are ignored."""
         queue = list(effects)
         while queue:
             binds = [effect for effect in queue if isinstance(effect, ef.BindPod)]

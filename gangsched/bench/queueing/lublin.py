@@ -31,7 +31,7 @@ _LONGEST_LOG_GAP_S = 13.0
 
 
 def lublin(n_jobs: int, n_devices: int, seed: int) -> Workload:
-    """The model's first jobs on a machine of so many devices; `n_devices` at least 8."""
+    """The model's first jobs on a machine of `n_devices` devices, at least 8."""
     random = np.random.default_rng(seed)
     sizes = _sizes(random, n_jobs, math.log2(n_devices))
     sizes = np.minimum(sizes, n_devices)

@@ -1,4 +1,4 @@
-"""Published policies on a machine of equal devices, to measure beside: what each would have started when.
+"""Published policies on a machine of equal devices, for comparison: when each would start every job.
 
 First fit is what gangsched does without a bound. EASY: Lifka, "The ANL/IBM SP scheduling system" (JSSPP
 1995); conservative backfilling: Mu'alem and Feitelson (IEEE TPDS 12(6), 2001).
@@ -17,13 +17,13 @@ from gangsched.bench.queueing.profile import Profile
 
 # A job that runs longer than stated is taken to end a minute from now.
 _OVERRUN_S = 60.0
-# Conservative backfilling plans everybody; beyond so many in front nothing is left to promise on.
+# Conservative backfilling plans every job; beyond this many in front no promise is made.
 _EVERYBODY = 64
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """`n_claims`: how many of those that do not fit get a start time that others may not put off.
-    `may_pass`: whether one that fits starts before one in front that does not."""
+    """`n_claims`: how many of the jobs that do not fit get a start time that others may not delay.
+    `may_pass`: whether a job that fits starts before one in front of it that does not."""
 
     name: str
     n_claims: int = 0
@@ -43,14 +43,14 @@ POLICIES = (
 
 
 class Starts(msgspec.Struct, frozen=True):
-    """When each job started, by number; and on which devices, where the policy knows devices."""
+    """When each job started, by number; and on which devices, if the policy has devices."""
 
     at_s: Sequence[float]
     devices: Sequence[Sequence[str]] = ()
 
 
 def replay(workload: Workload, policy: Policy) -> Starts:
-    """All jobs until the last has started; each states a limit and asks for no more than there is."""
+    """Replays all jobs until the last has started; each states a limit and requests no more than there is."""
     machine = _Machine(workload.jobs, workload.n_devices, policy)
     while machine.step():
         pass

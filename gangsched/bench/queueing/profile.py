@@ -1,4 +1,4 @@
-"""How many devices are free from now on, by the ends that are stated. Pure."""
+"""How many devices are free from now on, by the stated ends. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Profile:
     """A step function of time: free devices from each time on until the next."""
 
     def __init__(self, now_s: float, n_free: int, ends: Iterable[tuple[float, int]]) -> None:
-        """ends: when so many devices come free, earliest first."""
+        """ends: (time, number of devices that come free), earliest first."""
         self._times = [now_s]
         self._free = [n_free]
         for at_s, n in ends:
@@ -20,11 +20,11 @@ class Profile:
             self._free[-1] += n
 
     def fits_now(self, n: int, for_s: float) -> bool:
-        """Whether so many devices are free from now on for so long."""
+        """Whether this many devices are free from now on for this long."""
         return self._fits(0, n, for_s)
 
     def earliest_s(self, n: int, for_s: float) -> float:
-        """When so many devices are first free for so long. The last step has the whole machine free."""
+        """When this many devices are first free for this long. The last step has the whole machine free."""
         return next(self._times[k] for k in range(len(self._times)) if self._fits(k, n, for_s))
 
     def take(self, from_s: float, for_s: float, n: int) -> None:

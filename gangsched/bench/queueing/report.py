@@ -1,4 +1,4 @@
-"""Runs every policy on every workload, judges each run, and tells medians over the seeds."""
+"""Runs every policy on every workload, judges each run, and reports medians over the seeds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OURS = "gangsched"
 CONTENDERS: Mapping[str, QueueingSettings | None] = {OURS: None}
 _MIN_DEVICES = 8
 
-# Title, figure, and what a unit of it is.
+# Title, figure, and its unit.
 _COLUMNS: tuple[tuple[str, str, float], ...] = (
     ("slowdown", "mean_slowdown", 1.0),
     ("its p95", "p95_slowdown", 1.0),
@@ -85,7 +85,7 @@ class Runs(msgspec.Struct):
         return found
 
     def beside(self, policy: str, other: str, figure: str) -> Spread | None:
-        """One policy's figure by another's, seed by seed."""
+        """One policy's figure divided by another's, seed by seed."""
         pairs = zip(self.figures[policy], self.figures[other], strict=True)
         ratios = ((getattr(ours, figure), getattr(theirs, figure)) for ours, theirs in pairs)
         return spread([ours / theirs for ours, theirs in ratios if theirs])

@@ -29,7 +29,7 @@ _NEEDED = {
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """n_left_out: jobs that never ran, ask for no device, or for more than there are."""
+    """n_left_out: jobs that never ran, or request no device or more than there are."""
 
     workload: Workload
     n_left_out: int
