@@ -19,7 +19,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from anyio.abc import TaskGroup
 
 from gangsched import optional
 from gangsched.config import SchedulerConfig
+from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plan import first_of
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
@@ -109,19 +110,11 @@ class SchedulerApp:
         self._budget: TurnBudget | None = None
         self._asking, extenders = optional.extenders(config, self._client, self.inbox.put)
         self._extenders = extenders
-        pick = rng.randrange if even_ties else first_of
+        pick: Callable[[int], int] = rng.randrange if even_ties else first_of
         self._recorder = optional.recorder(journal, pick, self._plugins) if journal is not None else None
         leads = not config.leader_election.leader_elect and not config.settings.fence
-        self.scheduler = Scheduler(
-            self.build(config),
-            config.settings,
-            leading=leads,
-            observer=optional.observer(measures, tracing),
-            pick=pick if self._recorder is None else self._recorder.picks,
-            extenders=extenders,
-            guard=self._defects.tell,
-            wall_ahead_s=round(time.time() - time.monotonic(), 3),
-        )
+        pick = pick if self._recorder is None else self._recorder.picks
+        self.scheduler = self._new_scheduler(leads, pick, optional.observer(measures, tracing))
         self._leadership = self._new_leadership(instance, rng)
         self.dispatcher = self._new_dispatcher(instance, rng)
         may_act = self._leadership.may_act
@@ -135,19 +128,26 @@ class SchedulerApp:
         if shadow is not None:
             self._decider, self._reports = optional.shadow(self.scheduler, self.build(config), shadow)
         self.queue = self._new_queue()
-        self._following = Following(
-            self._client,
-            self.inbox.put,
-            rng=rng,
-            watches=self.scheduler.watches,
-            needed=self.scheduler.kinds,
-        )
+        watches, kinds = self.scheduler.watches, self.scheduler.kinds
+        self._following = Following(self._client, self.inbox.put, rng=rng, watches=watches, needed=kinds)
         period_s = metrics_server_s(self.scheduler.shared.profiles)
         self._metrics_server = MetricsServer(self._client, self.inbox.put, period_s=period_s)
         self._rng = rng
         self._stopping = False
         self._everything: TaskGroup | None = None
         self._web = self._pages(web, measures) if web is not None and measures is not None else None
+
+    def _new_scheduler(self, leads: bool, pick: Callable[[int], int], observer: Observer | None) -> Scheduler:
+        return Scheduler(
+            self.build(self.config),
+            self.config.settings,
+            leading=leads,
+            observer=observer,
+            pick=pick,
+            extenders=self._extenders,
+            guard=self._defects.tell,
+            wall_ahead_s=round(time.time() - time.monotonic(), 3),
+        )
 
     def _new_leadership(self, instance: str, rng: Random) -> Leadership:
         return Leadership(

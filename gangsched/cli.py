@@ -36,6 +36,8 @@ from gangsched.flags import (
 
 if TYPE_CHECKING:
     from gangsched.config import SchedulerConfig, TracingSettings
+    from gangsched.extension.loading import KnownPlugins
+    from gangsched.extension.source import ConfigSource
     from gangsched.journal.writing import DiskJournal
     from gangsched.telemetry.service import Tracing
 
@@ -196,37 +198,15 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     set_up_logs(args.logging_format, debug=args.v >= 4)  # first, since it makes structlog load fast
 
     import anyio
-    import msgspec
 
     from gangsched.app import SchedulerApp
-    from gangsched.config import KUBE_DEFAULT_NAME, without_writes
     from gangsched.extension.loading import KnownPlugins
-    from gangsched.extension.source import ConfigSource
     from gangsched.kube.credentials import load_credentials
-    from gangsched.telemetry.settings import resolve
 
-    flags = election_flags(args)
     shadow = shadow_settings(args)
     plugins = KnownPlugins(args.plugin)
     trace_notes: list[str] = []
-
-    def finish(config: SchedulerConfig) -> SchedulerConfig:
-        """The configuration in effect: the file, and what overrides it."""
-        config = with_record_flag(with_volume_limit(config, os.environ), args)
-        if shadow is not None:
-            config = without_writes(config)
-        trace, trace_notes[:] = resolve(
-            config.tracing, endpoint_flag=args.trace_endpoint, file_flag=args.trace_file, env=os.environ
-        )
-        return msgspec.structs.replace(config, tracing=trace)
-
-    source = ConfigSource(
-        args.config or "",
-        plugins,
-        election_flags=flags,
-        finish=finish,
-        scheduler_name=KUBE_DEFAULT_NAME if shadow is not None else "",
-    )
+    source = _config_source(args, plugins, is_shadow=shadow is not None, trace_notes=trace_notes)
     config = source.read()
     trace = config.tracing
     unused = plugins.unused(_named(config))
@@ -259,6 +239,35 @@ def _run_scheduler(args: argparse.Namespace) -> int:
             tracing.close()
         if journal is not None:
             journal.close(_JOURNAL_S)
+
+
+def _config_source(
+    args: argparse.Namespace, plugins: KnownPlugins, *, is_shadow: bool, trace_notes: list[str]
+) -> ConfigSource:
+    """Where the configuration is read from, now and later; each reading replaces trace_notes."""
+    import msgspec
+
+    from gangsched.config import KUBE_DEFAULT_NAME, without_writes
+    from gangsched.extension.source import ConfigSource
+    from gangsched.telemetry.settings import resolve
+
+    def finish(config: SchedulerConfig) -> SchedulerConfig:
+        """The configuration in effect: the file, and what overrides it."""
+        config = with_record_flag(with_volume_limit(config, os.environ), args)
+        if is_shadow:
+            config = without_writes(config)
+        trace, trace_notes[:] = resolve(
+            config.tracing, endpoint_flag=args.trace_endpoint, file_flag=args.trace_file, env=os.environ
+        )
+        return msgspec.structs.replace(config, tracing=trace)
+
+    return ConfigSource(
+        args.config or "",
+        plugins,
+        election_flags=election_flags(args),
+        finish=finish,
+        scheduler_name=KUBE_DEFAULT_NAME if is_shadow else "",
+    )
 
 
 def _named(config: SchedulerConfig) -> set[str]:
