@@ -99,6 +99,7 @@ class Performance:
             size = f"{N_NODES} nodes of {N_GPUS} GPUs in {N_RACKS} racks"
             self._show.say(f"API server in memory at {stage.url}: {size}.")
             self._show.say(f"Watch it in a browser: {stage.dashboard}")
+            self._show.say(f"Or in another terminal: {_program()} top --server {stage.server}")
             if options.open_browser:
                 await anyio.to_thread.run_sync(webbrowser.open, stage.dashboard)
             play = Play(stage, self._show, speed=options.speed, clock=time.monotonic)

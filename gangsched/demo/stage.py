@@ -35,7 +35,7 @@ _READY_S = 20.0
 _STOP_S = 2.0
 _FLUSH_S = 2.0
 # For this machine alone, so without a certificate and a login.
-_PAGES = WebSettings(0, "127.0.0.1", always_allow=("/dashboard",), plain=True)
+_PAGES = WebSettings(0, "127.0.0.1", always_allow=("/*",), plain=True)
 
 
 class LiveStage:
@@ -74,9 +74,14 @@ class LiveStage:
         self._app.scheduler.validate()
 
     @property
+    def server(self) -> str:
+        """For commands that ask the running scheduler."""
+        return f"http://127.0.0.1:{self._app.web_port}"
+
+    @property
     def dashboard(self) -> str:
         """Its address."""
-        return f"http://127.0.0.1:{self._app.web_port}/dashboard"
+        return f"{self.server}/dashboard"
 
     @property
     def is_ready(self) -> bool:

@@ -7,6 +7,7 @@ page. The token is the kubeconfig's token for the API server; the scheduler has 
 from __future__ import annotations
 
 import argparse
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -21,6 +22,8 @@ from gangsched.kube.reach import plain
 DEFAULT_SERVER = "https://127.0.0.1:10259"
 _TIMEOUT_S = 10.0
 _MAX_BYTES = 16 * 2**20
+# The demo's scheduler serves its pages without TLS, on the loopback alone.
+_PLAIN = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):[0-9]{1,5}")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -52,13 +55,15 @@ async def ask(args: argparse.Namespace, path: str) -> bytes | None:
 async def connected(args: argparse.Namespace) -> AsyncIterator[Callable[[str], Awaitable[bytes | None]]]:
     """`ask` for several pages, on one connection. Raises: ConfigError."""
     server = str(args.server).rstrip("/")
-    if not server.startswith("https://"):
+    is_plain = _PLAIN.fullmatch(server) is not None
+    if not (is_plain or server.startswith("https://")):
         raise ConfigError(f"{server!r} is not an https:// address, as {DEFAULT_SERVER} is", path="--server")
-    trust = _trust(args, server)
+    trust = is_plain or _trust(args, server)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S)) as session:
 
         async def asked(path: str) -> bytes | None:
-            token = await _token(args)  # each time: it may be one that is renewed
+            # Each time: it may be one that is renewed. A token goes over no plain connection.
+            token = "" if is_plain else await _token(args)
             headers = {"Authorization": f"Bearer {token}"} if token else {}
             return await _ask(session, server, path, headers, trust)
 

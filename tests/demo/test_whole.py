@@ -117,6 +117,7 @@ def test_in_a_pipe_it_prints_lines_and_goes_on_when_asked_to(tmp_path: Path) -> 
         assert f"export KUBECONFIG={kubeconfig}" in said
         assert running_pods(kubeconfig) == 1 + 9 + 2 + 6 + 8 + 1 + 2, "the lone pod, mpi, learners, actors, …"
         assert demo.process.poll() is None
+        assert "default/evaluate" in running_top(said), "it waits for its judge"
         demo.interrupt()
         assert demo.end() == (0, ""), "after the story Ctrl-C is how it is ended"
         assert demo.left == []
@@ -124,6 +125,24 @@ def test_in_a_pipe_it_prints_lines_and_goes_on_when_asked_to(tmp_path: Path) -> 
         assert svg.read_text().startswith("<svg")
     finally:
         demo.kill()
+
+
+def running_top(said: str) -> str:
+    """What the command prints that the demo names at its start."""
+    found = re.search(r"gangsched top --server (\S+)", said)
+    assert found is not None, said
+    command = [
+        sys.executable,
+        "-m",
+        "gangsched.cli",
+        "top",
+        "--once",
+        "-d",
+        "0.5",
+        "--server",
+        found.group(1),
+    ]
+    return subprocess.run(command, capture_output=True, check=True, text=True, timeout=PATIENCE_S).stdout
 
 
 def running_pods(kubeconfig: Path) -> int:

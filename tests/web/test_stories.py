@@ -97,7 +97,8 @@ async def test_the_command_draws_it(
     ("arguments", "said"),
     [
         (["a/b/c"], "'a/b/c' is not NAMESPACE/GANG"),
-        (["a", "--server=http://127.0.0.1:1"], "--server: 'http://127.0.0.1:1' is not an https:// address"),
+        (["a", "--server=http://10.0.0.1:1"], "--server: 'http://10.0.0.1:1' is not an https:// address"),
+        (["a", "--server=http://127.0.0.1.x.example:1"], "x.example:1' is not an https:// address"),
         (["a", "--token=x", "--ca=/nope"], "--ca /nope: cannot be used"),
     ],
 )
