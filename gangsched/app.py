@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import structlog
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from gangsched.extension.budget import TurnBudget
     from gangsched.extension.source import ConfigSource
     from gangsched.journal.recorder import Sink
+    from gangsched.journal.state import BuildCore
     from gangsched.shadow.published import Reports, ShadowSettings
     from gangsched.telemetry.service import Tracing
     from gangsched.web.listening import WebSettings
@@ -122,7 +123,7 @@ class SchedulerApp:
         self.reload = optional.reload(source, self) if source is not None and shadow is None else None
         self._decider: Decider = self.scheduler
         if self._recorder is not None:
-            self._recorder.begin(self.scheduler, config, leading=leads)
+            self._recorder.begin(self.scheduler, config, self._core_like, leading=leads)
             self._decider = self._recorder
         self._reports: Reports | None = None
         if shadow is not None:
@@ -148,6 +149,12 @@ class SchedulerApp:
             guard=self._defects.tell,
             wall_ahead_s=round(time.time() - time.monotonic(), 3),
         )
+
+    def _core_like(self, config: SchedulerConfig) -> BuildCore:
+        """Makes cores like ours, for whoever is to find what ours remembers."""
+        leads = not config.leader_election.leader_elect and not config.settings.fence
+        more: dict[str, Any] = {"leading": leads, "extenders": self._extenders}
+        return lambda given: Scheduler(self.build(config), config.settings, **given._asdict(), **more)
 
     def _new_leadership(self, instance: str, rng: Random) -> Leadership:
         return Leadership(

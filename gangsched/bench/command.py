@@ -17,6 +17,10 @@ from gangsched.errors import ConfigError, GangschedError
 _MAX_REAL_S = 600.0
 
 
+# By the flag that asks for them.
+_BESIDE = {"fence": contenders.FENCED, "record": contenders.RECORDED}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The bench's options, on a parser of its own or a subparser."""
     parser.description = (
@@ -64,13 +68,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--schedulers",
         metavar="NAME,...",
-        help=f"some of {', '.join(contenders.ALL)}, {contenders.FENCED} (default: all but the last)",
+        help=f"some of {', '.join((*contenders.ALL, *_BESIDE.values()))} (default: all but the last two)",
     )
     parser.add_argument(
         "--fence",
         action="store_true",
         help=f"{contenders.FENCED} as well: gangsched with the fence that it has under leader election, round"
         " by round beside the one without; also with --latency",
+    )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help=f"{contenders.RECORDED} as well: gangsched with its journal, round by round beside it without",
     )
     parser.add_argument("--gogc", type=int, default=400, help="kube-apiserver's GOGC (default 400)")
     parser.add_argument(
@@ -125,7 +134,7 @@ def chosen(args: argparse.Namespace, offered: Sequence[str]) -> list[str]:
     """The schedulers asked for, in their order. Raises: ConfigError for one that is not offered."""
     if not args.schedulers:
         return [each for name in offered for each in _beside(name, args)]
-    offered = [*offered, contenders.FENCED]
+    offered = [*offered, *_BESIDE.values()]
     names = [name.strip() for name in args.schedulers.split(",")]
     for name in names:
         if name not in offered:
@@ -134,7 +143,9 @@ def chosen(args: argparse.Namespace, offered: Sequence[str]) -> list[str]:
 
 
 def _beside(name: str, args: argparse.Namespace) -> Sequence[str]:
-    return (name, contenders.FENCED) if args.fence and name == contenders.GANGSCHED else (name,)
+    if name != contenders.GANGSCHED:
+        return (name,)
+    return (name, *(other for flag, other in _BESIDE.items() if getattr(args, flag)))
 
 
 def _main_job(args: argparse.Namespace, progress: Progress) -> int:

@@ -1,6 +1,6 @@
 """The measured schedulers: null binder, gangsched, kube-scheduler with and without its own gang scheduling.
 
-And, where it is asked for, gangsched with its fence: as it runs with leader election.
+And, where it is asked for, gangsched with its fence: as it runs with leader election; and with its journal.
 
 Each is started as a process of its own and stopped again; nothing here measures.
 """
@@ -26,7 +26,8 @@ from gangsched.controlplane.processes import ControlPlane
 NULL = "null"
 GANGSCHED = "gangsched"
 FENCED = "gangsched-fence"
-OURS = frozenset({GANGSCHED, FENCED})
+RECORDED = "gangsched-record"
+OURS = frozenset({GANGSCHED, FENCED, RECORDED})
 KUBE = "kube-scheduler"
 KUBE_GANG = "kube-scheduler-gang"
 ALL = (NULL, GANGSCHED, KUBE, KUBE_GANG)
@@ -34,6 +35,7 @@ SCHEDULER_NAMES = {
     NULL: "null-binder",
     GANGSCHED: "gangsched",
     FENCED: "gangsched",
+    RECORDED: "gangsched",
     KUBE: "default-scheduler",
     KUBE_GANG: "default-scheduler",
 }
@@ -77,12 +79,19 @@ def start(name: str, cp: ControlPlane, folder: Path, plan: Path | None = None) -
         config.write_text(_CONFIG.replace("{fence}", "true" if name == FENCED else "false"))
         arguments = ["scheduler", "--config", str(config), "--kubeconfig", str(cp.kubeconfig)]
         arguments += ["--secure-port", "0"]
+        if name == RECORDED:
+            arguments += ["--record", str(journal(folder))]
         # As an installed package is; a source tree may be forbidden to keep what Python compiles.
         compileall.compile_dir(Path(gangsched.__file__).parent, quiet=2)
         at_ns = time.monotonic_ns()
         return Started(_python("gangsched.cli", arguments, folder / "gangsched.log"), at_ns)
     daemon = cp.start_kube_scheduler(gang=name == KUBE_GANG, config={"clientConnection": KUBE_CLIENT})
     return Started(daemon, at_ns)
+
+
+def journal(folder: Path) -> Path:
+    """Where the journals of RECORDED are."""
+    return folder / "journal"
 
 
 def stop(started: Started, cp: ControlPlane) -> None:

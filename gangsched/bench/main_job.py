@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gangsched.bench import contenders, report
 from gangsched.bench.cluster import Cluster
-from gangsched.bench.figures import Spread
+from gangsched.bench.figures import Spread, spread
 from gangsched.bench.progress import Progress
 from gangsched.bench.report import Report
 from gangsched.bench.rounds import Bench, Round
@@ -139,6 +139,7 @@ def judge(rounds: Sequence[Round], ratios: dict[str, dict[str, Spread]], shape: 
         at_most("first bind after the process starts", 1.5, figures.get("first bind, s"), "s"),
         at_most("peak memory", 250, figures.get("peak memory, MiB"), "MiB"),
         *_with_fence(rounds, ratio(contenders.FENCED, SPEED)),
+        *_with_journal(rounds, ratio(contenders.RECORDED, SPEED)),
     ]
 
 
@@ -150,6 +151,22 @@ def _with_fence(rounds: Sequence[Round], without: Spread | None) -> list[Target]
     return [
         at_most("speed without the fence / with it, first to last bind", 1 / 0.93, without, "x"),
         at_most("API writes a pod with the fence, its own among them", 1.25, writes),
+    ]
+
+
+def _with_journal(rounds: Sequence[Round], without: Spread | None) -> list[Target]:
+    """What recording may cost, where it was measured; CPU by pairs of neighbouring rounds."""
+    recorded = {r.number: r for r in report.counted(rounds, contenders.RECORDED)}
+    if not recorded:
+        return []
+    plain = {r.number: r for r in report.counted(rounds, contenders.GANGSCHED)}
+    pairs = [(plain[number], with_it) for number, with_it in recorded.items() if number in plain]
+    more_us = [b.cpu_us_per_pod["scheduler"] - a.cpu_us_per_pod["scheduler"] for a, b in pairs]
+    journal_bytes = spread([r.journal_bytes_per_pod for r in recorded.values()])
+    return [
+        at_most("speed without the journal / with it, first to last bind", 1.03, without, "x"),
+        at_most("scheduler CPU a pod more with the journal", 20, spread(more_us), "us"),
+        at_most("bytes of journal a pod", 1000, journal_bytes, "bytes"),
     ]
 
 

@@ -5,6 +5,7 @@ What does not live here: in which order rounds are run (command.py) and what the
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -54,6 +55,7 @@ class Round(msgspec.Struct, kw_only=True):
     gangs: checks.Gangs | None
     problems: list[str]
     log_tail: str = ""
+    journal_bytes_per_pod: float = 0.0
 
 
 class _Seen(NamedTuple):
@@ -67,6 +69,11 @@ class _Seen(NamedTuple):
     writes: dict[str, int]
     problems: tuple[str, ...]
     log_tail: str
+    journal_bytes: int
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir()) if folder.is_dir() else 0
 
 
 class Bench:
@@ -168,6 +175,7 @@ class Bench:
             gangs=findings.gangs,
             problems=problems,
             log_tail=seen.log_tail if problems else "",
+            journal_bytes_per_pod=seen.journal_bytes / n,
         )
 
     def _observe(self, scheduler: str, plan: Path, watcher: WatchProcess) -> _Seen:
@@ -176,6 +184,7 @@ class Bench:
         servers = self.pids() | {"watcher": watcher.daemon.pid}
         meters.wait_quiet(servers, timeout_s=BEFORE_QUIET_S)
         before = meters.sample(servers)
+        shutil.rmtree(contenders.journal(self.folder), ignore_errors=True)
         started = contenders.start(scheduler, self.cp, self.folder, plan)
         try:
             self._wait_bound(watcher, started)
@@ -192,6 +201,7 @@ class Bench:
                 writes=meters.new_writes(writes_before, meters.count_writes(self.cluster.metrics())),
                 problems=() if running else (f"{scheduler} ended during the round",),
                 log_tail=started.daemon.tail(),
+                journal_bytes=_bytes_in(contenders.journal(self.folder)),
             )
         finally:
             contenders.stop(started, self.cp)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +15,7 @@ from gangsched.core.state.reporter import clean
 from gangsched.errors import ConfigError
 from gangsched.flags import add_plugin_flag
 from gangsched.journal.recorder import versions
-from gangsched.journal.records import Record, Start, Turn
+from gangsched.journal.records import Reconfigured, Start, Turn
 from gangsched.journal.replaying import Divergence, Replay
 from gangsched.journal.segments import Reader, Segment, segments_in
 from gangsched.journal.stepping import Steps
@@ -40,6 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="stop there: 2026-05-04T02:15:00Z, 02:15 (UTC), or +1h30m from the journal's start",
     )
+    parser.add_argument(
+        "--from",
+        dest="from_",
+        metavar="TIME",
+        default="",
+        help="begin with the state that was recorded last before then; forms as of --until",
+    )
     parser.add_argument("--story", metavar="NAMESPACE/GANG", default="", help="print a gang's moves, too")
     parser.add_argument(
         "--explain", metavar="NAMESPACE/GANG", default="", help="print why it does not run, as of --at"
@@ -59,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("cannot be given with --at, at which the replay ends", path="--until")
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     code, n_known = 0, 0
-    for segment in _segments(Path(args.journal)):
-        one = _Journal(segment, args, console)
+    for _, of_one in groupby(_segments(Path(args.journal)), key=lambda one: one.process):
+        one = _Process(list(of_one), args, console)
         code = max(code, one.play())
         n_known += one.n_known
     name = args.story or args.explain
@@ -83,65 +90,63 @@ def _full(name: str) -> str:
     return name if "/" in name else f"default/{name}"
 
 
-class _Journal:
-    """One process's."""
+class _Process:
+    """One process's journal, segment by segment."""
 
-    def __init__(self, segment: Segment, args: argparse.Namespace, console: Console) -> None:
-        self._segment = segment
+    def __init__(self, segments: list[Segment], args: argparse.Namespace, console: Console) -> None:
+        self._segments = segments
         self._args = args
         self._console = console
+        self._name = segments[0].process
+        name = args.story or args.explain
+        self._watched = Watched(_full(name)) if name else None
         self.n_known = 0
 
     def play(self) -> int:
         """Raises: ConfigError."""
-        reader = Reader(self._segment.path)
-        records = iter(reader)
-        start = next(records, None)
-        if start is None:
+        starts = [(one, start) for one in self._segments if (start := _start_of(one)) is not None]
+        if not starts:
             self._say("nothing is in it")
             return 0
-        assert isinstance(start, Start)  # as the reader checks
-        replay = Replay(start, plugin_files=self._args.plugin)
-        began_s = time.perf_counter()
-        try:
-            self._play(replay, records)
-        except Divergence as error:
-            self._differs(replay, error)
-            return 1
-        self._same(replay, time.perf_counter() - began_s, reader.torn)
-        return 0
-
-    def _play(self, replay: Replay, records: Iterator[Record]) -> None:
-        args = self._args
+        args, began_s = self._args, starts[0][1].wall_s
+        if args.from_:
+            from_s = wall_s(args.from_, began_s, "--from")
+            n_before = sum(start.wall_s <= from_s for _, start in starts)
+            starts = starts[max(n_before - 1, 0) :]
         flag, text = ("--at", args.at) if args.at else ("--until", args.until)
-        until_s = wall_s(text, replay.start.wall_s, flag) - replay.ago_s if text else float("inf")
-        watched = Watched(_full(args.story or args.explain)) if args.story or args.explain else None
-        steps = Steps(replay, self._console) if args.step else None
-        for record in records:
-            if not isinstance(record, Start) and record.now_s > until_s:
-                replay.played.now_s = until_s
+        until_s = wall_s(text, began_s, flag) if text else float("inf")
+        replay: Replay | None = None
+        for number, (segment, start) in enumerate(starts):
+            if number and start.wall_s > until_s:
                 break
-            effects = replay.play(record)
-            if watched is not None:
-                watched.look(replay)
-            if steps is not None and isinstance(record, Turn) and not steps.took(record, effects):
+            if replay is None or replay.n_turns != start.n_before:
+                if replay is not None:
+                    self._console.print("  What follows is missing, up to the state of a later segment.")
+                replay = Replay(start, plugin_files=args.plugin)
+            following = starts[number + 1][1] if number + 1 < len(starts) else None
+            run = _Run(replay, Reader(segment.path), until_s - replay.ago_s, self._watched, args.step)
+            try:
+                run.play(None if following is None else following.n_before, self._console)
+            except Divergence as error:
+                self._differs(replay, error)
+                return 1
+            if following is None or replay.n_turns != following.n_before or following.wall_s > until_s:
+                self._same(replay, run)
+            if run.is_over:
                 break
-        if watched is not None:
-            self._answer(replay, watched)
-
-    def _answer(self, replay: Replay, watched: Watched) -> None:
-        if self._args.story:
-            self.n_known = print_stories(replay, watched, self._console)
-        else:
-            self.n_known = print_explanation(replay, watched, self._console)
+        if replay is not None and self._watched is not None:
+            tell = print_stories if args.story else print_explanation
+            self.n_known = tell(replay, self._watched, self._console)
+        return 0
 
     # -- what is said ------------------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
-        self._console.print(f"[bold]{escape(self._segment.process)}[/bold]: {escape(text)}", soft_wrap=True)
+        self._console.print(f"[bold]{escape(self._name)}[/bold]: {escape(text)}", soft_wrap=True)
 
-    def _same(self, replay: Replay, took_s: float, torn: str) -> None:
-        played, start = replay.played, replay.start
+    def _same(self, replay: Replay, run: _Run) -> None:
+        played, start, torn = replay.played, replay.start, run.reader.torn
+        took_s = time.perf_counter() - replay.began_s
         lasted_s = played.now_s - start.now_s
         faster = f", {lasted_s / took_s:,.0f} times as fast as it was" if lasted_s > took_s > 0 else ""
         began, ended = told(start.wall_s), told(played.now_s + replay.ago_s)
@@ -154,7 +159,7 @@ class _Journal:
             self._console.print(f"  It {escape(torn)}: the record before that is the last one read.")
         elif played.ended:
             self._console.print(f"  It ends there: {escape(clean(played.ended))}.")
-        elif not (self._args.until or self._args.at or self._args.step):
+        elif not run.is_over:
             self._console.print("  It ends there without a reason: the process was killed, or still runs.")
         for defect in replay.defects[:_MAX_SHOWN]:
             self._console.print(
@@ -177,3 +182,43 @@ class _Journal:
         else:
             said = "Versions are the same: this is a fault of the program; please report it."
         self._console.print(f"  {escape(clean(said))}", soft_wrap=True)
+
+
+def _start_of(segment: Segment) -> Start | None:
+    """The record that it begins with; None: nothing is in it. Raises: ConfigError."""
+    start = next(iter(Reader(segment.path)), None)
+    assert start is None or isinstance(start, Start)  # as the reader checks
+    return start
+
+
+class _Run:
+    """One segment, played. is_over: the user has seen enough."""
+
+    def __init__(
+        self, replay: Replay, reader: Reader, until_s: float, watched: Watched | None, steps: bool
+    ) -> None:
+        self._replay = replay
+        self.reader = reader
+        self._until_s = until_s
+        self._watched = watched
+        self._steps = steps
+        self.is_over = False
+
+    def play(self, n_turns: int | None, console: Console) -> None:
+        """Until so many calls have been made, which is where the next segment begins. Raises: Divergence."""
+        replay = self._replay
+        steps = Steps(replay, console) if self._steps else None
+        for record in self.reader:
+            if isinstance(record, Turn | Reconfigured):
+                if replay.n_turns == n_turns:
+                    return
+                if record.now_s > self._until_s:
+                    replay.played.now_s = self._until_s
+                    self.is_over = True
+                    return
+            effects = replay.play(record)
+            if self._watched is not None:
+                self._watched.look(replay)
+            if steps is not None and isinstance(record, Turn) and not steps.took(record, effects):
+                self.is_over = True
+                return

@@ -19,6 +19,7 @@ import structlog
 from gangsched import __version__
 from gangsched.config import SchedulerConfig
 from gangsched.config.effective import effective_yaml
+from gangsched.core.framework.observer import PluginObserver
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
@@ -29,11 +30,13 @@ from gangsched.journal.records import (
     Reconfigured,
     Record,
     Start,
+    State,
     Turn,
     digest,
     encoded_events,
     framed,
 )
+from gangsched.journal.state import BuildCore, write_state
 from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
@@ -49,6 +52,16 @@ class Sink(Protocol):
 
     def put(self, framed: bytes) -> str:
         """The next record. Returns why it was not taken; "": it was."""
+        ...
+
+    @property
+    def wants_segment(self) -> bool:
+        """Whether a new one should begin, since this one is long."""
+        ...
+
+    def begin_segment(self, number: int, write: Callable[[], list[bytes]]) -> None:
+        """It begins with what `write` returns, of this moment, and goes on with what is put from now on; if
+        `write` raises NotWritable the old one goes on alone."""
         ...
 
     @property
@@ -78,22 +91,59 @@ class Recorder:
     """The core, with a journal of what it is asked. ended: why nothing is recorded any more."""
 
     _scheduler: Scheduler
+    _config: SchedulerConfig
+    _build: Callable[[SchedulerConfig], BuildCore]
+    _leading: bool
 
     def __init__(self, sink: Sink, pick: Callable[[int], int], known: KnownPlugins | None = None) -> None:
         """pick: what the core is to ask in place of it is `picks`. known: the plugins it may name."""
         self._sink = sink
         self.picks = Picks(pick)
         self._known = known
-        self._n_calls = 0
+        self._n_plugin_calls = 0
+        self._n_turns = 0
+        self._n_segments = 1
         self.ended = ""
 
-    def begin(self, scheduler: Scheduler, config: SchedulerConfig, *, leading: bool) -> None:
-        """Stands before the core from now on, which has not been called yet: that could not be repeated."""
+    def begin(
+        self,
+        scheduler: Scheduler,
+        config: SchedulerConfig,
+        build: Callable[[SchedulerConfig], BuildCore],
+        *,
+        leading: bool,
+    ) -> None:
+        """Stands before the core from now on, which has not been called yet: that could not be repeated.
+
+        build: makes another core of a configuration, with an observer, chance, and who is told of faults.
+        """
         self._scheduler = scheduler
-        now_s, ahead_s = time.monotonic(), scheduler.shared.wall_ahead_s
+        self._config = config
+        self._build = build
+        self._leading = leading
+        self._write(self._start())
+
+    def _start(self) -> Start:
+        config, observer = self._config, self._scheduler.shared.observer
+        observed: Literal["no", "yes", "calls"] = "no"
+        if observer is not None:
+            observed = "calls" if isinstance(observer, PluginObserver) else "yes"
+        now_s, ahead_s = time.monotonic(), self._scheduler.shared.wall_ahead_s
         wall_s = time.time() if ahead_s is None else now_s + ahead_s
-        plugins = self._sources(config)
-        self._write(Start(FORMAT, wall_s, now_s, leading, effective_yaml(config), plugins, versions()))
+        return Start(
+            *(FORMAT, wall_s, now_s, self._leading, effective_yaml(config)),
+            *(self._sources(config), versions(), self._n_turns, observed),
+        )
+
+    def _next_segment(self) -> None:
+        """The state is written by another process, which has it as it is now."""
+
+        def write() -> list[bytes]:
+            state = write_state(self._scheduler, self._build(self._config))
+            return [framed(self._start()), framed(State(state))]
+
+        self._n_segments += 1
+        self._sink.begin_segment(self._n_segments, write)
 
     @property
     def counted(self) -> tuple[int, int, int, bool]:
@@ -150,7 +200,9 @@ class Recorder:
             except UNWRITABLE as error:
                 self._fail(f"an effect could not be written down: {error}", now_s)
                 return effects, more
+            self._config = config
             self._write(Reconfigured(now_s, found, effective_yaml(config), self._sources(config)))
+            self._turned()
         return effects, more
 
     # -- writing it down ---------------------------------------------------------------------------------
@@ -158,7 +210,7 @@ class Recorder:
     def _begin(self) -> None:
         """Plugins are called at the edge too, between two turns."""
         if self._known is not None:
-            self._n_calls = self._known.budget.n_calls
+            self._n_plugin_calls = self._known.budget.n_calls
 
     def _sources(self, config: SchedulerConfig) -> dict[str, str]:
         """Of plugins that are not ours."""
@@ -179,7 +231,7 @@ class Recorder:
         picks = self.picks.take()
         if self.ended:
             return
-        before = self._n_calls
+        before = self._n_plugin_calls
         found_late = () if self._known is None else self._known.budget.stopped_since(before)
         stopped = tuple(n - before for n in found_late)
         try:
@@ -188,6 +240,12 @@ class Recorder:
             self._fail(f"an effect could not be written down: {error}", now_s)
             return
         self._write(Turn(do, now_s, found, msgspec.Raw(events), group, picks, stopped))
+        self._turned()
+
+    def _turned(self) -> None:
+        self._n_turns += 1
+        if self._sink.wants_segment and not self.ended:
+            self._next_segment()
 
     def _write(self, record: Record) -> None:
         if why := self._sink.put(framed(record)):

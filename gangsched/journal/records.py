@@ -31,8 +31,10 @@ _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class Start(msgspec.Struct, tag="start", array_like=True, frozen=True):
-    """The first record: how the core was made.
+    """The first record of a segment: how the core was made.
 
+    n_before: calls before it, which earlier segments have. observed: whether the core had an observer, and
+    whether of plugins' calls too: its objects are arranged by it. Others:
     wall_s: the time of day, in seconds since 1970, when the core's clock was at now_s. config: both documents
     of the configuration in effect, in YAML. plugins: of plugins that are not ours, where they came from.
     versions: of this program and of what it computes with.
@@ -45,6 +47,14 @@ class Start(msgspec.Struct, tag="start", array_like=True, frozen=True):
     config: str
     plugins: dict[str, str]
     versions: dict[str, str]
+    n_before: int = 0
+    observed: Literal["no", "yes", "calls"] = "no"
+
+
+class State(msgspec.Struct, tag="state", array_like=True, frozen=True):
+    """All that the core remembers (journal.state), after `n_before` calls."""
+
+    body: bytes
 
 
 class Turn(msgspec.Struct, tag="turn", array_like=True, frozen=True):
@@ -79,7 +89,7 @@ class End(msgspec.Struct, tag="end", array_like=True, frozen=True):
     why: str
 
 
-Record = Start | Turn | Reconfigured | End
+Record = Start | State | Turn | Reconfigured | End
 
 _encode = msgspec.json.Encoder().encode
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)

@@ -7,6 +7,7 @@ is not the recorded one ends the replay: what follows would be another day. Call
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -21,7 +22,8 @@ from gangsched.errors import ConfigError, GangschedError, ParseError
 from gangsched.extenders.asking import verdicts_of
 from gangsched.extension.budget import TurnBudget
 from gangsched.extension.loading import KnownPlugins
-from gangsched.journal.records import End, Reconfigured, Record, Start, Turn, digest, read_events
+from gangsched.journal.records import End, Reconfigured, Record, Start, State, Turn, digest, read_events
+from gangsched.journal.state import Given, observer_of, read_state
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import Event
 from gangsched.plugins import build_profiles
@@ -110,18 +112,24 @@ class Replay:
         self._extenders = _extenders(self.config)
         self.defects: list[Defect] = []
         """Faults of our own that the core has contained."""
+        self._given = Given(observer_of(start.observed), self._picks, self.defects.append)
         self.scheduler = Scheduler(
             self._profiles(self.config),
             self.config.settings,
             leading=start.leading,
-            pick=self._picks,
             extenders=self._extenders,
-            guard=self.defects.append,
             wall_ahead_s=round(start.wall_s - start.now_s, 3),
+            **self._given._asdict(),
         )
         self.played = Played(now_s=start.now_s)
+        self.began_s = time.perf_counter()
         self.events: Sequence[Event] = ()
         """Those of the call that was made last."""
+
+    @property
+    def n_turns(self) -> int:
+        """Calls since the recorded process began, those before this replay too."""
+        return self.start.n_before + self.played.n_turns
 
     @property
     def ago_s(self) -> float:
@@ -138,7 +146,18 @@ class Replay:
         if isinstance(record, End):
             self.played.ended = record.why
             return []
-        raise ConfigError("a journal has two beginnings")
+        if isinstance(record, State):
+            self._remember(record)
+        return []  # a segment goes on where the one before ended
+
+    def _remember(self, state: State) -> None:
+        """At a segment's beginning; a replay that comes from an earlier one has it."""
+        if self.played.n_turns:
+            return
+        try:
+            read_state(state.body, self.scheduler, self._given)
+        except ParseError as error:
+            raise ConfigError(f"the journal's state {error}") from None
 
     def _turn(self, turn: Turn) -> list[Effect]:
         played = self.played

@@ -1,9 +1,10 @@
 """Segments: the files of a journal, written and read.
 
-A segment is one zstd stream of framed records, flushed at the end of a record, so that what was flushed can
-be read whatever became of the rest: a process that is killed, or a disk that is full, costs the last record
-at most. Files are named after their process and numbered: `PROCESS.0001.journal.zst`. Reading trusts
-nothing: lengths are bounded before anything is read, checksums compared before anything is decoded.
+A segment is framed records in zstd streams, one for what it begins with and one for what follows, flushed at
+the end of a record, so that what was flushed can be read whatever became of the rest: a process that is
+killed, or a disk that is full, costs the last record at most. Files are named after their process and
+numbered: `PROCESS.0001.journal.zst`. Reading trusts nothing: lengths are bounded before anything is read,
+checksums compared before anything is decoded.
 """
 
 from __future__ import annotations
@@ -130,18 +131,25 @@ class Reader:
             raise ConfigError(problem, source=str(self.path))
 
 
+def _stream() -> zstandard.ZstdDecompressionObj:
+    return zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).decompressobj()
+
+
 class _Unpacked:
     """The bytes behind the compression. What was flushed is read, also where the end is missing."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._stream = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).decompressobj()
+        self._stream = _stream()
         self._ready = bytearray()
 
     def read(self, n: int) -> bytes:
         """So many bytes, or fewer at the end. Raises: ParseError."""
-        while len(self._ready) < n and not self._stream.eof:
+        while len(self._ready) < n:
             piece = self._file.read(_PIECE)
+            if self._stream.eof:  # the state at a segment's beginning is a stream of its own
+                piece = self._stream.unused_data + piece
+                self._stream = _stream()
             if not piece:
                 break
             try:

@@ -152,5 +152,5 @@ def test_missing_binaries_are_one_line_with_the_command(
 def test_schedulers_are_taken_once_and_in_the_order_asked_for() -> None:
     import argparse
 
-    args = argparse.Namespace(schedulers="kube-scheduler, null,null", fence=False)
+    args = argparse.Namespace(schedulers="kube-scheduler, null,null", fence=False, record=False)
     assert chosen(args, contenders.ALL) == ["kube-scheduler", "null"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gangsched.journal.records import HEAD, Record, Start, read_record
@@ -13,14 +13,28 @@ from gangsched.sim.wire.weather import CALM, Rates
 
 
 class Kept:
-    """Takes records as a disk does."""
+    """Takes records as a disk does; a new segment after so many records."""
 
-    def __init__(self) -> None:
-        self.framed: list[bytes] = []
+    def __init__(self, per_segment: int = 10**9) -> None:
+        self.segments: list[list[bytes]] = [[]]
+        self._per_segment = per_segment
 
     def put(self, framed: bytes) -> str:
-        self.framed.append(framed)
+        self.segments[-1].append(framed)
         return ""
+
+    @property
+    def framed(self) -> list[bytes]:
+        (only,) = self.segments
+        return only
+
+    @property
+    def wants_segment(self) -> bool:
+        return len(self.segments[-1]) > self._per_segment
+
+    def begin_segment(self, number: int, write: Callable[[], list[bytes]]) -> None:
+        assert number == len(self.segments) + 1
+        self.segments.append(write())
 
     @property
     def counted(self) -> tuple[int, int, int, bool]:
@@ -28,22 +42,27 @@ class Kept:
 
     @property
     def records(self) -> list[Record]:
-        return [read_record(one[HEAD.size :]) for one in self.framed]
+        return self.records_of(1)
+
+    def records_of(self, segment: int) -> list[Record]:
+        return [read_record(one[HEAD.size :]) for one in self.segments[segment - 1]]
 
     def write_to(self, directory: Path, process: str = "day") -> Path:
         """As a segment that has ended."""
-        path = directory / name_of(process, 1)
-        stream = Stream()
-        path.write_bytes(stream.take(self.framed) + stream.end())
-        return path
+        for number, framed in enumerate(self.segments, 1):
+            stream = Stream()
+            (directory / name_of(process, number)).write_bytes(stream.take(framed) + stream.end())
+        return directory / name_of(process, 1)
 
 
-def recorded(seed: int, rates: Rates = CALM, *, n_gangs: int = 14) -> tuple[Verdict, list[Kept]]:
+def recorded(
+    seed: int, rates: Rates = CALM, *, n_gangs: int = 14, per_segment: int = 10**9
+) -> tuple[Verdict, list[Kept]]:
     """Whole scheduler processes on the wire in memory, each with its journal."""
     journals: list[Kept] = []
 
     def journal() -> Kept:
-        journals.append(Kept())
+        journals.append(Kept(per_segment))
         return journals[-1]
 
     verdict = run_seed(seed, rates=rates, n_gangs=n_gangs, journal=journal)

@@ -166,7 +166,7 @@ def test_a_record_that_is_damaged_ends_what_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = Kept()
-    kept.framed = list(day().framed)
+    kept.segments = [list(day().framed)]
     head, body = kept.framed[20][: HEAD.size], kept.framed[20][HEAD.size :]
     kept.framed[20] = head + body[:-2] + b"!\n"
     kept.write_to(tmp_path)
@@ -210,3 +210,76 @@ def test_a_journal_of_another_format(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["replay", str(tmp_path)]) == 2
     assert "is of format 99; this version reads" in capsys.readouterr().err
     assert struct.calcsize("<II") == HEAD.size
+
+
+# -- segments ----------------------------------------------------------------------------------------
+
+
+@cache
+def long_day() -> Kept:
+    _, (kept,) = recorded(7, n_gangs=6, per_segment=20)
+    assert len(kept.segments) >= 3
+    return kept
+
+
+def n_calls(segment: int = 0) -> int:
+    """Those of the whole day, or before a segment of it."""
+    if segment:
+        start = long_day().records_of(segment)[0]
+        assert isinstance(start, Start)
+        return start.n_before
+    every = [one for n in range(len(long_day().segments)) for one in long_day().records_of(n + 1)]
+    return sum(isinstance(one, Turn) for one in every)
+
+
+def test_segments_follow_one_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long_day().write_to(tmp_path)
+    assert main(["replay", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("all as recorded") == 1
+    assert f" {n_calls():,} calls" in out
+
+
+def test_what_is_left_when_the_first_segments_are_deleted_is_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long_day().write_to(tmp_path)
+    (tmp_path / name_of("day", 1)).unlink()
+    assert main(["replay", str(tmp_path)]) == 0
+    assert f" {n_calls() - n_calls(2):,} calls" in capsys.readouterr().out
+
+
+def test_from_begins_with_the_state_before_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Segment 2 has begun at that time, and 3 has not."""
+    long_day().write_to(tmp_path)
+    first, last = (long_day().records_of(n)[0] for n in (1, len(long_day().segments)))
+    assert isinstance(first, Start)
+    assert isinstance(last, Start)
+    after_s = last.wall_s - first.wall_s
+    assert main(["replay", str(tmp_path), "--from", f"+{after_s + 0.001:.6f}s"]) == 0
+    assert f" {n_calls() - last.n_before:,} calls" in capsys.readouterr().out
+
+
+def test_a_segment_in_the_middle_that_is_missing_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long_day().write_to(tmp_path)
+    (tmp_path / name_of("day", 2)).unlink()
+    assert main(["replay", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "What follows is missing, up to the state of a later segment." in out
+    assert out.count("all as recorded") == 2
+
+
+def test_calls_that_two_segments_have_are_made_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While a copy of the process writes the state, records go to both."""
+    kept = Kept()
+    kept.segments = [list(one) for one in long_day().segments]
+    kept.segments[0] += kept.segments[1][2:6]
+    kept.write_to(tmp_path)
+    assert main(["replay", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("all as recorded") == 1
+    assert f" {n_calls():,} calls" in out

@@ -11,7 +11,7 @@ from functools import cache
 import msgspec
 import pytest
 
-from gangsched.journal.records import Record, Turn
+from gangsched.journal.records import Record, Start, Turn
 from gangsched.journal.replaying import Divergence
 from gangsched.sim.wire import STORM
 from gangsched.sim.wire.loop import START_S
@@ -82,3 +82,21 @@ def test_another_digest_is_found() -> None:
     with pytest.raises(Divergence, match="not those recorded") as caught:
         replayed(records)
     assert caught.value.effects
+
+
+@pytest.mark.parametrize("seed", range(4, 7))
+def test_each_segment_replays_alone_from_the_state_that_it_begins_with(seed: int) -> None:
+    """Backoffs, places in line, reservations, attempts in flight: nothing of them is in lists of objects."""
+    _, journals = recorded(seed, STORM, per_segment=25)
+    n_segments = 0
+    for kept in journals:
+        whole = [record for n in range(len(kept.segments)) for record in kept.records_of(n + 1)]
+        n_turns = replayed(whole).played.n_turns
+        for n in range(len(kept.segments)):
+            rest = [record for later in range(n, len(kept.segments)) for record in kept.records_of(later + 1)]
+            first = rest[0]
+            assert isinstance(first, Start)
+            assert first.n_before + replayed(rest).played.n_turns == n_turns
+            n_segments += 1
+    print(f"seed {seed}: {n_segments} segments of {len(journals)} processes")
+    assert n_segments > 5

@@ -6,13 +6,16 @@ import os
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
+import structlog.testing
 
 from gangsched.config.recording import RecordSettings
 from gangsched.errors import ConfigError
 from gangsched.journal import writing
-from gangsched.journal.records import End, Record, Start, framed
+from gangsched.journal.records import End, Record, Start, State, framed
 from gangsched.journal.segments import Reader, name_of
+from gangsched.journal.state import NotWritable
 from gangsched.journal.writing import DiskJournal, process_name
 from tests.support.processes import until
 
@@ -73,7 +76,7 @@ def test_a_disk_that_is_too_slow_ends_it_and_memory_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "_MAX_WAITING", 1000)
-    monkeypatch.setattr(DiskJournal, "_write", lambda self: None)
+    monkeypatch.setattr(DiskJournal, "_taken", lambda self: [])
     journal = DiskJournal(settings(tmp_path), "p")
     said = [journal.put(b"x" * 300) for _ in range(5)]
     assert said[:3] == ["", "", ""]
@@ -114,3 +117,65 @@ def test_a_directory_that_cannot_be_written_is_a_mistake_of_the_user(tmp_path: P
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"file: record\.directory: cannot be written to"):
         DiskJournal(settings(tmp_path / "file"), "p")
+
+
+def long_now(journal: DiskJournal) -> None:
+    """Waits until a segment is to be begun; an hour is over."""
+    journal._began_s -= 3600.0
+    until(lambda: journal.wants_segment, "a segment is wanted")
+
+
+def test_the_next_segment_begins_with_the_state_and_goes_on_with_what_is_put(tmp_path: Path) -> None:
+    """Records that come while it is begun are in both: the replay stops the first where the second begins."""
+    journal = DiskJournal(settings(tmp_path), "p")
+    began: list[Record] = [msgspec.structs.replace(START, n_before=1), State(os.urandom(100_000))]
+    journal.put(framed(START))
+    journal.put(framed(End(1.0, "before")))
+    until(lambda: journal.counted[0] == 2, "the first are written")
+    long_now(journal)
+    journal.begin_segment(2, lambda: [framed(one) for one in began])
+    journal.put(framed(End(2.0, "meanwhile")))
+    until(lambda: (tmp_path / name_of("p", 2)).exists(), "the second has begun")
+    assert not journal.wants_segment
+    journal.put(framed(End(3.0, "after")))
+    journal.close(60.0)
+    first, second = (Reader(tmp_path / name_of("p", n)) for n in (1, 2))
+    assert list(first) == [START, End(1.0, "before"), End(2.0, "meanwhile")]
+    assert list(second) == [*began, End(2.0, "meanwhile"), End(3.0, "after")]
+    assert first.torn == second.torn == ""
+    assert journal.counted[0] == 4
+    assert {one.name for one in tmp_path.iterdir()} == {name_of("p", 1), name_of("p", 2)}
+
+
+def test_a_state_that_cannot_be_written_leaves_the_old_segment(tmp_path: Path) -> None:
+    def write() -> list[bytes]:
+        raise NotWritable("an array of objects")
+
+    journal = DiskJournal(settings(tmp_path), "p")
+    journal.put(framed(START))
+    until(lambda: journal.counted[0] == 1, "it is written")
+    long_now(journal)
+    with structlog.testing.capture_logs() as logs:
+        journal.begin_segment(2, write)
+        journal.put(framed(End(2.0, "meanwhile")))
+        until(lambda: logs, "it is told")
+    assert logs[0]["err"] == "NotWritable: an array of objects"
+    time.sleep(0.5)
+    assert not journal.wants_segment, "not again at once"
+    journal.close(60.0)
+    assert list(Reader(tmp_path / name_of("p", 1))) == [START, End(2.0, "meanwhile")]
+    assert {one.name for one in tmp_path.iterdir()} == {name_of("p", 1)}
+
+
+def test_an_end_in_the_middle_of_a_beginning_leaves_nothing_half(tmp_path: Path) -> None:
+    def write() -> list[bytes]:
+        time.sleep(600.0)
+        return []
+
+    journal = DiskJournal(settings(tmp_path), "p")
+    journal.put(framed(START))
+    journal.begin_segment(2, write)
+    journal.put(framed(End(2.0, "meanwhile")))
+    journal.close(60.0)
+    assert list(Reader(tmp_path / name_of("p", 1))) == [START, End(2.0, "meanwhile")]
+    assert {one.name for one in tmp_path.iterdir()} == {name_of("p", 1)}

@@ -53,6 +53,29 @@ def churn(cluster: Cluster, rng: Random, names: list[str], n: int) -> None:
             cluster.delete(*(pod["metadata"]["name"] for pod in cluster.members(gone)))
 
 
+def test_what_is_left_of_a_long_life_is_replayed_from_the_state_in_it(cluster: Cluster) -> None:
+    """Segments of three seconds; the first one is deleted, as it would be one day for its age."""
+    print(f"seed {SEED}")
+    rng, names = Random(SEED), list[str]()
+    directory = cluster.directory / "journal"
+    cluster.nodes(4, gpus=8)
+    scheduler = cluster.schedule(record={"directory": str(directory), "maxAge": "24s"})
+    says(cluster, scheduler, "synced, scheduling")
+
+    def has_three() -> bool:
+        churn(cluster, rng, names, 1)
+        return len(segments_in(directory)) >= 3
+
+    cluster.eventually(has_three, "there are three segments")
+    scheduler.stop_cleanly()
+    first, *_ = segments_in(directory)
+    first.path.unlink()
+    out = replay(directory)
+    ((_, n_events, _, n_binds),) = [[int(n.replace(",", "")) for n in one] for one in _SAID.findall(out)]
+    assert n_events > 0 < n_binds, out
+    assert "no new segment of the journal" not in scheduler.said
+
+
 def test_churn_with_kills_and_a_reload_is_replayed_equal(cluster: Cluster) -> None:
     print(f"seed {SEED}")
     rng, names = Random(SEED), list[str]()

@@ -48,7 +48,7 @@ async def aside(compute: Callable[[], bytes], *, limit_s: float) -> Found:
     receiving, sending = os.pipe()
     began_s = time.perf_counter()
     try:
-        pid = _forked()
+        pid = forked()
     except OSError as error:
         os.close(receiving)
         os.close(sending)
@@ -75,7 +75,8 @@ async def aside(compute: Callable[[], bytes], *, limit_s: float) -> Found:
     return Found(body[1:], blocked_s)
 
 
-def _forked() -> int:
+def forked() -> int:
+    """A copy of this process: 0 in it. Raises: OSError."""
     with warnings.catch_warnings():
         # There are threads beside the loop's; the module's docstring says why that does no harm.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -109,7 +110,7 @@ async def _received(pipe: int) -> bytes:
 def _copy(compute: Callable[[], bytes], sending: int, limit_s: float) -> NoReturn:
     """What runs in the copy, to its end."""
     try:
-        _alone(sending, limit_s)
+        alone(sending, limit_s)
         try:
             body = _DONE + compute()
         except ConfigError as error:
@@ -122,16 +123,17 @@ def _copy(compute: Callable[[], bytes], sending: int, limit_s: float) -> NoRetur
             body = _FAILED + f"{type(error).__name__}: {error}".encode(errors="replace")[:1000]
         at = memoryview(body)
         while at:
-            at = at[os.write(_PIPE, at) :]
+            at = at[os.write(KEPT, at) :]
     finally:
         os._exit(0)
 
 
-_PIPE = 3
+KEPT = 3
 
 
-def _alone(sending: int, limit_s: float) -> None:
-    """Leaves everything that is the other's, and sets the bounds."""
+def alone(sending: int, limit_s: float) -> None:
+    """In a copy: leaves everything that is the other's but this file, which is KEPT from now on, and sets the
+    bounds."""
     gc.disable()
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
@@ -140,8 +142,8 @@ def _alone(sending: int, limit_s: float) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
-    os.dup2(sending, _PIPE)
-    os.closerange(_PIPE + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    os.dup2(sending, KEPT)
+    os.closerange(KEPT + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     with contextlib.suppress(OSError):
         os.nice(_NICE)
     with open("/proc/self/statm", encoding="ascii") as file:

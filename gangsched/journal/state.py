@@ -1,0 +1,374 @@
+"""State: all that a core remembers, as bytes, and into a core that was built anew.
+
+Lists of objects do not have it: backoffs, places in line, attempts, what was told to whom. So the core's own
+objects are written as they are. What a core consists of from the start (its rooms, the functions that they
+share) is found in a new core at the same place, and stays what it is there; what came since is written by
+value. That takes a new core of the same version and configuration.
+
+The form is pickle's, but what reads it makes values and nothing else: it knows the classes of the core and of
+the values that it keeps, arrays, times and containers, and refuses every other name, so a journal from a
+stranger runs nothing of its own. Called by the recorder and by replaying.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import types
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from functools import partial
+from typing import Any, BinaryIO, ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
+
+import msgspec
+import numpy as np
+
+from gangsched.core.framework.observer import Observer, PluginObserver
+from gangsched.core.framework.plan import first_of
+from gangsched.core.framework.status import Code
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.steps import Defect
+from gangsched.errors import GangschedError, ParseError
+
+Step = tuple[str, Any]
+_OURS = ("gangsched.core.", "gangsched.model.", "gangsched.plugins.", "gangsched.config.")
+_OF_USERS = "gangsched_plugin_"
+_CODE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, partial)
+_VALUES = (type, Enum, msgspec.Struct, tuple, dict, list, set, frozenset, np.ndarray, WeakKeyDictionary)
+_CONTAINERS = {
+    ("builtins", "set"): set,
+    ("builtins", "frozenset"): frozenset,
+    ("builtins", "list"): list,
+    ("builtins", "dict"): dict,
+    ("builtins", "int"): int,
+    ("builtins", "float"): float,
+    ("builtins", "bytearray"): bytearray,
+    ("collections", "deque"): deque,
+    ("collections", "Counter"): Counter,
+    ("collections", "OrderedDict"): OrderedDict,
+    ("collections", "defaultdict"): defaultdict,
+    ("datetime", "datetime"): datetime,
+    ("datetime", "timedelta"): timedelta,
+    ("datetime", "timezone"): timezone,
+}
+
+
+class NotWritable(GangschedError):
+    """The core, or a plugin, remembers something that has no form here."""
+
+
+class Unobserved:
+    """An observer in the place of one: it looks at nothing."""
+
+    def moved(self, *_: Any) -> None: ...
+    def attempt_began(self, *_: Any) -> None: ...
+    def point_began(self, *_: Any) -> None: ...
+    def point_ended(self, *_: Any) -> None: ...
+    def gave_back(self, *_: Any) -> None: ...
+    def preempted(self, *_: Any) -> None: ...
+    def told(self, *_: Any) -> None: ...
+
+
+class UnobservedCalls(Unobserved):
+    """The same, in the place of one that looks at plugins' calls too."""
+
+    def plugin_began(self) -> None: ...
+    def plugin_ended(self, plugin: str, point: str, code: Code) -> None: ...
+
+
+def observer_like(observer: Observer | None) -> Observer | None:
+    """What stands for it in a core that is otherwise built as the one that has it."""
+    if observer is None:
+        return None
+    return observer_of("calls" if isinstance(observer, PluginObserver) else "yes")
+
+
+def observer_of(observed: str) -> Observer | None:
+    """As a journal says: no, yes, or calls of plugins too."""
+    return {"no": None, "yes": Unobserved(), "calls": UnobservedCalls()}[observed]
+
+
+# -- what there is from the start ------------------------------------------------------------------------
+
+
+def _attributes(one: Any) -> dict[str, Any]:
+    found = dict(getattr(one, "__dict__", {}))
+    for kind in type(one).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__weakref__", "__dict__") and hasattr(one, name):
+                found[name] = getattr(one, name)
+    return found
+
+
+def _is_part(one: Any) -> bool:
+    """A room of the core, a plugin, or what they are made of from the start."""
+    return type(one).__module__.startswith(("gangsched.", _OF_USERS)) and not isinstance(
+        one, (*_VALUES, *_CODE)
+    )
+
+
+def _steps(one: Any) -> Iterator[Step]:
+    """From it to what it holds."""
+    if isinstance(one, types.MethodType):
+        yield "self", None
+    elif isinstance(one, types.FunctionType):
+        yield from (("cell", at) for at in range(len(one.__closure__ or ())))
+    elif isinstance(one, partial):
+        yield "func", None
+        yield from (("arg", at) for at in range(len(one.args)))
+    elif isinstance(one, dict):
+        yield from (("key", key) for key in one)
+    elif isinstance(one, list | tuple):
+        yield from (("at", at) for at in range(len(one)))
+    elif isinstance(one, msgspec.Struct):
+        yield from (("attribute", name) for name in one.__struct_fields__)
+    elif _is_part(one):
+        yield from (("attribute", name) for name in sorted(_attributes(one)))
+
+
+def _follow(one: Any, step: Step) -> Any:
+    """Raises: LookupError, AttributeError, ValueError (it has no such thing)."""
+    how, what = step
+    if how == "self":
+        return one.__self__
+    if how == "cell":
+        return one.__closure__[what].cell_contents
+    if how == "func":
+        return one.func
+    if how == "arg":
+        return one.args[what]
+    if how in ("key", "at"):
+        return one[what]
+    return getattr(one, what)
+
+
+def _named(step: Step) -> str:
+    how, what = step
+    return f"{how} {what.__qualname__ if isinstance(what, type) else what!r}"
+
+
+class Given(NamedTuple):
+    """What a core has from outside."""
+
+    observer: Observer | None
+    pick: Callable[[int], int]
+    guard: Callable[[Defect], None]
+
+
+BuildCore = Callable[[Given], Scheduler]
+
+
+def _pairs(new: Scheduler, live: Scheduler, given: Given) -> dict[str, tuple[Any, Any]]:
+    """By place: what both have there from the start. given: to `new`."""
+    outside = {id(one) for one in given if one is not None}
+    found: dict[str, tuple[Any, Any]] = {}
+    seen: set[int] = set()
+    todo: list[tuple[str, Any, Any]] = [("", new, live)]
+    while todo:
+        later: list[tuple[str, Any, Any]] = []
+        for place, ours, theirs in todo:
+            if id(ours) in outside:
+                found[place] = (ours, theirs)
+                continue
+            if id(ours) in seen or type(ours) is not type(theirs):
+                continue
+            seen.add(id(ours))
+            if _is_part(ours) or isinstance(ours, _CODE):
+                found[place] = (ours, theirs)
+            for step in _steps(ours):
+                try:
+                    later.append((f"{place}/{_named(step)}", _follow(ours, step), _follow(theirs, step)))
+                except (LookupError, AttributeError, ValueError):
+                    continue
+        todo = later
+    return found
+
+
+# -- writing ---------------------------------------------------------------------------------------------
+
+
+def _nothing(_: Defect) -> None:
+    """Stands for who is told of faults."""
+
+
+def write_state(live: Scheduler, build: BuildCore) -> bytes:
+    """All that it remembers. build: makes a core of the same configuration. Raises: NotWritable."""
+    # Objects of their own: the core may have these functions in other places too.
+    given = Given(observer_like(live.shared.observer), partial(first_of), partial(_nothing))
+    new = build(given)
+    pairs = _pairs(new, live, given)
+    places: dict[int, str] = {}
+    for place, (_, theirs) in pairs.items():
+        if places.setdefault(id(theirs), place) != place:
+            raise NotWritable(f"what is at {place} is at {places[id(theirs)]} too")
+    states = {
+        place: _attributes(theirs)
+        for place, (ours, theirs) in pairs.items()
+        if _is_part(ours) and f"{type(ours).__module__}.".startswith((*_OURS, _OF_USERS))
+    }
+    out = io.BytesIO()
+    try:
+        _Writer(out, places).dump(states)
+    except (pickle.PicklingError, TypeError, AttributeError, RecursionError, ValueError) as error:
+        raise NotWritable(f"{type(error).__name__}: {error}"[:500]) from None
+    return out.getvalue()
+
+
+class _Writer(pickle.Pickler):
+    def __init__(self, out: BinaryIO, places: dict[int, str]) -> None:
+        super().__init__(out, protocol=5)
+        self._places = places
+
+    def persistent_id(self, one: Any) -> str | tuple[str, str] | None:
+        place = self._places.get(id(one))
+        if place is None and isinstance(one, types.FunctionType) and one.__module__ != __name__:
+            if not f"{one.__module__}.".startswith(_OURS) or "<" in one.__qualname__:
+                raise NotWritable(f"the function {one.__module__}.{one.__qualname__}")
+            return one.__module__, one.__qualname__
+        return place
+
+    def reducer_override(self, one: Any) -> Any:
+        if isinstance(one, _CODE):
+            is_own = _MAKERS.get(getattr(one, "__name__", "")) is one
+            return NotImplemented if is_own else _written_code(one)
+        if isinstance(one, np.ndarray):
+            if one.dtype.hasobject:
+                raise NotWritable("an array of objects")
+            return _array, (one.dtype.str, one.shape, np.ascontiguousarray(one).tobytes())
+        if isinstance(one, np.generic):
+            return _number, (one.dtype.str, one.tobytes())
+        if isinstance(one, np.dtype):
+            return _dtype, (one.str,)
+        if isinstance(one, types.MappingProxyType):
+            return _read_only, (dict(one),)
+        if isinstance(one, WeakKeyDictionary):
+            return _weak_keys, (list(one.items()),)
+        if isinstance(one, msgspec.Struct):
+            return _struct, (type(one), [getattr(one, name) for name in one.__struct_fields__])
+        return NotImplemented
+
+
+def _written_code(one: Any) -> Any:
+    """A method by its object; other functions have no form."""
+    if isinstance(one, types.MethodType):
+        return _method, (one.__self__, one.__func__.__name__)
+    raise NotWritable(f"the function {getattr(one, '__qualname__', one)}")
+
+
+# -- reading ---------------------------------------------------------------------------------------------
+
+
+def read_state(body: bytes, new: Scheduler, given: Given) -> None:
+    """Makes a core that was built anew, with what it was given, remember what was written.
+
+    Raises: ParseError.
+    """
+    places = {place: ours for place, (ours, _) in _pairs(new, new, given).items()}
+    try:
+        for place, attributes in _Reader(io.BytesIO(body), places).load().items():
+            part = places[place]
+            for name in _attributes(part):
+                if name not in attributes:
+                    delattr(part, name)
+            for name, value in attributes.items():
+                object.__setattr__(part, name, value)
+    except ParseError:
+        raise
+    except Exception as error:  # whatever bytes may bring about in a reader of values
+        raise ParseError(f"is no state of a core: {type(error).__name__}: {error}"[:500]) from None
+
+
+class _Reader(pickle._Unpickler):
+    """Knows values and classes of the core, refuses every other name, and calls nothing but what makes them.
+
+    The reader in Python, which is slower, since only there each step can be looked at.
+    """
+
+    def __init__(self, body: BinaryIO, places: dict[str, Any]) -> None:
+        super().__init__(body)
+        self._places = places
+
+    def persistent_load(self, pid: Any) -> Any:
+        if isinstance(pid, tuple) and len(pid) == 2:
+            found = self._own(*pid)
+            if isinstance(found, types.FunctionType):
+                return found
+        elif pid in self._places:
+            return self._places[pid]
+        raise ParseError(f"a core of this version and configuration has nothing at {str(pid)[:200]}")
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == __name__ and name in _MAKERS:
+            return _MAKERS[name]
+        if (module, name) in _CONTAINERS:
+            return _CONTAINERS[module, name]
+        found = self._own(module, name)
+        if not isinstance(found, type):
+            raise ParseError(f"names {module[:80]}.{name[:80]}, which is no value")
+        return found
+
+    def _own(self, module: str, name: str) -> Any:
+        """Raises: ParseError."""
+        if not f"{module}.".startswith(_OURS):
+            raise ParseError(f"names {module[:80]}.{name[:80]}, which no state of a core has")
+        found = super().find_class(module, name)
+        if getattr(found, "__module__", "") != module:
+            raise ParseError(f"names {module}.{name[:80]}, which is of another module")
+        return found
+
+    def _make(self) -> None:
+        """REDUCE: what would call anything else."""
+        make = self.stack[-2]  # type: ignore[attr-defined]
+        is_value = isinstance(make, type) and issubclass(make, Enum | BaseException)
+        if not (is_value or make in _MAKERS.values() or make in _CONTAINERS.values()):
+            raise ParseError("calls what is not to be called")
+        self.load_reduce()  # type: ignore[attr-defined]
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        **pickle._Unpickler.dispatch,
+        pickle.REDUCE[0]: _make,
+    }
+
+
+def _array(dtype: str, shape: tuple[int, ...], body: bytes) -> Any:
+    return np.frombuffer(body, dtype=np.dtype(dtype)).reshape(shape).copy()
+
+
+def _number(dtype: str, body: bytes) -> Any:
+    return np.frombuffer(body, dtype=np.dtype(dtype))[0]
+
+
+def _dtype(name: str) -> Any:
+    return np.dtype(name)
+
+
+def _read_only(values: dict[Any, Any]) -> Any:
+    return types.MappingProxyType(values)
+
+
+def _weak_keys(items: list[tuple[Any, Any]]) -> Any:
+    return WeakKeyDictionary(items)
+
+
+def _struct(kind: Any, values: list[Any]) -> Any:
+    if not issubclass(kind, msgspec.Struct):
+        raise ParseError(f"{kind.__name__} is no value")
+    return kind(**dict(zip(kind.__struct_fields__, values, strict=True)))
+
+
+def _method(one: Any, name: str) -> Any:
+    found = getattr(type(one), name, None)
+    if not isinstance(found, types.FunctionType) or not f"{type(one).__module__}.".startswith(
+        (*_OURS, _OF_USERS)
+    ):
+        raise ParseError(f"{type(one).__name__} has no method {name[:80]}")
+    return types.MethodType(found, one)
+
+
+_MAKERS = {
+    make.__name__: make for make in (_array, _number, _dtype, _read_only, _weak_keys, _struct, _method)
+}

@@ -1,0 +1,118 @@
+"""A core's state as bytes: what it refuses to write and, above all, to read.
+
+That each state leads to the same decisions is in test_wire_replay.py; here are bytes that somebody made up.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from gangsched.config import default_config
+from gangsched.core.framework.plan import first_of
+from gangsched.core.scheduler import Scheduler
+from gangsched.errors import ParseError
+from gangsched.journal import state
+from gangsched.journal.state import Given, NotWritable, read_state, write_state
+from gangsched.model.objects import ObjectMeta, Pod
+from gangsched.plugins import IN_TREE, build_profiles
+
+GIVEN = Given(None, partial(first_of), print)
+
+
+def build(given: Given) -> Scheduler:
+    config = default_config(IN_TREE)
+    return Scheduler(build_profiles(config), config.settings, **given._asdict())
+
+
+def read(body: bytes) -> None:
+    read_state(body, build(GIVEN), GIVEN)
+
+
+class Calls:
+    """Pickles as a call."""
+
+    def __init__(self, do: Callable[..., Any], *args: Any) -> None:
+        self._what = (do, args)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self._what
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        Calls(os.system, "true"),
+        Calls(eval, "1"),
+        Calls(getattr, "a", "upper"),
+        Calls(exec, "pass"),
+        Calls(np.load, "/etc/passwd"),
+        Calls(Path, "/etc/passwd"),
+        Calls(default_config, IN_TREE),
+        Calls(Scheduler, {}, None),
+        Calls(first_of, 3),
+        Calls(state._struct, Scheduler, []),
+        Calls(state._method, "text", "upper"),
+        Calls(state._array, "O", (1,), b"12345678"),
+        Calls(state._array, "i8", (10**12,), b"12345678"),
+    ],
+    ids=lambda evil: f"{evil._what[0].__module__}.{evil._what[0].__qualname__}",
+)
+def test_bytes_of_a_stranger_call_nothing(evil: Calls) -> None:
+    with pytest.raises(ParseError):
+        read(pickle.dumps({"": {"x": evil}}))
+
+
+@pytest.mark.parametrize("body", [b"", b"no pickle", b"\x80\x05.", pickle.dumps(["a list"]), b"(" * 100_000])
+def test_what_is_no_state_is_refused(body: bytes) -> None:
+    with pytest.raises(ParseError):
+        read(body)
+
+
+def test_a_state_of_another_core_is_refused() -> None:
+    body = pickle.dumps({"/attribute 'nothing'": {}})
+    with pytest.raises(ParseError, match="no state of a core"):
+        read(body)
+
+
+def test_a_new_core_has_a_state_and_takes_it() -> None:
+    read(write_state(build(GIVEN), build))
+
+
+def test_what_has_no_form_is_refused_when_it_is_written() -> None:
+    one = build(GIVEN)
+    one.shared.counters["x"] = lambda: None  # type: ignore[assignment]
+    with pytest.raises(NotWritable, match=r"the function tests\.journal\.test_state"):
+        write_state(one, build)
+
+
+def test_values_keep_what_they_are() -> None:
+    """Each kind that a core remembers; objects that are one stay one."""
+    pod = Pod(ObjectMeta(name="é"))
+    kept = {
+        "array": np.arange(6, dtype=np.int32).reshape(2, 3)[:, ::2],
+        "number": np.float64(0.1),
+        "pods": [pod, pod],
+        "meta": pod.metadata,
+        "settings": default_config(IN_TREE).settings,
+        "set": {("a", 1)},
+    }
+    one, other = build(GIVEN), build(GIVEN)
+    one.shared.counters["x"] = kept  # type: ignore[assignment]
+    read_state(write_state(one, build), other, GIVEN)
+    found: Any = other.shared.counters["x"]
+    np.testing.assert_array_equal(found.pop("array"), kept.pop("array"))
+    assert found["pods"][0] is found["pods"][1]
+    assert found["meta"] is found["pods"][0].metadata
+    assert msgspec.to_builtins(found["pods"]) == msgspec.to_builtins(kept["pods"])
+    assert found["settings"] == kept["settings"]
+    assert found["set"] == kept["set"]
+    assert repr(found["number"]) == repr(kept["number"])
