@@ -53,7 +53,7 @@ def test_files_are_taken_as_well(pair: Pair, tmp_path: Path) -> None:
     )
 
 
-def test_what_is_wrong_with_files_is_said_by_name(pair: Pair, tmp_path: Path) -> None:
+def test_what_is_wrong_with_files_is_reported_by_name(pair: Pair, tmp_path: Path) -> None:
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     certificate.write_bytes(pair.certificate)
     with pytest.raises(ConfigError, match=r"tls.key: cannot be read: No such file"):

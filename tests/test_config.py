@@ -204,7 +204,7 @@ def test_a_point_can_be_emptied_and_filled() -> None:
     assert "NodeResourcesFit" in at(body, "filter")
 
 
-def test_an_unknown_name_among_the_disabled_is_told_and_disables_nothing() -> None:
+def test_an_unknown_name_among_the_disabled_is_reported_and_disables_nothing() -> None:
     """As in kube-scheduler, of which a published example disables a plugin by a misspelt name."""
     misspelt = parse(
         profile("{score: {disabled: [{name: Tolerations}]}, multiPoint: {disabled: [{name: Foo}]}}")

@@ -135,7 +135,7 @@ async def test_a_link_of_unknown_speed_is_reported_with_the_cure(nics: list[Nic]
     ],
     ids=["clock rate", "not given", "probe", "no disk"],
 )
-async def test_a_term_without_data_is_said_in_the_log_and_by_an_event(
+async def test_a_term_without_data_is_reported_in_the_log_and_by_an_event(
     read: MachineSample, load: LoadDocument, gap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "read_machine", lambda: read)
@@ -165,7 +165,7 @@ async def test_a_probe_in_memory_measures_no_disk(monkeypatch: pytest.MonkeyPatc
     assert parse_load(node.annotations[LOAD_KEY]).performance.disk_mbps == 0
 
 
-async def test_counters_that_cannot_be_read_are_said_and_tried_again(
+async def test_counters_that_cannot_be_read_are_reported_and_tried_again(
     nics: list[Nic], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = iter([OSError("no such directory")])

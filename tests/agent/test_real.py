@@ -88,7 +88,7 @@ def test_a_node_made_anew_under_its_name_gets_its_inventory(site: Site) -> None:
     site.says("n1", a="Healthy")
 
 
-def test_what_a_stranger_writes_is_said_with_his_name_and_put_right(site: Site) -> None:
+def test_what_a_stranger_writes_is_reported_with_his_name_and_put_right(site: Site) -> None:
     site.node("n1")
     site.devices("n1", "a")
     agent = site.agent("n1", "--heartbeat=1")
@@ -280,7 +280,7 @@ def test_the_agent_may_write_no_pod_and_delete_no_node(site: Site) -> None:
     assert rights == {"nodes": "get patch", "pods": "list watch"}
 
 
-def test_a_write_that_the_server_refuses_is_said_and_tried_again(site: Site) -> None:
+def test_a_write_that_the_server_refuses_is_reported_and_tried_again(site: Site) -> None:
     site.node("n1")
     site.devices("n1", "a")
     role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/gangsched-agent"

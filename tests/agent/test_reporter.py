@@ -61,7 +61,7 @@ def test_a_device_that_flickers_costs_a_write_a_second_at_most() -> None:
     assert agent.node.n_writes - before <= 11
 
 
-def test_what_somebody_else_writes_is_said_and_written_over_at_the_next_heartbeat() -> None:
+def test_what_somebody_else_writes_is_reported_and_written_over_at_the_next_heartbeat() -> None:
     agent = settled("a")
     agent.node.changed_by("'kubectl-annotate' at 12:00", '{"nvidia.com/gpu":[]}')
     agent.run(1.3 * HEARTBEAT_S, again=devices("a"))
@@ -207,7 +207,7 @@ def test_a_missing_right_is_named_with_its_verb() -> None:
 # -- limits -----------------------------------------------------------------------------------------------
 
 
-def test_an_inventory_that_does_not_fit_is_not_written_and_it_is_said_what_to_do() -> None:
+def test_an_inventory_that_does_not_fit_is_not_written_and_the_cure_is_reported() -> None:
     agent = settled("a")
     many = tuple(Device(id=f"{i:04}", model="x" * 60) for i in range(4000))
     agent.found(*many)

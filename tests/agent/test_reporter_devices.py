@@ -124,7 +124,7 @@ def test_what_was_written_stays_as_long_as_a_source_cannot_be_read() -> None:
     assert "resolved: /devices: is not JSON" in agent.said
 
 
-def test_a_predecessors_nonsense_is_said_and_replaced() -> None:
+def test_a_predecessors_nonsense_is_reported_and_replaced() -> None:
     node = Node()
     node.annotations["gangsched.io/devices"] = "nonsense"
     agent = Virtual(node)
@@ -134,7 +134,7 @@ def test_a_predecessors_nonsense_is_said_and_replaced() -> None:
     assert "is not readable and replaced" in agent.said
 
 
-def test_a_node_without_devices_is_left_alone_and_it_is_said_where_was_looked() -> None:
+def test_a_node_without_devices_is_left_alone_and_the_searched_places_are_reported() -> None:
     agent = Virtual(silences={FILE: Silence.NOTHING, "NVML": Silence.SICKNESS})
     agent.found(looked="/devices: no such file or directory")
     agent.found(source="NVML", looked="NVML: library not found")

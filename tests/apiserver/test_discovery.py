@@ -106,7 +106,7 @@ def test_what_a_client_prefers(accept: str, expected: Media) -> None:
 @pytest.mark.parametrize(
     "accept", ["text/html", "application/json;as=Table;v=v9;g=meta.k8s.io", "application/json;sv=v2"]
 )
-def test_what_nobody_can_give(accept: str) -> None:
+def test_an_accept_header_that_cannot_be_met_is_refused(accept: str) -> None:
     with pytest.raises(StatusError) as refused:
         negotiate(accept)
     assert refused.value.code == 406

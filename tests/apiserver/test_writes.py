@@ -91,7 +91,7 @@ def test_a_name_is_taken_once(api: Api) -> None:
     assert said.body["message"] == 'configmaps "a" already exists'
 
 
-def test_who_updates_an_old_state_is_told(api: Api) -> None:
+def test_an_update_of_an_old_state_is_refused_with_the_reason(api: Api) -> None:
     old = api.create(CONFIG_MAPS, "a").body
     api.merge(f"{CONFIG_MAPS}/a", {"data": {"x": "1"}})
     said = api.ask("PUT", f"{CONFIG_MAPS}/a", old)

@@ -154,7 +154,7 @@ def test_the_picture_is_one_of_svg_with_all_figures() -> None:
     assert "Most even by H normalized: LoadAware; by H literal: LoadAware" in words
 
 
-def test_the_report_is_json_too_and_a_picture_that_cannot_be_written_is_said(
+def test_the_report_is_json_too_and_a_picture_that_cannot_be_written_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     made = judged(([0.1], 0.1), ([0.3], 0.3))

@@ -74,7 +74,7 @@ def test_the_log_comes_back_in_order(tmp_path: Path) -> None:
     assert {one.type for one in binds.values()} == {"MODIFIED"}
 
 
-def test_a_watch_that_the_server_broke_off_is_said(tmp_path: Path) -> None:
+def test_a_watch_that_the_server_broke_off_is_reported(tmp_path: Path) -> None:
     scanner = LineScanner()
     scanner.feed(line("ERROR", {"kind": "Status", "code": 410}), 1)
     write_log(tmp_path / "log", scanner.lines)

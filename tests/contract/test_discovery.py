@@ -196,7 +196,7 @@ def test_methods_that_are_not_offered(api: Api) -> None:
         answer.no(405, "MethodNotAllowed", message)
 
 
-def test_answers_that_nobody_can_give(api: Api) -> None:
+def test_formats_that_are_not_served_are_refused(api: Api) -> None:
     answer = api.get(api.at("pods"), accept="text/html")
     assert (answer.code, answer.body["reason"]) == (406, "NotAcceptable")
     assert api.get(api.at("pods"), accept="text/html,*/*").ok()["kind"] == "PodList"

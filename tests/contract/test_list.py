@@ -63,7 +63,7 @@ def test_pages_with_a_selector(api: Api) -> None:
     assert names(rest) == ["a3"]
 
 
-def test_tokens_that_are_none(api: Api) -> None:
+def test_invalid_tokens_are_refused(api: Api) -> None:
     answer = api.get(api.at("configmaps"), **{"limit": 2, "continue": "nonsense"})
     assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
     assert answer.body["message"].startswith("invalid continue token: continue key is not valid: ")
@@ -115,7 +115,7 @@ def test_label_selectors(api: Api, selector: str, expected: list[str]) -> None:
         ),
     ],
 )
-def test_label_selectors_that_are_none(api: Api, selector: str, message: str) -> None:
+def test_invalid_label_selectors_are_refused(api: Api, selector: str, message: str) -> None:
     api.get(api.at("configmaps"), labelSelector=selector).no(400, "BadRequest", message)
 
 

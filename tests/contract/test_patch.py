@@ -123,7 +123,7 @@ def test_a_dry_run_patch(api: Api) -> None:
         (STRATEGIC, b"[]", 400),
     ],
 )
-def test_patches_that_are_none(api: Api, content_type: str, body: object, code: int) -> None:
+def test_invalid_patches_are_refused(api: Api, content_type: str, body: object, code: int) -> None:
     api.post(api.at("configmaps"), config_map("a")).ok(201)
     answer = api.patch(api.at("configmaps", "a"), body, content_type)
     assert answer.code == code, answer

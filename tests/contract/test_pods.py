@@ -95,7 +95,7 @@ def test_quality_of_service(api: Api, resources: Json, quality: str) -> None:
     assert made["status"]["qosClass"] == quality
 
 
-def test_a_gated_pod_says_so(api: Api) -> None:
+def test_a_gated_pod_reports_that(api: Api) -> None:
     made = api.post(api.at("pods"), gated("a")).ok(201)
     [condition] = made["status"]["conditions"]
     assert {key: condition[key] for key in ("type", "status", "reason", "message")} == {

@@ -132,7 +132,7 @@ PODS: dict[str, tuple[Json, Json, list[Any]]] = {
 
 
 @pytest.mark.parametrize("case", PODS)
-def test_what_a_pod_says(api: Api, case: str) -> None:
+def test_the_row_of_a_pod(api: Api, case: str) -> None:
     body, status, expected = PODS[case]
     api.post(api.at("pods"), body).ok(201)
     if status:

@@ -70,7 +70,7 @@ def test_users_folder_is_used_and_nothing_built(
     assert not cache.exists()
 
 
-def test_users_incomplete_folder_is_said_in_one_line(
+def test_users_incomplete_folder_is_reported_in_one_line(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script(tmp_path / "mine" / "etcd", "exit 0")
@@ -175,7 +175,7 @@ def test_nothing_built_names_the_command(tmp_path: Path) -> None:
         assets.find({"XDG_CACHE_HOME": str(tmp_path)})
 
 
-def test_missing_kube_scheduler_is_said_when_asked_for(tmp_path: Path) -> None:
+def test_missing_kube_scheduler_is_reported_when_asked_for(tmp_path: Path) -> None:
     for name in assets.REQUIRED:
         script(tmp_path / name, "exit 0")
     found = assets.find({assets.ASSETS_VARIABLE: str(tmp_path)})

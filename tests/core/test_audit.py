@@ -245,7 +245,7 @@ def test_an_exchange_while_the_bind_is_on_the_way_is_written_when_it_is_there() 
     assert not any(drift(c).values())
 
 
-def test_a_device_given_to_another_is_nobodys_twice_also_where_there_is_none_in_exchange() -> None:
+def test_a_device_given_to_another_has_one_holder_also_if_none_is_left_in_exchange() -> None:
     """What x was planned to have has become unhealthy meanwhile."""
     c = audited(on_mismatch="evict", gpus=2).submit(make_pod("x", gpus=1)).run()
     c.submit(make_pod("y", gpus=1)).run()
@@ -290,7 +290,7 @@ def test_a_pod_in_the_middle_of_its_admission_is_listed_in_part() -> None:
     assert allocation == {"main": {GPU: ("GPU-n0-1",)}, "second": {GPU: ("GPU-n0-0",)}}
 
 
-def test_a_set_that_its_constraints_do_not_allow_is_said_and_by_policy_evicted() -> None:
+def test_a_set_that_its_constraints_do_not_allow_is_reported_and_by_policy_evicted() -> None:
     wish = {CONSTRAINTS_KEY: '{"nvidia.com/gpu":{"linked":true}}'}
     for policy, left in (("none", ["x"]), ("evict", [])):
         c = audited(on_mismatch="none" if policy == "none" else "evict")
@@ -330,7 +330,7 @@ def test_kubelet_does_not_list_plain_init_containers() -> None:
     assert set(allocation["first"][GPU]) < set(allocation["main"][GPU]) == {"GPU-n0-4", "GPU-n0-5"}
 
 
-def test_a_report_that_cannot_be_read_is_said_on_its_node() -> None:
+def test_a_report_that_cannot_be_read_is_reported_on_its_node() -> None:
     c = audited().submit(make_pod("x", gpus=1)).run()
     given(c, x=[3])
     node = c.nodes["n0"]
@@ -375,7 +375,7 @@ def test_other_words_for_the_same_devices_are_no_edit() -> None:
     assert not c.effects
 
 
-def test_without_the_right_to_patch_it_is_said_and_stays_said() -> None:
+def test_without_the_right_to_patch_it_is_reported_and_stays_reported() -> None:
     c = audited(repair=False).submit(make_pod("x", gpus=1)).run()
     edit(c, "x", visible="GPU-n0-7")
     c.wait(60.0)

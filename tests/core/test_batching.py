@@ -267,7 +267,7 @@ class Talks:
         return None if self.is_silent else np.where(np.arange(len(rows)) == len(rows) - 1, 100.0, 0.0)
 
 
-def test_the_next_gang_of_its_kind_asks_nobody_about_nodes_that_have_not_changed() -> None:
+def test_the_next_gang_of_its_kind_asks_no_plugin_about_nodes_that_have_not_changed() -> None:
     asked = Asked()
     c = _equal_nodes(asked)
     _submit(c, "a", "b", "c")

@@ -65,7 +65,7 @@ def test_a_refused_bind_with_nothing_bound_goes_to_backoff(code: str) -> None:
         ),
     ],
 )
-def test_a_refusal_is_told_with_the_cure_of_what_refused(refusal: str, cure: str) -> None:
+def test_a_refusal_is_reported_with_the_cure_of_what_refused(refusal: str, cure: str) -> None:
     c = cluster(nodes=1)
     c.answer = lambda _: "hold"
     c.submit(make_pod("a")).run()

@@ -87,14 +87,14 @@ def test_a_gang_of_eight_behind_an_endless_stream_would_be_claimed_at_the_sixty_
     assert found.claimed_s is not None
 
 
-def test_whoever_takes_nothing_that_it_lacks_does_not_pass_it() -> None:
+def test_groups_that_take_nothing_that_it_lacks_do_not_pass_it() -> None:
     c = blocked(counting())
     c.submit(make_pod("cpu-only", gpus=0)).run()
     assert c.pod("cpu-only").spec.node_name
     assert count(c, "large") == 0
 
 
-def test_whoever_goes_where_it_may_not_does_not_pass_it() -> None:
+def test_groups_that_go_where_it_may_not_do_not_pass_it() -> None:
     c = counting(nodes=0)
     for name, zone in (("n0", "a"), ("n1", "a"), ("n2", "b")):
         node = make_node(name, gpus=8)
@@ -118,7 +118,7 @@ def test_a_higher_priority_does_not_count(priority: int, n: int) -> None:
     assert count(c, "large") == n
 
 
-def test_whoever_is_ahead_of_it_in_line_does_not_pass_it() -> None:
+def test_groups_ahead_of_it_in_line_do_not_pass_it() -> None:
     c = blocked(counting())
     c.submit(gang("ahead", pods=2, gpus=6)[:1])
     c.now_s += 1

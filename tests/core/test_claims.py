@@ -133,7 +133,7 @@ def test_a_higher_priority_takes_claimed_room_and_the_claim_moves() -> None:
     assert claims(c).promises == {KEPT: 1}
 
 
-def test_a_blocker_past_its_end_makes_the_claim_slip_and_says_so() -> None:
+def test_a_blocker_past_its_end_makes_the_claim_slip_and_reports_it() -> None:
     c = claimed(fill="2h").wait(700.0)
     found = claim(c, "large")
     assert (found.n_slips, found.because, found.is_promise) == (2, "overrun", False)
@@ -162,7 +162,7 @@ def test_a_claim_on_a_lost_node_moves_to_the_one_that_is_free_next() -> None:
     assert claims(c).promises == {KEPT: 1}
 
 
-def test_what_could_never_be_claimed_holds_nobody_up() -> None:
+def test_what_could_never_be_claimed_delays_no_other() -> None:
     c = claimed(fill="2h")
     c.drop_node("n1").run().wait(5.0)
     assert not claims(c).by_key

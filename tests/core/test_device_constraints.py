@@ -106,7 +106,7 @@ def test_a_healed_device_ends_the_wait() -> None:
         ('{"amd.com/gpu":{"sameNUMA":true}}', "no container asks for amd.com/gpu"),
     ],
 )
-def test_a_wrong_annotation_is_said_on_the_pod_and_on_its_gang(text: str, says: str) -> None:
+def test_a_wrong_annotation_is_reported_on_the_pod_and_on_its_gang(text: str, says: str) -> None:
     c = cluster(nodes=1)
     members = [make_pod(f"a-{k}", gpus=1, group="a", min_members=2) for k in range(2)]
     annotations = {**(members[1].metadata.annotations or {}), CONSTRAINTS_KEY: text}
@@ -235,7 +235,7 @@ def test_a_gang_is_refused_only_when_no_assignment_exists(seed: int) -> None:
 
 
 @pytest.mark.parametrize("block", range(6))
-def test_where_a_search_for_sets_gives_up_it_is_said_and_nothing_is_called_proved(
+def test_where_a_search_for_sets_gives_up_it_is_reported_and_nothing_is_called_proved(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever its budget: what is bound is right, and what is refused without a "may" does not fit."""

@@ -71,7 +71,7 @@ def test_the_books_are_made_again_from_labels_after_a_restart() -> None:
     assert c.ids("y") == {"g0", "g1", "g2", "g3"} - held
 
 
-def test_an_unhealthy_device_is_given_to_nobody_and_one_that_fails_is_told() -> None:
+def test_an_unhealthy_device_is_given_to_nobody_and_one_that_fails_is_reported() -> None:
     c = labelled(on_failure="evictMember").node(node("n0", "g0", "g1", sick=("g1",)))
     c.submit(make_pod("x", gpus=1), make_pod("y", gpus=1)).run()
     assert c.ids("x") == {"g0"}

@@ -88,7 +88,7 @@ def test_what_is_only_reserved_is_named_in_the_condition_as_well() -> None:
     assert waiting.next_s is not None
 
 
-def test_a_gang_larger_than_the_cluster_is_told_so() -> None:
+def test_a_gang_larger_than_the_cluster_is_reported() -> None:
     c = cluster(nodes=2, gpus=8).submit(gang("train", pods=4, gpus=8)).run()
     small = "The nodes that suit it are too few: with nothing else running 2 of 4 would fit."
     assert c.said("train-0").endswith(small)
@@ -264,7 +264,7 @@ def test_a_cluster_without_queueing_is_told_of_ends_only_when_it_asks() -> None:
     assert f"d/old holds 8 {GPU} until about 2026-11-23 13:00 UTC" in told(c, "train").answer
 
 
-def test_what_is_reserved_is_told_with_the_time_at_which_it_is_given_back() -> None:
+def test_what_is_reserved_is_reported_with_the_time_at_which_it_is_given_back() -> None:
     c = reserving().submit(gang("train", pods=2, gpus=8)).run()
     deadline_s = c.group("evaluate").deadline_s
     at_noon_s = datetime(2026, 11, 23, 12, 0, tzinfo=UTC).timestamp()
@@ -330,7 +330,7 @@ def test_backoff_says_until_when() -> None:
     assert found.cures[-1] == "It is tried again in 1 s (failure 1)."
 
 
-def test_a_gang_that_has_started_says_so() -> None:
+def test_a_gang_that_has_started_reports_that() -> None:
     c = cluster().submit(gang("train", pods=2)).run()
     found = told(c, "train")
     assert (found.answer, found.position) == ("It has started: 2 of 2 members are bound.", 0)

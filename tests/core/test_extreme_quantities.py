@@ -62,7 +62,7 @@ def test_strangers_that_hold_everything_are_counted_and_go_again(amount: str) ->
     assert not c.scheduler.shared.cache.nodes.beyond
 
 
-def test_a_pod_that_is_bound_by_anybody_is_ours_all_the_same() -> None:
+def test_a_pod_that_is_bound_by_anybody_is_ours_nevertheless() -> None:
     c = cluster(nodes=2)
     c.submit(on_node(of_containers(asking("bad", "memory", "7Ei"), 3), "n0"))
     a_good_gang_still_starts(c)

@@ -139,7 +139,7 @@ def test_a_status_that_somebody_else_spoiled_is_written_over(version: str) -> No
 
 
 @pytest.mark.parametrize("version", [COSCHEDULED, VOLCANO])
-def test_a_gang_that_holds_its_room_and_waits_says_so(version: str) -> None:
+def test_a_gang_that_holds_its_room_and_waits_reports_that(version: str) -> None:
     together = {"gangsched.io/groups": '["a","b"]'}
     c = shows(cluster(nodes=2), version, min_member=1, annotations=together)
     c.submit(make_pod("a-0", labels={COSCHEDULING_LABEL: "a"})).run()

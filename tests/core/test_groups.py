@@ -131,7 +131,7 @@ def test_an_annotation_that_does_not_parse_is_named(key: str, value: str, said: 
     refused(cluster(), with_annotations(gang("a", pods=2), {key: value}), said)
 
 
-def test_members_that_disagree_are_told_on_what() -> None:
+def test_members_that_disagree_are_reported_with_the_difference() -> None:
     pods = [*gang("a", pods=1, min_members=2), *gang("a", pods=1, min_members=3, first=1)]
     refused(cluster(), pods, "members disagree on gangsched.io/min-members", "'2' (a-0)", "'3' (a-1)")
 
@@ -154,7 +154,7 @@ def test_more_members_asked_for_than_exist() -> None:
     assert c.said("a-1") == "gang d/a waits for members: 2 of 5 exist"
 
 
-def test_an_inventory_with_a_device_twice_is_told_on_the_node_and_gives_nothing() -> None:
+def test_an_inventory_with_a_device_twice_is_reported_on_the_node_and_gives_nothing() -> None:
     text = '{"nvidia.com/gpu":[{"id":"A"},{"id":"A"}]}'
     c = cluster(nodes=1).node(make_node("bad", annotations={INVENTORY_KEY: text}))
     (event,) = c.all(ef.RecordEvent)
@@ -176,7 +176,7 @@ def test_text_from_strangers_is_shown_escaped() -> None:
     assert all(symbol not in c.said("a-0") for symbol in ("\x1b", "\n"))
 
 
-def test_an_object_that_does_not_parse_is_told_on_the_pods() -> None:
+def test_an_object_that_does_not_parse_is_reported_on_the_pods() -> None:
     c = cluster().submit(make_pod("a-0", labels={COSCHEDULING_LABEL: "a"}))
     c.object("coscheduling", make_pod_group("a", spec={"minMember": "x"})).run()
     assert "PodGroup d/a: spec.minMember: 'x' is not a whole number" in c.said("a-0")
@@ -213,7 +213,7 @@ def test_nominated_pods_of_no_lower_priority_keep_their_room() -> None:
     assert not c.pod("low").spec.node_name
 
 
-def test_a_forged_device_annotation_is_told_and_its_devices_are_not_given_again() -> None:
+def test_a_forged_device_annotation_is_reported_and_its_devices_are_not_given_again() -> None:
     c = cluster(nodes=1).submit(make_pod("a", gpus=4)).run()
     mine = (c.pod("a").metadata.annotations or {})[ALLOCATED_KEY]
     forged = make_pod("forged", gpus=4, scheduler=STRANGER, annotations={ALLOCATED_KEY: mine})

@@ -139,7 +139,7 @@ def test_evict_gang_takes_all_of_it_and_it_starts_together_again() -> None:
     assert c.placed("a")
 
 
-def test_a_flapping_device_evicts_nobody() -> None:
+def test_a_flapping_device_evicts_no_pod() -> None:
     c = watched("evictGang").submit(gang("a", pods=2, gpus=2)).run()
     for _ in range(50):
         fail(c, 0)
@@ -175,7 +175,7 @@ def test_a_refused_eviction_is_asked_again_while_the_device_is_sick() -> None:
     assert not c.pods
 
 
-def test_without_evictions_it_is_said_and_left() -> None:
+def test_without_evictions_it_is_reported_and_left() -> None:
     c = watched("evictGang", allow_eviction=False).submit(make_pod("x", gpus=1)).run()
     fail(c, 0)
     c.wait(60.0)

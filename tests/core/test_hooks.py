@@ -69,7 +69,7 @@ def test_one_reserve_that_fails_unreserves_all_in_reverse_and_binds_nothing() ->
     assert c.placed("a")
 
 
-def test_a_reserve_that_raises_costs_its_pod_this_attempt_and_nobody_else() -> None:
+def test_a_reserve_that_raises_costs_its_pod_this_attempt_and_no_other() -> None:
     def fails(group: Any) -> Status:
         if group.key.name == "a":
             raise ZeroDivisionError("division by zero")
@@ -85,7 +85,7 @@ def test_a_reserve_that_raises_costs_its_pod_this_attempt_and_nobody_else() -> N
     assert c.scheduler.statistics()["plugin_errors/A/Reserve"] == 1
 
 
-def test_an_unreserve_that_raises_is_told_and_the_others_are_unreserved_all_the_same() -> None:
+def test_an_unreserve_that_raises_is_reported_and_the_others_are_unreserved_nevertheless() -> None:
     diary: list[str] = []
     last = Reserver("B", diary, says=lambda group: NO)
     last.raises_in_unreserve = True

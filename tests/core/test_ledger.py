@@ -28,7 +28,7 @@ def free(of: DeviceLedger) -> str:
     return "".join(ids)
 
 
-def test_what_is_claimed_is_free_for_nobody_also_when_its_holder_is_gone() -> None:
+def test_a_claimed_device_is_free_for_no_other_also_when_its_holder_is_gone() -> None:
     one = ledger()
     one.hold(ROW, "victim", GPU, "ab")
     one.claim(ROW, "preemptor", GPU, "abc")

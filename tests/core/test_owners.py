@@ -175,7 +175,7 @@ def test_one_pod_that_is_replaced_starts_by_itself_while_the_others_run() -> Non
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.object is not None])
-def test_pods_whose_owner_comes_late_wait_for_it_and_say_so(name: str) -> None:
+def test_pods_whose_owner_comes_late_wait_for_it_and_report_that(name: str) -> None:
     kind = KINDS[name]
     assert kind.object is not None
     c = of(kind, nodes=4, served=False)
@@ -302,7 +302,7 @@ def test_a_job_set_that_starts_in_order_starts_each_of_its_jobs_whole(how: str) 
     assert how in told
 
 
-def test_a_job_set_with_exclusive_topology_is_no_gang_and_one_pod_says_so() -> None:
+def test_a_job_set_with_exclusive_topology_is_no_gang_and_one_pod_reports_that() -> None:
     item = made.job_set("a", ROLES, annotations={"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"})
     c = cluster(nodes=4, settings=ALL).tell(ev.OwnerPut(made.owner(item)))
     pods = made.decoded(made.job_set_pods("a", ROLES))
@@ -456,7 +456,7 @@ def explicit(pods: list[Pod], n: int) -> list[Pod]:
     return with_annotations(named, {MIN_MEMBERS_KEY: str(n)})
 
 
-def test_an_explicit_gang_over_a_job_set_in_order_is_told_why_it_never_gathers() -> None:
+def test_an_explicit_gang_over_a_job_set_in_order_gets_the_reason_why_it_never_gathers() -> None:
     item = made.job_set("a", ROLES, startupPolicy={"startupPolicyOrder": "InOrder"})
     c = cluster(nodes=4, settings=ALL).tell(ev.OwnerPut(made.owner(item)))
     c.submit(explicit(made.decoded(made.job_set_pods("a", ROLES))[:1], 4)).run().wait(6.0)
@@ -466,7 +466,7 @@ def test_an_explicit_gang_over_a_job_set_in_order_is_told_why_it_never_gathers()
     assert "take startupPolicy out" in said
 
 
-def test_an_explicit_gang_over_a_leader_that_must_be_ready_is_told_so() -> None:
+def test_an_explicit_gang_over_a_leader_that_must_be_ready_is_reported() -> None:
     c = cluster(nodes=4, settings=ALL)
     c.tell(ev.OwnerPut(made.owner(made.leader_worker_set("a", size=3, policy="LeaderReady"))))
     c.submit(explicit(made.decoded(made.leader_worker_pods("a", size=3))[:1], 3)).run().wait(6.0)
@@ -475,7 +475,7 @@ def test_an_explicit_gang_over_a_leader_that_must_be_ready_is_told_so() -> None:
     )
 
 
-def test_an_mpi_job_whose_launcher_waits_for_the_workers_is_told_so() -> None:
+def test_an_mpi_job_whose_launcher_waits_for_the_workers_is_reported() -> None:
     c = cluster(nodes=4, settings=ALL)
     c.tell(ev.OwnerPut(made.owner(made.mpi_job("a", policy="WaitForWorkersReady"))))
     c.object("coscheduling", make_pod_group("a", spec={"minMember": 3}))
@@ -535,14 +535,14 @@ def test_a_kind_that_only_a_namespace_asks_for_is_followed_from_then_on() -> Non
     assert n_bound(c) == 3
 
 
-def test_a_namespace_that_asks_for_nonsense_is_told() -> None:
+def test_a_namespace_that_asks_for_nonsense_is_reported() -> None:
     c = cluster(nodes=4, settings=BY_DEFAULT).tell(namespace("d", "JobSett"))
     [told] = [e for e in c.all(ef.RecordEvent) if e.kind == "Namespace"]
     assert "'JobSett' is not one of LeaderWorkerSet, JobSet" in told.message
     assert "did you mean JobSet?" in told.message
 
 
-def test_a_kind_that_is_not_served_is_told_and_waited_for() -> None:
+def test_a_kind_that_is_not_served_is_reported_and_waited_for() -> None:
     c = cluster(nodes=4, settings=ALL).tell(ev.KindMissing("owners.JobSet"))
     c.submit(made.decoded(made.job_set_pods("a", ROLES))).run().wait(6.0)
     assert n_bound(c) == 0

@@ -113,7 +113,7 @@ def test_min_resources_are_no_sum_to_wait_for() -> None:
 
 
 @pytest.mark.parametrize("name", ["nvidia.com/gpu", "example.com/none-has-it"])
-def test_min_resources_that_the_cluster_does_not_have_are_told_and_cured_by_a_node(name: str) -> None:
+def test_min_resources_that_the_cluster_does_not_have_are_reported_and_cured_by_a_node(name: str) -> None:
     c = cluster(nodes=2)
     c.object("coscheduling", make_pod_group("a", spec={"minMember": 1, "minResources": {name: 24}}))
     c.submit(make_pod("a-0", gpus=8, labels={COSCHEDULING_LABEL: "a"})).run()

@@ -62,7 +62,7 @@ def test_the_same_moment_as_by_trying_each(seed: int) -> None:
     assert found == plainly(free, request, ok, need, pods), f"seed {seed}"
 
 
-def test_moments_are_told_once_and_in_order() -> None:
+def test_moments_are_reported_once_and_in_order() -> None:
     assert moments_from(2.0, [5.0, math.inf, 1.0, 2.0, 5.0]) == [2.0, 5.0]
     assert moments_from(-math.inf, []) == []
 

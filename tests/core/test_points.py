@@ -232,7 +232,7 @@ def test_pods_that_differ_in_labels_alone_are_told_apart_by_it() -> None:
     assert (node_of(c, "a"), node_of(c, "b")) == ("anns", "bobs")
 
 
-def test_its_reason_is_told_and_its_answers_are_not_asked_for_again() -> None:
+def test_its_reason_is_reported_and_its_answers_are_not_asked_for_again() -> None:
     plugin = Owned()
     c = with_plugins(plugin, nodes=0)
     c.node(owned("n0", "bob")).node(owned("n1", "bob", gpus=0)).node(owned("n2", "bob"))

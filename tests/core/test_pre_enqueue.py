@@ -209,7 +209,7 @@ def test_a_no_from_outside_stays_until_the_pod_is_edited() -> None:
     assert started(c) == ["a"]
 
 
-def test_a_service_that_fails_is_asked_again_after_a_backoff_that_doubles_and_is_told_once() -> None:
+def test_a_service_that_fails_is_asked_again_after_a_backoff_that_doubles_and_is_reported_once() -> None:
     c = with_plugins(Outside())
     c.hook = lambda hook: BROKEN
     c.submit(make_pod("a"), make_pod("b", scheduler="other")).run()

@@ -151,7 +151,7 @@ def test_room_is_made_wherever_it_can_be(block: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [450, 1060, 1225])
-def test_a_search_that_ended_says_so(seed: int) -> None:
+def test_a_search_that_ended_reports_that(seed: int) -> None:
     """Gangs that fit in an order of placing only that nobody tries first."""
     case = Case(random.Random(f"together-{seed}"), search_placements=1)
     assert case.run() is None

@@ -77,7 +77,7 @@ def test_no_pod_is_evicted_for_a_gang_that_would_not_fit_even_then() -> None:
     assert c.state("high") == "unschedulable"
 
 
-def test_equal_priority_takes_nobody() -> None:
+def test_equal_priority_takes_no_victim() -> None:
     c = singles(cluster(nodes=1), 2, priority=10)
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
     assert not evicted(c)
@@ -293,7 +293,7 @@ def test_where_there_is_no_other_way_the_budget_is_broken_by_deletion() -> None:
     assert c.placed("high")
 
 
-def test_an_eviction_that_a_budget_refuses_all_the_same_is_a_deletion_in_the_end() -> None:
+def test_an_eviction_that_a_budget_refuses_nevertheless_is_a_deletion_in_the_end() -> None:
     """Whoever counted on the budget was overtaken; the other victims are gone by then."""
     c = singles(cluster(nodes=1), 2)
     c.evictions = "429"
@@ -304,7 +304,7 @@ def test_an_eviction_that_a_budget_refuses_all_the_same_is_a_deletion_in_the_end
     assert c.placed("high")
 
 
-def test_without_the_right_to_evict_the_gang_gives_up_and_says_so() -> None:
+def test_without_the_right_to_evict_the_gang_gives_up_and_reports_it() -> None:
     c = singles(cluster(nodes=1), 2)
     c.evictions = "403"
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()

@@ -114,7 +114,7 @@ def test_a_node_without_the_label_never_counts() -> None:
     assert c.said("g-0").startswith(f"gang d/g: no {RACK} has room for 2 members: a could take 1. In a: ")
 
 
-def test_a_label_that_no_node_has_is_said() -> None:
+def test_a_label_that_no_node_has_is_reported() -> None:
     c = cluster(nodes=2).submit(within("required: example.com/rak", gang("g", pods=2))).run()
     assert c.untouched("g")
     assert c.said("g-0") == "gang d/g: no node has the label example.com/rak."
@@ -254,7 +254,7 @@ def test_members_on_their_way_out_keep_nobody_in_their_rack() -> None:
     assert {c.pod(f"g-{k}").spec.node_name for k in (2, 3)} == {"b0", "b1"}
 
 
-def test_members_that_run_in_two_racks_are_said() -> None:
+def test_members_that_run_in_two_racks_are_reported() -> None:
     c = racks(a=1, b=1).submit(gang("g", pods=2, gpus=8)).run()
     for name in ("g-0", "g-1"):
         pod = c.pod(name)

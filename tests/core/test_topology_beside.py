@@ -41,7 +41,7 @@ def test_members_apart_from_each_other_find_the_rack_with_enough_nodes() -> None
     assert where(c, "g") == ["b"]
 
 
-def test_members_apart_from_each_other_without_such_a_rack_are_told_so() -> None:
+def test_members_apart_from_each_other_without_such_a_rack_are_reported() -> None:
     c = racks(a=2, b=2).submit(apart(within(ONE_RACK, gang("g", pods=3, gpus=1)))).run()
     assert c.untouched("g")
     assert c.said("g-0").startswith(
@@ -168,7 +168,7 @@ def test_no_pod_is_evicted_where_no_single_rack_can_be_freed() -> None:
     assert "preemption: " in c.said("g-0")
 
 
-def test_a_preference_takes_nobody() -> None:
+def test_a_preference_takes_no_victim() -> None:
     c = full(racks(a=2, b=2), a=1)
     c.delete("old-a0")
     c.submit(within(f"preferred: {RACK}", gang("g", pods=3, gpus=8, priority=10))).run()

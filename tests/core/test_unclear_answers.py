@@ -43,7 +43,7 @@ def test_a_pod_that_was_said_to_be_gone_and_never_changes_is_looked_for(answer: 
     assert not c.all(ef.EvictPod)
 
 
-def test_a_pod_that_is_gone_is_looked_for_now_and_then_until_the_watch_says_so() -> None:
+def test_a_pod_that_is_gone_is_looked_for_now_and_then_until_the_watch_confirms_it() -> None:
     c = cluster(nodes=1)
     c.answer = lambda bind: "404"
     c.submit(gang("a", pods=1, gpus=8)).run()
@@ -66,13 +66,13 @@ def test_a_pod_that_is_found_bound_by_another_is_counted_where_it_is() -> None:
     assert c.state("a") == "bound"
 
 
-def test_a_gang_bound_in_part_that_waits_for_its_members_says_so() -> None:
+def test_a_gang_bound_in_part_that_waits_for_its_members_reports_that() -> None:
     c = said_gone("404").clear()
     c.wait(6.0)
     assert "waits for members: 1 of 2 exist" in c.group("a").message
 
 
-def test_a_bind_that_a_webhook_denies_gives_up_soon_and_says_why() -> None:
+def test_a_bind_that_a_webhook_denies_gives_up_soon_and_gives_the_reason() -> None:
     c = cluster(nodes=1)
     c.answer = lambda bind: "denied"
     c.submit(gang("a", pods=1, gpus=8)).run()
@@ -84,7 +84,7 @@ def test_a_bind_that_a_webhook_denies_gives_up_soon_and_says_why() -> None:
     assert "did not take effect after 3 tries: 400: denied by a webhook" in c.said("a-0")
 
 
-def test_binds_that_stay_unclear_are_told_on_the_gang() -> None:
+def test_binds_that_stay_unclear_are_reported_on_the_gang() -> None:
     c = cluster(nodes=1)
     c.answer = lambda bind: "unknown"
     c.submit(gang("a", pods=1, gpus=8)).run()
@@ -99,7 +99,7 @@ def test_binds_that_stay_unclear_are_told_on_the_gang() -> None:
     assert c.group("a").message == ""
 
 
-def test_a_read_that_stays_unanswered_is_told_once_on_the_gang() -> None:
+def test_a_read_that_stays_unanswered_is_reported_once_on_the_gang() -> None:
     c = cluster(nodes=1)
     c.answer = lambda bind: "unknown"
     c.submit(gang("a", pods=1, gpus=8)).run()

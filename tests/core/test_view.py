@@ -95,7 +95,7 @@ def test_numbers_that_make_no_sense_are_the_reason() -> None:
     assert "'two' is not a whole number" in seen(world, "odd").why
 
 
-def test_a_group_whose_object_is_missing_says_so() -> None:
+def test_a_group_whose_object_is_missing_reports_that() -> None:
     world = cluster().submit(make_pod("w-0", labels={"scheduling.x-k8s.io/pod-group": "w"}))
     assert seen(world, "w").why == "its PodGroup object does not exist (yet)"
 

@@ -144,7 +144,7 @@ def test_a_group_that_states_no_walltime_has_the_profiles_default() -> None:
     assert of(c, "q").seconds == 3600
 
 
-def test_a_statement_that_cannot_be_read_is_told_once_and_refuses_nobody() -> None:
+def test_a_statement_that_cannot_be_read_is_reported_once_and_refuses_no_pod() -> None:
     c = queueing(DAY_S).submit(with_annotations(gang("a", pods=2, gpus=8), {WALLTIME_KEY: "4 hours"}))
     c.run().wait(60.0)
     assert c.placed("a")

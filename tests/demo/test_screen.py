@@ -155,7 +155,7 @@ def test_no_color_gets_letters(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"LINES": "12"}, "the terminal has 100 x 12 cells, the table needs 72 x 20: a line"),
     ],
 )
-def test_other_terminals_get_lines_and_are_told_why(
+def test_other_terminals_get_lines_and_get_the_reason(
     monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], said: str
 ) -> None:
     show, note = chosen(monkeypatch, **environ)

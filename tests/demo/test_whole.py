@@ -240,7 +240,7 @@ def test_a_reader_who_goes_away_ends_it_quietly(tmp_path: Path) -> None:
         demo.kill()
 
 
-def test_a_narrow_terminal_gets_lines_and_is_told_why(tmp_path: Path) -> None:
+def test_a_narrow_terminal_gets_lines_and_gets_the_reason(tmp_path: Path) -> None:
     demo = Demo(tmp_path / "home", "--speed=20", columns=50)
     try:
         said = demo.until(lambda said: "1 of 11" in said)

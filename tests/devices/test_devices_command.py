@@ -130,13 +130,13 @@ def test_labels_are_read_where_there_are_no_annotations() -> None:
     )
 
 
-def test_what_cannot_be_read_is_said() -> None:
+def test_what_cannot_be_read_is_reported() -> None:
     node = make_node("n0", annotations={INVENTORY_KEY: "{"})
     [one] = make_map([node], [])
     assert "gangsched.io/devices" in one.problems[0]
 
 
-def test_what_the_scheduler_has_refused_is_said_at_its_node() -> None:
+def test_what_the_scheduler_has_refused_is_reported_at_its_node() -> None:
     refused = [
         Refused("Pod", "d/x", "u", "n0", "a fault"),
         Refused("Node", "", "u", "n1", "a fault"),
@@ -281,7 +281,7 @@ def test_wide_says_more(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> 
     assert "NUMA" in capsys.readouterr().out
 
 
-def test_what_the_scheduler_fails_on_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_scheduler_fails_on_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with served([make_node("n0", gpus=2)], [holding("x", 0)], tmp_path) as path:
 
         async def tell() -> None:

@@ -39,7 +39,7 @@ def test_every_reason_of_an_event_is_explained() -> None:
     assert [reason for reason in event_reasons() if reason not in text] == []
 
 
-def test_no_message_is_explained_that_nobody_says() -> None:
+def test_no_explained_message_is_unused() -> None:
     """Every word of a quoted message is a word of some message that it matches."""
     stale = []
     for line in _rows():

@@ -57,6 +57,6 @@ def _is_explained(text: str) -> bool:
     return any(pattern.search(text) for pattern in EXPLAINED)
 
 
-def test_what_nobody_explains_is_found() -> None:
+def test_a_message_without_an_explanation_is_found() -> None:
     assert not _is_explained("the moon is in the wrong quarter")
     assert _is_explained("gang d/a waits for members: 3 of 4 exist, 1 more are gated")

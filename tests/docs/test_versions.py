@@ -19,7 +19,7 @@ def test_the_table_is_of_the_last_runs() -> None:
     assert all(set(found) == set(SUITES) for found in results.values())
 
 
-def test_what_was_not_run_and_what_failed_is_said() -> None:
+def test_what_was_not_run_and_what_failed_is_reported() -> None:
     passed = {"passed": 3, "skipped": 0, "failed": []}
     failed = {"passed": 2, "skipped": 1, "failed": ["test_a::test_b"]}
     none = {"passed": 0, "skipped": 4, "failed": []}

@@ -100,7 +100,7 @@ def test_scores_are_added_as_kube_scheduler_adds_them() -> None:
     assert story.bound == {"a": "n1"}
 
 
-def test_what_they_refuse_is_told_node_by_node() -> None:
+def test_what_they_refuse_is_reported_node_by_node() -> None:
     story = Story()
     story.create(make_pod("a"))
     story.tell(answer(story.asked[0], failed={"n0": "no licence", "n1": "no licence", "n2": "too hot"}))

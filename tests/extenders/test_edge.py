@@ -152,7 +152,7 @@ async def test_a_reply_without_end_is_not_read_to_its_end(
 
 
 @pytest.mark.parametrize("raw", [b"{}", b'[{"Host": "n0", "Score": -1}]', b'[{"Host": 1}]', b"x"])
-async def test_scores_that_are_none_are_left_out(raw: bytes, server: ExtenderServer) -> None:
+async def test_invalid_scores_are_left_out(raw: bytes, server: ExtenderServer) -> None:
     server.raw = raw
     answer = await ask(configured(server.url, filterVerb=""))
     assert (answer.error, answer.nodes, answer.scores) == ("", NAMES, {})

@@ -225,7 +225,7 @@ def test_an_extender_that_binds(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("pair", [{"nodeCacheCapable": True, "httpTimeout": "1s"}], indirect=True)
-def test_an_extender_that_is_down_costs_its_pods_and_nobody_else(pair: Pair) -> None:
+def test_an_extender_that_is_down_costs_its_pods_and_no_other(pair: Pair) -> None:
     pair.server.code = 500
     pair.plane.request("POST", PODS, scheduled_by(pod("waits"), OURS))
     pair.until(lambda: "answers filter with code 500" in pair._outcome("waits"), "the pod says why")

@@ -39,7 +39,7 @@ def test_they_are_asked_about_all_racks_and_the_gang_goes_where_they_leave_one_w
     assert set(story.bound.values()) == {"n2", "n3"}
 
 
-def test_where_they_leave_no_rack_whole_nothing_is_bound_and_both_reasons_are_told() -> None:
+def test_where_they_leave_no_rack_whole_nothing_is_bound_and_both_reasons_are_reported() -> None:
     story = in_one_rack()
     story.tell(answer(story.asked[0], "n0", "n2", failed={"n1": "no licence", "n3": "no licence"}))
     assert not story.bound

@@ -134,14 +134,16 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_with_a_file_is_said_when_it_is_loaded(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_wrong_with_a_file_is_reported_when_it_is_loaded(
+    tmp_path: Path, text: str, said: str
+) -> None:
     path = file_with(tmp_path, text)
     with pytest.raises(ConfigError, match=said) as caught:
         KnownPlugins([path])
     assert str(caught.value).startswith(f"--plugin {path}: ")
 
 
-def test_a_plugin_that_cannot_be_made_says_where(tmp_path: Path) -> None:
+def test_a_plugin_that_cannot_be_made_gives_the_place(tmp_path: Path) -> None:
     text = """
     class Own:
         name = "Own"

@@ -96,7 +96,7 @@ async def test_what_is_right_takes_over(scene: Scene) -> None:
     assert (scene.reload.n_taken, scene.reload.n_refused, scene.reload.error) == (1, 0, "")
 
 
-async def test_what_is_wrong_leaves_the_old_one_and_says_where(scene: Scene) -> None:
+async def test_what_is_wrong_leaves_the_old_one_and_gives_the_place(scene: Scene) -> None:
     before = scene.host.config
     await scene.read(BASE.format(7).replace("settleSeconds", "settleSecond"))
     assert scene.host.config is before

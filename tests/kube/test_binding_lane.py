@@ -229,7 +229,7 @@ async def test_silence_is_unknown_after_the_timeout() -> None:
         assert "no answer" in event.message
 
 
-async def test_429_is_nobodys_answer_and_is_sent_again() -> None:
+async def test_429_decides_nothing_and_the_bind_is_sent_again() -> None:
     script = [status(429, headers="Retry-After: 0\r\n"), status(429)]
     async with ScriptedServer(script=script) as server, running(server.port) as lane:
         lane.lane.submit(bind(0))

@@ -47,6 +47,6 @@ async def test_a_pod_counts_as_missing_until_its_list_is_whole() -> None:
 @pytest.mark.parametrize(
     "strange", [b"<html>", b"{}", b'{"kind":"PodList","metadata":{}}', page(rv=20, kind="Node")]
 )
-async def test_what_is_no_list_of_pods_does_not_say_that_nothing_is_missing(strange: bytes) -> None:
+async def test_an_answer_that_is_no_list_of_pods_does_not_prove_that_none_is_missing(strange: bytes) -> None:
     with pytest.raises(ApiError, match="list of pods"):
         await asked(WatchState(pods()), strange)

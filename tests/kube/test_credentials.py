@@ -111,7 +111,7 @@ async def test_no_configuration_at_all(tmp_path: Path) -> None:
         await load_credentials(environ={"HOME": str(tmp_path)})
 
 
-async def test_pod_without_service_account_says_so() -> None:
+async def test_pod_without_service_account_reports_that() -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     with pytest.raises(ConfigError, match="service account"):
         await load_credentials(environ=environ)

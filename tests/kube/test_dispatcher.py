@@ -155,7 +155,7 @@ async def test_a_read_is_not_answered_by_what_is_not_the_servers_word_about_this
         assert len(server.requests) == 3
 
 
-async def test_a_read_that_stays_without_an_answer_is_told_and_asked_on() -> None:
+async def test_a_read_that_stays_without_an_answer_is_reported_and_asked_on() -> None:
     async with ScriptedServer(default=page(404)) as server, running(server) as run:
         reads = run.dispatcher._reads
         reads._backoff = Backoff(Random(1), first_s=0.01, max_s=0.02)
@@ -413,7 +413,7 @@ async def test_status_of_a_group_that_is_gone_is_dropped() -> None:
         assert asked == [True, False, True, False], "one that is gone says nothing of its kind"
 
 
-async def test_only_the_last_word_about_a_pod_is_written() -> None:
+async def test_only_the_latest_condition_of_a_pod_is_written() -> None:
     async with ScriptedServer() as server, running(server) as run:
         run.dispatcher.submit([condition("one"), condition("two"), condition("other", name="q")])
         run.dispatcher.submit([condition("three")])

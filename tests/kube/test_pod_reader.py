@@ -84,7 +84,7 @@ def test_pods_of_several_gangs_mixed_share_by_gang() -> None:
     assert len({id(one.spec) for one in read}) == 5
 
 
-def test_more_specs_than_are_remembered_are_read_all_the_same() -> None:
+def test_more_specs_than_are_remembered_are_read_nevertheless() -> None:
     many = [pod(f"p-{n}", spec={"priority": n}) for n in (*range(200), *range(200))]
     assert [one.spec.priority for one in listed(PodReader(), *many)] == [*range(200)] * 2
 

@@ -101,7 +101,7 @@ async def test_cancelled_request_leaves_no_connection_behind() -> None:
         assert server.n_connections == 2
 
 
-def test_failures_of_one_kind_are_said_once_and_then_counted() -> None:
+def test_failures_of_one_kind_are_reported_once_and_then_counted() -> None:
     now_s = 0.0
     complaints = Complaints(clock=lambda: now_s)
     with capture_logs() as logs:

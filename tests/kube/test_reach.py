@@ -59,7 +59,7 @@ def lines(logs: list[Any]) -> list[str]:
 DOWN = f"cannot reach {SERVER}: connection refused; trying again"
 
 
-def test_twenty_callers_say_it_once(logs: list[Any]) -> None:
+def test_a_failure_of_twenty_callers_is_logged_once(logs: list[Any]) -> None:
     server = Server()
     server.is_down(for_s=AGAIN_S - 1)
     assert lines(logs) == [DOWN]
@@ -72,7 +72,7 @@ def test_a_failure_that_nobody_tries_again_is_left_to_the_command(logs: list[Any
     assert lines(logs) == []
 
 
-def test_it_is_said_again_at_rising_intervals_while_it_lasts(logs: list[Any]) -> None:
+def test_it_is_logged_again_at_rising_intervals_while_it_lasts(logs: list[Any]) -> None:
     server = Server()
     server.is_down(for_s=4000)
     said_s = [0, *(line["for_s"] for line in logs[1:])]
@@ -81,7 +81,7 @@ def test_it_is_said_again_at_rising_intervals_while_it_lasts(logs: list[Any]) ->
     assert max(gaps) == MAX_AGAIN_S
 
 
-def test_that_it_is_well_again_is_said_once(logs: list[Any]) -> None:
+def test_recovery_is_logged_once(logs: list[Any]) -> None:
     server = Server()
     server.is_down(for_s=10)
     for _ in range(20):

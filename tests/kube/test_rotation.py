@@ -168,7 +168,7 @@ async def test_a_401_reads_the_certificate_again_and_opens_a_connection(place: P
             assert clients(server) == ["one", "two"], name
 
 
-async def test_a_refused_certificate_that_has_expired_is_told(place: Place) -> None:
+async def test_a_refused_certificate_that_has_expired_is_reported(place: Place) -> None:
     place.rotate("one", lifetime_s=-1.0)
     tls = place.tls()
     tls.verify_mode = ssl.CERT_NONE  # as kube-apiserver, which lets everybody in and answers 401
@@ -295,7 +295,7 @@ async def test_a_token_of_odd_characters_is_a_clear_error(place: Place, token: s
     assert account.authorization == "Bearer good"
 
 
-async def test_another_servers_address_is_told_and_not_taken_up(place: Place) -> None:
+async def test_another_servers_address_is_reported_and_not_taken_up(place: Place) -> None:
     path = kubeconfig(place.directory, {"token": "t"}, server="http://127.0.0.1:1")
     account = await load_credentials(kubeconfig=path, environ={}, clock=place.clock)
     kubeconfig(place.directory, {"token": "t"}, server="http://127.0.0.1:2")

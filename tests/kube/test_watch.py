@@ -221,7 +221,7 @@ async def test_the_next_page_is_asked_for_before_this_one_is_handed_on() -> None
     assert (reflector.n_lists, len(asked)) == (1, 2)
 
 
-async def test_a_token_that_cannot_be_read_ahead_is_used_all_the_same() -> None:
+async def test_a_token_that_cannot_be_read_ahead_is_used_nevertheless() -> None:
     said: list[Event] = []
 
     def answer(request: Request) -> bytes:

@@ -81,7 +81,7 @@ def test_list_in_pages_then_watch(state: WatchState) -> None:
     assert state.next_request() == WatchFrom("10")
 
 
-def test_synced_is_said_once(watching: WatchState) -> None:
+def test_synced_is_logged_once(watching: WatchState) -> None:
     watching.gone()
     assert told(watching.page(page(pod("a", 3), pod("b", 4), rv=20))) == []
 

@@ -161,7 +161,7 @@ def test_waiting_for_a_state_and_for_the_end(web: Kubectl) -> None:
         ("cp web:/etc/passwd HERE/passwd", "cannot run a command in"),
     ],
 )
-def test_nothing_runs_in_a_pod_and_that_is_said(
+def test_nothing_runs_in_a_pod_and_that_is_reported(
     web: Kubectl, command: str, refused: str, tmp_path: Path
 ) -> None:
     said = web.run(command.replace("HERE", str(tmp_path)).split())

@@ -54,7 +54,7 @@ def test_a_budget_with_an_empty_selector_is_about_all_pods_of_its_namespace() ->
     assert [one.name for one in c.all(ef.DeletePod)] == ["kept"]
 
 
-def test_a_search_that_ends_at_its_budget_says_so() -> None:
+def test_a_search_that_ends_at_its_budget_reports_that() -> None:
     """The nodes that room alone would give away have ports that somebody of higher priority holds."""
     c = Cluster(Settings(search_victims=1))
     for k in range(3):
@@ -68,7 +68,7 @@ def test_a_search_that_ends_at_its_budget_says_so() -> None:
     assert not c.all(ef.EvictPod)
 
 
-def test_a_lone_pod_that_would_not_fit_even_then_says_why() -> None:
+def test_a_lone_pod_that_would_not_fit_even_then_gives_the_reason() -> None:
     c = Cluster().node(make_node("n0", gpus=8)).run()
     c.submit(make_pod("low", gpus=8)).run().submit(make_pod("large", gpus=9, priority=10)).run()
     why = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."

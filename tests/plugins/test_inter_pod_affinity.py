@@ -56,7 +56,7 @@ def scores(c: Cluster, one: Pod, args: Args | None = None) -> list[float] | None
     return None if found is None else found.tolist()
 
 
-def test_a_pod_that_says_nothing_and_of_whom_nobody_says_anything_is_skipped() -> None:
+def test_a_pod_without_statements_by_it_or_about_it_is_skipped() -> None:
     c = zones("a", "b")
     c.run(labelled("db", app="db", spec=away(term("web"))), on="n0")
     plugin = InterPodAffinity()

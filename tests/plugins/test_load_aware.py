@@ -179,7 +179,7 @@ def test_without_any_measurement_it_has_nothing_to_say() -> None:
     assert place(where, "p") == "n"
 
 
-def test_an_annotation_that_cannot_be_read_is_told_on_the_node_and_what_it_said_before_stands() -> None:
+def test_an_annotation_that_cannot_be_read_is_reported_on_the_node_and_what_it_said_before_stands() -> None:
     where = aware(busy("a", 0.1, 0, 0, 0), busy("b", 0.5, 0, 0, 0))
     where.node(make_node("a", gpus=0, cpu=16, annotations={LOAD_KEY: '{"utilisation": {"cpu": 7}}'}))
     (event,) = [e for e in where.all(ef.RecordEvent) if e.kind == "Node"]
@@ -314,7 +314,7 @@ def test_h_of_the_cluster_is_what_its_book_says() -> None:
         ({"metricsServerSeconds": 0.1}, "metricsServerSeconds 0.1 is neither 0 nor within 1.."),
     ],
 )
-def test_mistakes_in_its_args_are_told_with_their_place(args: dict[str, Any], message: str) -> None:
+def test_mistakes_in_its_args_are_reported_with_their_place(args: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config(args, name="LoadAware")
     assert "profiles[0].pluginConfig[0].args" in str(caught.value)

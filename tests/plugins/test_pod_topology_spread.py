@@ -90,7 +90,7 @@ def test_which_nodes_belong_to_a_domain() -> None:
     assert "n0" not in allowed(c, web(over(nodeAffinityPolicy="Ignore"), **only))
 
 
-def test_match_label_keys_narrow_whom_it_counts() -> None:
+def test_match_label_keys_narrow_the_counted_pods() -> None:
     c = zones("a", "b")
     c.run(labelled("old", app="web", version="1"), on="n0")
     one = labelled("p", app="web", version="2", spec={"topologySpreadConstraints": [over()]})

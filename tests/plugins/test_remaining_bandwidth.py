@@ -325,7 +325,7 @@ def test_other_changes_of_a_node_are_no_heartbeat() -> None:
     assert place(where, "p", "1MB/s") == ""
 
 
-def test_an_annotation_that_cannot_be_read_is_told_on_the_node_and_what_it_said_before_stands() -> None:
+def test_an_annotation_that_cannot_be_read_is_reported_on_the_node_and_what_it_said_before_stands() -> None:
     where = rbw(("n1", 1500, 600))
     where.node(node("n1", '{"egressMBps": "much"}'))
     (event,) = [e for e in where.all(ef.RecordEvent) if e.kind == "Node"]
@@ -539,7 +539,7 @@ def test_its_score_counts_by_weight_beside_all_others() -> None:
         ({"pol": True}, "pol"),
     ],
 )
-def test_mistakes_in_its_args_are_told_with_their_place(args: dict[str, object], message: str) -> None:
+def test_mistakes_in_its_args_are_reported_with_their_place(args: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config(args)
     assert "profiles[0].pluginConfig[0].args" in str(caught.value)

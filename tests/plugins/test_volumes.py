@@ -248,7 +248,7 @@ def promised(c: Cluster, plugin: VolumeBinding, one: Pod, row: int) -> PodInfo:
     return info
 
 
-def test_what_is_promised_or_a_sibling_has_taken_is_nobody_elses() -> None:
+def test_promised_volumes_and_those_of_siblings_are_not_given_again() -> None:
     c = cluster(a="", b="")
     local(c)
     volume(c, "one", host="a")

@@ -57,7 +57,7 @@ def test_an_admins_scheduler_is_told_of_the_policy_and_not_of_rbac(guarded: Clus
     cluster.whole("a", pods=1)
 
 
-def test_missing_rights_are_told_as_such(cluster: Cluster) -> None:
+def test_missing_rights_are_reported_as_such(cluster: Cluster) -> None:
     cluster.nodes(1)
     plane = cluster.plane
     rules = plane.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/gangsched")

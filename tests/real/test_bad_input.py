@@ -48,7 +48,7 @@ def good_gang_is_bound(cluster: Cluster, name: str = "good") -> None:
     cluster.delete(name)
 
 
-def test_mistakes_in_pods_are_told_on_the_pod(cluster: Cluster) -> None:
+def test_mistakes_in_pods_are_reported_on_the_pod(cluster: Cluster) -> None:
     cluster.nodes(1)
     cluster.schedule()
     for i, (labels, words, says) in enumerate(MISTAKES):
@@ -59,7 +59,7 @@ def test_mistakes_in_pods_are_told_on_the_pod(cluster: Cluster) -> None:
         cluster.delete(f"bad{i}")
 
 
-def test_members_that_disagree_are_told(cluster: Cluster) -> None:
+def test_members_that_disagree_are_reported(cluster: Cluster) -> None:
     cluster.nodes(1)
     cluster.schedule()
     label = {"gangsched.io/pod-group": "g"}
@@ -101,7 +101,7 @@ def test_members_of_different_schedulers(cluster: Cluster) -> None:
         (json.dumps({GPU: [{"id": "x" * 80}]}), "an ID has 1 to 63 characters"),
     ],
 )
-def test_inventory_that_cannot_be_used_is_told_on_the_node(
+def test_inventory_that_cannot_be_used_is_reported_on_the_node(
     cluster: Cluster, inventory: str, says: str
 ) -> None:
     cluster.node("bad", inventory)
@@ -119,7 +119,7 @@ def test_inventory_that_cannot_be_used_is_told_on_the_node(
     cluster.whole("p")
 
 
-def test_allocation_that_cannot_be_read_is_told_and_counted(cluster: Cluster) -> None:
+def test_allocation_that_cannot_be_read_is_reported_and_counted(cluster: Cluster) -> None:
     cluster.nodes(1, gpus=4)
     forged = {"gangsched.io/allocated-devices": "all of them"}
     cluster.pod("theirs", gpus=2, annotations=forged, scheduler="default-scheduler")

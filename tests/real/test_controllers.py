@@ -197,7 +197,7 @@ def test_jobs_that_start_in_order_start_whole_each(cluster: Cluster, controllers
     assert "each of its roles is a gang of its own: spec.startupPolicy is InOrder" in told["note"]
 
 
-def test_a_gang_that_can_never_gather_is_told_why(cluster: Cluster, controllers: Controllers) -> None:
+def test_a_gang_that_can_never_gather_gets_the_reason(cluster: Cluster, controllers: Controllers) -> None:
     controllers.install("MPIJob")
     controllers.put(made.mpi_job("mpi", policy="WaitForWorkersReady"))
     cluster.group_object("mpi", 3, "coscheduling")

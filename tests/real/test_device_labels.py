@@ -110,7 +110,9 @@ def devices_command(site: Site, tmp_path: Path) -> list[Json]:
     return found
 
 
-def test_a_sick_device_is_kept_out_and_a_list_that_does_not_fit_is_told(cluster: Cluster, site: Site) -> None:
+def test_a_sick_device_is_kept_out_and_a_list_that_does_not_fit_is_reported(
+    cluster: Cluster, site: Site
+) -> None:
     site.node("n0")
     site.devices("n0", "g0", "g1")
     start_agent(site, "n0")

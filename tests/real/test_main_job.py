@@ -153,7 +153,7 @@ def test_total_members_are_waited_for_and_given_up(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("dialect", [CORE, "coscheduling"])
-def test_permit_timeout_is_told_on_the_group(cluster: Cluster, dialect: str) -> None:
+def test_permit_timeout_is_reported_on_the_group(cluster: Cluster, dialect: str) -> None:
     groups = CORE_GROUPS if dialect == "core" else COSCHEDULING_GROUPS
     cluster.nodes(1, gpus=8)
     cluster.schedule(permitWaitSeconds=2)

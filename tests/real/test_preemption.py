@@ -147,7 +147,7 @@ def test_a_budget_is_kept_where_there_are_others_and_broken_where_there_are_none
     cluster.whole("second")
 
 
-def test_a_gang_that_never_preempts_says_so(cluster: Cluster) -> None:
+def test_a_gang_that_never_preempts_reports_that(cluster: Cluster) -> None:
     cluster.nodes(1)
     cluster.schedule()
     cluster.pod("low", gpus=8)

@@ -213,7 +213,7 @@ def deaf() -> str:
     return f"http://127.0.0.1:{port}"
 
 
-def test_a_collector_that_is_down_holds_nobody_up(cluster: Cluster, deaf: str) -> None:
+def test_a_collector_that_is_down_delays_no_other(cluster: Cluster, deaf: str) -> None:
     cluster.nodes(4, gpus=8)
     scheduler = cluster.schedule(tracing={"endpoint": deaf})
     for k in range(4):
@@ -224,7 +224,7 @@ def test_a_collector_that_is_down_holds_nobody_up(cluster: Cluster, deaf: str) -
     assert deaf in scheduler.said
 
 
-def test_a_collector_that_hangs_holds_nobody_up(cluster: Cluster) -> None:
+def test_a_collector_that_hangs_delays_no_other(cluster: Cluster) -> None:
     cluster.nodes(4, gpus=8)
     taken: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -261,7 +261,7 @@ def test_without_traces_a_binding_carries_none(cluster: Cluster) -> None:
     assert not annotation(pod, names.TRACEPARENT_KEY)
 
 
-def test_a_bad_submitters_trace_is_said_and_ignored(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_bad_submitters_trace_is_reported_and_ignored(cluster: Cluster, tmp_path: Path) -> None:
     cluster.nodes(1, gpus=8)
     scheduler = cluster.schedule(tracing={"file": str(tmp_path / "t")})
     cluster.gang("a", pods=2, gpus=1, annotations={names.SUBMITTERS_KEY: "\x1b[31mnot a traceparent"})

@@ -51,7 +51,7 @@ def test_their_node_takes_the_place_of_ours(story: Story) -> None:
     assert story.record("a").verdict is Verdict.EQUAL, "both nodes were empty"
 
 
-def test_another_node_is_told_with_the_scores(story: Story) -> None:
+def test_another_node_is_reported_with_the_scores(story: Story) -> None:
     story.create(pod("first", gpus=0, cpu="32")).turns().they_bind("first", "n0")
     story.create(pod("a", gpus=0, cpu="8")).turns().they_bind("a", "n0")
     record = story.record("a")
@@ -60,7 +60,7 @@ def test_another_node_is_told_with_the_scores(story: Story) -> None:
     assert text(story)[2].startswith("d/a: theirs n0, ours n1: it scores ")
 
 
-def test_a_node_that_would_not_do_is_told_with_the_reason(story: Story) -> None:
+def test_a_node_that_would_not_do_is_reported_with_the_reason(story: Story) -> None:
     story.create(pod("first", gpus=8)).turns().they_bind("first", "n0")
     story.create(pod("a", gpus=4)).turns().they_bind("a", "n0")
     assert story.record("a").why == "Insufficient nvidia.com/gpu"
@@ -127,7 +127,7 @@ def test_we_refuse_what_they_place(story: Story) -> None:
     assert text(story)[-1] == f"d/a: theirs n1, ours none: {record.ours_said}"
 
 
-def test_whom_a_gang_would_take_is_told_and_nobody_goes(story: Story) -> None:
+def test_the_victims_of_a_gang_are_reported_and_none_is_evicted(story: Story) -> None:
     story.create(*(pod(f"low-{k}", gpus=8) for k in range(2))).turns()
     story.they_bind("low-0", "n0").they_bind("low-1", "n1")
     story.create(*(pod(f"g-{k}", group="g", min_members=2, gpus=8, priority=10) for k in range(2))).turns()
@@ -144,7 +144,7 @@ def test_whom_a_gang_would_take_is_told_and_nobody_goes(story: Story) -> None:
     assert text(story)[-1].startswith("gang d/g: the same nodes (n0, n1)")
 
 
-def test_whom_a_lone_pod_would_take_is_told(story: Story) -> None:
+def test_the_victims_of_a_lone_pod_are_reported(story: Story) -> None:
     story.create(*(pod(f"low-{k}", gpus=8, priority=k) for k in range(2))).turns()
     story.they_bind("low-0", "n0").they_bind("low-1", "n1")
     story.create(pod("high", gpus=8, priority=10)).turns()

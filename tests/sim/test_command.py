@@ -94,7 +94,7 @@ def test_seeds_in_which_nothing_is_found_end_with_0(
     assert [(name, seed) for name, seed, *_ in lines] == [("calm", "1"), ("calm", "2"), ("calm", "3")]
 
 
-def test_what_is_found_is_told_cut_down_with_the_command_that_shows_it_again(
+def test_what_is_found_is_reported_cut_down_with_the_command_that_shows_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = soonest_to_fail().seed

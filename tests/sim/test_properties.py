@@ -53,7 +53,7 @@ def test_unwinding_at_once_is_as_safe(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS // 4))
-def test_nobody_needs_a_restart_to_be_placed(seed: int) -> None:
+def test_no_gang_needs_a_restart_to_be_placed(seed: int) -> None:
     """A restart puts everything in another order, which hides what one order never finds."""
     sim = run_or_shrink(STORMS["one-process"], 3000 + seed)
     assert sim.n_crashes == 0

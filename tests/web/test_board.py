@@ -116,7 +116,7 @@ def test_only_so_many_may_look_and_the_last_one_to_leave_takes_the_map_along() -
     assert not feed.has_map
 
 
-def test_names_that_are_hostile_are_told_without_control_characters() -> None:
+def test_hostile_names_are_shown_without_control_characters() -> None:
     c = cluster(nodes=1, gpus=1)
     c.submit(gang("train", pods=1, gpus=1)).run()
     (group,) = c.scheduler.shared.groups.values()

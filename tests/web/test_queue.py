@@ -101,7 +101,7 @@ def starving() -> Cluster:
     return c.submit(*(make_pod(f"small-{k}", gpus=1) for k in range(3))).run().wait(5.0)
 
 
-def test_whoever_is_passed_over_is_listed_with_the_count_and_its_walltime() -> None:
+def test_groups_that_are_passed_over_are_listed_with_the_count_and_their_walltime() -> None:
     [row] = listed(starving())["rows"]
     assert (row["passes"], row["passesBound"], row["claimedS"]) == (3, 2, 5.0)
     assert (row["walltimeS"], row["walltimeSource"]) == (4 * 3600, "stated")

@@ -231,7 +231,7 @@ def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(on: Running) -> None:
         assert shown.ended()[0] == 0
 
 
-def test_a_scheduler_that_goes_is_said_and_the_last_picture_stays(tmp_path: Path) -> None:
+def test_a_scheduler_that_goes_is_reported_and_the_last_picture_stays(tmp_path: Path) -> None:
     with running(tmp_path) as gone:
         create(gone, "large", 9)
         with top(gone) as shown:
@@ -248,7 +248,7 @@ def test_a_scheduler_that_goes_is_said_and_the_last_picture_stays(tmp_path: Path
             assert "\x1b[?1049h" not in none.output.decode()
 
 
-def test_a_terminal_that_cannot_be_drawn_on_is_said(on: Running) -> None:
+def test_a_terminal_that_cannot_be_drawn_on_is_reported(on: Running) -> None:
     with top(on, TERM="dumb") as shown:
         code, said = shown.ended()
         assert code == 2

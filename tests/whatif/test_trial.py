@@ -117,7 +117,7 @@ def test_when_it_would_start_follows_from_stated_ends() -> None:
     assert (both.starts, both.in_s, both.after) == ("later", 10_800.0, ["d/short", "d/long"])
 
 
-def test_where_nobody_states_an_end_it_says_so() -> None:
+def test_where_nobody_states_an_end_it_reports_that() -> None:
     c = cluster(nodes=1).submit(running("service", since=timedelta(hours=1), gpus=8)).run()
     found = whatif(c, make_pod("a", gpus=8))
     assert (found.gangs[0].starts, found.endless) == ("not", 1)

@@ -23,7 +23,7 @@ def plane(assets: Assets) -> Iterator[ControlPlane]:
 
 
 @pytest.mark.parametrize("file", files())
-def test_a_real_server_still_says_so(plane: ControlPlane, file: str) -> None:
+def test_a_real_server_still_reports_that(plane: ControlPlane, file: str) -> None:
     said = play_all(load(file), plane, "again")
     truth = recorded(file)
     assert _all(said) == _all(truth)

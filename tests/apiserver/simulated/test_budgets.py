@@ -58,7 +58,7 @@ def test_an_eviction_that_was_allowed_counts_until_it_is_seen_or_two_minutes_are
     assert status(world) == counts(3, 2, 3, 1)
 
 
-def test_a_share_of_a_job_cannot_be_counted_and_that_is_said() -> None:
+def test_a_share_of_a_job_cannot_be_counted_and_that_is_reported() -> None:
     world = World(1)
     selector = {"matchLabels": {"app": "x"}}
     world.create(PDB, {"metadata": {"name": "b"}, "spec": {"selector": selector, "maxUnavailable": 1}})

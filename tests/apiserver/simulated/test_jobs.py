@@ -210,7 +210,7 @@ def test_a_job_of_another_controller_is_left_alone() -> None:
     assert world.all("pods") == []
 
 
-def test_what_is_not_simulated_is_said() -> None:
+def test_what_is_not_simulated_is_reported() -> None:
     world = start(World(1), job("train", backoffLimitPerIndex=1, completions=1, parallelism=1))
     assert "backoffLimitPerIndex" in world.event("train", "NotSimulated")["message"]
 

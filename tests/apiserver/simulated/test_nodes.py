@@ -213,7 +213,7 @@ def test_devices_unhealthy_from_the_start_can_be_mended_too() -> None:
     assert devices(world) == ({"GPU-node-0-0": True, "GPU-node-0-1": True}, "2", "2")
 
 
-def test_a_fault_asked_of_a_device_that_is_not_there_is_said() -> None:
+def test_a_fault_asked_of_a_device_that_is_not_there_is_reported() -> None:
     world = World(1).annotate(NODE, unhealthy_devices="GPU-9").run(0)
     assert "GPU-9, which this node does not have" in world.event(NODE, "UnknownDevice")["message"]
 
