@@ -53,7 +53,7 @@ def reconfigure(
     for group in gone:
         shared.drop_group(group)
     added = frozenset(profiles).difference(shared.profiles)
-    shared.take_over(profiles, settings)
+    shared.configure(profiles, settings)
     membership.pre_enqueue.forget_all()
     for info in left:
         membership.put_pods((PodUpdated(info.pod),))

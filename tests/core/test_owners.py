@@ -17,7 +17,7 @@ from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.workloads import Namespace
 from gangsched.sim.objects import OURS, STRANGER, make_pod, make_pod_group
 from tests import controllers as made
-from tests.core.test_reconfigure import take_over
+from tests.core.test_reconfigure import reconfigured
 from tests.support.scenario import Cluster, cluster, with_annotations
 
 ALL = Settings(infer_gangs={OURS: ORDERED})
@@ -596,7 +596,7 @@ def test_another_configuration_takes_effect_on_what_waits() -> None:
     c.tell(ev.OwnerPut(made.owner(made.job_set("a", ROLES))))
     c.submit(made.decoded(made.job_set_pods("a", ROLES))[:2]).run()
     assert n_bound(c) == 0
-    take_over(c, dict(c.scheduler.shared.profiles), Settings())
+    reconfigured(c, dict(c.scheduler.shared.profiles), Settings())
     assert n_bound(c) == 2
 
 

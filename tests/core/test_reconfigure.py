@@ -28,7 +28,7 @@ def profiles_of(text: str) -> dict[str, Profile]:
 DEFAULT = "profiles: [{schedulerName: gangsched}]"
 
 
-def take_over(c: Cluster, profiles: dict[str, Profile], settings: Settings | None = None) -> Cluster:
+def reconfigured(c: Cluster, profiles: dict[str, Profile], settings: Settings | None = None) -> Cluster:
     """The configuration is in effect; kinds that it watches besides are told of as missing."""
     assert not c.scheduler.unfinished(profiles)
     effects, more = c.scheduler.reconfigure(profiles, settings or c.settings, c.now_s)
@@ -48,12 +48,12 @@ def test_a_gang_that_waits_keeps_its_reservations_and_is_asked_about_anew() -> N
     still = with_own(
         profiles_of(DEFAULT), permits=(Permitter("Other", lambda group: Status.wait("for the other")),)
     )
-    take_over(c, still)
+    reconfigured(c, still)
     assert c.state("a") == "waiting"
     assert {info.uid: info.node_name for info in c.group("a").members.values()} == held
     assert diary == ["R reserves a-0,a-1"]
     assert "for the other" in c.said("a-0")
-    take_over(c, profiles_of(DEFAULT))
+    reconfigured(c, profiles_of(DEFAULT))
     assert c.placed("a")
 
 
@@ -63,7 +63,7 @@ def test_plugins_that_are_gone_turn_nobody_away_any_more() -> None:
     c.submit(make_pod("p")).run()
     assert c.state("p") == "unschedulable"
     off = "plugins: {multiPoint: {disabled: [{name: NodeUnschedulable}, {name: TaintToleration}]}}"
-    take_over(c, profiles_of(f"profiles: [{{schedulerName: gangsched, {off}}}]")).wait(2.0)
+    reconfigured(c, profiles_of(f"profiles: [{{schedulerName: gangsched, {off}}}]")).wait(2.0)
     assert c.pod("p").spec.node_name == "n0"
 
 
@@ -79,7 +79,7 @@ def test_weights_of_the_new_configuration_decide_from_then_on() -> None:
     """
     c.submit(make_pod("a", gpus=1)).run()
     first = c.pod("a").spec.node_name
-    take_over(c, profiles_of(text)).submit(make_pod("b", gpus=1)).run()
+    reconfigured(c, profiles_of(text)).submit(make_pod("b", gpus=1)).run()
     assert c.pod("b").spec.node_name == first
 
 
@@ -89,7 +89,7 @@ def test_a_profile_that_comes_brings_its_pods() -> None:
     c.submit(other).run()
     assert not c.pod("p").spec.node_name
     both = profiles_of("profiles: [{schedulerName: gangsched}, {schedulerName: other}]")
-    take_over(c, both)
+    reconfigured(c, both)
     c.tell(ev.PodUpdated(c.pod("p"))).run()  # as the reflector tells all pods anew
     assert c.pod("p").spec.node_name
 
@@ -99,7 +99,7 @@ def test_a_gang_of_a_profile_that_comes_is_known_with_those_of_it_that_run() -> 
     pods = [replace(p, spec=replace(p.spec, scheduler_name="other")) for p in gang("a", pods=2)]
     pods[0] = replace(pods[0], spec=replace(pods[0].spec, node_name="n3"))
     c.submit(pods).run()
-    take_over(c, profiles_of("profiles: [{schedulerName: gangsched}, {schedulerName: other}]"))
+    reconfigured(c, profiles_of("profiles: [{schedulerName: gangsched}, {schedulerName: other}]"))
     assert c.group("a").n_bound == 1
     c.tell(*(ev.PodUpdated(pod) for pod in c.pods.values())).run()
     assert c.placed("a")
@@ -110,13 +110,13 @@ def test_a_profile_that_goes_gives_back_what_its_gangs_hold_and_leaves_its_pods_
     waits = Permitter("Approval", lambda group: Status.wait("w"))
     c = with_plugins(waits, Reserver("R", diary)).submit(gang("a", pods=2), gang("b", pods=1)).run()
     other = with_own(profiles_of("profiles: [{schedulerName: other}]"))
-    take_over(c, other)
+    reconfigured(c, other)
     assert c.scheduler.statistics()["reservations"] == 0
     assert not c.scheduler.shared.groups
     assert diary[2:] == ["R unreserves a-0,a-1", "R unreserves b-0"]
     c.clear().wait(400.0)
     assert not c.all(ef.BindPod)
-    take_over(c, profiles_of(DEFAULT)).tell(*(ev.PodUpdated(pod) for pod in c.pods.values())).run()
+    reconfigured(c, profiles_of(DEFAULT)).tell(*(ev.PodUpdated(pod) for pod in c.pods.values())).run()
     assert c.placed("a")
     assert c.placed("b")
 
@@ -124,7 +124,7 @@ def test_a_profile_that_goes_gives_back_what_its_gangs_hold_and_leaves_its_pods_
 def test_what_runs_of_a_profile_that_goes_still_holds_its_room() -> None:
     c = cluster(nodes=1).submit(make_pod("a", gpus=8)).run()
     both = "profiles: [{schedulerName: other}]"
-    take_over(c, profiles_of(both))
+    reconfigured(c, profiles_of(both))
     pod = make_pod("b", gpus=1)
     c.submit(replace(pod, spec=replace(pod.spec, scheduler_name="other"))).run()
     assert c.state("b") == "unschedulable"
@@ -145,7 +145,7 @@ def test_a_gang_that_is_prepared_is_not_disturbed_by_another_configuration() -> 
     c = with_plugins(PreBinder("P"))
     c.hook = lambda hook: None
     c.submit(gang("a", pods=1)).run()
-    take_over(c, with_own(profiles_of(DEFAULT), pre_binds=(PreBinder("P"),)))
+    reconfigured(c, with_own(profiles_of(DEFAULT), pre_binds=(PreBinder("P"),)))
     c.say(c.held_hooks[0], SUCCESS)
     assert c.placed("a")
 
@@ -154,14 +154,14 @@ def test_a_question_that_is_open_is_taken_back_where_its_plugin_is_gone() -> Non
     c = with_plugins(AsyncPermitter())
     c.hook = lambda hook: None
     c.submit(gang("a", pods=1)).run()
-    take_over(c, profiles_of(DEFAULT))
+    reconfigured(c, profiles_of(DEFAULT))
     assert c.placed("a")
     assert not c.held_hooks
 
 
 def test_settings_count_from_then_on() -> None:
     c = cluster(nodes=1).submit(make_pod("big", gpus=9)).run()
-    take_over(c, profiles_of(DEFAULT), Settings(pod_initial_backoff_s=5.0, pod_max_backoff_s=50.0))
+    reconfigured(c, profiles_of(DEFAULT), Settings(pod_initial_backoff_s=5.0, pod_max_backoff_s=50.0))
     c.clear().submit(make_pod("big2", gpus=9)).run()
     assert c.group("big2").backoff_until_s == c.now_s + 5.0
 
@@ -174,9 +174,9 @@ def test_pre_enqueue_of_the_new_configuration_gates_pods_that_are_not_placed() -
             return Status.unschedulable("closed")
 
     c = cluster(nodes=1, gpus=1).submit(make_pod("a", gpus=1), make_pod("b", gpus=1)).run()
-    take_over(c, with_own(profiles_of(DEFAULT), pre_enqueue=(Closed(),)))
+    reconfigured(c, with_own(profiles_of(DEFAULT), pre_enqueue=(Closed(),)))
     assert {c.state("a"), c.state("b")} == {"bound", "gated"}
-    take_over(c, profiles_of(DEFAULT))
+    reconfigured(c, profiles_of(DEFAULT))
     assert {c.state("a"), c.state("b")} == {"bound", "unschedulable"}
 
 
@@ -194,5 +194,5 @@ def test_the_new_queue_sort_orders_the_groups_in_line() -> None:
         name: Profile(name, replace(one.points, queue_sort=LastFirst()))
         for name, one in profiles_of(DEFAULT).items()
     }
-    take_over(c, new)
+    reconfigured(c, new)
     assert c.bind_order() == ["c", "b", "a"]

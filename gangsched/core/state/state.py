@@ -115,7 +115,7 @@ class SharedState:
         self._take_order(profiles)
         self._take_queueing(settings)
 
-    def take_over(self, profiles: Mapping[str, Profile], settings: Settings) -> None:
+    def configure(self, profiles: Mapping[str, Profile], settings: Settings) -> None:
         """These are in effect from now on; core.reconfigure handles which pods are ours."""
         self.profiles = profiles
         self.settings = settings

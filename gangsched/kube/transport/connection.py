@@ -135,7 +135,7 @@ class Connection:
             sock.close()
             raise
 
-    def take_over(self, other: Connection) -> None:
+    def adopt(self, other: Connection) -> None:
         """Take over the socket of an idle connection, which gives it up: saves a handshake, 2 ms of CPU."""
         other.pause()
         other.is_open = False

@@ -149,7 +149,7 @@ async def _asked(credentials: Credentials, request: bytes, warm: Connection | No
         credentials.follow(stream)
         try:
             if warm is not None:
-                stream.take_over(warm)
+                stream.adopt(warm)
             else:
                 await stream.open(address_of(credentials))
             return stream, await stream.ask(request)
