@@ -32,6 +32,7 @@ from gangsched.sim.faults import CALM, Rates, Weather
 from gangsched.sim.fence import SimFence
 from gangsched.sim.half_bound import HalfBound
 from gangsched.sim.hooks import as_bind
+from gangsched.sim.kept_room import KeptRoom, acyclic
 from gangsched.sim.mischief import Mischief
 from gangsched.sim.objects import at
 from gangsched.sim.progress import resting_groups_can_go_on
@@ -138,6 +139,7 @@ class Simulation:
         self.history: list[bytes] = []
         self.half_bound = HalfBound()
         self.preemptions = checkers.Preemptions()
+        self.kept_room = KeptRoom()
         self.watchers: list[Callable[[Simulation], Iterable[str]]] = []
         """A test's own checks after every turn."""
         self.calm_since_s = 0.0
@@ -238,6 +240,7 @@ class Simulation:
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
         self.told = Told()
         self.preemptions = checkers.Preemptions()
+        self.kept_room = KeptRoom()
         self.api.hang_up()
         if self.settings.fence:
             self._take_fence(down_s)
@@ -341,6 +344,9 @@ class Simulation:
         self._n_steps += 1
         self._deadline_s = self.scheduler.next_deadline_s()
         self._judge(self.preemptions.look(self.scheduler, effects))
+        if self.scheduler.shared.queue.claims is not None:
+            self._judge(self.kept_room.look(self.scheduler, effects, self.told, self.timeline.now_s))
+            self._judge(acyclic(self.scheduler))
         self.history.append(encoded(effects))
         for effect in effects:
             if self._dies_after == 0:

@@ -21,6 +21,7 @@ from gangsched.sim.crowds import crowded_workload, webbed_workload
 from gangsched.sim.driver import Broken, Simulation, make_scheduler
 from gangsched.sim.duel import Duel, make_follower
 from gangsched.sim.faults import CALM, STORM, Rates
+from gangsched.sim.limits import limited_workload
 from gangsched.sim.racks import racked_workload
 from gangsched.sim.workloads import Workload, hostile_workload, preempting_workload, random_workload
 
@@ -81,8 +82,8 @@ STORMS: dict[str, Storm] = {
         storm_s=60.0,
     ),
     "claims": Storm(
-        "too small a cluster, where room is kept for who was passed twice",
-        partial(preempting_workload, stubborn=False),
+        "gangs of the whole cluster behind a stream, where room is kept for who was passed twice",
+        limited_workload,
         settings=replace(FENCED, permit_wait_s=15.0, queueing=QueueingSettings(2, mode="hard")),
         storm_s=60.0,
     ),

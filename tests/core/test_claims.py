@@ -205,6 +205,34 @@ def test_a_groups_object_says_it_in_a_condition() -> None:
     assert (said["status"], said["reason"]) == ("False", "Started")
 
 
+def test_the_next_leader_keeps_what_was_claimed() -> None:
+    c = bounded(bound=50).submit(lone("holds", 8, "600s")).run()
+    item = make_pod_group("large", spec={"schedulingPolicy": {"gang": {"minCount": 2}}})
+    said = {"type": START_PROMISED, "status": "True", "reason": "Claimed", "message": "It starts by …"}
+    c.object("core", replace(item, status={"conditions": [said]}))
+    member = SchedulingGroup(pod_group_name="large")
+    pods = [make_pod(f"large-{k}", gpus=8) for k in range(2)]
+    c.submit([replace(pod, spec=replace(pod.spec, scheduling_group=member)) for pod in pods])
+    c.restart().run()
+    assert set(claim(c, "large").nodes) == {"n0", "n1"}
+    c.submit(lone("passes", 8, "2h")).run()
+    assert not c.pod("passes").spec.node_name
+    c.delete("holds").run().wait(1.0)
+    assert c.placed("large", on=2)
+    assert condition(c)["reason"] == "Started"
+
+
+def test_the_next_leader_takes_back_a_promise_that_has_come_true() -> None:
+    c = bounded()
+    item = make_pod_group("large", spec={"schedulingPolicy": {"gang": {"minCount": 1}}})
+    said = {"type": START_PROMISED, "status": "True", "reason": "Claimed", "message": "It starts by …"}
+    c.object("core", replace(item, status={"conditions": [said]}))
+    pod = make_pod("large-0", gpus=8)
+    c.submit(replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name="large"))))
+    c.run()
+    assert condition(c)["reason"] == "Started"
+
+
 def condition(c: Cluster) -> dict[str, Any]:
     status = c.all(ef.WritePodGroupStatus)[-1].status
     [found] = [dict(one) for one in status["conditions"] if one["type"] == START_PROMISED]

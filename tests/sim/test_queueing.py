@@ -38,10 +38,14 @@ class Recounted(Bypasses):
             if one.group.key in self._records and (known is None or known[0] is not one.group):
                 self.counts[one.group.key] = (one.group, 0)
 
-    def before_start(self, unit: Sequence[Group], plan: Plan, view: ClusterView, now_s: float) -> None:
+    def before_start(
+        self, unit: Sequence[Group], plan: Plan, view: ClusterView, now_s: float
+    ) -> Group | None:
         self.n_starts += 1
-        super().before_start(unit, plan, view, now_s)
         self.counts = getattr(self, "counts", {})
+        full = super().before_start(unit, plan, view, now_s)
+        if full is not None:
+            return full
         for by in unit:
             for key, (group, n) in list(self.counts.items()):
                 if group not in unit and self._passes(by, group, plan):
@@ -53,10 +57,11 @@ class Recounted(Bypasses):
                 del self.counts[key]
             else:
                 assert passed.n == n, f"{key} was passed {n} times and is counted {passed.n} times"
+        return None
 
     def _passes(self, by: Group, group: Group, plan: Plan) -> bool:
         record = self._records.get(group.key)
-        if record is None or record.group is not group or not record.can_fit:
+        if record is None or record.group is not group or not record.can_fit or group.key in self._claimed:
             return False
         if group.state not in _IN_LINE or group.problem or group.recovering or by.recovering or by.satisfied:
             return False

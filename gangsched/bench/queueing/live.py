@@ -17,6 +17,7 @@ from gangsched.bench.queueing.policies import Starts
 from gangsched.bench.workload import NAMESPACE, RESOURCE, PodRef, node, pod_document, pod_name
 from gangsched.config import default_config
 from gangsched.config.queueing import QueueingSettings
+from gangsched.core.queueing.claims import KEPT
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
 from gangsched.model import effects as ef
@@ -39,7 +40,7 @@ def replay(
     cluster = _Cluster(workload.jobs, n_nodes, gpus, queueing)
     while cluster.n_started < len(workload.jobs):
         cluster.step()
-    return Starts(cluster.at_s, cluster.devices)
+    return Starts(cluster.at_s, cluster.devices, *cluster.bounded())
 
 
 class _Cluster:
@@ -79,6 +80,14 @@ class _Cluster:
             self._carry_out(self._core.advance(now_s))
         while (effects := self._core.schedule_next(now_s)) is not None:
             self._carry_out(effects)
+
+    def bounded(self) -> tuple[float | None, float | None]:
+        """The worst share of a bound that was used up, and the share of promises that were kept."""
+        queue = self._core.shared.queue
+        if queue.bypasses is None or queue.claims is None:
+            return None, None
+        n = queue.claims.promises.total()
+        return queue.bypasses.most_of_bound, queue.claims.promises[KEPT] / n if n else None
 
     def _next_s(self) -> float:
         times = [self._ends[0][0]] if self._ends else []

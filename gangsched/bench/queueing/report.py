@@ -26,8 +26,13 @@ from gangsched.errors import ConfigError
 
 LUBLIN = "lublin"
 OURS = "gangsched"
+CLAIMS = "gangsched with claims"
 # The real core, by the name of what it is set to.
-CONTENDERS: Mapping[str, QueueingSettings | None] = {OURS: None}
+CONTENDERS: Mapping[str, QueueingSettings | None] = {
+    OURS: None,
+    CLAIMS: QueueingSettings(mode="hard"),
+    f"{CLAIMS}, B = 64": QueueingSettings(64, mode="hard"),
+}
 _MIN_DEVICES = 8
 
 # Title, figure, and its unit.
@@ -38,6 +43,8 @@ _COLUMNS: tuple[tuple[str, str, float], ...] = (
     ("wide jobs wait, h", "wide_wait_s", 3600.0),
     ("most passed", "most_passed", 1.0),
     ("utilisation", "utilisation", 1.0),
+    ("of its bound", "of_bound", 1.0),
+    ("promises kept", "promises_kept", 1.0),
 )
 
 
@@ -78,11 +85,10 @@ class Runs(msgspec.Struct):
     figures: dict[str, list[Figures]]
     problems: list[str]
 
-    def of(self, policy: str, figure: str, unit: float = 1.0) -> Spread:
-        """Over the seeds."""
-        found = spread([getattr(one, figure) / unit for one in self.figures[policy]])
-        assert found is not None
-        return found
+    def of(self, policy: str, figure: str, unit: float = 1.0) -> Spread | None:
+        """Over the seeds; None: the policy has no such figure."""
+        found = [getattr(one, figure) for one in self.figures[policy]]
+        return spread([one / unit for one in found if one is not None])
 
     def beside(self, policy: str, other: str, figure: str) -> Spread | None:
         """One policy's figure divided by another's, seed by seed."""
@@ -173,6 +179,13 @@ def _targets(workloads: Sequence[Runs]) -> list[Target]:
     for one in workloads:
         ratio = one.beside(OURS, FIRST_FIT.name, "mean_slowdown")
         targets.append(at_most(f"{one.name}: mean slowdown of {OURS}, by first fit's", 1.05, ratio, "x"))
+        for policy in (name for name, own in CONTENDERS.items() if own is not None):
+            most = one.of(policy, "of_bound")
+            highest = None if most is None else most.high
+            targets.append(at_most(f"{one.name}: passed, of the bound, by {policy}", 1.0, highest, "x"))
+            for figure, what in (("mean_slowdown", "mean slowdown"), ("p95_slowdown", "p95 slowdown")):
+                ratio = one.beside(policy, EASY.name, figure)
+                targets.append(at_most(f"{one.name}: {what} of {policy}, by EASY's", 1.05, ratio, "x"))
     return targets
 
 
@@ -188,7 +201,8 @@ def print_report(done: QueueingReport, console: Console) -> None:
             table.add_column(column, justify="right")
         table.add_column("slowdown, by EASY's", justify="right")
         for policy in runs.figures:
-            cells = [text(runs.of(policy, figure, unit).median) for _, figure, unit in _COLUMNS]
+            found = [runs.of(policy, figure, unit) for _, figure, unit in _COLUMNS]
+            cells = ["" if one is None else text(one.median) for one in found]
             table.add_row(policy, *cells, of_spread(runs.beside(policy, EASY.name, "mean_slowdown")))
         console.print(table)
         for problem in runs.problems:

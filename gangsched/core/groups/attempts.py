@@ -264,7 +264,7 @@ class Attempts:
         if observer is not None:
             observer.point_began("Reserve")
         self._shared.cache.assume(plan.placements)
-        self.claiming.started(plan)
+        self.claiming.started(unit, plan)
         for group in unit:
             mine = [p.info for p in plan.placements]
             if len(unit) > 1:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.claim_plans import ClaimPlans
-from gangsched.core.groups.claims_told import ClaimsTold
+from gangsched.core.groups.claims_told import ClaimsTold, was_claimed
 from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -82,14 +82,30 @@ class Claiming:
             bypasses.no_claim(full, shared.now_s + _HOPELESS_S)
         return True
 
-    def started(self, plan: Plan) -> None:
+    def started(self, unit: Sequence[Group], plan: Plan) -> None:
         """The plan's members are reserved."""
         if self._shared.ends is not None:
             self._shared.ends.began([one.info for one in plan.placements], self._shared.now_s)
+        for group in unit if self._claims is not None else ():
+            if group.attempts == 1 and was_claimed(group):
+                self._told.started(group)
+
+    def _recall(self, claims: Claims, unit: list[Group]) -> None:
+        """What an earlier process has claimed is claimed again: its counts are lost, the bound is not."""
+        bypasses, first = self._shared.queue.bypasses, unit[0]
+        if bypasses is None or first.attempts != 1 or claims.of(first) is not None:
+            return
+        for group in unit:
+            if was_claimed(group):
+                bypasses.at_bound(group, self._shared.now_s)
+        if any(was_claimed(group) for group in unit) and len(claims) < MAX_CLAIMS and not self._make(first):
+            bypasses.no_claim(first, self._shared.now_s + _HOPELESS_S)
 
     def refused(self, unit: list[Group]) -> str:
         """The unit does not fit now: its claim is looked at again. Returns what is to be said of it."""
         claims = self._claims
+        if claims is not None:
+            self._recall(claims, unit)
         claim = claims.of(unit[0]) if claims is not None else None
         if claims is None or claim is None:
             return ""

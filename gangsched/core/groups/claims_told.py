@@ -8,9 +8,10 @@ core.groups.claiming.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.reporter import START_PROMISED, Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group, GroupState
@@ -19,6 +20,19 @@ _ANEW_S = 60.0
 _ANEW_SHARE = 0.1
 _LATEST_S = 400 * 366 * 86_400.0
 _STARTED = (GroupState.WAITING, GroupState.BINDING, GroupState.BOUND)
+_CLAIMED, _ESTIMATED = "Claimed", "Estimated"
+_TAKEN = "the room that was kept for it is taken"
+
+
+def was_claimed(group: Group) -> bool:
+    """Whether its object says that room is kept for it, as the last process wrote it."""
+    conditions = group.definition.status.get("conditions") if group.definition is not None else None
+    return isinstance(conditions, list) and any(
+        isinstance(one, Mapping)
+        and one.get("type") == START_PROMISED
+        and one.get("reason") in (_CLAIMED, _ESTIMATED)
+        for one in conditions
+    )
 
 
 class ClaimsTold:
@@ -42,6 +56,10 @@ class ClaimsTold:
         about = self._by(claim.told_s, "about")
         return f"An estimate: it starts{about}; room is kept for it on {nodes}; no end stated by {n} there."
 
+    def started(self, group: Group) -> None:
+        """It is reserved, and its object tells of an earlier process' claim."""
+        self._say(group, "Started", _TAKEN)
+
     def made(self, claim: StartClaim) -> None:
         """A new claim stands."""
         self._tell(claim)
@@ -58,7 +76,7 @@ class ClaimsTold:
             if group.state is GroupState.DELETED:
                 continue
             if group.state in _STARTED and group.preemption is None:
-                self._say(group, "Started", "the room that was kept for it is taken")
+                self.started(group)
             else:
                 self._say(group, "Withdrawn", "no room is kept for it any more")
 
@@ -66,9 +84,9 @@ class ClaimsTold:
         words = self.words(claim)
         for group in claim.unit:
             if claim.told_promise:
-                self._say(group, "Claimed", words, promised=True)
+                self._say(group, _CLAIMED, words, promised=True)
             else:
-                self._say(group, "Estimated", words)
+                self._say(group, _ESTIMATED, words)
 
     def _say(self, group: Group, reason: str, message: str, *, promised: bool = False) -> None:
         self._reporter.start_promised(group, promised=promised, reason=reason, message=message)

@@ -138,6 +138,8 @@ class Bypasses:
         self.at_start = [0] * (len(BUCKETS) + 1)
         """Groups that were refused at least once and have started, by how often they had been bypassed."""
         self.total_at_start = 0
+        self.most_of_bound = 0.0
+        """The most that one of them had been bypassed, by its bound."""
         self.n_claimed = 0
         """Groups that have come to where they would be claimed."""
 
@@ -261,6 +263,7 @@ class Bypasses:
             if group.state is GroupState.BOUND:
                 self.at_start[bisect_left(BUCKETS, record.n)] += 1
                 self.total_at_start += record.n
+                self.most_of_bound = max(self.most_of_bound, record.n / record.bound)
         elif record.klass is None or not self._is_eligible(record) or self._place_of(group) != record.rank:
             self._leave(record)
             self._enter(record)

@@ -1,0 +1,131 @@
+"""KeptRoom: whether what starts leaves claims their room, and whether bounds hold, recounted from binds.
+
+Kept by sim.driver over one process' life. Requests, IDs and walltimes are read from the pods as told
+(sim.reading), where claims stand from the scheduler; who yields to whom is worked out anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.claim import StartClaim
+from gangsched.model import effects as ef
+from gangsched.model.objects import Pod
+from gangsched.sim.limits import stated_s
+from gangsched.sim.reading import allocatable, is_vast, pod_asks
+from gangsched.sim.told import Told
+
+
+class _Started(msgspec.Struct):
+    """A pod that was given a node when claims were not asked to yield. number: of the step."""
+
+    bind: ef.BindPod
+    pod: Pod
+    number: int
+    ends_s: float
+    priority: int
+    before: frozenset[int]
+    """Serials of the claims that yielded to it: it had one that was older."""
+
+
+class KeptRoom:
+    """I2, I4 and I6 of claims, after every step; I1 of their holders."""
+
+    def __init__(self) -> None:
+        self._started: dict[str, _Started] = {}
+        self._held: dict[int, tuple[object, int, dict[str, dict[str, int] | None]]] = {}
+        """By serial of a claim: where it stands, since which step, and what its nodes had then."""
+        self._own: dict[str, StartClaim] = {}
+        """By group: its claim, before this step."""
+        self._n = 0
+
+    def look(
+        self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told, now_s: float
+    ) -> Iterator[str]:
+        """After every step."""
+        self._n += 1
+        claims = scheduler.shared.queue.claims
+        if claims is None:
+            return
+        for effect in effects:
+            if isinstance(effect, ef.BindPod) and effect.uid not in self._started and effect.uid in told.pods:
+                self._note(scheduler, effect, told.pods[effect.uid], now_s)
+        standing = claims.all
+        self._own = {str(key): claim for key, claim in claims.by_key.items()}
+        self._held = {
+            one.serial: self._held[one.serial]
+            if one.serial in self._held and self._held[one.serial][0] is one.held
+            else (one.held, self._n, {name: _room(told, name) for name in one.nodes})
+            for one in standing
+        }
+        for claim in standing:
+            yield from self._keeps(claim, told)
+        for group in (group for claim in standing for group in claim.unit):
+            passed = scheduler.shared.queue.bypasses
+            count = passed.of(group) if passed is not None else None
+            if count is not None and count.n > count.bound:
+                yield f"I1: {group!r} was passed {count.n} times, its bound is {count.bound}"
+
+    def _note(self, scheduler: Scheduler, bind: ef.BindPod, pod: Pod, now_s: float) -> None:
+        info = scheduler.shared.cache.pods.get(bind.uid)
+        group = info.group if info is not None else None
+        if group is None or group.recovering or group.satisfied:
+            return
+        own = self._own.get(str(group.key))
+        before = frozenset[int]()
+        if own is not None:
+            yielding = (one.serial for one in self._own.values() if one.serial > own.serial)
+            before = frozenset(yielding)
+        ends_s = now_s + max(stated_s(one.pod) for one in group.members.values())
+        self._started[bind.uid] = _Started(bind, pod, self._n, ends_s, group.priority, before)
+
+    def _keeps(self, claim: StartClaim, told: Told) -> Iterator[str]:
+        """Whoever has started since it stands there, and ends after it starts, leaves it its room and IDs."""
+        _, since, rooms = self._held[claim.serial]
+        for name in claim.nodes:
+            room = _room(told, name)
+            if room is None or room != rooms.get(name):
+                continue  # another node than it was: the claim is looked at again within a second
+            kept: Counter[str] = Counter()
+            ids: dict[str, set[str]] = {}
+            for one in claim.held:
+                if one.node_name == name:
+                    kept.update(pod_asks(one.info.pod.spec))
+                    for resource, some in one.ids.items():
+                        ids.setdefault(resource, set()).update(some)
+            for other in told.claims_on(name):
+                started = self._started.get(other.uid)
+                if started is None or started.number <= since or started.ends_s <= claim.start_s:
+                    continue
+                if started.priority > claim.priority or claim.serial in started.before:
+                    continue
+                kept.update(other.requests)
+                for resource, theirs in other.ids.items():
+                    if both := ids.get(resource, set()) & theirs:
+                        yield f"I2: {other.uid} is given {sorted(both)} of {name}, kept for {claim.unit}"
+            for resource, amount in kept.items():
+                there = room.get(resource, 0)
+                if amount > there and not is_vast(there):
+                    yield f"I2: {amount} {resource} of {there} on {name} are taken and kept for {claim.unit}"
+
+
+def _room(told: Told, name: str) -> dict[str, int] | None:
+    node = told.nodes.get(name)
+    return None if node is None else allocatable(node)
+
+
+def acyclic(scheduler: Scheduler) -> Iterator[str]:
+    """I6: no claim yields to one that yields to it, and none waits for what never ends."""
+    claims = scheduler.shared.queue.claims
+    for claim in claims.all if claims is not None else ():
+        assert claims is not None
+        for other in claims.ahead_of(claim.unit):
+            if claim in claims.ahead_of(other.unit):
+                yield f"I6: {claim.unit} and {other.unit} wait for each other"
+        if not math.isfinite(claim.start_s):
+            yield f"I6: {claim.unit} waits for what never ends"

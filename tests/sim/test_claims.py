@@ -1,0 +1,77 @@
+"""Claims in storms: bounds hold by a plain recount, the same seed claims the same, the checker can fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
+from gangsched.core.groups.claiming import Claiming
+from gangsched.core.scheduler import Scheduler
+from gangsched.sim.driver import Broken, Simulation, make_scheduler
+from gangsched.sim.limits import limited_workload
+from gangsched.sim.storms import STORMS, Storm, case
+from tests.sim.test_queueing import Recounted
+
+BOUND = 2
+HARD = QueueingSettings(BOUND, mode="hard")
+CLAIMS = STORMS["claims"]
+
+
+class Bounded(Recounted):
+    """Recounts each start, and knows that nobody is passed more often than its bound."""
+
+    def before_start(self, *args: Any) -> Any:
+        full = super().before_start(*args)
+        for group, n in self.counts.values():
+            assert n <= BOUND, f"{group!r} was passed {n} times"
+        return full
+
+
+def recounting(settings: Settings) -> Scheduler:
+    scheduler = make_scheduler(settings)
+    shared = scheduler.shared
+    assert shared.queue.claims is not None
+    own = Bounded(HARD, shared.groups, lambda group: shared.sort_key(group)[0])
+    own.count_claimed(shared.queue.claims.by_key)
+    shared.queue.bypasses = own
+    return scheduler
+
+
+def run(storm: Storm, seed: int) -> Simulation:
+    sim = Simulation(seed, storm.workload(seed), rates=storm.rates, settings=storm.settings, make=storm.make)
+    sim.run_for(storm.storm_s)
+    sim.settle()
+    return sim
+
+
+def test_nobody_is_passed_more_often_than_its_bound_and_all_of_it_starts() -> None:
+    storm = replace(CLAIMS, make=recounting)
+    n_made = 0
+    for seed in range(41_000, 41_002):
+        sim = run(storm, seed)
+        n_made += sim.scheduler.shared.counters["claims_made"]
+        waiting = [g for g in sim.scheduler.shared.groups.values() if g.n_pending and g.is_complete]
+        assert not waiting, f"seed {seed}: everything ends by itself, and {waiting} never started"
+    assert n_made, "nobody was claimed for"
+
+
+def test_the_same_seed_claims_the_same() -> None:
+    first, again = run(CLAIMS, 41_010), run(CLAIMS, 41_010)
+    assert first.history == again.history
+
+
+def test_a_core_that_does_not_keep_the_room_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgets(self: Claiming, unit: Any) -> list[Any]:
+        return list(self._shared.cache.nominated.values())
+
+    monkeypatch.setattr(Claiming, "nominated", forgets)
+    found = [str(one.problem) for seed in range(41_020, 41_023) if (one := failure(seed)) is not None]
+    assert any("I2: " in one for one in found), found
+
+
+def failure(seed: int) -> Broken | None:
+    return case(replace(CLAIMS, workload=limited_workload), seed).failure()
