@@ -156,13 +156,14 @@ class _Run:
         self.server = ApiServer(loop, self.weather, seed=str(seed), note=self.note)
         self.ledger = Ledger(self.server)
         self.cluster = Cluster(self.server, seed=str(seed), n_gangs=n_gangs, over_s=STORM_S * 0.8)
-        self.cluster.more_mischief += [self._kill_one, self._set_clock]
+        self.cluster.more_mischief += [self._kill_one, self._end_one, self._set_clock]
         leader_elect = self.rng.random() < 0.5
         config = default_config(IN_TREE, election_flags={"leader_elect": leader_elect})
         # With few connections binds wait, and two of them are on one.
         settings = replace(config.settings, parallelism=self.rng.choice((1, 2, 4, 16)))
         self._config = replace(config, settings=settings)
         self._all: list[_Process] = []
+        self._endings: list[asyncio.Task[None]] = []
         self._slots = [_Slot() for _ in range(self.rng.randint(1, 2) if leader_elect else 1)]
         for slot in self._slots:
             self._start(slot)
@@ -188,6 +189,14 @@ class _Run:
             self.note(f"process {slot.process.number} is killed")
             slot.process.die()
             self._start_later(slot)
+
+    def _end_one(self) -> None:
+        """SIGTERM in the middle of it, as in a rolling update; _look starts another once it has ended."""
+        process = self.rng.choice(self._slots).process
+        if process is not None:
+            self.note(f"process {process.number} is asked to end")
+            grace_s = self.rng.choice((0.0, 1.0, 10.0))
+            self._endings.append(self.loop.create_task(process.app.stop(grace_s)))
 
     def _start_later(self, slot: _Slot) -> None:
         slot.process = None
@@ -227,7 +236,7 @@ class _Run:
                 yield from slot.process.unrest(self.ledger)
 
     def _look(self) -> bool:
-        """Whether something is wrong; a process that has lost its lease is started again."""
+        """Whether something is wrong; a process that has ended or lost its lease is started again."""
         self.problems += self.server.problems + self.ledger.problems + self.loop.failures
         self.problems += [f"logged: {one['err']}" for one in self._logs if _is_nonsense(one.get("err", ""))]
         self._logs.clear()
@@ -236,10 +245,13 @@ class _Run:
             task = process.task
             if task.done() and not task.cancelled() and task.exception() is not None:
                 self.problems.append(f"process {process.number} has died of {task.exception()!r}")
+        for ending in self._endings:
+            if ending.done() and ending.exception() is not None:
+                self.problems.append(f"a process could not end: {ending.exception()!r}")
         for slot in self._slots:
             current = slot.process
             if current is not None and current.task.done() and not self.problems:
-                self.note(f"process {current.number} has lost the lease")
+                self.note(f"process {current.number} has ended or lost the lease")
                 self._start_later(slot)
         return bool(self.problems)
 
