@@ -30,6 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--latency", action="store_true", help="one gang at a time on idle nodes, instead")
     what.add_argument("--core", action="store_true", help="decisions in memory, without an API, instead")
     what.add_argument(
+        "--dashboard",
+        action="store_true",
+        help="what the dashboard costs the scheduler's loop: off, on, and with ten viewers, instead",
+    )
+    what.add_argument(
         "--load-balance",
         action="store_true",
         help="how evenly six algorithms load unequal workers, simulated and on an embedded API server",
@@ -115,6 +120,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.core:
             return _core(args, progress)
+        if args.dashboard:
+            return _dashboard(args, progress)
         if args.load_balance:
             return _load_balance(args, progress)
         if args.queueing:
@@ -182,6 +189,17 @@ def _core(args: argparse.Namespace, progress: Progress) -> int:
         _print_json(done)
     else:
         core_speed.print_report(done, tables.console())
+    return 0
+
+
+def _dashboard(args: argparse.Namespace, progress: Progress) -> int:
+    from gangsched.bench import dashboard_speed, tables
+
+    done = dashboard_speed.run(args.rounds, progress)
+    if args.output == "json":
+        _print_json(done)
+    else:
+        dashboard_speed.print_report(done, tables.console())
     return 0
 
 

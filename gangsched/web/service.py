@@ -189,7 +189,7 @@ class Web:
         board: Board | None = None
         if self._settings.dashboard:
             history = History(parts.scheduler, n_attempts=lambda: self._measures.n_attempts)
-            self._feed = Feed(parts.scheduler, history, queue)
+            self._feed = Feed(parts.scheduler, history, queue, may_act=parts.may_act)
             whatif = WhatIf(parts.scheduler, priorities=lambda: priority_classes(parts.client))
             board = Board(
                 parts.scheduler, self._feed, stories=stories, explanations=explanations, whatif=whatif

@@ -12,7 +12,7 @@ from gangsched.core.types.group import MemberState
 from gangsched.model.pod_group import GroupKey
 from gangsched.web.board import cells as codes
 from gangsched.web.board.cells import FIRST_GROUP, FREE, Cells, NodeCells
-from gangsched.web.board.feed import MAX_BUFFERED, MAX_VIEWERS, ROWS_AT_ONCE, Feed, Viewer
+from gangsched.web.board.feed import MAX_BUFFERED, MAX_VIEWERS, QUEUE_TICKS, ROWS_AT_ONCE, Feed, Viewer
 from gangsched.web.board.history import MAX_SAMPLES, PERIOD_S, History
 from gangsched.web.board.sessions import LIFETIME_S, MAX_SESSIONS, Sessions
 from gangsched.web.queue import Queue
@@ -95,7 +95,7 @@ def test_a_viewer_that_does_not_take_its_messages_is_dropped_and_the_others_stay
     assert quick is not None
     for i in range(MAX_BUFFERED + 1):
         c.submit(gang(f"g{i}", pods=1, gpus=1)).run()
-        for _ in range(4):
+        for _ in range(QUEUE_TICKS):
             feed.tick()
         quick.waiting.clear()
     assert slow.is_dropped

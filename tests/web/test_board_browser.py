@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -47,10 +47,15 @@ def chromium() -> str:
 
 @asynccontextmanager
 async def opened(
-    chromium: str, c: Cluster, *, width: int = 1400, dark: bool = False
+    chromium: str,
+    c: Cluster,
+    *,
+    width: int = 1400,
+    dark: bool = False,
+    may_act: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[tuple[Page, list[str]]]:
     """The page while it follows, and what it wrote to its console."""
-    pair, board = self_signed("gangsched", hosts=["127.0.0.1"]), board_of(c)
+    pair, board = self_signed("gangsched", hosts=["127.0.0.1"]), board_of(c, may_act=may_act)
     complaints: list[str] = []
     async with (
         serving(pair, board=board, api=ApiServer(), always_allow=("/dashboard",)) as client,
@@ -162,3 +167,20 @@ async def test_a_text_that_is_no_job_is_refused_as_text(chromium: str) -> None:
         assert await page.title() == "gangsched"
         # The browser itself notes an answer that is no success.
         assert all("status of 400" in one for one in complaints)
+
+
+async def test_a_replica_that_does_not_lead_says_so_and_escape_closes_a_gang(chromium: str) -> None:
+    c = cluster(nodes=1, gpus=1).submit(gang("large", pods=2, gpus=1)).run()
+    leads = True
+    async with opened(chromium, c, may_act=lambda: leads) as (page, complaints):
+        assert await page.inner_text("#state") == "live"
+        leads = False
+        c.submit(gang("small", pods=1, gpus=1)).run()
+        await page.wait_for_function(
+            "() => document.querySelector('#state').textContent.includes('does not lead')"
+        )
+        await page.click("text=d/large")
+        await page.wait_for_selector("#detail .answer")
+        await page.press("#detail", "Escape")
+        await page.wait_for_selector("text=Nothing selected")
+        assert complaints == []

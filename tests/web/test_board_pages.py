@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -30,9 +30,9 @@ def pair() -> Pair:
     return self_signed("gangsched", hosts=["127.0.0.1"])
 
 
-def board_of(c: Cluster) -> Board:
+def board_of(c: Cluster, *, may_act: Callable[[], bool] = lambda: True) -> Board:
     queue = Queue(c.scheduler, clock_s=lambda: c.now_s)
-    feed = Feed(c.scheduler, History(c.scheduler, n_attempts=lambda: 0), queue)
+    feed = Feed(c.scheduler, History(c.scheduler, n_attempts=lambda: 0), queue, may_act=may_act)
     stories = Stories(c.scheduler, clock_s=lambda: c.now_s)
     explanations = Explanations(c.scheduler, clock_s=lambda: c.now_s)
     whatif = WhatIf(c.scheduler, priorities=no_priorities, clock_s=lambda: c.now_s)

@@ -8,13 +8,15 @@ page shows it as text only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import msgspec
 
+from gangsched.core.cache.device_ledger import DeviceColumn
 from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
-from gangsched.core.types.group import MemberState
+from gangsched.core.types.group import Group, MemberState
 from gangsched.model.pod_group import GroupKey
 
 # A cell's code: one of these, or FIRST_GROUP + 2 x the group's number, + 1 while it is only reserved.
@@ -60,6 +62,9 @@ class Cells:
         self._numbers: dict[GroupKey, int] = {}
         self._new: dict[int, str] = {}
         self._names: dict[int, str] = {}
+        self._columns: list[tuple[str, DeviceColumn]] = []
+        self._counted: list[tuple[str, int]] = []
+        self._last: tuple[Group | None, int] = None, 0
         self.nodes: dict[int, NodeCells] = {}
         self.is_filling = True
         """Not all rows have been looked at yet."""
@@ -81,7 +86,8 @@ class Cells:
         self._due.update(dict.fromkeys(noted if noted is not None else range(table.n_rows)))
         self._due.update(self._reserved)
         self._mark = table.journal_end if len(self._numbers) <= MAX_NAMES else -1
-        rows = list(self._due)[:at_once]
+        rows = list(islice(self._due, at_once))
+        self._read_columns(table)
         nodes, gone = [], []
         for row in rows:
             del self._due[row]
@@ -110,34 +116,37 @@ class Cells:
         return NodeCells(row, clean(node.metadata.name), rack, not table.unschedulable[row], cells)
 
     def _cells(self, table: NodeTable, row: int) -> Iterator[tuple[str, list[int]]]:
-        ledger = self._scheduler.shared.cache.ledger
-        listed = [resource for resource in sorted(ledger.columns) if ledger.inventory(row, resource)]
-        for resource in listed[:MAX_RESOURCES]:
-            inventory = ledger.inventory(row, resource)
-            if inventory is None:
+        listed: list[str] = []
+        for resource, column in self._columns:
+            devices = column.at.get(row)
+            if devices is None or devices.inventory is None or len(listed) == MAX_RESOURCES:
                 continue
-            held, free = ledger.holders(row, resource), ledger.free_mask(row, resource)
-            codes = []
-            for i, device_id in enumerate(inventory.ids[:MAX_CELLS]):
-                if free >> i & 1:
-                    codes.append(FREE)
-                elif not inventory.healthy >> i & 1:
-                    codes.append(UNHEALTHY)
-                elif device_id in held:
-                    codes.append(self._holder(row, held[device_id]))
-                else:
-                    codes.append(CLAIMED)
+            listed.append(resource)
+            inventory, held, free = devices.inventory, devices.held, devices.free
+            codes = [FREE] * min(len(inventory.ids), MAX_CELLS)
+            if free.bit_count() < len(inventory.ids):
+                for i, device_id in enumerate(inventory.ids[:MAX_CELLS]):
+                    if free >> i & 1:
+                        continue
+                    if not inventory.healthy >> i & 1:
+                        codes[i] = UNHEALTHY
+                    else:
+                        codes[i] = self._holder(row, held[device_id]) if device_id in held else CLAIMED
             yield resource, codes
-        counted = [
-            (name, i)
-            for i, name in enumerate(table.table.names[: len(table.allocatable)])
-            if "/" in name and name not in listed
-        ]
+        counted = [(name, i) for name, i in self._counted if name not in listed]
         for name, i in counted[:MAX_RESOURCES]:
             n = int(table.allocatable[i, row])
             if 0 < n <= MAX_COUNTED:
                 n_free = min(max(int(table.free[i, row]), 0), n)
                 yield name, [COUNTED] * (n - n_free) + [FREE] * n_free
+
+    def _read_columns(self, table: NodeTable) -> None:
+        """What nodes have, before some rows are looked at."""
+        columns = self._scheduler.shared.cache.ledger.columns
+        self._columns = [(resource, columns[resource]) for resource in sorted(columns)]
+        names = table.table.names[: len(table.allocatable)]
+        self._counted = [(name, i) for i, name in enumerate(names) if "/" in name]
+        self._last = None, 0
 
     def _holder(self, row: int, uids: Iterable[str]) -> int:
         pods = self._scheduler.shared.cache.pods
@@ -145,13 +154,19 @@ class Cells:
             info = pods.get(uid)
             if info is None or info.group is None:
                 continue
-            key = info.group.key
-            number = self._numbers.get(key)
-            if number is None:
-                number = self._numbers[key] = len(self._numbers)
-                self._names[number] = self._new[number] = clean(str(key))
+            last, number = self._last
+            if last is not info.group:  # a gang's devices lie side by side
+                number = self._number(info.group.key)
+                self._last = info.group, number
             if info.state is MemberState.ASSUMED:
                 self._reserved[row] = None
                 return FIRST_GROUP + 2 * number + 1
             return FIRST_GROUP + 2 * number
         return FOREIGN
+
+    def _number(self, key: GroupKey) -> int:
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._numbers)
+            self._names[number] = self._new[number] = clean(str(key))
+        return number

@@ -74,7 +74,7 @@ class Board:
         self.feed = feed
         self._stories = stories
         self._explanations = explanations
-        self._whatif = whatif
+        self.whatif = whatif
         self._sessions = Sessions()
         here = files("gangsched.web.board") / "static"
         self._page = (here / "index.html").read_bytes()
@@ -227,7 +227,7 @@ class Board:
         if body is None:
             return _refused(413, f"the question has more than {MAX_BYTES // 1024} KiB")
         try:
-            found = await self._whatif.answer(body)
+            found = await self.whatif.answer(body)
         except ConfigError as error:
             return _refused(400, clean(str(error)))
         except NotNow as error:

@@ -7,7 +7,7 @@ import * as whatif from "/dashboard/whatif.js";
 
 const by = (id) => document.getElementById(id);
 const MOST_SAMPLES = 1440, AGAIN_MS = 5000;
-let groups = new Map(), samples = [], queue = null, queueAt = 0, source = null, live = false;
+let groups = new Map(), samples = [], queue = null, queueAt = 0, source = null, live = false, leads = true;
 
 function state(text, kind = "") {
   by("state").textContent = text;
@@ -88,9 +88,11 @@ function follow() {
   source?.close();
   source = new EventSource("/dashboard/events");
   source.onmessage = (event) => {
-    hear(JSON.parse(event.data));
-    if (!live) state("live", "live");
+    const told = JSON.parse(event.data);
+    hear(told);
+    if (!live || leads !== told.leads) state(told.leads ? "live" : "live, but this replica does not lead: it decides nothing", "live");
     live = true;
+    leads = told.leads;
   };
   source.onerror = () => {
     live = false;
@@ -146,6 +148,9 @@ async function open(isNew) {
 
 addEventListener("hashchange", () => open(true));
 by("close").addEventListener("click", () => { location.hash = "#detail"; });
+by("detail").addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !by("close").hidden) location.hash = "#detail";
+});
 setInterval(() => {
   // Neither what somebody reads with the keyboard nor what is selected is replaced.
   if (live && !document.hidden && !by("detail").contains(document.activeElement) && location.hash.startsWith("#gang/")) open(false);

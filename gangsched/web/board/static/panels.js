@@ -12,7 +12,7 @@ export function tiles(place, sums, queue, samples, numberOfNodes) {
     ["Free", sums.free, ""],
     ["Reserved", sums.reserved, ""],
     ["Unhealthy", sums.unhealthy, ""],
-    ["Waiting", queue?.nWaiting ?? "–", "groups"],
+    ["Waiting", queue?.nWaiting ?? "–", queue?.nWaiting === 1 ? "group" : "groups"],
     ["Decisions", last ? last[4].toFixed(1) : "–", "a second"],
   ];
   fill(place, ...rows.map(([name, value, more]) =>
@@ -110,7 +110,8 @@ export function gang(found) {
     if (!leads) parts.push(make("p", { class: "wrong" }, "This replica does not lead; it decides nothing."));
     const facts = [`state ${e.state} for ${duration(e.stateS)}`];
     if (e.position) facts.push(`${e.position} of ${e.nWaiting} in the queue`);
-    if (e.waitedS !== null) facts.push(`waiting ${duration(e.waitedS)}`);
+    const started = e.state === "bound";
+    if (e.waitedS !== null) facts.push(started ? `waited ${duration(e.waitedS - e.stateS)}` : `waiting ${duration(e.waitedS)}`);
     facts.push(`${e.bound} bound, ${e.reserved} reserved of ${e.needed ?? "?"} needed`, `${e.attempts} attempts`, `priority ${e.priority}`);
     parts.push(make("p", { class: "hint" }, facts.join(" · ")));
     parts.push(...list("What would help", e.cures));

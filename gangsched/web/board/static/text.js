@@ -29,7 +29,7 @@ export function duration(seconds) {
 }
 
 export function share(value) {
-  return value === null || value === undefined ? "–" : Math.round(value * 100) + " %";
+  return value === null || value === undefined ? "–" : Math.round(value * 100) + "\u00a0%";
 }
 
 export function clock(at) {
