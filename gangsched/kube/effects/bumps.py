@@ -16,7 +16,6 @@ before.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
@@ -99,7 +98,7 @@ class Bumps:
         """Raises: ApiError, MsgspecError, when the outcome is not certain yet."""
         self.n_sent += 1
         try:
-            body = bump_body(effect, os.urandom(8).hex())
+            body = bump_body(effect, self._rng.randbytes(8).hex())
             return self._pod(effect, await self._client.patch(pod_path(effect, "status"), body))
         except ApiError as error:
             if _is_gone(error, effect):
