@@ -12,7 +12,7 @@ from gangsched.core.queueing.claims import KEPT, Claims
 from gangsched.core.state.reporter import START_PROMISED
 from gangsched.core.types.claim import StartClaim
 from gangsched.model import effects as ef
-from gangsched.model.objects import SchedulingGroup
+from gangsched.model.objects import Affinity, LabelSelector, PodAffinity, PodAffinityTerm, SchedulingGroup
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import make_node, make_pod, make_pod_group
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
@@ -271,3 +271,35 @@ def test_two_gangs_at_their_bound_do_not_wait_for_each_other() -> None:
     assert c.placed("first")
     c.delete("first-0", "first-1").run().wait(20.0)
     assert c.placed("second")
+
+
+def test_a_pod_goes_near_nobody_who_is_still_to_come() -> None:
+    c = bounded(nodes=3, bound=1)
+    for name, node in list(c.nodes.items()):
+        c.node(replace(node, metadata=replace(node.metadata, labels={"host": name})))
+    c.submit(lone("holds", 8, "600s")).run()
+    c.submit(gang("large", pods=3, gpus=4, labels={"app": "large"}, cpu="60")).run()
+    c.submit(lone("before", 1, "10s", cpu="60")).run()
+    c.delete("before").run()
+    c.submit(lone("passes", 1, "2h", cpu="60")).run()
+    assert len(claim(c, "large").nodes) == 3
+    term = PodAffinityTerm(topology_key="host", label_selector=LabelSelector({"app": "large"}))
+    wish = Affinity(pod_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=[term]))
+    [pod] = lone("near", 1, "2h")
+    c.submit(replace(pod, spec=replace(pod.spec, affinity=wish))).run().wait(15.0)
+    assert "didn't match pod affinity rules" in c.said("near")
+    assert not c.pod("near").spec.node_name
+    c.delete("holds").run().wait(15.0)
+    assert c.placed("large")
+    assert c.pod("near").spec.node_name
+
+
+def test_claims_end_when_the_configuration_says_so() -> None:
+    c = claimed(fill="2h")
+    assert not c.pod("passes").spec.node_name
+    shadow = Settings(queueing=QueueingSettings(1))
+    effects, _ = c.scheduler.reconfigure(c.scheduler.shared.profiles, shadow, c.now_s)
+    c.effects += effects
+    c.run().wait(15.0)
+    assert c.scheduler.shared.queue.claims is None
+    assert c.pod("passes").spec.node_name

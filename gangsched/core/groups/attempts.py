@@ -225,7 +225,11 @@ class Attempts:
         self.reject(unit, f"{claimed} {message}" if claimed else message, answer=answer)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
-        return self._cycle(self._demands(unit), self._shared.cache.view)
+        demands = self._demands(unit)
+        answer = self._cycle(demands, self._shared.cache.view)
+        if isinstance(answer, Plan):
+            return self.claiming.needs_nobody_who_is_to_come(demands, answer) or answer
+        return answer
 
     def _demands(self, unit: list[Group], *, quiet: bool = False) -> list[Demand]:
         demands = []

@@ -13,7 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gangsched.core.framework.plan import Plan
+import msgspec
+import numpy as np
+
+from gangsched.core.cycle.cycle import run_cycle
+from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.claim_plans import ClaimPlans
 from gangsched.core.groups.claims_told import ClaimsTold, was_claimed
@@ -21,6 +25,7 @@ from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
+from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import NEVER_S, Group
 from gangsched.core.types.placement import Nominated
@@ -37,6 +42,7 @@ _LEAST_PAUSE_S = 1.0
 _EARLIER_S = 60.0
 _EARLIER_SHARE = 0.1
 _PLAN_EVERY_S = 60.0
+_LOOKS_AT_PODS = ("InterPodAffinity", "PodTopologySpread")
 
 
 class Claiming:
@@ -55,6 +61,8 @@ class Claiming:
         self._plans = ClaimPlans(shared, demands_of)
         self._told = ClaimsTold(shared, reporter)
         self._mark = 0
+        self._before: Claims | None = None
+        """As of the last turn: the configuration may end all claims."""
 
     @property
     def _claims(self) -> Claims | None:
@@ -70,6 +78,25 @@ class Claiming:
             now_s = self._shared.now_s
             kept += claims.against(unit, now_s, now_s + self._plans.walltime_s(unit))
         return kept
+
+    def needs_nobody_who_is_to_come(self, demands: Sequence[Demand], plan: Plan) -> FitError | None:
+        """Why a unit with required terms about other pods would not fit there without those claimed for.
+
+        They are on the Trial to keep their room, and could be taken for pods that are there.
+        """
+        claims, shared = self._claims, self._shared
+        if claims is None or not claims.by_key:
+            return None
+        if not any(name in _LOOKS_AT_PODS for one in plan.placements for name, _ in one.info.template.needs):
+            return None
+        within: BoolArray = np.zeros(shared.cache.view.n_rows, dtype=np.bool_)
+        within[[one.row for one in plan.placements]] = True
+        there = [msgspec.structs.replace(demand, within=within) for demand in demands]
+        kept = list(shared.cache.nominated.values())
+        answer = run_cycle(
+            there, shared.cache.view, topology_key=shared.settings.topology_key, nominated=kept
+        )
+        return answer if isinstance(answer, FitError) else None
 
     def may_start(self, unit: Sequence[Group], plan: Plan) -> bool:
         """Counts whom the unit passes; False: one of them has got a claim instead, so plan it anew."""
@@ -129,6 +156,9 @@ class Claiming:
     def look(self) -> None:
         """At the end of a turn: claimers on whose nodes something has changed are tried again."""
         claims, shared = self._claims, self._shared
+        before, self._before = self._before, claims
+        if before is not None and before is not claims:
+            self._end_all(before)
         if claims is None:
             return
         for ended in claims.ended:
@@ -143,6 +173,13 @@ class Claiming:
             if changed is None or not changed.isdisjoint(claim.nodes):
                 soon_s = max(claim.looked_s + _LEAST_PAUSE_S, shared.now_s)
                 self._look_at(claim, min(claim.look_s, soon_s))
+
+    def _end_all(self, claims: Claims) -> None:
+        for claim in claims.all:
+            claims.drop(claim)
+        self._shared.changes += claims.freed
+        for claim in claims.ended:
+            self._told.ended(claim)
 
     def reconsider(self, group: Group) -> None:
         """The group's members or numbers have changed: its claim was for others."""
