@@ -47,9 +47,8 @@ class Stream:
 
     def take(self, records: list[bytes]) -> bytes:
         """These records, whole, and readable once they are written."""
-        parts = [self._stream.compress(record) for record in records]
-        parts.append(self._stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
-        return b"".join(parts)
+        packed = self._stream.compress(b"".join(records))
+        return packed + self._stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
 
     def end(self) -> bytes:
         return self._stream.flush(zstandard.COMPRESSOBJ_FLUSH_FINISH)

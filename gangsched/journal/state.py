@@ -171,12 +171,12 @@ def _pairs(new: Scheduler, live: Scheduler, given: Given) -> dict[str, tuple[Any
     while todo:
         later: list[tuple[str, Any, Any]] = []
         for place, ours, theirs in todo:
+            if id(ours) in seen or not (id(ours) in outside or type(ours) is type(theirs)):
+                continue
+            seen.add(id(ours))
             if id(ours) in outside:
                 found[place] = (ours, theirs)
                 continue
-            if id(ours) in seen or type(ours) is not type(theirs):
-                continue
-            seen.add(id(ours))
             if _is_part(ours) or isinstance(ours, _CODE):
                 found[place] = (ours, theirs)
             for step in _steps(ours):
@@ -201,6 +201,10 @@ def write_state(live: Scheduler, build: BuildCore) -> bytes:
     given = Given(observer_like(live.shared.observer), partial(first_of), partial(_nothing))
     new = build(given)
     pairs = _pairs(new, live, given)
+    # A reader has no live core to compare with: it must come to the same places.
+    unknown = pairs.keys() - _pairs(new, new, given).keys()
+    if unknown:
+        raise NotWritable(f"what is at {min(unknown)} is at another place in a new core")
     places: dict[int, str] = {}
     for place, (_, theirs) in pairs.items():
         if places.setdefault(id(theirs), place) != place:

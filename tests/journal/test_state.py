@@ -15,15 +15,18 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from gangsched.config import default_config
+from gangsched.config import default_config, parse_config
 from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ParseError
 from gangsched.journal import state
-from gangsched.journal.state import Given, NotWritable, read_state, write_state
+from gangsched.journal.state import Given, NotWritable, observer_of, read_state, write_state
+from gangsched.model import events as ev
 from gangsched.model.objects import ObjectMeta, Pod
 from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.sim.objects import make_node, make_pod
 
 GIVEN = Given(None, partial(first_of), print)
 
@@ -85,6 +88,46 @@ def test_a_state_of_another_core_is_refused() -> None:
 
 def test_a_new_core_has_a_state_and_takes_it() -> None:
     read(write_state(build(GIVEN), build))
+
+
+QUEUEING = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{schedulerName: one}, {schedulerName: two}]
+---
+apiVersion: gangsched.io/v1
+kind: GangschedConfiguration
+queueing: {bound: {groups: 12, mode: hard}, defaultWalltime: 24h}
+inferGangs: [Job, Kueue]
+ties: roundRobin
+"""
+
+
+@pytest.mark.parametrize("observed", ["no", "yes", "calls"])
+@pytest.mark.parametrize("text", ["", QUEUEING], ids=["default", "queueing"])
+def test_cores_that_are_arranged_otherwise_have_one_too(observed: str, text: str) -> None:
+    """With an observer each profile is wrapped; with queueing there are rooms more."""
+    config = parse_config(text, source="", plugins=IN_TREE) if text else default_config(IN_TREE)
+
+    def made(given: Given) -> Scheduler:
+        return Scheduler(build_profiles(config), config.settings, **given._asdict())
+
+    given = Given(observer_of(observed), partial(first_of), print)
+    one, other = made(given), made(given)
+    one.handle([ev.NodeAdded(make_node("n0", gpus=8)), *map(ev.KindSynced, one.kinds)], 1.0)
+    pods = [make_pod("a", gpus=4), make_pod("b", gpus=4), make_pod("c", gpus=4)]
+    pods = [
+        replace(pod, spec=replace(pod.spec, scheduler_name=next(iter(one.shared.profiles)))) for pod in pods
+    ]
+    one.handle([ev.PodAdded(pod) for pod in pods], 2.0)
+    assert one.schedule_next(3.0)
+    read_state(write_state(one, made), other, given)
+    told: list[Any] = []
+    while (effects := one.schedule_next(4.0)) is not None:
+        told.append(effects)
+        assert other.schedule_next(4.0) == effects
+    assert len(told) == 2
+    other.validate()
 
 
 def test_what_has_no_form_is_refused_when_it_is_written() -> None:

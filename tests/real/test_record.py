@@ -13,10 +13,11 @@ from random import Random
 
 import pytest
 
+from gangsched.controlplane.daemon import free_ports
 from gangsched.journal.records import Turn
 from gangsched.journal.segments import Reader, segments_in
 from tests.real.cluster import Cluster
-from tests.real.process import Scheduler
+from tests.real.process import Scheduler, service_account, write_config
 from tests.real.test_reload import rewrite, says
 
 pytestmark = pytest.mark.real
@@ -54,12 +55,18 @@ def churn(cluster: Cluster, rng: Random, names: list[str], n: int) -> None:
 
 
 def test_what_is_left_of_a_long_life_is_replayed_from_the_state_in_it(cluster: Cluster) -> None:
-    """Segments of three seconds; the first one is deleted, as it would be one day for its age."""
+    """Segments of three seconds; the first one is deleted, as it would be one day for its age. With pages, as
+    users run it: the core is observed then."""
     print(f"seed {SEED}")
     rng, names = Random(SEED), list[str]()
     directory = cluster.directory / "journal"
     cluster.nodes(4, gpus=8)
-    scheduler = cluster.schedule(record={"directory": str(directory), "maxAge": "24s"})
+    record = {"directory": str(directory), "maxAge": "24s"}
+    config = write_config(cluster.directory / "recorded.yaml", record=record, queueing={})
+    account = service_account(cluster.plane, cluster.directory / "recorded-account.yaml")
+    (port,) = free_ports(1)
+    scheduler = Scheduler(config, account, cluster.directory / "recorded.log", port=port)
+    cluster.schedulers.append(scheduler)
     says(cluster, scheduler, "synced, scheduling")
 
     def has_three() -> bool:
