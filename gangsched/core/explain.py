@@ -27,7 +27,8 @@ _STARTED = (GroupState.BOUND, GroupState.DELETED)
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
-    """One group. answer: the shortest true answer; told: what its condition says.
+    """One group. answer: the shortest true answer; cures: what somebody can do; then: what happens by itself;
+    told: what its condition says.
 
     position: its place in the queue of n_waiting, 0 for a group that has started. Seconds are from now:
     state_s and waited_s ago, next_s ahead; None: not, or never. needed: None while its object does not exist.
@@ -56,6 +57,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     rejected_by: tuple[str, ...]
     reasons: tuple[Reason, ...] = ()
     near: tuple[NearMiss, ...] = ()
+    then: str = ""
 
 
 def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | None = None) -> Explanation:
@@ -80,7 +82,7 @@ def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | 
         waited_s=round(now_s - view.complete_since_s, 3) if view.complete_since_s is not None else None,
         next_s=round(view.deadline_s - now_s, 3) if view.deadline_s is not None else None,
         priority=view.priority,
-        needed=view.n_needed if view.is_counted else None,
+        needed=view.n_needed if view.is_counted and scheduler.is_synced else None,
         existing=view.n_existing,
         gated=view.n_gated,
         reserved=view.n_reserved,
@@ -90,6 +92,7 @@ def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | 
         rejected_by=tuple(plugin for plugin in view.rejected_by if plugin),
         reasons=found.reasons,
         near=found.near,
+        then=clean(found.then),
     )
 
 
@@ -106,6 +109,11 @@ def _position(scheduler: Scheduler, group: Group) -> tuple[int, int]:
 
 def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None) -> Found:
     match group.state:
+        case _ if not scheduler.is_synced:
+            return Found(
+                "Nothing is decided about it here: this scheduler does not lead, or has not heard yet of all"
+                " that there is."
+            )
         case _ if group.problem:
             return Found(
                 f"It cannot be scheduled as it is written: {group.problem}.",
@@ -143,18 +151,23 @@ def _gated(scheduler: Scheduler, group: Group) -> Found:
         one = next(iter(gates))
         return Found(
             f"{_pods(n)} of it wait for scheduling gates: {named(gates)}.",
-            (f"What set the gate {one} takes it off spec.schedulingGates when it is done; see to that.",),
+            (
+                f"See why whoever set the gate {one} has not taken it off spec.schedulingGates yet"
+                + " (Kueue: kubectl describe workloads)" * ("kueue" in one)
+                + ".",
+            ),
         )
     return Found(
         f"PreEnqueue keeps {_pods(n)} of it out of the queue: {named(asked)}.",
-        ("The plugin lets them in on the changes that it names; its message says which.",),
+        ("See to what its message names; the plugin lets them in when that changes.",),
     )
 
 
 def _gathering(scheduler: Scheduler, group: Group) -> Found:
     if lacks_object(group):
         return Found(
-            f"Its pods name the group {group.key.name}, and no such object exists in {group.key.namespace}.",
+            f"Its pods name the PodGroup {group.key.name}, and no such object exists in"
+            f" {group.key.namespace}.",
             (f"Create it, or correct the name that the pods give{_near_groups(scheduler, group)}.",),
         )
     if roles := group.missing_roles():
@@ -218,21 +231,35 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
         )
         return Found(
             f"Room is reserved for it, and it waits for {_pods(len(victims))} to go: {told}{also}.",
-            (f"Wait{_until(preemption.deadline_s, now_s)}; then other victims are sought, or it gives up.",),
+            _slow_victims(len(victims) == 1, refused),
+            then=f"It waits{_until(preemption.deadline_s, now_s)}; then others are sought, or all is given"
+            " back.",
         )
     waits_for = scheduler.permits.waits_for(group)
     told = "; ".join(f"{reason or 'no reason given'} ({name})" for name, reason in waits_for.items())
     told = told or "its set is incomplete"
-    overruled = f"kubectl create --raw … /permit/{group.key}/allow"
+    todo = [_owed(group)] if group.n_existing < group.start_count else []
+    if set(waits_for) - {"GangScheduling"}:
+        todo.append(f"A plugin other than GangScheduling can be overruled: {_overruled(group)}.")
+    nodes = sorted({info.node_name for info in group.in_state(MemberState.ASSUMED)})
+    where = f"{nodes[0]}" if len(nodes) == 1 else f"{len(nodes)} nodes"
     return Found(
-        f"Room for {_pods(group.n_assumed)} of it is reserved, and Permit waits: {told}.",
-        (
-            f"It waits{_until(group.deadline_s, now_s)}, then gives back what it holds and is tried again.",
-            *(
-                (f"A plugin other than GangScheduling can be overruled: {overruled}.",)
-                * (bool(set(waits_for) - {"GangScheduling"}))
-            ),
-        ),
+        f"Room for {_pods(group.n_assumed)} of it is reserved on {where}, and Permit waits: {told}.",
+        tuple(todo),
+        then=f"It waits{_until(group.deadline_s, now_s)}, then gives back what it holds and is tried again.",
+    )
+
+
+def _overruled(group: Group) -> str:
+    return f"kubectl create --raw … /permit/{group.key}/allow"
+
+
+def _slow_victims(is_one: bool, refused: int) -> tuple[str, ...]:
+    if refused:
+        return ("See what the disruption budgets allow: kubectl get poddisruptionbudgets -A.",)
+    return (
+        f"See why {'it takes' if is_one else 'they take'} long: a pod has its terminationGracePeriodSeconds,"
+        " and finalizers keep it.",
     )
 
 
@@ -254,7 +281,8 @@ def _binding(group: Group) -> Found:
     return Found(
         f"It is being bound: {group.n_bound} of {group.start_count} are; of the others {', '.join(told)}."
         + (f" The last unclear answer: {unclear}." if unclear else ""),
-        ("What it holds stays until the API server itself gives a clear answer.",) if unclear else (),
+        ("See whether the API server answers: kubectl get --raw /readyz.",),
+        then="What it holds stays until the API server itself gives a clear answer.",
     )
 
 

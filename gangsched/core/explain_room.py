@@ -15,8 +15,10 @@ import numpy as np
 
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.cycle.cycle import run_cycle
+from gangsched.core.cycle.near_names import near_names
 from gangsched.core.cycle.roles import needed_first
-from gangsched.core.cycle.shortage import Lack, amount_text, lacks, n_when_empty, told_of
+from gangsched.core.cycle.shortage import Lack, amount_text, lacks, told_of
+from gangsched.core.explain_cures import cures
 from gangsched.core.framework.plan import FitError, Plan, Shortage
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
@@ -29,6 +31,7 @@ from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
 MAX_NEAR = 5
 _MAX_NAMED = 3
 _MAX_REASONS = 12
+FITS = "It would fit as things are now"
 _TRIABLE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
 
 
@@ -57,6 +60,8 @@ class Found(msgspec.Struct):
     cures: tuple[str, ...] = ()
     reasons: tuple[Reason, ...] = ()
     near: tuple[NearMiss, ...] = ()
+    then: str = ""
+    """What happens by itself, and when."""
 
 
 def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None) -> Found:
@@ -67,35 +72,56 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     if group.state is GroupState.ASKING:
         return Found(
             f"{begin}Extenders are asked about its nodes since {now_s - group.since_s:.1f} s.",
-            (f"They have to answer{_in(group.deadline_s, now_s)}; then it backs off and is tried again.",),
+            ("See whether the extenders answer: the scheduler's log names those that do not.",),
+            then=f"They have to answer{_in(group.deadline_s, now_s)}; then it backs off and is tried again.",
         )
     answer = _tried(scheduler, group)
-    again = ""
-    if group.state is GroupState.BACKOFF:
-        again = f"It is tried again{_in(group.deadline_s, now_s)} (failure {group.failure})."
-    elif group.state is GroupState.UNSCHEDULABLE:
-        again = f"It is tried again when something changes that may help, or{_in(group.deadline_s, now_s)}."
+    again = _again(group, now_s)
     if isinstance(answer, str):
-        return Found(f"{begin}{answer}", tuple(filter(None, [again])))
+        return Found(f"{begin}{answer}", then=again)
     if isinstance(answer, Plan):
-        why = f" The last attempt said: {group.message}" if group.message else ""
-        return Found(
-            f"{begin}It would fit as things are now; it waits for its turn.{why}",
-            tuple(filter(None, [again])),
-        )
+        return _fits(group, begin, again)
     short = answer.shortage
     if short is None:
-        return Found(begin + answer.message, tuple(filter(None, [again])))
+        return Found(begin + answer.message, then=again)
     found = lacks(short)
     waiting = [one for one in scheduler.shared.queue.waiting if one is not group]
     sentences = told_of(short, group, waiting, lambda other: _name_until(other, ago_s))
     ends = told_ends(short, scheduler.shared.walltimes or Walltimes(QueueingSettings()))
     return Found(
         begin + " ".join((_headline(short, group, found), *sentences, *ends)),
-        tuple(filter(None, [*_cures(short, found), again])),
+        (*cures(short, group, waiting, found), *_stays(scheduler, group)),
         _reasons(short),
         tuple(_near(scheduler, short, found)),
+        then=again,
     )
+
+
+def _stays(scheduler: Scheduler, group: Group) -> Iterator[str]:
+    """What runs of a gang bound in part is not given back where nobody may be evicted."""
+    if group.is_half_bound and not scheduler.shared.settings.allow_eviction:
+        yield (
+            "What runs of it is not taken back by itself, since allowEviction is false: delete those pods"
+            " where the rest is not worth waiting for."
+        )
+
+
+def _again(group: Group, now_s: float) -> str:
+    """When it is tried again by itself."""
+    if group.state is GroupState.BACKOFF:
+        return f"It is tried again{_in(group.deadline_s, now_s)} (failure {group.failure})."
+    if group.state is GroupState.UNSCHEDULABLE:
+        return f"It is tried again when something changes that may help, or{_in(group.deadline_s, now_s)}."
+    return "It is tried in its turn."
+
+
+def _fits(group: Group, begin: str, again: str) -> Found:
+    """There is room: it rests for another reason."""
+    last = f" The last attempt said: {group.message.rstrip('.')}." if group.message else ""
+    if group.state is GroupState.ACTIVE:
+        return Found(f"{begin}{FITS}; it waits for its turn.{last}", then=again)
+    todo = ("See to what the last attempt names: nothing else is in its way now.",) if last else ()
+    return Found(f"{begin}There is room for it now, and it rests after an attempt.{last}", todo, then=again)
 
 
 def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
@@ -138,33 +164,23 @@ def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:
         f"{short.n_fit} of {short.n_wanted} members fit. Member {name}" if group.is_gang else f"Pod {name}"
     )
     if not found:
-        told = _reasons(short)
-        return (
-            f"{begin} suits no node: {told[0].reason} ({told[0].nodes})."
-            if told
-            else f"{begin} suits no node."
-        )
+        why = "" if any(near_names(short)) else _counted(short)  # a wrong name comes first
+        return f"{short.about_domains}{begin} suits none of {short.trial.n_nodes} nodes{why}."
     lack = found[0]
     most = int(np.where(short.suits, lack.free, -1).argmax())
     free = max(int(lack.free[most]), 0)
+    beside = "beside its other members, " if short.trial.placed else ""
     return (
-        f"{begin} needs {amount_text(lack.resource, lack.amount)} {lack.resource} on one node; most free"
-        f" on any that suits it is {amount_text(lack.resource, free)} ({short.trial.name(most)})."
+        f"{short.about_domains}{begin} needs {amount_text(lack.resource, lack.amount)} {lack.resource} on one"
+        f" node; {beside}most free on any that suits it is {amount_text(lack.resource, free)}"
+        f" ({short.trial.name(most)})."
     )
 
 
-def _cures(short: Shortage, found: Sequence[Lack]) -> Iterator[str]:
-    if found and short.is_alike:
-        asked = ", ".join(f"{amount_text(one.resource, one.amount)} {one.resource}" for one in found)
-        n_missing = short.n_wanted - short.n_fit
-        yield (
-            f"Room for {n_missing} more of its members, each with {asked} on one node: end what runs there,"
-            f" add {n_missing} such node{'s' * (n_missing > 1)} at most, or ask for less."
-        )
-        if n_when_empty(short) < short.n_wanted:
-            yield "Waiting does not help: with nothing else running it would not fit either."
-    elif not found:
-        yield "Compare what the pods ask of nodes (nodeSelector, affinity, tolerations) with what nodes have."
+def _counted(short: Shortage) -> str:
+    """The reasons that exclude the most nodes."""
+    told = [f"{one.nodes} {one.reason}" for one in _reasons(short)[:_MAX_NAMED]]
+    return f": {', '.join(told)}" if told else ""
 
 
 def _reasons(short: Shortage) -> tuple[Reason, ...]:

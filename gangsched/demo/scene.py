@@ -51,11 +51,10 @@ class Seen(msgspec.Struct, frozen=True):
         """Why it does not run, without its own name in front, which is shown beside it."""
         text = "" if self.gone else self.view.why
         own = f"gang {self.view.name}"
-        return (
-            text.replace(f"{own} is reserved and waits: ", "")
-            .removeprefix(f"{own}: ")
-            .removeprefix(f"{own} ")
-        )
+        reserved = f"{own} is reserved and waits: "
+        if text.startswith(reserved):  # until when is told beside it, too
+            text = text.rpartition("; for ")[0]
+        return text.replace(reserved, "").removeprefix(f"{own}: ").removeprefix(f"{own} ")
 
 
 class Scene(msgspec.Struct, frozen=True):

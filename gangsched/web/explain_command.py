@@ -80,8 +80,8 @@ def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
     try:
         return anyio.run(explain_snapshot.explain_snapshot, args, gang, why)
     except ApiError as problem:
-        if problem.code == 404:
-            raise
+        if problem.code == 404:  # the sentence says all
+            raise ApiError(problem.message) from None
         raise ApiError(f"{error.message}; nor does the API server tell: {problem.message}") from None
     except ConfigError:
         if args.kubeconfig or args.context or args.config or args.plugin:
@@ -98,13 +98,17 @@ def print_page(page: Page, console: Console) -> None:
     if page.instead:
         console.print(
             f"No scheduler explains it: {escape(clean(page.instead))}. This is found from what the API server"
-            " lists, which is not what a scheduler has reserved and not yet bound. `gangsched doctor` says"
-            " whether one runs."
+            " lists, which is not what a scheduler has reserved and not yet bound."
         )
     if not page.leads:
-        console.print("This replica does not lead and decides nothing; the one that holds the lease does.")
+        console.print(
+            "This replica does not lead and decides nothing; the one that holds the lease does.\n"
+            "[bold]To do:[/bold] Ask that one; who it is: kubectl -n gangsched-system get lease gangsched."
+        )
     for cure in told.cures:
         console.print(f"[bold]To do:[/bold] {escape(clean(cure))}")
+    if told.then:
+        console.print(f"[bold]Next:[/bold] {escape(clean(told.then))}")
     if told.reasons:
         _table(console, "Nodes, by reason", ("NODES", "PLUGIN", "REASON"), _reasons(told))
     if told.near:
@@ -125,9 +129,7 @@ def _place(told: Explanation) -> str:
     if told.position:
         parts.append(f"place {told.position} of {told.n_waiting} in the queue")
         if told.waited_s is not None:
-            parts.append(f"waiting since {duration(told.waited_s)}")
-        if told.next_s is not None:
-            parts.append(f"next in {duration(told.next_s)}")
+            parts.append(f"in line for {duration(told.waited_s)}")
     existing = str(told.existing) if told.needed is None else f"{told.existing} of {told.needed}"
     counts = f"{existing} members exist, {told.bound} bound, {told.reserved} reserved"
     parts.append(counts + f", {told.gated} gated" * bool(told.gated))

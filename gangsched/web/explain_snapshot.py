@@ -13,7 +13,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from gangsched.config.strict import nearest
 from gangsched.core.explain import explain
+from gangsched.core.explain_room import FITS
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import Group
 from gangsched.errors import ApiError, ParseError
@@ -64,6 +66,13 @@ def _page(snapshot: Snapshot, group: Group, now_s: float, why: str) -> Page:
     told = explain(snapshot.scheduler, group, now_s)
     if not told.told:
         told = replace(told, told=clean(_condition(group)))
+    if told.position:
+        start = (
+            f"Start a scheduler that serves {told.scheduler!r}, or see why none answers: gangsched doctor."
+        )
+        told = replace(told, cures=(start, *told.cures), then="")
+        if told.answer.startswith(FITS):
+            told = replace(told, answer=f"{FITS}, and no scheduler has placed it.")
     return Page(leads=True, explanation=told, moves=(), trace="", instead=clean(why))
 
 
@@ -84,11 +93,13 @@ def _not_ours(pods: Sequence[Pod], name: str, served: Sequence[str], why: str) -
     own = [gang for pod, gang in found if pod.spec.scheduler_name in served]
     if own:
         return f"{name} is a member of the gang {own[0]}: gangsched explain {own[0]}"
-    names = ", ".join(sorted({repr(pod.spec.scheduler_name) for pod, _ in found}))
+    named = sorted({pod.spec.scheduler_name for pod, _ in found})
+    meant = next(filter(None, (nearest(one, served) for one in named)), "")
+    names = ", ".join(map(repr, named))
     return (
-        f"the pods of {name} name the scheduler {names}, and this configuration serves {', '.join(served)}:"
-        " correct spec.schedulerName where the pods are made, or give the configuration that serves it"
-        " (--config)"
+        f"the pods of {name} name the scheduler {names}{meant or '.'} This configuration serves"
+        f" {', '.join(served)}: correct spec.schedulerName where the pods are made, or give the configuration"
+        " that serves it (--config)"
     )
 
 

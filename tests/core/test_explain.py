@@ -62,7 +62,8 @@ def test_no_room_says_how_many_fit_what_is_most_free_and_what_holds_the_rest() -
     c.submit(gang("train", pods=2, gpus=8)).run().wait(4.0)
     found = told(c, "train")
     assert found.answer.startswith(
-        f"1 of 2 members fit. Member train-1 needs 8 {GPU} on one node; most free on any that suits it is 6"
+        f"1 of 2 members fit. Member train-1 needs 8 {GPU} on one node; beside its other members, most free"
+        " on any that suits it is 6 (n0)."
     )
     assert (found.position, found.n_waiting, found.state) == (1, 1, "unschedulable")
     [nearest, own] = found.near
@@ -70,7 +71,11 @@ def test_no_room_says_how_many_fit_what_is_most_free_and_what_holds_the_rest() -
     assert nearest.held_by == ("d/old (2 bound)",)
     assert (own.node, own.free, own.held_by) == ("n1", "0", ("1 of its own other members",))
     assert [(one.plugin, one.nodes) for one in found.reasons] == [("NodeResourcesFit", 2)]
-    assert found.cures[0].startswith(f"Room for 1 more of its members, each with 8 {GPU} on one node")
+    assert found.cures == (
+        f"Make room for 1 more of its members (each member needs 8 {GPU} on one node): end what runs there,"
+        " add 1 such node, or ask for less.",
+    )
+    assert found.then.startswith("It is tried again when something changes that may help, or in ")
     assert "Of these, 1 had room until other members of it were placed there." in c.said("train-0")
 
 
@@ -83,7 +88,7 @@ def test_what_is_only_reserved_is_named_in_the_condition_as_well() -> None:
     assert "d/evaluate (8 reserved)" in [who for near in found.near for who in near.held_by]
     waiting = told(c, "evaluate")
     assert waiting.answer == (
-        "Room for 1 pod of it is reserved, and Permit waits: 1 of 9 members are here (GangScheduling)."
+        "Room for 1 pod of it is reserved on n0, and Permit waits: 1 of 9 members are here (GangScheduling)."
     )
     assert waiting.next_s is not None
 
@@ -92,7 +97,10 @@ def test_a_gang_larger_than_the_cluster_is_reported() -> None:
     c = cluster(nodes=2, gpus=8).submit(gang("train", pods=4, gpus=8)).run()
     small = "The nodes that suit it are too few: with nothing else running 2 of 4 would fit."
     assert c.said("train-0").endswith(small)
-    assert "Waiting does not help" in told(c, "train").cures[1]
+    assert told(c, "train").cures == (
+        "Waiting does not help: with nothing else running it would not fit either. Add up to 2 such nodes"
+        f" (each member needs 8 {GPU} on one node), or ask for less.",
+    )
 
 
 def test_a_label_that_no_node_has_is_named_with_what_may_be_meant() -> None:
@@ -327,7 +335,7 @@ def test_backoff_says_until_when() -> None:
     c.tell(ev.GroupRejected(c.group("evaluate").key, "admin", "not now"))
     found = told(c, "evaluate")
     assert found.state == "backoff"
-    assert found.cures[-1] == "It is tried again in 1 s (failure 1)."
+    assert found.then == "It is tried again in 1 s (failure 1)."
 
 
 def test_a_gang_that_has_started_reports_that() -> None:

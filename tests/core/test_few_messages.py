@@ -13,6 +13,7 @@ from tests.core.test_groups import core_pod, core_spec
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 N_PODS = 200
+THEN = "; for 60 s at most, then all is given back and tried again"
 POINTER = "gang d/a waits as a whole: its first 5 pods by name say why"
 
 
@@ -69,11 +70,11 @@ def test_a_gang_that_gathers_writes_each_new_member_once() -> None:
 def test_a_gang_that_waits_reserved_for_the_rest_of_it_writes_a_few_for_each_that_comes() -> None:
     total = {"gangsched.io/total-members": str(N_PODS)}
     c = tell_all(cluster(nodes=40), with_annotations(large(100, min_members=50), total))
-    assert text_of_speakers(c) == "gang d/a is reserved and waits: 100 of 200 members are here"
+    assert text_of_speakers(c) == "gang d/a is reserved and waits: 100 of 200 members are here" + THEN
     for k in range(100, 110):
         c.clear()
         tell_all(c, with_annotations(large(1, first=k, min_members=50), total))
-        assert text_of_speakers(c) == f"gang d/a is reserved and waits: {k + 1} of 200 members are here"
+        assert text_of_speakers(c) == f"gang d/a is reserved and waits: {k + 1} of 200 members are here{THEN}"
         assert len(c.all(ef.WritePodCondition)) <= 1 + 2 * N_SPEAKERS
 
 

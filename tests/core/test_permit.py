@@ -56,7 +56,7 @@ def test_a_wait_ends_after_the_configured_time_and_everything_is_given_back() ->
     assert c.scheduler.statistics()["reservations"] == 0
     assert c.said("a-0") == (
         "gang d/a gave its reservations back: WaitOnPermit timed out (group d/b does not exist, or does not"
-        " list this group); it is tried again after a backoff"
+        " list this group); it is tried again in 1 s"
     )
 
 

@@ -128,7 +128,7 @@ async def test_lines_tell_one_thing_after_the_other() -> None:
         "group default/judge does not exist, or does not list this group",
         "evaluate backoff gave its reservations back: WaitOnPermit timed out "
         "(group default/judge does not exist, or does not list this group); "
-        "it is tried again after a backoff",
+        "it is tried again in 1 s",
         "notebook running 1 of 1",
         "$ gangsched agent --bandwidth # on each node",
         "stream running 2 of 2",

@@ -54,6 +54,7 @@ _OURS = (
     "core/invariants.py",
     # The answers of `gangsched explain`, which tell what to do themselves.
     "core/explain.py",
+    "core/explain_cures.py",
     "core/explain_room.py",
     "core/types/affinity_terms.py",
     "model/evenness.py",

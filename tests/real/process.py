@@ -74,11 +74,13 @@ class Scheduler(Daemon):
         *,
         port: int = 0,
         plugins: Sequence[Path] = (),
+        flags: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
     ) -> None:
         command = [sys.executable, "-m", "gangsched.cli", "scheduler"]
         command += [f"--config={config}", f"--kubeconfig={kubeconfig}", f"--secure-port={port}"]
         command += [f"--plugin={plugin}" for plugin in plugins]
+        command += flags
         super().__init__("gangsched", command, log=log, env={**os.environ, "NO_PROXY": "*", **(env or {})})
 
     @property

@@ -88,7 +88,7 @@ def test_without_a_scheduler_the_api_server_is_enough(
     assert "n0 nvidia.com/gpu 8 6 default/old-0" in told
     code, told = explained("default/lost")
     assert code == 1
-    assert "the pods of default/lost name the scheduler 'gangshed', and this configuration serves" in told
+    assert "the pods of default/lost name the scheduler 'gangshed'; did you mean gangsched? This" in told
     code, told = explained("default/train-0")
     assert (code, "is a member of the gang default/train: gangsched explain default/train" in told) == (
         1,

@@ -51,8 +51,8 @@ async def test_the_command_draws_the_answer_first_for_those_who_may_ask(
         drawn = " ".join(capsys.readouterr().out.split())
         assert drawn.startswith("d/train: 1 of 2 members fit. Member train-1 needs 8 nvidia.com/gpu on one")
         for part in (
-            "place 1 of 1 in the queue; waiting since 5.0s",
-            "To do: Room for 1 more of its members",
+            "place 1 of 1 in the queue; in line for 5.0s",
+            "To do: Make room for 1 more of its members",
             "n0 nvidia.com/gpu 8 6 d/old (2 bound)",
             "2 NodeResourcesFit Insufficient nvidia.com/gpu",
             "active unschedulable the attempt failed",

@@ -59,7 +59,7 @@ def test_why_it_would_not_and_what_would_help() -> None:
     assert one.starts == "not"
     assert one.why is not None
     assert "1 of 2 members fit" in one.why.answer
-    assert any("add 1 such node" in cure for cure in one.why.cures)
+    assert any("Add 1 such node" in cure for cure in one.why.cures)
     assert whatif(cluster(nodes=1), *gang("a", pods=2, gpus=8), add_nodes=1, like="n0").starts_now
 
 

@@ -41,7 +41,10 @@ def refusal(
         return FitError(group, f"{prefix}{said}.", _rejected_by(demand, kinds))
     message = f"{prefix}{said}. In {where}: {inner.message.removeprefix(prefix)}"
     rejected = tuple(dict.fromkeys((*_rejected_by(demand, kinds), *inner.rejected_by)))
-    return replace(inner, group=group, message=message, rejected_by=rejected)
+    short = inner.shortage
+    if short is not None:
+        short = replace(short, about_domains=f"{said}. In {where}: ")
+    return replace(inner, group=group, message=message, rejected_by=rejected, shortage=short)
 
 
 def _rejected_by(

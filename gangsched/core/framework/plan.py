@@ -116,6 +116,8 @@ class Shortage(msgspec.Struct, gc=False):
     suits: BoolArray
     is_alike: bool
     """Whether all members are of its template."""
+    about_domains: str = ""
+    """Why no domain of those that the group has to go to takes it; the rest is then about the nearest one."""
 
 
 class FitError(msgspec.Struct, gc=False):

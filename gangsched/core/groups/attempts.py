@@ -323,13 +323,13 @@ class Attempts:
         """The group keeps its reservations; its deadline runs from the first time it waits."""
         shared = self._shared
         deadline_s = group.deadline_s
+        own = group.definition.schedule_timeout_s if group.definition else None
+        wait_s = status.timeout_s or own or shared.settings.permit_wait_s
         if group.state is not GroupState.WAITING or deadline_s == NEVER_S:
-            own = group.definition.schedule_timeout_s if group.definition else None
-            wait_s = status.timeout_s or own or shared.settings.permit_wait_s
             deadline_s = shared.now_s + wait_s
         shared.queue.park(group, Cause.PERMIT_WAITS, deadline_s)
         if not self._permits.is_asking(group):
-            self._reporter.waiting(group, status.reason or "another group of its set")
+            self._reporter.waiting(group, status.reason or "another group of its set", wait_s)
 
     def reject(
         self, unit: list[Group], message: str, *, plugin: str = GANG, answer: FitError | None = None
@@ -360,8 +360,10 @@ class Attempts:
             return
         self._shared.count("permit_timeouts")
         waited_for = group.message.removeprefix(f"gang {group.key} is reserved and waits: ")
+        waited_for = waited_for.rpartition("; for ")[0]
         why = f" ({waited_for})" if waited_for else ""
-        self.give_back(group, f"WaitOnPermit timed out{why}; it is tried again after a backoff")
+        in_s = self._shared.queue.backoff_s(group.failure + 1)
+        self.give_back(group, f"WaitOnPermit timed out{why}; it is tried again in {in_s:g} s")
 
     def give_back(self, group: Group, why: str) -> None:
         """Releases the reservations of a waiting group, and of those that wait with it; they back off."""

@@ -72,10 +72,11 @@ class Reporter:
         """PreEnqueue keeps the pod out of the queue; `kubectl get pods` shows it as it shows gates."""
         self._condition(info, GATED, clean(message))
 
-    def waiting(self, group: Group, message: str) -> None:
-        """The group holds its reservations and waits in Permit."""
+    def waiting(self, group: Group, message: str, wait_s: float) -> None:
+        """The group holds its reservations and waits in Permit, for so long at most in all."""
         self._tell(group, clean(message))
-        message = clean(f"gang {group.key} is reserved and waits: {message}")
+        then = f"for {wait_s:g} s at most, then all is given back and tried again"
+        message = clean(f"gang {group.key} is reserved and waits: {message}; {then}")
         group.message = message
         self._tell_members(group, group.in_state(MemberState.ASSUMED), message)
         if group.said != message:

@@ -115,6 +115,7 @@ export function gang(found) {
     facts.push(`${e.bound} bound, ${e.reserved} reserved of ${e.needed ?? "?"} needed`, `${e.attempts} attempts`, `priority ${e.priority}`);
     parts.push(make("p", { class: "hint" }, facts.join(" · ")));
     parts.push(...list("What would help", e.cures));
+    if (e.then) parts.push(make("p", { class: "hint" }, e.then));
     parts.push(...list("Reasons", (e.reasons ?? []).map((r) => `${r.nodes} nodes: ${r.reason} (${r.plugin})`)));
     if (e.near?.length) {
       parts.push(make("h3", {}, "Nearest misses"), table(["Node", "Resource", "Free", "Asked", "Held by"],
