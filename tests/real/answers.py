@@ -35,7 +35,7 @@ _VARIES = (
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"\b\d+(\.\d+)? ?(ms|s|m|h)\b(\d+(ms|s|m|h)\b)*|\b(\d+[hms])+\b"), "WHILE"),
     (re.compile(r"\d+ attempts?|failure \d+|attempt \d+"), "COUNT"),
-    (re.compile(r'pods "[a-z0-9-]+"'), "PODS"),
+    (re.compile(r'pods\s+"[a-z0-9-]+"'), "PODS"),
     (re.compile(r"\s+"), " "),
 )
 
@@ -134,7 +134,10 @@ def shown(title: str, told: Told) -> None:
         _write(title, section)
     found = dict(sections())
     assert title in found, f"docs/why-pending.md has no section {title!r}; {WRITE_VARIABLE}=1 writes it"
-    assert plain(found[title]) == plain(section), f"{title}: {WRITE_VARIABLE}=1 writes it anew"
+    on_page, seen = plain(found[title]), plain(section)
+    assert on_page == seen, (
+        f"{title}: {WRITE_VARIABLE}=1 writes it anew. On the page:\n{on_page}\nSeen:\n{seen}"
+    )
 
 
 def plain(text: str) -> str:
