@@ -20,6 +20,7 @@ from gangsched.web.board.whatif import WhatIf
 from gangsched.web.explanations import Explanations
 from gangsched.web.queue import Queue
 from gangsched.web.stories import Stories
+from tests.support.processes import PATIENCE_S
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
 from tests.web.test_server import serving
@@ -35,7 +36,7 @@ def board_of(c: Cluster, *, may_act: Callable[[], bool] = lambda: True) -> Board
     feed = Feed(c.scheduler, History(c.scheduler, n_attempts=lambda: 0), queue, may_act=may_act)
     stories = Stories(c.scheduler, clock_s=lambda: c.now_s)
     explanations = Explanations(c.scheduler, clock_s=lambda: c.now_s)
-    whatif = WhatIf(c.scheduler, priorities=no_priorities, clock_s=lambda: c.now_s)
+    whatif = WhatIf(c.scheduler, priorities=no_priorities, clock_s=lambda: c.now_s, limit_s=PATIENCE_S)
     return Board(c.scheduler, feed, stories=stories, explanations=explanations, whatif=whatif)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import anyio
 import msgspec
+import psutil
 import pytest
 
 from gangsched.certificates import Pair, self_signed
@@ -21,6 +22,7 @@ from gangsched.errors import ConfigError
 from gangsched.sim.driver import make_scheduler
 from gangsched.web.board.aside import AsideFailed, aside
 from gangsched.web.board.whatif import MAX_BYTES, NotNow, WhatIf
+from tests.support.processes import PATIENCE_S
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
 from tests.web.test_board_pages import Browser, browsing, reader
@@ -60,7 +62,8 @@ def whatif_of(c: Cluster, **more: Any) -> WhatIf:
     async def priorities() -> dict[str, int]:
         return {"high": 1000}
 
-    return WhatIf(c.scheduler, priorities=priorities, clock_s=lambda: c.now_s, **more)
+    given = {"limit_s": PATIENCE_S} | more
+    return WhatIf(c.scheduler, priorities=priorities, clock_s=lambda: c.now_s, **given)
 
 
 async def asked(c: Cluster, yaml: str, **more: Any) -> dict[str, Any]:
@@ -207,10 +210,9 @@ def forever() -> bytes:
     return b""
 
 
-def pids() -> set[str]:
+def pids() -> set[int]:
     """Processes that are ours."""
-    with open(f"/proc/{os.getpid()}/task/{os.getpid()}/children", encoding="ascii") as file:
-        return set(file.read().split())
+    return {one.pid for one in psutil.Process().children()}
 
 
 async def test_a_copy_that_takes_too_long_is_ended_and_leaves_nothing() -> None:
