@@ -27,9 +27,11 @@ from gangsched.config.election import LeaderElectionSettings, resolve_election
 from gangsched.config.extenders import ExtenderConfig, resolve_extenders
 from gangsched.config.foreign import resolve_foreign
 from gangsched.config.inferring import resolve_inferred
+from gangsched.config.managed import without_managed
 from gangsched.config.packing import resolve_packing
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
 from gangsched.config.queueing import QueueingSettings, resolve_queueing
+from gangsched.config.queues import QueuesSettings, resolve_queues, with_fairness
 from gangsched.config.recording import RecordSettings, resolve_record
 from gangsched.config.strict import decode, nearest, read_documents
 from gangsched.config.tracing import TracingSettings, resolve_tracing
@@ -47,7 +49,6 @@ _MAX_SEARCH = 1_000_000
 # A scheduler that is held up for longer loses its lease.
 _MAX_BUDGET_S = 10.0
 _MAX_SECONDS = 86_400.0
-_FIT = "NodeResourcesFit"
 _DEVICES = "Devices"
 _NO_FLAGS: Mapping[str, str | bool] = {}
 
@@ -72,7 +73,7 @@ class Settings(msgspec.Struct, frozen=True):
     happens to pods and groups that ask for what only another system does, by profile: WARN or IGNORE, else
     REFUSE (config.foreign). packing_weights: how much packing weighs beside the scores, by profile
     (config.packing); gangs of the others are packed first. queueing: walltimes are read and passes counted
-    (config.queueing); None: neither.
+    (config.queueing); None: neither. queues: the tree (config.queues); None: there are none.
     """
 
     on_partial_bind: Literal["complete", "unwind"] = "complete"
@@ -99,6 +100,7 @@ class Settings(msgspec.Struct, frozen=True):
     packing_weights: Mapping[str, int] = {}
     ties: Literal["random", "roundRobin"] = "random"
     queueing: QueueingSettings | None = None
+    queues: QueuesSettings | None = None
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):
@@ -228,8 +230,10 @@ def _assemble(
             "nobody is preempted"
         )
     counting = extenders if in_effect is None else in_effect
-    profiles = _without_managed(_profiles(kube, plugins, notes, early_stop=ours.early_stop), counting)
+    profiles = without_managed(_profiles(kube, plugins, notes, early_stop=ours.early_stop), counting)
     profiles = _with_required(profiles, settings.devices)
+    queues = resolve_queues(ours)
+    profiles = with_fairness(profiles, queues, plugins, notes)
     to_score = _nodes_to_score(kube, ours, (profile.scheduler_name for profile in profiles))
     names = [profile.scheduler_name for profile in profiles]
     settings = msgspec.structs.replace(
@@ -239,27 +243,12 @@ def _assemble(
         foreign_markers=resolve_foreign(ours, names),
         packing_weights=resolve_packing(ours, names),
         queueing=resolve_queueing(ours, names),
+        queues=queues,
     )
     tracing, record = resolve_tracing(ours.tracing), resolve_record(ours.record)
     return SchedulerConfig(
         profiles, settings, election, kube.client_connection, tracing, tuple(notes), source, extenders, record
     )
-
-
-def _without_managed(
-    profiles: tuple[ProfileConfig, ...], extenders: Sequence[ExtenderConfig]
-) -> tuple[ProfileConfig, ...]:
-    """Resources managed by an extender alone (ignoredByScheduler) are excluded from NodeResourcesFit."""
-    names = [one.name for each in extenders for one in each.managed if one.ignored_by_scheduler]
-    found = []
-    for profile in profiles:
-        args = profile.args.get(_FIT)
-        if names and args is not None:
-            ignored = tuple(dict.fromkeys((*args.ignored_resources, *names)))
-            args = msgspec.structs.replace(args, ignored_resources=ignored)
-            profile = msgspec.structs.replace(profile, args={**profile.args, _FIT: args})
-        found.append(profile)
-    return tuple(found)
 
 
 def _with_required(profiles: tuple[ProfileConfig, ...], devices: DeviceSettings) -> tuple[ProfileConfig, ...]:

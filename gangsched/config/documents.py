@@ -165,6 +165,27 @@ class Queueing(_Document, frozen=True):
     default_walltime: str = ""
 
 
+class Fairness(_Document, frozen=True):
+    """Meanings: config.queues.QueuesSettings."""
+
+    half_life: str = "24h"
+    compare: tuple[str, ...] = ("nvidia.com/gpu", "cpu", "memory")
+    other_queues: Literal["ignore", "read"] = "ignore"
+
+
+class QueueDocument(_Document, frozen=True):
+    """Meanings: config.queues.QueueConfig. queues: each again such a document."""
+
+    name: str
+    share: float = 1.0
+    guaranteed: dict[str, str | int] = {}
+    limit: dict[str, str | int] = {}
+    namespaces: tuple[str, ...] = ()
+    default_walltime: str = ""
+    order: Literal["fifo", "shortest"] = "fifo"
+    queues: tuple[dict[str, Any], ...] = ()
+
+
 class Packing(_Document, frozen=True):
     """weight: of packing as one score among others; None: packing goes first (config.packing)."""
 
@@ -206,6 +227,8 @@ class OurDocument(_Document, frozen=True):
     packing: Packing = Packing()
     profiles: tuple[ProfileOptions, ...] = ()
     queueing: Queueing | None = None
+    fairness: Fairness | None = None
+    queues: tuple[QueueDocument, ...] = ()
     devices: Devices = Devices()
     tracing: Tracing = Tracing()
     record: Record = Record()

@@ -17,6 +17,7 @@ from gangsched.config.extenders import effective_extender
 from gangsched.config.foreign import REFUSE
 from gangsched.config.profiles import ProfileConfig
 from gangsched.config.queueing import AUTO, effective_walltime
+from gangsched.config.queues import effective_queues
 from gangsched.config.recording import effective_record
 from gangsched.config.tracing import effective_tracing
 
@@ -142,6 +143,7 @@ def _ours(config: SchedulerConfig) -> Document:
         "reportingController": settings.reporting_controller,
         **_by_profile(config),
         **_queueing(config),
+        **effective_queues(settings.queues),
         "devices": {
             "handOff": dict(settings.devices.hand_off),
             "require": list(settings.devices.require),

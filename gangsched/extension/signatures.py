@@ -27,6 +27,8 @@ HOOKS = {
     "pre_enqueue": Hook("PreEnqueue", ("pod",), may_be_async=True),
     "sort_key": Hook("QueueSort", ("group",)),
     "lane": Hook("QueueSort", ("group",)),
+    "admit": Hook("Admit", ("group", "members", "view")),
+    "admit_again": Hook("Admit", ("group", "members", "change", "view")),
     "lane_key": Hook("QueueSort", ("first", "view")),
     "pre_filter": Hook("PreFilter", ("state", "template", "view")),
     "add_pod": Hook("AddPod", ("state", "template", "other", "row", "view")),
@@ -59,6 +61,7 @@ HOOKS = {
 POINTS = {
     "pre_enqueue": "preEnqueue",
     "sort_key": "queueSort",
+    "admit": "preEnqueue",
     "pre_filter": "preFilter",
     "filter": "filter",
     "filter_node": "filter",
@@ -87,7 +90,10 @@ _TOGETHER = {
     "pre_bind_pre_flight": "pre_bind",
     "lane": "lane_key",
     "lane_key": "lane",
+    "admit_again": "admit",
 }
+_MAY_SEE = ("pre_enqueue", "sort_key", "lane")
+"""Hooks that may have the view as a second argument."""
 _OR = {"score": ("score", "score_node")}
 
 
@@ -140,7 +146,7 @@ def _problem(kind: type[Any], name: str) -> str:
         bound = inspect.getattr_static(kind, name)
         own = () if isinstance(bound, staticmethod | classmethod) else (None,)
         taken = inspect.signature(method)
-        if name == "pre_enqueue" and len(taken.parameters) - len(own) > 1 and not is_async:
+        if name in _MAY_SEE and len(taken.parameters) - len(own) > 1 and not is_async:
             wanted = (*wanted, "view")
         taken.bind(*own, *wanted)
     except TypeError as error:

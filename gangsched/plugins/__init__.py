@@ -34,6 +34,7 @@ from gangsched.plugins import (
 from gangsched.plugins.default_binder import DefaultBinder
 from gangsched.plugins.default_preemption import DefaultPreemption
 from gangsched.plugins.devices import Devices
+from gangsched.plugins.fairness import Fairness
 from gangsched.plugins.gang_scheduling import GangScheduling
 from gangsched.plugins.image_locality import ImageLocality
 from gangsched.plugins.inter_pod_affinity import InterPodAffinity
@@ -73,6 +74,7 @@ def _info(
 _TABLE: tuple[tuple[PluginInfo, Factory], ...] = (
     (_info("SchedulingGates", "preEnqueue"), SchedulingGates),
     (_info("PrioritySort", "queueSort"), PrioritySort),
+    (_info("Fairness", "preEnqueue", "queueSort", is_default=False), Fairness),
     (_info("NodeName", "preFilter", "filter"), NodeName),
     (_info("NodeUnschedulable", "preFilter", "filter"), NodeUnschedulable),
     (_info("TaintToleration", "preFilter", "filter", "preScore", "score", weight=3), TaintToleration),
@@ -234,6 +236,7 @@ def _build(
     points = ExtensionPoints(
         queue_sort=made[queue_sort],
         pre_enqueue=at("preEnqueue", "pre_enqueue"),
+        admits=at("preEnqueue", "admit"),
         pre_filter=at("preFilter", "pre_filter"),
         filters=at("filter", "filter", "filter_node"),
         capacities=at("filter", "capacity"),

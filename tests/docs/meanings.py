@@ -94,6 +94,24 @@ OURS = {
     "profiles[].inferGangs": "The same for this profile alone.",
     "profiles[].foreignMarkers": "The same for this profile alone.",
     "profiles[].defaultWalltime": "As `queueing.defaultWalltime`, for this profile alone; `''`: none.",
+    "fairness.halfLife": "How soon what a queue has held counts half, beside what it holds now. 0s: only what it holds"
+    " now counts. Needs `queues`.",
+    "fairness.compare": "The resources by which shares are compared: a queue's share is the largest part of the cluster"
+    " that it holds of any of them.",
+    "fairness.otherQueues": "`read`: a pod without `gangsched.io/queue` may name its queue by `kai.scheduler/queue`,"
+    " `scheduling.volcano.sh/queue-name` or `yunikorn.apache.org/queue`.",
+    "queues[].name": "Lower case letters, digits and dashes, at most 63; once in the whole tree. Without `queues` there are"
+    " none, and all groups stand in one line. See [Queues](queues.md).",
+    "queues[].share": "What it is due among the queues beside it, as a proportion.",
+    "queues[].guaranteed": "By resource: until it holds as much, it goes before those that hold more than theirs. Those of"
+    " the queues below it fit into it.",
+    "queues[].limit": "By resource: it and all below it never hold more.",
+    "queues[].namespaces": "Whose pods it is for: names, and prefixes that end in `*`. Each stands in one queue, and only"
+    " queues without others below them have any. The closest one counts for a pod that names no queue.",
+    "queues[].defaultWalltime": "How long a group of it runs that states nothing and whose kind has not run yet. Goes"
+    " before `queueing.defaultWalltime`; needs `queueing`.",
+    "queues[].order": "In the queue, after priority: `fifo`, or `shortest` walltime first; needs `queueing`.",
+    "queues[].queues": "The queues below it, each with the same fields; 8 levels and 1,000 queues at most.",
     "queueing.bound.groups": "Without `queueing` none of this is read or counted. After how many groups that start in"
     " front of it a group that does not fit [is claimed](queueing.md#who-is-passed-over). `auto`: 8 for each"
     " group that runs when it is first refused, and at least 64.",
@@ -265,6 +283,11 @@ KEYS = {
         "Pod or PodGroup",
         "user",
         "how long reservations are held while the gang waits: `90s`, `5m`",
+    ),
+    "gangsched.io/queue": (
+        "Pod, annotation or label",
+        "user",
+        "its queue, one of those that list its namespace ([queues](queues.md))",
     ),
     "gangsched.io/walltime": (
         "Pod or PodGroup",

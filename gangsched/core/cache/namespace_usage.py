@@ -6,10 +6,11 @@ it. Not here: which plugin does, and what follows from a change (core.state.lane
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from gangsched.core.cache.node_table import NodeTable
+from gangsched.core.cache.queue_book import Place, QueueBook
 from gangsched.core.cache.usage_trackers import NOTHING_NEW, UsageNews
 from gangsched.core.types.group import NEVER_S, Group, PodInfo
 from gangsched.model.load import ReportedUsage
@@ -89,9 +90,13 @@ class QueueView:
     of this turn and may not be kept: a plugin asks again.
     """
 
-    def __init__(self, nodes: NodeTable, usage: NamespaceUsage) -> None:
+    def __init__(self, nodes: NodeTable, usage: NamespaceUsage, book: QueueBook | None = None) -> None:
+        """book: what each queue holds; None: no queues are configured."""
         self._nodes = nodes
         self._usage = usage
+        self._book = book
+        self.walltime_of: Callable[[Group], float] | None = None
+        """How long a group runs, where the configuration has `queueing`."""
         self._totals: Mapping[str, int] = _NOTHING
         self._largest: Mapping[str, int] = _NOTHING
         self._totals_of = -1
@@ -125,13 +130,54 @@ class QueueView:
         used = self._usage.used.get(namespace)
         return _NOTHING if used is None else MappingProxyType(used)
 
+    @property
+    def queues(self) -> QueueBook | None:
+        """What each queue holds and has held lately; None: no queues are configured.
+
+        What a lane key reads of it is not noted: a lane is asked again when what `place_of_queue` or
+        `used_by_queue` has read changes.
+        """
+        if self._book is not None:
+            self._book.take_totals(self.totals(), self.now_s)
+        return self._book
+
     def queue_of(self, group: Group) -> str:
-        """The group's queue. There are no queues but namespaces."""
-        return group.key.namespace
+        """The group's queue, that of its first member; its namespace where no queues are configured.
+
+        One that Kueue admits is in `/kueue`, one whose namespace no queue lists in `/other`.
+        """
+        first = group.first()
+        if self._book is None or first is None:
+            return group.key.namespace
+        return self._book.tree.of(first.pod.metadata).queue
+
+    def request_of(self, group: Group) -> Mapping[str, int]:
+        """What the group's next attempt has to find room for, at least."""
+        found: dict[str, int] = {}
+        for info in group.needed_members():
+            for resource, amount in info.template.requests.items():
+                found[resource] = found.get(resource, 0) + amount
+        return found
 
     def used_by_queue(self, queue: str) -> Mapping[str, int]:
-        """As `used`, for a queue."""
-        return self.used(queue)
+        """As `used`, for a queue and all below it."""
+        if self._book is None:
+            return self.used(queue)
+        self.reads.add(f"/{queue}")
+        return self._book.used(queue)
+
+    def place_of_queue(self, queue: str, request: Mapping[str, int]) -> Place:
+        """Where the queue stands among all, if its first group asks for this much (QueueBook.place)."""
+        book = self.queues
+        if book is None:
+            return ()
+        self.reads.update(f"/{name}" for name in book.tree.paths[queue])
+        self.reads_time = True
+        return book.place(queue, request, self.now_s)
+
+    def walltime_s(self, group: Group) -> float:
+        """How long the group runs, as far as is known; infinity if it never ends, or without `queueing`."""
+        return NEVER_S if self.walltime_of is None else self.walltime_of(group)
 
     def dominant_share(self, namespace: str, *resources: str) -> float:
         """The namespace's largest share of any of these resources, 0 to 1; without names, of all

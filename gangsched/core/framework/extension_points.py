@@ -25,6 +25,7 @@ from gangsched.core.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
+from gangsched.core.framework.queueing_points import AdmitPlugin
 
 
 class ExtensionPoints(msgspec.Struct, kw_only=True):
@@ -36,6 +37,7 @@ class ExtensionPoints(msgspec.Struct, kw_only=True):
 
     queue_sort: QueueSortPlugin
     pre_enqueue: tuple[PreEnqueuePlugin, ...] = ()
+    admits: tuple[AdmitPlugin, ...] = ()
     pre_filter: tuple[PreFilterPlugin, ...] = ()
     filters: tuple[FilterPlugin | NodeFilterPlugin, ...] = ()
     capacities: tuple[CapacityPlugin, ...] = ()

@@ -20,6 +20,9 @@ presence. One object is made for each profile that names it, with that profile's
     QueueSort   sort_key      a group becomes active                      a key; the smallest goes first
                 lane, lane_key   the same; lane_key also when the usage   the group's lane; the key of a lane
                               changes that it has read                    by its first group
+    Admit       admit         a group has its turn; the plugin is         a Status: "no" keeps the whole
+                              enabled at PreEnqueue                       group out
+                admit_again   a change, for a group that it keeps out     whether to ask it again
     PreFilter   pre_filter    once a cycle and template                   a Status (SKIP: no Filter of this
                                                                           plugin), or the NodeSubset left
     (AddPod)    add_pod, remove_pod   a pod came to a node, or left it    nothing; keeps its counts in state
@@ -81,7 +84,11 @@ from gangsched.core.framework.binding_points import (
 )
 from gangsched.core.framework.filled_node import FilledNode
 from gangsched.core.framework.plan import DemandOn, DryRun, FitError, PostFilterResult
-from gangsched.core.framework.queueing_points import LaneSortPlugin, PreEnqueuePlugin, QueueSortPlugin
+from gangsched.core.framework.queueing_points import (
+    LaneSortPlugin,
+    PreEnqueuePlugin,
+    QueueSortPlugin,
+)
 from gangsched.core.framework.status import (
     EVERYWHERE,
     MAX_SCORE,

@@ -52,12 +52,12 @@ from gangsched.core.framework.plugin_calls import (
     checked_status,
     guarded,
 )
-from gangsched.core.framework.queueing_points import bad_raise, sees_view
+from gangsched.core.framework.queueing_points import AdmitAgainPlugin, AdmitPlugin, bad_raise, sees_view
 from gangsched.core.framework.scoring import Scoring
 from gangsched.core.framework.signing import Signing
 from gangsched.core.framework.weighing import Weighing
 from gangsched.core.types.cluster_events import Change
-from gangsched.core.types.group import Group
+from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
@@ -100,12 +100,15 @@ class Profile:
         self._viewing = frozenset(p.name for p in self.pre_enqueue if sees_view(p.pre_enqueue))
         self.only_gates = all(plugin.name == GATES for plugin in self.pre_enqueue)
         """Whether PreEnqueue has at most the plugin that reads the pod alone."""
+        self.admit_plugins = points.admits
         self.pre_filter = points.pre_filter
         self.post_filters = points.post_filters
         self.reserves = points.reserves
         self.reserve_names = frozenset(plugin.name for plugin in points.reserves)
         self.permits = points.permits
-        self.reads_usage = bool(self._viewing) or serves(points.queue_sort, LaneSortPlugin)
+        self.reads_usage = bool(self._viewing or self.admit_plugins) or serves(
+            points.queue_sort, LaneSortPlugin
+        )
         """Whether a plugin of the queue looks at a QueueView."""
         self.pre_binds = points.pre_binds
         self.binds = points.binds
@@ -164,6 +167,33 @@ class Profile:
         if status.raise_by and (problem := bad_raise(status)):
             raise PluginError(plugin.name, "PreEnqueue", problem)
         return status
+
+    def run_admit(self, group: Group, members: Sequence[PodInfo], view: QueueView) -> Status:
+        """The first "no", or success. Raises: PluginError."""
+        for plugin in self.admit_plugins:
+            answer = self._ask(plugin.name, "Admit", plugin.admit, group, members, view)
+            status = checked_status(plugin.name, "Admit", answer, _NO)
+            if not status.is_success:
+                return status
+        return SUCCESS
+
+    def admit_that_refused(self, rejected_by: Iterable[tuple[str, PodTemplate | None]]) -> AdmitPlugin | None:
+        """The Admit plugin that keeps the group out, if one does."""
+        names = {name for name, template in rejected_by if template is None}
+        return next((plugin for plugin in self.admit_plugins if plugin.name in names), None)
+
+    def admits_again(
+        self,
+        plugin: AdmitPlugin,
+        group: Group,
+        members: Sequence[PodInfo],
+        change: ClusterChange,
+        view: QueueView,
+    ) -> bool:
+        """Whether the plugin should be asked again after this change. Raises: PluginError."""
+        if not serves(plugin, AdmitAgainPlugin):
+            return True
+        return bool(self._ask(plugin.name, "Admit", plugin.admit_again, group, members, change, view))
 
     def run_pre_enqueue(self, pod: Pod) -> Status:
         """The first "no" gates the pod; for a profile with `only_gates`."""

@@ -1,4 +1,4 @@
-"""The extension points of the queue: PreEnqueue and QueueSort.
+"""The extension points of the queue: PreEnqueue, QueueSort and Admit.
 
 Plugins import them from core.framework.interface, where the table of all points is.
 """
@@ -6,12 +6,13 @@ Plugins import them from core.framework.interface, where the table of all points
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.status import Status
-from gangsched.core.types.group import Group
+from gangsched.core.types.cluster_events import ClusterChange
+from gangsched.core.types.group import Group, PodInfo
 
 MAX_RAISE = 2**31
 
@@ -35,11 +36,11 @@ class PreEnqueuePlugin(Protocol):
         ...
 
 
-def sees_view(pre_enqueue: Callable[..., Any]) -> bool:
+def sees_view(method: Callable[..., Any]) -> bool:
     """Whether the method takes the QueueView."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
-        named = [one for one in inspect.signature(pre_enqueue).parameters.values() if one.kind in kinds]
+        named = [one for one in inspect.signature(method).parameters.values() if one.kind in kinds]
     except (TypeError, ValueError):
         return False
     return len(named) > 1
@@ -51,6 +52,36 @@ def bad_raise(status: Status) -> str:
     if isinstance(raised, int) and abs(raised) <= MAX_RAISE:
         return ""
     return f"raise_by is {repr(raised)[:80]}, expected a whole number within -{MAX_RAISE}..{MAX_RAISE}"
+
+
+@runtime_checkable
+class AdmitPlugin(Protocol):
+    """Asked when a group has its turn, before any node is looked at: may these members start at all?
+
+    A plugin with this method serves the point where it is enabled at PreEnqueue. Members that the group can
+    start without are left out where all of them together are refused and those that it needs are not. Not
+    asked about a group that is bound in part and being completed.
+    """
+
+    name: str
+
+    def admit(self, group: Group, members: Sequence[PodInfo], view: QueueView) -> Status:
+        """members: those that would be placed now, of the group and of those that start with it. Success, or
+        "no", which keeps all of them out: unschedulable, or unresolvable if waiting cannot help."""
+        ...
+
+
+@runtime_checkable
+class AdmitAgainPlugin(Protocol):
+    """An AdmitPlugin that tells which changes are worth asking it again. Without this each of them is."""
+
+    name: str
+
+    def admit_again(
+        self, group: Group, members: Sequence[PodInfo], change: ClusterChange, view: QueueView
+    ) -> bool:
+        """Whether a group that it keeps out should have its turn; members: as `admit` would be given."""
+        ...
 
 
 @runtime_checkable
@@ -75,15 +106,23 @@ class LaneSortPlugin(Protocol):
     by `lane_key`, which reads the view. A lane's key is asked for again when its first group changes, when
     what the last call read of the view changes, and, if that read `waited_s`, after `rekey_s` seconds (a
     class attribute; without it 10). So a pod that comes or goes costs one call for each lane that reads its
-    namespace, however many groups wait there.
+    namespace, however many groups wait there. `sort_key` and `lane` may have a second argument, the view;
+    what they read there is as of the time at which the group was put in line.
     """
 
     name: str
 
-    def sort_key(self, group: Group) -> tuple[Any, ...]: ...
+    @property
+    def sort_key(self) -> Callable[..., tuple[Any, ...]]:
+        """(group) or (group, view)."""
+        ...
 
-    def lane(self, group: Group) -> str:
-        """The group's lane: a tenant's, say. As long as a group is in line it stays in its lane."""
+    @property
+    def lane(self) -> Callable[..., str]:
+        """(group) or (group, view): the group's lane: a tenant's, say.
+
+        As long as a group is in line it stays in its lane.
+        """
         ...
 
     def lane_key(self, first: Group, view: QueueView) -> tuple[Any, ...]:

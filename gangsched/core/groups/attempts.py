@@ -21,6 +21,7 @@ from gangsched.core.framework.plan import FitError, Plan, first_of
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.sampling import EarlyStop
+from gangsched.core.groups.admission import Admission
 from gangsched.core.groups.claiming import Claiming
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.groups.nomination import Nominations
@@ -75,6 +76,7 @@ class Attempts:
             name: EarlyStop(percentage) for name, percentage in shared.settings.nodes_to_score.items()
         }
         self.nominations = Nominations(shared, reporter)
+        self._admission = Admission(shared)
         self._passed_over = PassedOver(shared, reporter)
         quietly = partial(self._demands, quiet=True)
         self.claiming = Claiming(shared, reporter, self._unit_of, quietly)
@@ -115,7 +117,12 @@ class Attempts:
         if self._shared.observer is not None:
             self._shared.observer.attempt_began(unit)
         try:
-            self.decide(unit)
+            admitted = self._admission.ask(unit)
+            if admitted.is_success:
+                self.decide(unit)
+            else:
+                self.claiming.kept_out(unit)
+                self.reject(unit, f"{admitted.plugin}: {admitted.reason}", plugin=admitted.plugin)
         except PluginError as error:
             self._shared.hooks.blame(error, group)
             self.reject(unit, str(error), plugin=error.plugin)
@@ -234,7 +241,7 @@ class Attempts:
     def _demands(self, unit: list[Group], *, quiet: bool = False) -> list[Demand]:
         demands = []
         for group in unit:
-            members = group.in_state(PENDING)
+            members = self._admission.members(unit, group, group.in_state(PENDING))
             if members:
                 profile = self._shared.profile_of(group)
                 n_needed = min(group.n_needed, len(members))

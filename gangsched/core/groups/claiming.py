@@ -146,6 +146,15 @@ class Claiming:
             self._look_again(claims, claim)
         return self._told.words(claim) if claims.of(unit[0]) is claim else ""
 
+    def kept_out(self, unit: Sequence[Group]) -> None:
+        """Admit keeps the unit out: meanwhile it has no claim, and nobody who starts passes it."""
+        claims, bypasses = self._claims, self._shared.queue.bypasses
+        if claims is not None and (claim := claims.of(unit[0])) is not None:
+            self._drop(claims, claim)
+        if bypasses is not None:
+            for group in unit:
+                bypasses.no_claim(group, self._shared.now_s)
+
     def is_due(self, unit: Sequence[Group]) -> bool:
         """Whether the unit's claim starts so soon that nobody need be evicted for it, and is not late."""
         claim = self._claims.of(unit[0]) if self._claims is not None else None

@@ -319,6 +319,8 @@ class Membership:
         """A new version of a pod that keeps its node; recounts it if its requests changed."""
         old, shared = info.pod, self._shared
         shared.cache.renew(info, pod)
+        if info.state is PENDING and info.group is not None and is_edited(old, pod):
+            shared.may_be_admitted(info.group)
         if pod.spec.node_name and not old.spec.node_name:
             if info.state is BOUND:
                 self._audit.pod_bound(info)

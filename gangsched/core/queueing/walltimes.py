@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -45,8 +45,12 @@ class _Run(msgspec.Struct):
 class Walltimes:
     """Knows how long groups run, and learns from those that ended."""
 
-    def __init__(self, settings: QueueingSettings) -> None:
+    def __init__(
+        self, settings: QueueingSettings, by_queue: Callable[[Pod], float | None] = lambda pod: None
+    ) -> None:
+        """by_queue: the default of the pod's queue, which goes before its profile's."""
         self._settings = settings
+        self._by_queue = by_queue
         self._runs: dict[_Kind, list[_Run]] = {}
         """The last two runs of each kind, the most recently updated kind last."""
         self._fresh: deque[tuple[Group, PodInfo]] = deque(maxlen=_MAX_FRESH)
@@ -100,7 +104,9 @@ class Walltimes:
         predicted_s = self._predicted_s(_kind_of(group, info))
         if predicted_s is not None:
             return Walltime(predicted_s, "predicted", "the last runs of its kind", own.problems)
-        default_s = self._settings.default_walltime_s.get(group.scheduler_name)
+        default_s = self._by_queue(info.pod)
+        if default_s is None:
+            default_s = self._settings.default_walltime_s.get(group.scheduler_name)
         if default_s is not None:
             return Walltime(default_s, "default", "defaultWalltime", own.problems)
         return own

@@ -13,6 +13,7 @@ from typing import Any
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
 from gangsched.core.framework.interface import LaneSortPlugin, QueueSortPlugin, serves
 from gangsched.core.framework.plugin_calls import PluginError, blamed
+from gangsched.core.framework.queueing_points import sees_view
 from gangsched.core.state.lanes import Lanes
 from gangsched.core.types.group import Group
 
@@ -34,7 +35,9 @@ class QueueOrder:
         blame: Callable[[PluginError, Group], None],
     ) -> None:
         self._sort = sort
+        self._key_sees = view is not None and sees_view(sort.sort_key)
         self._laned = sort if serves(sort, LaneSortPlugin) else None
+        self._lane_sees = self._laned is not None and sees_view(self._laned.lane)
         self._view = view
         self._usage = usage
         self._blame = blame
@@ -86,12 +89,17 @@ class QueueOrder:
             return LAST
 
     def _key(self, group: Group) -> Key:
-        key: Key = self._called(self._sort.sort_key, group)
+        key: Key
+        if self._key_sees:
+            key = self._called(self._sort.sort_key, group, self._view)
+        else:
+            key = self._called(self._sort.sort_key, group)
         return key
 
     def _lane(self, group: Group) -> str:
         assert self._laned is not None
-        lane: object = self._called(self._laned.lane, group)
+        args = (group, self._view) if self._lane_sees else (group,)
+        lane: object = self._called(self._laned.lane, *args)
         if not isinstance(lane, str):
             problem = f"lane answered {repr(lane)[:80]}, expected a text"
             raise PluginError(self._sort.name, _POINT, problem)

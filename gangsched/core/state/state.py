@@ -17,6 +17,8 @@ from gangsched.config import Settings
 from gangsched.config.queueing import SHADOW
 from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
+from gangsched.core.cache.queue_book import QueueBook
+from gangsched.core.cache.queue_tree import QueueTree
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plugin_calls import PluginError
@@ -33,7 +35,7 @@ from gangsched.core.state.start_together import StartTogether
 from gangsched.core.state.timers import Deadlines, Retries, Timers
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.cluster_events import Change, ClusterChange
-from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo, Preemption
+from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo, Preemption
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
@@ -69,6 +71,8 @@ class SharedState:
         )
         self.queue_view: QueueView | None = None
         """What PreEnqueue and QueueSort see, where one of them looks."""
+        self.queue_book: QueueBook | None = None
+        """What each queue holds, where queues are configured."""
         self.walltimes: Walltimes | None = None
         self.ends: Ends | None = None
         self.wall_ahead_s = wall_ahead_s
@@ -140,10 +144,17 @@ class SharedState:
         order."""
         trackers = [one for profile in profiles.values() for one in profile.usage_trackers]
         before, self.queue_view, usage = self.queue_view, None, None
+        known, self.queue_book = self.queue_book, None
         if any(profile.reads_usage for profile in profiles.values()):
             usage = NamespaceUsage()
             trackers.append(usage)
-            self.queue_view = QueueView(self.cache.nodes, usage)
+            if self.settings.queues is not None:
+                self.queue_book = QueueBook(QueueTree(self.settings.queues), usage.changed)
+                trackers.append(self.queue_book)
+                if known is not None:
+                    self.queue_book.inherit(known, self.now_s)
+            self.queue_view = QueueView(self.cache.nodes, usage, self.queue_book)
+            self.queue_view.walltime_of = self._walltime_s
             if before is not None:
                 self.queue_view.began_s, self.queue_view.now_s = before.began_s, before.now_s
         self.cache.keep_usage_trackers(trackers)
@@ -158,7 +169,7 @@ class SharedState:
             self.walltimes = self.ends = self.queue.bypasses = self.queue.claims = None
             return
         if self.walltimes is None or self.ends is None or self.queue.bypasses is None:
-            self.walltimes = Walltimes(own)
+            self.walltimes = Walltimes(own, self._default_walltime_s)
             self.ends = Ends(self.walltimes, self.cache.pods)
             self.queue.bypasses = Bypasses(own, self.groups, lambda group: self.sort_key(group)[0])
         else:
@@ -170,6 +181,12 @@ class SharedState:
         elif self.queue.claims is None:
             self.queue.claims = Claims(self.cache, lambda: self.now_s)
             self.queue.bypasses.count_claimed(self.queue.claims.by_key)
+
+    def _walltime_s(self, group: Group) -> float:
+        return NEVER_S if self.walltimes is None else self.walltimes.of(group).seconds
+
+    def _default_walltime_s(self, pod: Pod) -> float | None:
+        return None if self.queue_book is None else self.queue_book.tree.default_walltime_s(pod.metadata)
 
     def _sign(self, pod: Pod) -> Hashable:
         profile = self.profiles.get(pod.spec.scheduler_name)
@@ -299,11 +316,31 @@ class SharedState:
     def _cures(self, group: Group, change: ClusterChange, view: ClusterView) -> bool:
         if change.what & (Change.GROUP_CHANGED | Change.SIBLING_CHANGED):
             return False  # those name their group and wake it directly
+        profile, queues = self.profile_of(group), self.queue_view
         try:
-            return self.profile_of(group).cures(change, group.rejected_by, view)
+            refusing = profile.admit_that_refused(group.rejected_by) if profile.admit_plugins else None
+            if refusing is not None and queues is not None:
+                return profile.admits_again(refusing, group, self.members_to_admit(group), change, queues)
+            return profile.cures(change, group.rejected_by, view)
         except PluginError as error:
             self.hooks.blame(error, group)
             return True
+
+    def may_be_admitted(self, group: Group) -> None:
+        """A member was edited: a group that Admit keeps out may be let in."""
+        profile = self.profile_of(group)
+        if profile.admit_plugins and profile.admit_that_refused(group.rejected_by) is not None:
+            self.queue.wake(group, Cause.CURED, self.now_s)
+
+    def members_to_admit(self, group: Group) -> list[PodInfo]:
+        """The members that the group's next attempt has to place, and those of the groups that start with
+        it."""
+        members = group.needed_members()
+        if group.start_together and not group.satisfied:
+            for _, other in sorted(self.siblings(group).items()):
+                if other.is_complete and not other.satisfied and not other.recovering:
+                    members = members + other.needed_members()
+        return members
 
     def sort_key(self, group: Group) -> tuple[tuple[Any, ...], PluginError | None]:
         """QueueSort's key and, where there is no valid one, why; changes nothing."""

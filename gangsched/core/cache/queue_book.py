@@ -1,0 +1,212 @@
+"""QueueBook: what each queue holds now and has held lately, and where in the order that puts it.
+
+A usage tracker (core.cache.usage_trackers) that exists only where queues are configured. Per queue:
+
+    used      requests of the pods on nodes, of every scheduler, in the whole subtree
+    D         the largest part of the cluster that `used` is of any compared resource, 0 to 1
+    H         D, decayed: on each change H = H * 2^(-dt / half-life) + D * (1 - 2^(-dt / half-life))
+    score     (H + 15 * D) / (16 * share)
+
+Fifteen to one, for then a queue that has rested for ever gets at most 8/15 of the cluster beside an equal one
+that has had all of it, however fast pods come and go; one to one would give it everything.
+
+Whoever has the smallest score among siblings has the next turn; first those who stay within what is
+guaranteed to them. H begins at 0 with the process. Not here: which queue a pod is in
+(core.cache.queue_tree), limits (plugins.fairness). Called by core.cache.cache, and read through
+core.cache.namespace_usage.QueueView.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from gangsched.core.cache.queue_tree import QueueTree
+from gangsched.core.cache.usage_trackers import NOTHING_NEW, UsageNews
+from gangsched.core.types.group import PodInfo
+from gangsched.model.load import ReportedUsage
+from gangsched.model.objects import Node
+
+PRESENT_WEIGHT = 15.0
+"""How much what a queue holds now weighs beside what it has held lately."""
+_NOTHING: Mapping[str, int] = MappingProxyType({})
+_Held = tuple[str, Mapping[str, int]]
+Place = tuple[tuple[bool, float, str], ...]
+"""Of a lane: for each queue on its way down (over its guarantee?, score, name). The smallest lane of all is
+the one that a walk from the root, which takes the smallest child each time, ends in."""
+
+
+class _Use:
+    """One queue's amounts. decayed: H as of at_s; dominant: D since then."""
+
+    __slots__ = ("at_s", "decayed", "dominant", "n_pods", "used")
+
+    def __init__(self, at_s: float = 0.0, decayed: float = 0.0) -> None:
+        self.used: dict[str, int] = {}
+        self.n_pods = 0
+        self.at_s = at_s
+        self.decayed = decayed
+        self.dominant = 0.0
+
+
+class QueueBook:
+    """Amounts by queue, kept as pods come and go."""
+
+    def __init__(self, tree: QueueTree, changed: set[str]) -> None:
+        """`changed`: takes the names of queues whose amounts have changed, each after a slash."""
+        self.tree = tree
+        self._changed = changed
+        self._half_life_s = tree.settings.half_life_s
+        self._compared = frozenset(tree.settings.compare)
+        self._uses = {name: _Use() for name in tree.queues}
+        self._totals: Mapping[str, int] = _NOTHING
+        self._kept_part: dict[str, float] = {}
+        self._on_row: dict[int, dict[str, _Held]] = {}
+        self._now_s = 0.0
+
+    def inherit(self, before: QueueBook, now_s: float) -> None:
+        """The queues of these names have held what `before` says; call while this one is still empty."""
+        for name, use in self._uses.items():
+            if name in before._uses:
+                use.decayed, use.at_s = before.decayed(name, now_s), now_s
+
+    def take_totals(self, totals: Mapping[str, int], now_s: float) -> None:
+        """What the nodes offer together, from now on."""
+        if totals is self._totals:
+            return
+        self._totals = totals
+        guaranteed: dict[str, int] = {}
+        for one in self.tree.settings.queues:
+            if not one.parent:
+                for resource, amount in one.guaranteed.items():
+                    guaranteed[resource] = guaranteed.get(resource, 0) + amount
+        self._kept_part = {
+            resource: totals.get(resource, 0) / amount
+            for resource, amount in guaranteed.items()
+            if amount > totals.get(resource, 0)
+        }
+        for use in self._uses.values():
+            if use.used:
+                self._settle(use, now_s)
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def used(self, queue: str) -> Mapping[str, int]:
+        """What the subtree's pods hold on nodes."""
+        return MappingProxyType(self._uses[queue].used)
+
+    def n_pods(self, queue: str) -> int:
+        return self._uses[queue].n_pods
+
+    def guaranteed(self, queue: str) -> Mapping[str, int]:
+        """What is guaranteed to the queue: less than configured where the cluster has less than is promised
+        to all."""
+        written = self.tree.queues[queue].guaranteed
+        if not self._kept_part:
+            return written
+        return {resource: int(n * self._kept_part.get(resource, 1.0)) for resource, n in written.items()}
+
+    def dominant(self, queue: str) -> float:
+        """D: the part of the cluster that the queue holds now."""
+        return self._uses[queue].dominant
+
+    def decayed(self, queue: str, now_s: float) -> float:
+        """H: the part of the cluster that it has held lately."""
+        use = self._uses[queue]
+        return self._decayed(use, now_s)
+
+    def score(self, queue: str, now_s: float) -> float:
+        """How much of what is due to it the queue has had; the smallest goes first."""
+        use = self._uses[queue]
+        had = self._decayed(use, now_s) + PRESENT_WEIGHT * use.dominant
+        return had / ((1.0 + PRESENT_WEIGHT) * self.tree.queues[queue].share)
+
+    def place(self, queue: str, request: Mapping[str, int], now_s: float) -> Place:
+        """Where the queue's lane stands, if its first group asks for this much."""
+        return tuple(
+            (not self._is_within(name, request), self.score(name, now_s), name)
+            for name in self.tree.paths[queue]
+        )
+
+    def over_limit(self, queue: str, request: Mapping[str, int]) -> tuple[str, str, int, int] | None:
+        """(queue, resource, used, limit) of the first limit on the way down that the request exceeds."""
+        for name in self.tree.paths[queue]:
+            limits = self.tree.queues[name].limit
+            if not limits:
+                continue
+            used = self._uses[name].used
+            for resource, limit in limits.items():
+                asked = request.get(resource, 0)
+                if asked and used.get(resource, 0) + asked > limit:
+                    return name, resource, used.get(resource, 0), limit
+        return None
+
+    def _is_within(self, queue: str, request: Mapping[str, int]) -> bool:
+        """Whether the queue stays within what is guaranteed to it, of all that is asked and guaranteed."""
+        if not self.tree.queues[queue].guaranteed:
+            return False
+        used, guaranteed = self._uses[queue].used, self.guaranteed(queue)
+        asked = [resource for resource in guaranteed if request.get(resource, 0)]
+        return bool(asked) and all(used.get(r, 0) + request[r] <= guaranteed[r] for r in asked)
+
+    def _decayed(self, use: _Use, now_s: float) -> float:
+        if not self._half_life_s:
+            return use.dominant
+        kept: float = 2.0 ** (-max(0.0, now_s - use.at_s) / self._half_life_s)
+        return use.decayed * kept + use.dominant * (1.0 - kept)
+
+    def _settle(self, use: _Use, now_s: float) -> None:
+        """From now on D is another one."""
+        use.decayed = self._decayed(use, now_s) if self._half_life_s else 0.0
+        use.at_s = now_s
+        totals = self._totals
+        shares = (n / totals[r] for r, n in use.used.items() if r in self._compared and totals.get(r))
+        use.dominant = min(1.0, max(shares, default=0.0))
+
+    # -- as a usage tracker ----------------------------------------------------------------------------
+
+    def put_node(self, row: int, node: Node, now_s: float) -> UsageNews:
+        return NOTHING_NEW
+
+    def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> UsageNews:
+        return NOTHING_NEW
+
+    def remove_node(self, row: int) -> None:
+        held = self._on_row.pop(row, {})
+        for one in held.values():
+            self._add(one, -1)
+
+    def enter(self, infos: Iterable[PodInfo], row: int, now_s: float) -> None:
+        self._now_s = now_s
+        on_row = self._on_row.setdefault(row, {})
+        for info in infos:
+            queue = self.tree.of(info.pod.metadata).queue
+            if queue not in self._uses:
+                continue
+            # As it is counted now: the pod may be another version when it leaves.
+            held = on_row[info.uid] = (queue, info.template.requests)
+            self._add(held, 1)
+
+    def leave(self, info: PodInfo, row: int, now_s: float) -> None:
+        self._now_s = now_s
+        held = self._on_row.get(row, {}).pop(info.uid, None)
+        if held is not None:
+            self._add(held, -1)
+
+    def advance(self, now_s: float) -> Iterable[int]:
+        self._now_s = now_s
+        return ()
+
+    def _add(self, held: _Held, sign: int) -> None:
+        queue, requests = held
+        for name in self.tree.paths[queue]:
+            self._changed.add(f"/{name}")
+            use = self._uses[name]
+            use.n_pods += sign
+            for resource, amount in requests.items():
+                left = use.used.get(resource, 0) + sign * amount
+                if left:
+                    use.used[resource] = left
+                else:
+                    use.used.pop(resource, None)
+            self._settle(use, self._now_s)

@@ -1,0 +1,110 @@
+"""QueueTree: the configured queues, and which of them a pod is in.
+
+Lives here: parents and leaves, and the labels that name a queue. Not here: reading the file (config.queues),
+what queues hold and whose turn it is (core.cache.queue_book).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gangsched.config.queues import QueueConfig, QueuesSettings
+from gangsched.model.objects import ObjectMeta
+
+QUEUE_KEY = "gangsched.io/queue"
+"""The annotation, or label, of a pod that names its queue."""
+OTHER_KEYS = ("kai.scheduler/queue", "scheduling.volcano.sh/queue-name", "yunikorn.apache.org/queue")
+"""Other systems' labels or annotations that do; of a path of names with dots the last one counts."""
+_KUEUE_KEYS = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/managed")
+
+BY_KUEUE = "/kueue"
+"""In place of a queue: Kueue has admitted the pod, and its quota counts."""
+OTHERS = "/other"
+"""In place of a queue: the pod's namespace is in none."""
+_MAX_KEPT = 16_384
+_NOTHING: Mapping[str, str] = {}
+
+
+class Chosen(NamedTuple):
+    """A pod's queue, and why it may not be scheduled in it; "" if it may."""
+
+    queue: str
+    problem: str = ""
+
+
+class QueueTree:
+    """The queues by name, and each one's way up."""
+
+    def __init__(self, settings: QueuesSettings) -> None:
+        self.settings = settings
+        self.queues: dict[str, QueueConfig] = {one.name: one for one in settings.queues}
+        self.paths: dict[str, tuple[str, ...]] = {OTHERS: (OTHERS,)}
+        """From the top down to the queue itself."""
+        for one in settings.queues:
+            above = self.paths[one.parent] if one.parent else ()
+            self.paths[one.name] = (*above, one.name)
+        self.queues[OTHERS] = QueueConfig(OTHERS)
+        self._exact: dict[str, str] = {}
+        self._prefixes: dict[str, str] = {}
+        for one in settings.queues:
+            for namespace in one.namespaces:
+                if namespace.endswith("*"):
+                    self._prefixes[namespace[:-1]] = one.name
+                else:
+                    self._exact[namespace] = one.name
+        self._kept: dict[tuple[str, str], Chosen] = {}
+
+    def of(self, meta: ObjectMeta) -> Chosen:
+        """The queue of a pod: the one that it names, else the closest one that lists its namespace.
+
+        An exact name is closer than a prefix, and a longer prefix closer than a shorter one.
+        """
+        labels, annotations = meta.labels or _NOTHING, meta.annotations or _NOTHING
+        if any(key in labels for key in _KUEUE_KEYS):
+            return Chosen(BY_KUEUE)
+        wanted = annotations.get(QUEUE_KEY) or labels.get(QUEUE_KEY, "")
+        if not wanted and self.settings.reads_others:
+            named = (labels.get(key) or annotations.get(key) for key in OTHER_KEYS)
+            wanted = next((one.rsplit(".", 1)[-1] for one in named if one), "")
+        key = meta.namespace, wanted
+        found = self._kept.get(key)
+        if found is None:
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            found = self._kept[key] = self._choose(*key)
+        return found
+
+    def _choose(self, namespace: str, wanted: str) -> Chosen:
+        lists = self._listing(namespace)
+        queue = lists[0] if lists else OTHERS
+        if not wanted or wanted in lists:
+            return Chosen(wanted or queue)
+        known = self.queues.get(wanted)
+        if known is None or wanted == OTHERS:
+            why = "there is no such queue"
+        elif not known.namespaces:
+            why = "it has queues below it, and pods are in those"
+        else:
+            why = f"it does not list the namespace {namespace}"
+        may = (
+            f"those that do: {', '.join(lists[:5])}" if lists else f"no queue lists the namespace {namespace}"
+        )
+        return Chosen(queue, f"queue {wanted[:80]}: {why}; {may}")
+
+    def _listing(self, namespace: str) -> list[str]:
+        """The queues that list the namespace, the closest first."""
+        exact = self._exact.get(namespace)
+        found = [exact] if exact is not None else []
+        for n in range(len(namespace), -1, -1):
+            if (by_prefix := self._prefixes.get(namespace[:n])) is not None and by_prefix not in found:
+                found.append(by_prefix)
+        return found
+
+    def default_walltime_s(self, meta: ObjectMeta) -> float | None:
+        """The walltime of the pod's queue, or of the closest above it that has one."""
+        for name in reversed(self.paths.get(self.of(meta).queue, ())):
+            own = self.queues[name].default_walltime_s
+            if own is not None:
+                return own
+        return None

@@ -1,0 +1,44 @@
+"""Admission: the group-level Admit, asked when a unit has its turn and before any node is looked at.
+
+Lives here: which members the plugins are asked about, and which of them take part in the attempt. Not here:
+the plugins (plugins.fairness), and what follows from a "no" (core.groups.attempts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gangsched.core.framework.status import SUCCESS, Status
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.group import PENDING, Group, PodInfo
+
+
+class Admission:
+    """Asks Admit's plugins; without any it admits everybody, at no cost."""
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+
+    def ask(self, unit: Sequence[Group]) -> Status:
+        """Whether the members that the unit needs may start. Raises: PluginError."""
+        return self._asked(unit, [info for group in unit for info in group.needed_members()])
+
+    def members(self, unit: Sequence[Group], group: Group, pending: list[PodInfo]) -> list[PodInfo]:
+        """Those of the group's pending members that take part in this attempt: all of them if all of the
+        unit's may start together, else those that the group needs. Raises: PluginError."""
+        if (
+            self._admits_all(unit)
+            or self._asked(unit, [info for one in unit for info in one.in_state(PENDING)]).is_success
+        ):
+            return pending
+        needed = set(map(id, group.needed_members()))
+        return [info for info in pending if id(info) in needed]
+
+    def _admits_all(self, unit: Sequence[Group]) -> bool:
+        return not self._shared.profile_of(unit[0]).admit_plugins or any(group.recovering for group in unit)
+
+    def _asked(self, unit: Sequence[Group], members: Sequence[PodInfo]) -> Status:
+        view = self._shared.queue_view
+        if self._admits_all(unit) or view is None or not members:
+            return SUCCESS
+        return self._shared.profile_of(unit[0]).run_admit(unit[0], members, view)

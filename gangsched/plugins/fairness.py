@@ -1,0 +1,120 @@
+"""Fairness: queues with guarantees, limits and shares. QueueSort and Admit.
+
+It is enabled in every profile by `queues` in the configuration. Each leaf of the tree is a lane, and the lane
+of the queue that is furthest below what is due to it has the next turn (core.cache.queue_book). A group
+that would take its queue, or one above it, over its limit is kept out until that queue holds less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gangsched.config.queues import amount_text
+from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.queue_tree import BY_KUEUE
+from gangsched.core.framework.status import SUCCESS, Code, Status
+from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.types.group import Group, PodInfo
+
+SYSTEM = "/system"
+"""The lane of pods that the cluster itself needs; it comes first, and then what Kueue has admitted."""
+# Kubernetes' system-cluster-critical; users' classes end below it.
+_SYSTEM_PRIORITY = 2_000_000_000
+_FREES = Change.ROOM_FREED | Change.NODE_REMOVED
+
+
+class Fairness:
+    """Queues with guarantees, limits and shares."""
+
+    name = "Fairness"
+
+    # -- QueueSort -------------------------------------------------------------------------------------
+
+    def sort_key(self, group: Group, view: QueueView) -> tuple[Any, ...]:
+        """In its queue: by priority, then the group that was complete first; in a queue with `order:
+        shortest`, the shortest before that."""
+        book = view.queues
+        queue = None if book is None else book.tree.queues.get(view.queue_of(group))
+        is_short = queue is not None and queue.order == "shortest"
+        walltime_s = view.walltime_s(group) if is_short else 0.0
+        return (-group.priority - group.raised, walltime_s, group.first_complete_s)
+
+    def lane(self, group: Group, view: QueueView) -> str:
+        return SYSTEM if group.priority >= _SYSTEM_PRIORITY else view.queue_of(group)
+
+    def lane_key(self, first: Group, view: QueueView) -> tuple[Any, ...]:
+        lane = self.lane(first, view)
+        if lane in (SYSTEM, BY_KUEUE) or view.queues is None:
+            return (lane != SYSTEM, lane != BY_KUEUE, ())
+        return (True, True, view.place_of_queue(lane, view.request_of(first)))
+
+    # -- Admit -----------------------------------------------------------------------------------------
+
+    def admit(self, group: Group, members: Sequence[PodInfo], view: QueueView) -> Status:
+        """Whether no limit keeps these members, of `group` and those that start with it, from starting."""
+        book = view.queues
+        if book is None:
+            return SUCCESS
+        by_queue: dict[str, list[PodInfo]] = {}
+        for info in members:
+            chosen = book.tree.of(info.pod.metadata)
+            if chosen.problem:
+                return Status(Code.UNRESOLVABLE, chosen.problem, self.name)
+            if chosen.queue in book.tree.paths and group.priority < _SYSTEM_PRIORITY:
+                by_queue.setdefault(chosen.queue, []).append(info)
+        asked: dict[str, dict[str, int]] = {}
+        for queue, infos in by_queue.items():
+            request = _sum_of(infos)
+            for name in book.tree.paths[queue]:
+                so_far = asked.setdefault(name, {})
+                for resource, amount in request.items():
+                    so_far[resource] = so_far.get(resource, 0) + amount
+        for name, request in asked.items():
+            for resource, limit in book.tree.queues[name].limit.items():
+                needs, used = request.get(resource, 0), view.used_by_queue(name).get(resource, 0)
+                if needs and used + needs > limit:
+                    return _over(name, resource, needs=needs, used=used, limit=limit)
+        return SUCCESS
+
+    def admit_again(
+        self, group: Group, members: Sequence[PodInfo], change: ClusterChange, view: QueueView
+    ) -> bool:
+        """Only if something of a queue above the group was freed, and is enough."""
+        book = view.queues
+        if book is None or not change.what & _FREES:
+            return book is None
+        if change.pod is not None:
+            freed = book.tree.paths.get(book.tree.of(change.pod.metadata).queue, ())
+            above = {name for info in members for name in book.tree.paths.get(_queue_of(info, view), ())}
+            if above.isdisjoint(freed):
+                return False
+        return self.admit(group, members, view).is_success
+
+
+def _over(queue: str, resource: str, *, needs: int, used: int, limit: int) -> Status:
+    texts = [amount_text(resource, n) for n in (needs, used, limit)]
+    if needs > limit:
+        return Status(
+            Code.UNRESOLVABLE,
+            f"queue {queue}: needs {texts[0]} {resource}, more than its limit of {texts[2]}: it never starts",
+            Fairness.name,
+        )
+    return Status(
+        Code.UNSCHEDULABLE,
+        f"queue {queue}: {texts[1]} of {texts[2]} {resource} used, needs {texts[0]}",
+        Fairness.name,
+    )
+
+
+def _queue_of(info: PodInfo, view: QueueView) -> str:
+    book = view.queues
+    return "" if book is None else book.tree.of(info.pod.metadata).queue
+
+
+def _sum_of(infos: Iterable[PodInfo]) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for info in infos:
+        for resource, amount in info.template.requests.items():
+            found[resource] = found.get(resource, 0) + amount
+    return found

@@ -1,0 +1,63 @@
+"""A Cluster whose configuration has queues, as a file would say it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gangsched.config import Settings, parse_config
+from gangsched.core.cache.queue_book import QueueBook
+from gangsched.core.scheduler import Scheduler
+from gangsched.model.objects import Pod
+from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.sim.objects import make_node, make_pod
+from tests.support.scenario import Cluster
+
+GPU = "nvidia.com/gpu"
+_FILE = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{schedulerName: gangsched}]
+---
+apiVersion: gangsched.io/v1
+kind: GangschedConfiguration
+"""
+
+
+def settings_of(ours: str) -> tuple[Any, Settings]:
+    """(the whole configuration, its settings) of a file with these fields of ours."""
+    config = parse_config(_FILE + ours, source="f.yaml", plugins=IN_TREE)
+    return config, config.settings
+
+
+def queued(ours: str, *, nodes: int = 1, gpus: int = 8) -> Cluster:
+    config, settings = settings_of(ours)
+
+    def make(settings: Settings) -> Scheduler:
+        return Scheduler(build_profiles(config), settings, node_capacity=4)
+
+    c = Cluster(settings, make=make)
+    for i in range(nodes):
+        c.node(make_node(f"n{i}", gpus=gpus))
+    return c
+
+
+def reconfigured(c: Cluster, ours: str) -> Cluster:
+    config, settings = settings_of(ours)
+    c.settings = settings
+    effects, _ = c.scheduler.reconfigure(build_profiles(config), settings, c.now_s)
+    c.effects += effects
+    return c
+
+
+def book(c: Cluster) -> QueueBook:
+    found = c.scheduler.shared.queue_book
+    assert found is not None
+    return found
+
+
+def pods(namespace: str, *names: str, gpus: int = 1, **more: Any) -> list[Pod]:
+    return [make_pod(name, namespace=namespace, gpus=gpus, **more) for name in names]
+
+
+def started(c: Cluster) -> list[str]:
+    return [pod.metadata.name for pod in c.pods.values() if pod.spec.node_name]

@@ -1,0 +1,287 @@
+"""Queues: who has the next turn, who is kept out by a limit, and which queue a pod is in."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.core.cache.queue_tree import BY_KUEUE, OTHERS
+from gangsched.model.effects import BindPod
+from gangsched.sim.objects import make_node, make_pod
+from tests.core.queued import GPU, book, pods, queued, reconfigured, started
+from tests.support.scenario import Cluster, gang
+
+TWO = """
+fairness: {compare: [nvidia.com/gpu]}
+queues:
+- {name: a, share: 2, namespaces: [a]}
+- {name: b, share: 1, namespaces: [b, "b-*"]}
+"""
+LIMITED = """
+queues:
+- name: research
+  limit: {nvidia.com/gpu: 6}
+  queues:
+  - {name: nlp, namespaces: [nlp]}
+  - {name: cv, limit: {nvidia.com/gpu: 4}, namespaces: [cv]}
+- {name: rest, namespaces: ["*"]}
+"""
+
+
+def why(c: Cluster, name: str) -> str:
+    [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name == name]
+    return group.message
+
+
+def held(c: Cluster, queue: str) -> int:
+    return book(c).used(queue).get(GPU, 0)
+
+
+# -- whose turn it is ------------------------------------------------------------------------------------
+
+
+def test_shares_two_to_one_alternate_by_what_the_queues_hold() -> None:
+    c = queued(TWO, gpus=6)
+    for k in range(6):
+        c.submit(pods("b", f"b{k}")).submit(pods("a", f"a{k}"))
+    c.run()
+    assert (held(c, "a"), held(c, "b")) == (4, 2)
+
+
+def test_a_queue_below_its_guarantee_goes_before_the_smallest_share() -> None:
+    c = queued(
+        "queues:\n"
+        "- {name: a, share: 100, namespaces: [a]}\n"
+        "- {name: b, share: 0.01, guaranteed: {nvidia.com/gpu: 3}, namespaces: [b]}\n",
+        gpus=4,
+    )
+    for k in range(4):
+        c.submit(pods("a", f"a{k}")).submit(pods("b", f"b{k}"))
+    c.run()
+    assert (held(c, "a"), held(c, "b")) == (1, 3)
+
+
+def test_a_guarantee_counts_with_the_head_included() -> None:
+    """A gang of 2 does not stay within a guarantee of 3 that is used up to 2."""
+    c = queued(
+        "queues:\n"
+        "- {name: a, namespaces: [a]}\n"
+        "- {name: b, share: 0.01, guaranteed: {nvidia.com/gpu: 3}, namespaces: [b]}\n",
+        gpus=4,
+    )
+    c.submit(pods("b", "first", gpus=2)).run()
+    c.submit(gang("two", pods=2, namespace="b")).submit(pods("a", "small", gpus=2)).run()
+    assert started(c) == ["first", "small"]
+
+
+def test_siblings_share_what_their_parent_is_due() -> None:
+    c = queued(
+        "queues:\n"
+        "- {name: team, share: 1, queues: [{name: x, namespaces: [x]}, {name: y, namespaces: [y]}]}\n"
+        "- {name: z, share: 1, namespaces: [z]}\n",
+        gpus=8,
+    )
+    for k in range(8):
+        c.submit(*(pods(ns, f"{ns}{k}") for ns in "xyz"))
+    c.run()
+    assert (held(c, "x"), held(c, "y"), held(c, "z"), held(c, "team")) == (2, 2, 4, 4)
+
+
+def test_priority_orders_inside_a_queue_and_not_across() -> None:
+    c = queued(TWO, gpus=3)
+    c.submit(pods("b", "b-low"), pods("b", "b-high", priority=9, preempts=False))
+    c.submit(pods("b", "b-higher", priority=10, preempts=False))
+    c.submit(pods("a", "a0"), pods("a", "a1")).run()
+    assert sorted(started(c)) == ["a0", "a1", "b-higher"]
+
+
+def test_pods_that_the_cluster_needs_and_kueues_go_first() -> None:
+    c = queued(TWO, gpus=2)
+    kueue = {"kueue.x-k8s.io/queue-name": "user-queue"}
+    c.submit(pods("a", "a0"), pods("b", "by-kueue", labels=kueue))
+    c.submit(pods("b", "system", priority=2_000_000_000)).run()
+    assert sorted(started(c)) == ["by-kueue", "system"]
+    assert held(c, "b") == 1, "what Kueue admits counts for none of our queues"
+    assert BY_KUEUE not in book(c).tree.queues
+
+
+def test_shortest_first_inside_a_queue_that_says_so() -> None:
+    c = queued(
+        "queueing: {}\nqueues: [{name: a, order: shortest, defaultWalltime: 2h, namespaces: [a]}]\n",
+    )
+    said = {"gangsched.io/walltime": "3h"}, {"gangsched.io/walltime": "1h"}
+    for name, own in (("long", said[0]), ("unsaid", {}), ("short", said[1])):
+        c.submit(pods("a", name, annotations=own))
+    c.run()
+    assert [e.name for e in c.effects if isinstance(e, BindPod)] == ["short", "unsaid", "long"]
+
+
+# -- limits ----------------------------------------------------------------------------------------------
+
+
+def test_a_limit_keeps_a_whole_gang_out_and_says_so_until_its_queue_holds_less() -> None:
+    c = queued(LIMITED, nodes=2)
+    c.submit(pods("nlp", "one", gpus=4)).run()
+    c.submit(gang("wide", pods=4, namespace="cv")).run()
+    assert why(c, "wide") == "Fairness: queue research: 4 of 6 nvidia.com/gpu used, needs 4"
+    assert started(c) == ["one"]
+    c.submit(pods("rest", "elsewhere", gpus=8)).run().delete("elsewhere").run().wait(30.0)
+    assert started(c) == ["one"]
+    c.delete("one").run().wait(30.0)
+    assert sorted(started(c)) == ["wide-0", "wide-1", "wide-2", "wide-3"]
+
+
+def test_who_is_kept_out_blocks_nobody() -> None:
+    c = queued(LIMITED, nodes=2)
+    c.submit(pods("cv", "too-wide", gpus=5)).submit(pods("cv", "small", gpus=1)).run()
+    assert started(c) == ["small"]
+    assert "more than its limit of 4: it never starts" in why(c, "too-wide")
+
+
+def test_what_can_never_start_is_told_once() -> None:
+    c = queued(LIMITED, nodes=2)
+    c.submit(pods("cv", "too-wide", gpus=5)).run()
+    before = len(c.effects)
+    for k in range(3):
+        c.submit(pods("cv", f"s{k}", gpus=1)).run().delete(f"s{k}").wait(400.0)
+    told = [e for e in c.effects[before:] if "never starts" in repr(e)]
+    assert told == []
+
+
+def test_members_that_a_gang_can_do_without_stay_out_at_the_limit() -> None:
+    c = queued(LIMITED, nodes=2)
+    c.submit(gang("elastic", pods=6, min_members=2, namespace="cv")).run()
+    assert held(c, "cv") in (2, 3, 4)
+    c.wait(600.0)
+    assert held(c, "cv") == 4
+
+
+def test_limits_hold_in_a_storm() -> None:
+    for seed in range(20):
+        rng = random.Random(seed)
+        c = queued(LIMITED, nodes=2)
+        there: list[str] = []
+        for k in range(40):
+            ns = rng.choice(["nlp", "cv", "rest"])
+            if there and rng.random() < 0.4:
+                c.delete(there.pop(rng.randrange(len(there))))
+            elif rng.random() < 0.5:
+                c.submit(pods(ns, f"p{k}", gpus=rng.randint(1, 3)))
+                there.append(f"p{k}")
+            else:
+                n = rng.randint(2, 3)
+                c.submit(gang(f"g{k}", pods=n, min_members=rng.randint(1, n), namespace=ns))
+                there += [f"g{k}-{i}" for i in range(n)]
+            c.run().wait(rng.choice([0.0, 1.0, 20.0]))
+            by_hand = {"nlp": 0, "cv": 0}
+            for pod in c.pods.values():
+                if pod.spec.node_name and pod.metadata.namespace in by_hand:
+                    resources = pod.spec.containers[0].resources
+                    assert resources is not None
+                    assert resources.requests is not None
+                    by_hand[pod.metadata.namespace] += int(resources.requests.get(GPU, 0))
+            assert by_hand["cv"] <= 4, f"seed {seed}, step {k}: {by_hand}"
+            assert sum(by_hand.values()) <= 6, f"seed {seed}, step {k}: {by_hand}"
+            assert (held(c, "nlp"), held(c, "cv")) == tuple(by_hand.values()), f"seed {seed}, step {k}"
+
+
+# -- which queue -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("namespace", "wanted", "queue", "problem"),
+    [
+        ("x", "", "one", ""),
+        ("x-y", "", "prefix", ""),
+        ("x-y-z", "", "long", ""),
+        ("else", "", OTHERS, ""),
+        ("x-y-z", "prefix", "prefix", ""),
+        ("x", "prefix", "one", "queue prefix: it does not list the namespace x; those that do: one"),
+        ("x", "top", "one", "queue top: it has queues below it, and pods are in those; those that do: one"),
+        ("else", "none", OTHERS, "queue none: there is no such queue; no queue lists the namespace else"),
+    ],
+)
+def test_a_pod_picks_among_the_queues_that_list_its_namespace(
+    namespace: str, wanted: str, queue: str, problem: str
+) -> None:
+    c = queued(
+        "queues:\n"
+        "- {name: top, queues: [{name: one, namespaces: [x]}, {name: prefix, namespaces: ['x-*']}]}\n"
+        "- {name: long, namespaces: ['x-y-*']}\n"
+    )
+    annotations = {"gangsched.io/queue": wanted} if wanted else {}
+    pod = make_pod("p", namespace=namespace, annotations=annotations)
+    assert book(c).tree.of(pod.metadata) == (queue, problem)
+    labels = {"gangsched.io/queue": wanted} if wanted else {}
+    assert book(c).tree.of(make_pod("p", namespace=namespace, labels=labels).metadata) == (queue, problem)
+
+
+def test_other_systems_labels_count_only_where_they_are_read() -> None:
+    text = "queues: [{name: one, namespaces: [x]}, {name: two, namespaces: ['x*']}]\n"
+    others = [
+        {"kai.scheduler/queue": "two"},
+        {"scheduling.volcano.sh/queue-name": "two"},
+        {"yunikorn.apache.org/queue": "root.two"},
+    ]
+    for labels in others:
+        pod = make_pod("p", namespace="x", labels=labels)
+        assert book(queued(text)).tree.of(pod.metadata).queue == "one"
+        read = queued("fairness: {otherQueues: read}\n" + text)
+        assert book(read).tree.of(pod.metadata).queue == "two"
+
+
+def test_a_pod_that_names_a_foreign_queue_waits_until_it_is_edited() -> None:
+    c = queued(TWO)
+    [pod] = pods("a", "p", annotations={"gangsched.io/queue": "b"})
+    c.submit(pod).run()
+    assert why(c, "p") == "Fairness: queue b: it does not list the namespace a; those that do: a"
+    stored = c.pod("p")
+    c.update(stored, metadata=replace(stored.metadata, annotations={})).wait(30.0)
+    assert started(c) == ["p"]
+
+
+# -- while it runs ---------------------------------------------------------------------------------------
+
+
+def test_another_tree_takes_over_without_losing_anybody() -> None:
+    c = queued(LIMITED, nodes=2)
+    c.submit(pods("nlp", "runs", gpus=4)).run().submit(pods("cv", "waits", gpus=4)).run()
+    assert started(c) == ["runs"]
+    c.wait(3600.0)
+    decayed = book(c).decayed("research", c.now_s)
+    assert decayed > 0
+    reconfigured(c, LIMITED.replace("gpu: 6", "gpu: 8"))
+    assert book(c).decayed("research", c.now_s) == pytest.approx(decayed)
+    assert (held(c, "research"), held(c, "nlp")) == (4, 4)
+    c.run().wait(30.0)
+    assert sorted(started(c)) == ["runs", "waits"]
+    reconfigured(c, "")
+    assert c.scheduler.shared.queue_book is None
+    reconfigured(c, TWO).submit(pods("a", "later")).run()
+    assert sorted(started(c)) == ["later", "runs", "waits"]
+    assert held(c, OTHERS) == 8
+
+
+def test_guarantees_beyond_the_cluster_are_scaled_down() -> None:
+    c = queued(
+        "queues:\n"
+        "- {name: a, guaranteed: {nvidia.com/gpu: 12}, namespaces: [a]}\n"
+        "- {name: b, guaranteed: {nvidia.com/gpu: 4}, namespaces: [b]}\n"
+    )
+    view = c.scheduler.shared.queue_view
+    assert view is not None
+    assert view.queues is not None
+    assert (view.queues.guaranteed("a"), view.queues.guaranteed("b")) == ({GPU: 6}, {GPU: 2})
+    c.node(make_node("n1", gpus=8))
+    assert view.queues.guaranteed("a") == {GPU: 12}
+
+
+def test_what_a_node_held_is_gone_with_it() -> None:
+    c = queued(TWO, nodes=2)
+    c.submit(pods("a", "p", gpus=8)).run()
+    assert held(c, "a") == 8
+    [pod] = c.pods.values()
+    c.drop_node(pod.spec.node_name)
+    assert held(c, "a") == 0

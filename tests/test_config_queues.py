@@ -1,0 +1,155 @@
+"""`queues` in the configuration file: what it means, and each mistake with its place."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from gangsched.config import parse_config
+from gangsched.config.effective import effective_yaml
+from gangsched.errors import ConfigError
+from gangsched.plugins import IN_TREE
+from tests.core.queued import settings_of
+
+KUBE = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{schedulerName: one%s}]
+---
+apiVersion: gangsched.io/v1
+kind: GangschedConfiguration
+"""
+TREE = """
+queueing: {}
+fairness: {halfLife: 12h, compare: [cpu], otherQueues: read}
+queues:
+- name: top
+  share: 2
+  guaranteed: {nvidia.com/gpu: 4, cpu: 1500m}
+  limit: {nvidia.com/gpu: "8"}
+  queues:
+  - {name: low, guaranteed: {nvidia.com/gpu: 4}, namespaces: [x, "y-*"], order: shortest, defaultWalltime: 1h}
+  - {name: other, namespaces: [z]}
+"""
+
+
+def test_without_queues_everything_is_as_it_was() -> None:
+    config, settings = settings_of("")
+    assert settings.queues is None
+    assert config.profiles[0].plugins["queueSort"] == ("PrioritySort",)
+    assert "Fairness" not in config.profiles[0].plugins["preEnqueue"]
+    assert (
+        not {"queues", "fairness"}
+        & next(
+            one
+            for one in yaml.safe_load_all(effective_yaml(config))
+            if one["kind"] == "GangschedConfiguration"
+        ).keys()
+    )
+
+
+def test_the_tree_is_read_with_parents_first_and_written_as_it_was_read() -> None:
+    config, settings = settings_of(TREE)
+    known = settings.queues
+    assert known is not None
+    assert [(one.name, one.parent) for one in known.queues] == [("top", ""), ("low", "top"), ("other", "top")]
+    assert known.queues[0].guaranteed == {"nvidia.com/gpu": 4, "cpu": 1500}
+    assert (known.half_life_s, known.compare, known.reads_others) == (43_200.0, ("cpu",), True)
+    assert known.queues[1].default_walltime_s == 3600.0
+    assert config.profiles[0].plugins["queueSort"] == ("Fairness",)
+    again = parse_config(effective_yaml(config), source="again.yaml", plugins=IN_TREE)
+    assert (again.settings, again.profiles) == (config.settings, config.profiles)
+
+
+def test_a_queue_sort_that_the_file_names_stays() -> None:
+    plugins = ", plugins: {queueSort: {enabled: [{name: Mine}], disabled: [{name: PrioritySort}]}}"
+    known = {
+        **IN_TREE,
+        "Mine": type(IN_TREE["PrioritySort"])("Mine", frozenset(("queueSort",)), None, 0, False),
+    }
+    config = parse_config(KUBE % plugins + TREE, source="f.yaml", plugins=known)
+    assert config.profiles[0].plugins["queueSort"] == ("Mine",)
+    assert config.profiles[0].plugins["preEnqueue"][-1] == "Fairness"
+    assert any("Mine orders the line" in note for note in config.notes)
+
+
+def test_the_plugin_needs_queues() -> None:
+    plugins = ", plugins: {preEnqueue: {enabled: [{name: Fairness}]}}"
+    with pytest.raises(ConfigError, match="Fairness needs queues"):
+        parse_config(KUBE % plugins, source="f.yaml", plugins=IN_TREE)
+
+
+@pytest.mark.parametrize(
+    ("queues", "path", "said"),
+    [
+        ("- {name: A, namespaces: [x]}", "queues[0].name", "'A' is not a name of 1 to 63"),
+        ("- {name: a}", "queues[0]", "needs namespaces, or queues below it"),
+        ("- {name: a, namespaces: [x], share: 0}", "queues[0].share", "0 is not greater than 0"),
+        ("- {name: a, namespaces: [x], share: .nan}", "queues[0].share", "nan is not greater than 0"),
+        ("- {name: a, namespaces: [X]}", "queues[0].namespaces[0]", "neither a namespace nor a prefix"),
+        ("- {name: a, namespaces: ['*-x']}", "queues[0].namespaces[0]", "neither a namespace nor a prefix"),
+        (
+            "- {name: a, namespaces: [x]}\n- {name: b, namespaces: [y, x]}",
+            "queues[1].namespaces[1]",
+            "'x' is in queues[0].namespaces[0] already",
+        ),
+        (
+            "- {name: a, namespaces: [x]}\n- {name: b, queues: [{name: a, namespaces: [y]}]}",
+            "queues[1].queues[0].name",
+            "'a' is the name of queues[0] already",
+        ),
+        (
+            "- {name: a, namespaces: [x], queues: [{name: b, namespaces: [y]}]}",
+            "queues[0]",
+            "only a queue without queues below it has namespaces",
+        ),
+        (
+            "- {name: a, guaranteed: {cpu: 1},"
+            " queues: [{name: b, guaranteed: {cpu: 1500m}, namespaces: [y]}]}",
+            "queues[0].guaranteed",
+            "cpu: the queues below it are guaranteed 1500m together, it is guaranteed 1",
+        ),
+        (
+            "- {name: a, guaranteed: {cpu: 2}, limit: {cpu: 1}, namespaces: [x]}",
+            "queues[0].guaranteed.cpu",
+            "2 is more than its limit, 1",
+        ),
+        ("- {name: a, limit: {cpu: -1}, namespaces: [x]}", "queues[0].limit.cpu", "is less than 0"),
+        ("- {name: a, limit: {cpu: much}, namespaces: [x]}", "queues[0].limit.cpu", "is not a quantity"),
+        ("- {name: a, limit: {'a b': 1}, namespaces: [x]}", "queues[0].limit.a b", "is not the name of a"),
+        (
+            "- {name: a, order: shortest, namespaces: [x]}",
+            "queues[0].order",
+            "needs walltimes, which are off",
+        ),
+        ("- {name: a, defaultWalltime: 1h, namespaces: [x]}", "queues[0].defaultWalltime", "needs queueing"),
+        ("- {name: a, queues: [{name: b, nmespaces: [y]}]}", "queues[0].queues[0].nmespaces", "namespaces?"),
+    ],
+)
+def test_each_mistake_is_named_with_its_place(queues: str, path: str, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        settings_of(f"queues:\n{queues}\n")
+    assert raised.value.path == path
+    assert said in raised.value.message
+
+
+def test_depth_and_number_are_bounded() -> None:
+    deep = "{name: q9, namespaces: [x]}"
+    for level in range(8, 0, -1):
+        deep = f"{{name: q{level}, queues: [{deep}]}}"
+    with pytest.raises(ConfigError, match="more than 8 levels deep"):
+        settings_of(f"queues: [{deep}]\n")
+    many = "".join(f"- {{name: q{i}, namespaces: [n{i}]}}\n" for i in range(1001))
+    with pytest.raises(ConfigError, match="more than 1000 queues"):
+        settings_of(f"queues:\n{many}")
+
+
+def test_fairness_needs_queues_and_sensible_values() -> None:
+    for ours, path in (
+        ("fairness: {}\n", "fairness"),
+        ("fairness: {halfLife: -1s}\nqueues: [{name: a, namespaces: [x]}]\n", "fairness.halfLife"),
+        ("fairness: {compare: []}\nqueues: [{name: a, namespaces: [x]}]\n", "fairness.compare"),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            settings_of(ours)
+        assert raised.value.path == path
