@@ -21,7 +21,7 @@ from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End
 from gangsched.core.queueing.planning import Search, earliest, moments_from
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.arrays import BoolArray
+from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
@@ -43,12 +43,24 @@ class _Running(msgspec.Struct):
                 yield info
 
 
-class _Holder(msgspec.Struct, gc=False):
-    """Who holds room until when: a pod, or one of an earlier claim."""
+class _Holders(msgspec.Struct):
+    """Who holds room until when, pods and members of earlier claims, as parallel lists."""
 
-    row: int
-    end_s: float
-    template: PodTemplate
+    rows: list[int]
+    ends_s: list[float]
+    templates: list[PodTemplate]
+
+    def amounts(self, columns: Sequence[int]) -> IntArray:
+        """int64[len(columns), n]: what each holds of some columns."""
+        kinds = {one.serial: one for one in self.templates}
+        code_of = {serial: code for code, serial in enumerate(kinds)}
+        of_kind = np.zeros((len(columns), len(kinds)), dtype=np.int64)
+        for code, template in enumerate(kinds.values()):
+            held = dict(zip(template.columns, template.amounts, strict=True))
+            of_kind[:, code] = [held.get(column, 0) for column in columns]
+        codes = np.array([code_of[one.serial] for one in self.templates], dtype=np.int64)
+        found: IntArray = of_kind[:, codes]
+        return found
 
 
 class ClaimPlans:
@@ -145,18 +157,19 @@ class ClaimPlans:
         """By resources, each template alone."""
         view = self._shared.cache.view
         claimed = [
-            _Holder(row, claim.end_s, one.template)
+            (row, claim.end_s, one.template)
             for claim in ahead
             for one in claim.held
             if (row := view.row_of(one.node_name)) is not None
         ]
-        there = [
-            _Holder(info.row, end.at_s, info.template)
-            for info, end in zip(running.infos, running.ends, strict=True)
-        ]
+        holders = _Holders(
+            [row for row, _, _ in claimed] + [info.row for info in running.infos],
+            [end_s for _, end_s, _ in claimed] + [end.at_s for end in running.ends],
+            [template for _, _, template in claimed] + [info.template for info in running.infos],
+        )
         guesses_s = [
             self._guess_for(
-                demand, template, demand.n_needed - len(demand.members) + len(members), claimed, there
+                demand, template, demand.n_needed - len(demand.members) + len(members), holders, len(claimed)
             )
             for demand in self._demands_of(unit)
             for template, members in demand.by_template().values()
@@ -168,8 +181,8 @@ class ClaimPlans:
         demand: Demand,
         template: PodTemplate,
         need: int,
-        claimed: Sequence[_Holder],
-        there: Sequence[_Holder],
+        holders: _Holders,
+        n_claimed: int,
     ) -> float:
         view = self._shared.cache.view
         state, status = demand.pre_filter(template, view)
@@ -177,18 +190,12 @@ class ClaimPlans:
             return -math.inf
         ok = demand.profile.filtering.feasible(state, template, view)
         ok = ok if state.subset is None else ok & state.subset
-        at = {column: i for i, column in enumerate(template.columns)}
-        holders = [*claimed, *there]
-        amounts = np.zeros((len(at), len(holders)), dtype=np.int64)
-        for i, one in enumerate(holders):
-            for column, amount in zip(one.template.columns, one.template.amounts, strict=True):
-                if column in at:
-                    amounts[at[column], i] = amount
-        rows = np.array([one.row for one in holders], dtype=np.int64)
+        amounts = holders.amounts(template.columns)
+        rows = np.array(holders.rows, dtype=np.int64)
         free = view.free_at(template.column_array, np.arange(view.n_rows)).copy()
-        for i in range(len(claimed)):
+        for i in range(n_claimed):
             free[:, rows[i]] -= amounts[:, i]
-        ends_s = np.array([one.end_s for one in holders], dtype=np.float64)
+        ends_s = np.array(holders.ends_s, dtype=np.float64)
         return earliest(free, template.amount_array[:, 0], ok, need, rows, ends_s, amounts)
 
     def _running(self) -> _Running:

@@ -19,7 +19,7 @@ from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.types.group import PodInfo
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import PodGroup
-from gangsched.model.walltime import Walltime, pod_walltime
+from gangsched.model.walltime import pod_walltime
 
 _LATE_S = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0)
 _LEAST_AGE_S = 60.0
@@ -42,7 +42,7 @@ class End(msgspec.Struct, frozen=True, gc=False):
 class _Known(msgspec.Struct, gc=False):
     pod: Pod
     definition: PodGroup | None
-    walltime: Walltime
+    end: End
 
 
 class Ends:
@@ -66,7 +66,18 @@ class Ends:
         """When a pod on a node ends. wall_ahead_s: Unix time less the core's clock; None: unknown."""
         if info.pod.metadata.deletion_timestamp is not None:
             return End(now_s + _LEAVES_IN_S, is_stated=True)
-        walltime = self._walltime(info)
+        definition = None if info.group is None else info.group.definition
+        known = self._known.get(info.uid)
+        is_same = known is not None and known.pod is info.pod and known.definition is definition
+        if known is not None and is_same and now_s < known.end.at_s:
+            return known.end
+        end = self._end(info, now_s, wall_ahead_s)
+        self._known[info.uid] = _Known(info.pod, definition, end)
+        return end
+
+    def _end(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
+        """Holds until it is over, or the pod or its group is another version."""
+        walltime = pod_walltime(info.pod) if info.group is None else self._walltimes.of(info.group)
         began_s = self._began_s.get(info.uid)
         if began_s is None:
             began_s = self._began_s[info.uid] = _began_s(info.pod, now_s, wall_ahead_s)
@@ -80,15 +91,6 @@ class Ends:
             return End(math.inf)
         age_s = max(now_s - began_s, _LEAST_AGE_S)
         return End(began_s + 2.0 ** (math.floor(math.log2(age_s)) + 1))
-
-    def _walltime(self, info: PodInfo) -> Walltime:
-        group = info.group
-        definition = None if group is None else group.definition
-        known = self._known.get(info.uid)
-        if known is None or known.pod is not info.pod or known.definition is not definition:
-            walltime = pod_walltime(info.pod) if group is None else self._walltimes.of(group)
-            known = self._known[info.uid] = _Known(info.pod, definition, walltime)
-        return known.walltime
 
 
 def _began_s(pod: Pod, now_s: float, wall_ahead_s: float | None) -> float:
