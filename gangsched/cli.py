@@ -138,6 +138,10 @@ _COMMANDS = {
         "gangsched.web.explain_command",
         "why a gang or a pod does not run, and what would cure it",
     ),
+    "gangs": (
+        "gangsched.web.gangs_command",
+        "every gang of every dialect: what it needs, how far it is, on how many nodes",
+    ),
     "load": (
         "gangsched.load.command",
         "show how busy each node is against what it can do, and how evenly the cluster is loaded",

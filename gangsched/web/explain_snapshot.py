@@ -65,7 +65,7 @@ async def explain_snapshot(args: argparse.Namespace, name: str, why: str) -> lis
 def _page(snapshot: Snapshot, group: Group, now_s: float, why: str) -> Page:
     told = explain(snapshot.scheduler, group, now_s)
     if not told.told:
-        told = replace(told, told=clean(_condition(group)))
+        told = replace(told, told=clean(condition_of(group)))
     if told.position:
         start = (
             f"Start a scheduler that serves {told.scheduler!r}, or see why none answers: gangsched doctor."
@@ -76,7 +76,7 @@ def _page(snapshot: Snapshot, group: Group, now_s: float, why: str) -> Page:
     return Page(leads=True, explanation=told, moves=(), trace="", instead=clean(why))
 
 
-def _condition(group: Group) -> str:
+def condition_of(group: Group) -> str:
     """The last message that a scheduler wrote on a pod of the gang, however old."""
     for info in group.members.values():
         for condition in info.pod.status.conditions or ():

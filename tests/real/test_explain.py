@@ -8,7 +8,8 @@ import socket
 import pytest
 
 from gangsched.cli import main
-from tests.real.cluster import PODS, Cluster
+from tests.real.answers import printed
+from tests.real.cluster import DIALECTS, PODS, Cluster
 from tests.real.process import Scheduler, service_account, write_config
 
 pytestmark = pytest.mark.real
@@ -61,6 +62,27 @@ def test_a_pending_gang_is_explained_to_who_may_ask(
     assert told["near"][0]["heldBy"] == ["default/old (2 bound)"]
     assert main([*ask[:1], "default/none", *ask[2:]]) == 1
     assert "knows no gang and no pod of its own named default/none" in capsys.readouterr().err
+
+
+def test_gangs_of_every_dialect_are_listed(cluster: Cluster) -> None:
+    """By `gangsched gangs`, whether there is a PodGroup for kubectl to show or none."""
+    cluster.nodes(1)
+    cluster.schedule()
+    for dialect in DIALECTS:
+        cluster.gang(dialect, pods=2, gpus=1, dialect=dialect)
+    cluster.whole(*DIALECTS)
+    cluster.gang("wants", pods=2, gpus=8)
+    cluster.held("wants", says="Insufficient nvidia.com/gpu")
+    out, code = printed(["gangs", "-o", "json", f"--kubeconfig={cluster.plane.kubeconfig}"])
+    rows = {row["gang"]: row for row in json.loads(out)}
+    assert code == 0
+    assert rows.keys() == {f"default/{name}" for name in (*DIALECTS, "wants")}
+    started = [rows[f"default/{dialect}"] for dialect in DIALECTS]
+    assert [(row["state"], row["needed"], row["bound"], row["nodes"]) for row in started] == [
+        ("bound", 2, 2, ["n0"])
+    ] * len(DIALECTS)
+    assert (rows["default/wants"]["state"], rows["default/wants"]["bound"]) == ("pending", 0)
+    assert "Insufficient nvidia.com/gpu" in rows["default/wants"]["why"]
 
 
 def test_without_a_scheduler_the_api_server_is_enough(

@@ -1,0 +1,142 @@
+"""`gangsched gangs`: every gang of every dialect, with how far it is. Called by cli.py.
+
+Read from the API server alone, by the scheduler's own core on a snapshot: gangs of annotations and of
+controllers' objects have no PodGroup that kubectl could show. Lone pods are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from datetime import UTC, datetime
+
+import anyio
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gangsched.core.reports import view_group
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.reporter import clean
+from gangsched.core.types.group import Group, GroupState
+from gangsched.extension.loading import KnownPlugins
+from gangsched.extension.source import ConfigSource
+from gangsched.kube.client import ApiClient
+from gangsched.kube.credentials import load_credentials
+from gangsched.snapshot import take_snapshot
+from gangsched.web.explain_snapshot import add_flags, condition_of
+from gangsched.web.queue_command import duration
+
+_MAX_WHY = 80
+_COUNTS = ("NEED", "EXIST", "BOUND", "RUN", "NODES")
+_COLUMNS = ("GANG", "OF", "SCHEDULER", "PRIO", "STATE", *_COUNTS, "AGE", "WHY")
+
+
+class GangRow(msgspec.Struct, frozen=True, rename="camel"):
+    """One gang. dialect: who states it; needed: how many start together, None while its object is missing;
+    bound: those that have started, the ended ones too; why: what its pods' condition says."""
+
+    gang: str
+    dialect: str
+    scheduler: str
+    priority: int
+    state: str
+    needed: int | None
+    existing: int
+    gated: int
+    bound: int
+    running: int
+    ended: int
+    nodes: tuple[str, ...]
+    age_s: float | None
+    why: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
+    parser.description = (
+        "Lists every gang, whoever states it (OF): annotations and labels, PodGroups, controllers' objects;"
+        " how many members it needs, exist, have started (BOUND) and run, on how many nodes. Read from the"
+        " API server; gangsched explain says more about one, gangsched queue in which order they are tried."
+    )
+    parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="only this namespace's")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_flags(parser)
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
+    )
+    parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
+    parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
+    found = [one for one in anyio.run(_read, args) if args.namespace in ("", one.gang.partition("/")[0])]
+    if args.output == "json":
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    else:
+        print_gangs(found, Console(width=None if sys.stdout.isatty() else 200, highlight=False))
+    return 0
+
+
+async def _read(args: argparse.Namespace) -> list[GangRow]:
+    plugins = KnownPlugins(args.plugin)
+    config = ConfigSource(args.config, plugins).read()
+    credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
+    async with ApiClient(credentials) as client:
+        snapshot = await take_snapshot(client, config, plugins, now_s=time.monotonic())
+    return gangs_of(snapshot.scheduler, datetime.now(UTC))
+
+
+def gangs_of(scheduler: Scheduler, now: datetime) -> list[GangRow]:
+    """By namespace and name."""
+    groups = [group for group in scheduler.shared.groups.values() if group.is_gang]
+    return [_row(group, now) for group in sorted(groups, key=lambda one: (str(one.key), one.key))]
+
+
+def _row(group: Group, now: datetime) -> GangRow:
+    view = view_group(group)
+    made = [at for one in group.members.values() if (at := one.pod.metadata.creation_timestamp) is not None]
+    return GangRow(
+        gang=view.name,
+        dialect=group.key.dialect,
+        scheduler=view.scheduler_name,
+        priority=view.priority,
+        state=_state(group, view.n_running),
+        needed=group.start_count if view.is_counted else None,
+        existing=view.n_existing,
+        gated=view.n_gated,
+        bound=view.n_bound,
+        running=view.n_running,
+        ended=view.n_ended,
+        nodes=view.nodes,
+        age_s=round((now - min(made)).total_seconds(), 3) if made else None,
+        why="" if group.satisfied else clean(group.problem or condition_of(group)),
+    )
+
+
+def _state(group: Group, n_running: int) -> str:
+    """As far as the API server shows it: what is reserved and not yet bound is in no object."""
+    if group.is_half_bound:
+        return "partly bound"
+    if group.state is GroupState.BOUND or group.satisfied:
+        return "running" if n_running else "bound"
+    return group.state.value if group.state in (GroupState.GATED, GroupState.GATHERING) else "pending"
+
+
+def print_gangs(found: list[GangRow], console: Console) -> None:
+    """One line each."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in _COLUMNS:
+        right = heading in ("PRIO", *_COUNTS, "AGE")
+        table.add_column(heading, justify="right" if right else "left", no_wrap=heading != "WHY")
+    for one in found:
+        why = one.why if len(one.why) <= _MAX_WHY else one.why[: _MAX_WHY - 1] + "…"
+        needed = "?" if one.needed is None else str(one.needed)
+        counts = (needed, str(one.existing), str(one.bound), str(one.running), str(len(one.nodes)))
+        age = duration(one.age_s) if one.age_s is not None else "-"
+        cells = (one.gang, one.dialect, one.scheduler, str(one.priority), one.state, *counts, age, why)
+        table.add_row(*(escape(clean(cell)) for cell in cells))
+    console.print(table if found else "There is no gang.")
