@@ -150,6 +150,10 @@ _COMMANDS = {
         "gangsched.web.queue_command",
         "what has not started yet, in the order in which it will be tried, and why",
     ),
+    "queues": (
+        "gangsched.web.queues_command",
+        "what each queue holds and is due: guarantees, limits, shares, and who waits",
+    ),
     "replay": (
         "gangsched.journal.command",
         "make the decisions of a recorded day again, and see them, one by one or as of a time",

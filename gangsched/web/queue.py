@@ -19,6 +19,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group, GroupState
+from gangsched.web.queues_page import queues_page
 
 # Building a row takes some 20 us of the scheduler's loop; the rest is a number.
 MAX_ROWS = 500
@@ -89,6 +90,10 @@ class Queue:
     def listed(self, namespace: str = "", *, limit: int = MAX_ROWS) -> bytes:
         """The page as JSON."""
         return msgspec.json.encode(self.page(namespace, limit=limit))
+
+    def queues(self) -> bytes:
+        """What each queue holds and is due (web.queues_page), as JSON."""
+        return msgspec.json.encode(queues_page(self._scheduler.shared))
 
     def page(self, namespace: str = "", *, limit: int = MAX_ROWS) -> QueuePage:
         """`namespace`: only its groups; their positions are among all."""

@@ -85,6 +85,7 @@ class Server:
         app.router.add_get("/story/{namespace}/{name}", self._story_page)
         app.router.add_get("/explain/{namespace}/{name}", self._explain_page)
         app.router.add_get("/queue", self._queue_page)
+        app.router.add_get("/queues", self._queues_page)
         app.router.add_get("/top", self._top_page)
         app.router.add_get(RESERVATIONS_PATH, self._reservations_page)
         app.router.add_get("/permit", self._permit_page)
@@ -169,6 +170,9 @@ class Server:
     async def _queue_page(self, request: web.Request) -> web.Response:
         body = self._queue.listed(request.query.get("namespace", ""))
         return web.Response(body=body, content_type="application/json")
+
+    async def _queues_page(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._queue.queues(), content_type="application/json")
 
     async def _top_page(self, request: web.Request) -> web.Response:
         body = await self._top.told(request.query.get("namespace", ""))

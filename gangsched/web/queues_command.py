@@ -1,0 +1,81 @@
+"""`gangsched queues`: what each queue holds and is due, as sshare shows it. Called by cli.py."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import anyio
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gangsched.config.queues import amount_text
+from gangsched.core.state.reporter import clean
+from gangsched.errors import ApiError
+from gangsched.web.asking import add_flags, ask
+from gangsched.web.queues_page import Amounts, QueueShare, QueuesPage
+
+_HEADINGS = ("QUEUE", "SHARE", "NOW", "LATELY", "SCORE", "WAIT", "PODS", "RESOURCE")
+_AMOUNTS = ("GUARANTEED", "USED", "BORROWED", "LIMIT")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    parser.description = (
+        "Asks the running scheduler what each queue holds and is due, with all queues below it. NOW is the"
+        " largest part of the cluster that it holds of a compared resource, LATELY the same decayed, SCORE"
+        " both by its SHARE: the smallest has the next turn. WAIT counts groups that have not started."
+    )
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
+    body = anyio.run(ask, args, "/queues")
+    try:
+        page = msgspec.json.decode(body or b"", type=QueuesPage)
+    except msgspec.MsgspecError as error:
+        raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {error}") from None
+    if args.output == "json":
+        sys.stdout.buffer.write(msgspec.json.format(body or b"", indent=2) + b"\n")
+        return 0
+    print_queues(page, Console(width=None if sys.stdout.isatty() else 200, highlight=False))
+    return 0
+
+
+def print_queues(page: QueuesPage, console: Console) -> None:
+    """A line for each queue and resource that it holds, is guaranteed or is limited in."""
+    if not page.queues:
+        console.print("No queues are configured.")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in (*_HEADINGS, *_AMOUNTS):
+        left = heading in ("QUEUE", "RESOURCE")
+        table.add_column(heading, justify="left" if left else "right", overflow="fold")
+    for row in page.queues:
+        _add(table, row)
+    console.print(table)
+
+
+def _add(table: Table, row: QueueShare) -> None:
+    own: tuple[str, ...] = (
+        escape("  " * row.depth + clean(row.queue)),
+        f"{row.share:g}",
+        f"{row.share_used:.1%}",
+        f"{row.share_decayed:.1%}",
+        f"{row.score:.3f}",
+        str(row.waiting),
+        str(row.pods),
+    )
+    resources = list(dict.fromkeys((*row.guaranteed, *row.limit, *sorted(row.used)))) or [""]
+    for resource in (one for one in resources if one != "pods"):
+        amounts = [_amount(by, resource) for by in (row.guaranteed, row.used, row.borrowed, row.limit)]
+        table.add_row(*own, escape(clean(resource)), *amounts)
+        own = ("",) * len(own)
+
+
+def _amount(amounts: Amounts, resource: str) -> str:
+    return amount_text(resource, amounts[resource]) if resource in amounts else "-"

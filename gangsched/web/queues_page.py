@@ -1,0 +1,73 @@
+"""What each queue holds and is due: GET /queues. Called by web.queue; the command is web.queues_command."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.group import GroupState
+
+_STARTED = (GroupState.BOUND, GroupState.DELETED)
+Amounts = dict[str, int]
+
+
+class QueueShare(msgspec.Struct, frozen=True, rename="camel"):
+    """One queue with all below it; amounts by resource, cpu in thousandths.
+
+    depth: 0 at the top. guaranteed: as far as the cluster has as much. borrowed: what is used beyond it, of
+    resources that have a guarantee. share_used: the largest part of the cluster that it holds now of any
+    compared resource, share_decayed: the same lately; score: both by its share, the smallest goes first.
+    waiting: groups that have not started.
+    """
+
+    queue: str
+    depth: int
+    share: float
+    used: Amounts
+    guaranteed: Amounts
+    limit: Amounts
+    borrowed: Amounts
+    pods: int
+    share_used: float
+    share_decayed: float
+    score: float
+    waiting: int
+
+
+class QueuesPage(msgspec.Struct, frozen=True, rename="camel"):
+    """The queues, each before those below it; none where the configuration has none."""
+
+    queues: tuple[QueueShare, ...]
+
+
+def queues_page(shared: SharedState) -> QueuesPage:
+    """The page as of the last turn."""
+    view = shared.queue_view
+    book = view.queues if view is not None else None
+    if book is None or view is None:
+        return QueuesPage(())
+    waiting = dict.fromkeys(book.tree.queues, 0)
+    for group in shared.groups.values():
+        if group.state not in _STARTED:
+            for name in book.tree.paths.get(view.queue_of(group), ()):
+                waiting[name] += 1
+    rows = []
+    for name, queue in book.tree.queues.items():
+        used, guaranteed = dict(book.used(name)), dict(book.guaranteed(name))
+        rows.append(
+            QueueShare(
+                queue=name,
+                depth=len(book.tree.paths[name]) - 1,
+                share=queue.share,
+                used=used,
+                guaranteed=guaranteed,
+                limit=dict(queue.limit),
+                borrowed={r: used[r] - n for r, n in guaranteed.items() if used.get(r, 0) > n},
+                pods=book.n_pods(name),
+                share_used=round(book.dominant(name), 6),
+                share_decayed=round(book.decayed(name, view.now_s), 6),
+                score=round(book.score(name, view.now_s), 6),
+                waiting=waiting[name],
+            )
+        )
+    return QueuesPage(tuple(rows))

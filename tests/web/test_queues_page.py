@@ -1,0 +1,53 @@
+"""/queues and `gangsched queues`: what each queue holds and is due."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from rich.console import Console
+
+from gangsched.web.queue import Queue
+from gangsched.web.queues_command import print_queues
+from gangsched.web.queues_page import queues_page
+from tests.core.queued import GPU, pods, queued
+
+TREE = """
+queues:
+- name: research
+  share: 2
+  guaranteed: {nvidia.com/gpu: 4}
+  limit: {nvidia.com/gpu: 6}
+  queues: [{name: nlp, guaranteed: {nvidia.com/gpu: 2}, namespaces: [nlp]}, {name: cv, namespaces: [cv]}]
+"""
+
+
+def test_each_queue_is_told_with_all_below_it() -> None:
+    c = queued(TREE, gpus=8)
+    c.submit(pods("nlp", "n", gpus=4), pods("cv", "v", gpus=2)).run().submit(pods("cv", "w", gpus=2)).run()
+    page = json.loads(Queue(c.scheduler).queues())
+    rows = {row["queue"]: row for row in page["queues"]}
+    assert [*rows] == ["research", "nlp", "cv", "/other"]
+    assert (rows["research"]["used"][GPU], rows["research"]["borrowed"]) == (6, {GPU: 2})
+    assert (rows["nlp"]["depth"], rows["nlp"]["borrowed"], rows["nlp"]["shareUsed"]) == (1, {GPU: 2}, 0.5)
+    assert (rows["research"]["waiting"], rows["cv"]["waiting"], rows["nlp"]["waiting"]) == (1, 1, 0)
+    assert (rows["research"]["pods"], rows["/other"]["pods"]) == (2, 0)
+
+
+def test_the_table_has_a_line_for_each_resource() -> None:
+    c = queued(TREE, gpus=8)
+    c.submit(pods("nlp", "n", gpus=4)).run()
+    out = io.StringIO()
+    print_queues(queues_page(c.scheduler.shared), Console(file=out, width=200))
+    lines = out.getvalue().splitlines()
+    assert lines[0].split()[:2] == ["QUEUE", "SHARE"]
+    assert lines[1].split() == ["research", "2", "50.0%", "0.0%", "0.234", "0", "1", GPU, "4", "4", "-", "6"]
+    assert any(line.startswith("  nlp") and line.split()[-4:] == ["2", "4", "2", "-"] for line in lines)
+
+
+def test_without_queues_it_says_so() -> None:
+    c = queued("")
+    assert json.loads(Queue(c.scheduler).queues()) == {"queues": []}
+    out = io.StringIO()
+    print_queues(queues_page(c.scheduler.shared), Console(file=out, width=80))
+    assert out.getvalue() == "No queues are configured.\n"
