@@ -22,6 +22,7 @@ from gangsched.web.families import counter_family, gauge_family, histogram_famil
 from gangsched.web.loads import Loads
 from gangsched.web.measures import Measures
 from gangsched.web.queueing_families import queueing_families
+from gangsched.web.queues_families import queues_families
 from gangsched.web.reading import Reading
 
 PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -214,6 +215,8 @@ def _read(reading: Reading) -> Iterator[Metric]:
     yield from load_families(reading.loads)
     if reading.queueing is not None:
         yield from queueing_families(reading.queueing)
+    if reading.queues.queues:
+        yield from queues_families(reading.queues)
 
 
 def _promises(reading: Reading) -> Iterator[Metric]:

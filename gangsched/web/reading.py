@@ -20,6 +20,7 @@ from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.model.walltime import SOURCES
 from gangsched.web.loads import Loads
+from gangsched.web.queues_page import QueuesPage
 
 # About a millisecond each.
 _GROUPS_AT_ONCE = 1000
@@ -64,6 +65,7 @@ class Reading(msgspec.Struct, frozen=True):
     host: str
     loads: Loads = Loads()
     queueing: QueueingReading | None = None
+    queues: QueuesPage = QueuesPage(())
     journal: tuple[int, int, int, bool] | None = None
     """Records written, their bytes on disk, records dropped; whether it goes on."""
 

@@ -35,6 +35,7 @@ from gangsched.web.health import Check, Health
 from gangsched.web.listening import WebSettings, listen, port_of
 from gangsched.web.loads import read_loads
 from gangsched.web.measures import Measures
+from gangsched.web.queues_page import queues_page
 
 if TYPE_CHECKING:
     from gangsched.web.board.feed import Feed
@@ -266,6 +267,7 @@ class Web:
                 host=urlsplit(parts.client.credentials.server).netloc,
                 loads=read_loads(parts.scheduler),
                 queueing=reading.read_queueing(parts.scheduler, totals),
+                queues=queues_page(parts.scheduler.shared),
                 journal=parts.journal(),
             )
             families = metrics.measured(self._measures)

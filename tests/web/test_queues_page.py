@@ -9,6 +9,7 @@ from rich.console import Console
 
 from gangsched.web.queue import Queue
 from gangsched.web.queues_command import print_queues
+from gangsched.web.queues_families import queues_families
 from gangsched.web.queues_page import queues_page
 from tests.core.queued import GPU, pods, queued
 
@@ -51,3 +52,19 @@ def test_without_queues_it_says_so() -> None:
     out = io.StringIO()
     print_queues(queues_page(c.scheduler.shared), Console(file=out, width=80))
     assert out.getvalue() == "No queues are configured.\n"
+
+
+def test_metrics_tell_the_same_in_prometheus_units() -> None:
+    c = queued(TREE, gpus=8)
+    c.submit(pods("nlp", "n", gpus=4)).run().submit(pods("cv", "w", gpus=4)).run()
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in queues_families(queues_page(c.scheduler.shared))
+        for sample in family.samples
+    }
+    assert found["gangsched_queue_used", "research", GPU] == 4
+    assert found["gangsched_queue_used", "research", "cpu"] == 1
+    assert found["gangsched_queue_guaranteed", "nlp", GPU] == 2
+    assert found["gangsched_queue_limit", "research", GPU] == 6
+    assert found["gangsched_queue_share_used", "nlp"] == 0.5
+    assert found["gangsched_queue_waiting", "cv"] == 1
