@@ -1,4 +1,4 @@
-"""Admission: the group-level Admit, asked when a unit has its turn and before any node is looked at.
+"""GroupAdmission: the group-level Admit, asked when a unit has its turn and before any node is looked at.
 
 Lives here: which members the plugins are asked about, and which of them take part in the attempt. Not here:
 the plugins (plugins.fairness), and what follows from a "no" (core.groups.attempts).
@@ -13,7 +13,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import PENDING, Group, PodInfo
 
 
-class Admission:
+class GroupAdmission:
     """Asks Admit's plugins; without any it admits everybody, at no cost."""
 
     def __init__(self, shared: SharedState) -> None:

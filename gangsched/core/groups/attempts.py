@@ -21,7 +21,7 @@ from gangsched.core.framework.plan import FitError, Plan, first_of
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.sampling import EarlyStop
-from gangsched.core.groups.admission import Admission
+from gangsched.core.groups.admission import GroupAdmission
 from gangsched.core.groups.claiming import Claiming
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.groups.nomination import Nominations
@@ -76,7 +76,7 @@ class Attempts:
             name: EarlyStop(percentage) for name, percentage in shared.settings.nodes_to_score.items()
         }
         self.nominations = Nominations(shared, reporter)
-        self._admission = Admission(shared)
+        self._admission = GroupAdmission(shared)
         self._passed_over = PassedOver(shared, reporter)
         quietly = partial(self._demands, quiet=True)
         self.claiming = Claiming(shared, reporter, self._unit_of, quietly)
