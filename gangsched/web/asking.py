@@ -21,6 +21,8 @@ from gangsched.kube.reach import plain
 
 DEFAULT_SERVER = "https://127.0.0.1:10259"
 _TIMEOUT_S = 10.0
+# For what a scheduler has to work out first.
+_ANSWER_TIMEOUT_S = 30.0
 _MAX_BYTES = 16 * 2**20
 # The demo's scheduler serves its pages without TLS, on the loopback alone.
 _PLAIN = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):[0-9]{1,5}")
@@ -28,16 +30,10 @@ _PLAIN = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):[0-9]{1,5}")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Flags for the scheduler's address and the client's credentials."""
-    parser.add_argument(
-        "--server",
-        metavar="URL",
+    add_server_flags(
+        parser,
         default=DEFAULT_SERVER,
-        help=f"the scheduler's port ({DEFAULT_SERVER}); as `kubectl port-forward` gives it",
-    )
-    parser.add_argument("--token", metavar="TOKEN", default="", help="default: the kubeconfig's")
-    parser.add_argument("--ca", metavar="FILE", default="", help="the CA of its certificate")
-    parser.add_argument(
-        "--insecure", action="store_true", help="trust any certificate; the default on a loopback address"
+        text=f"the scheduler's port ({DEFAULT_SERVER}); as `kubectl port-forward` gives it",
     )
     parser.add_argument(
         "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
@@ -45,27 +41,43 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
 
 
-async def ask(args: argparse.Namespace, path: str) -> bytes | None:
-    """The page; None if the scheduler has no such object. Raises: ConfigError, ApiError."""
-    async with connected(args) as asked:
+def add_server_flags(parser: argparse.ArgumentParser, *, default: str, text: str) -> None:
+    """The scheduler's address, and trust. `text`: help on the address."""
+    parser.add_argument("--server", metavar="URL", default=default, help=text)
+    parser.add_argument("--token", metavar="TOKEN", default="", help="default: the kubeconfig's")
+    parser.add_argument("--ca", metavar="FILE", default="", help="the CA of its certificate")
+    parser.add_argument(
+        "--insecure", action="store_true", help="trust any certificate; the default on a loopback address"
+    )
+
+
+async def ask(args: argparse.Namespace, path: str, body: bytes | None = None) -> bytes | None:
+    """The page, or the answer to a `body` of JSON; None if the scheduler has no such object.
+
+    Raises: ConfigError, ApiError.
+    """
+    async with connected(args, body) as asked:
         return await asked(path)
 
 
 @asynccontextmanager
-async def connected(args: argparse.Namespace) -> AsyncIterator[Callable[[str], Awaitable[bytes | None]]]:
+async def connected(
+    args: argparse.Namespace, body: bytes | None = None
+) -> AsyncIterator[Callable[[str], Awaitable[bytes | None]]]:
     """`ask` for several pages, on one connection. Raises: ConfigError."""
     server = str(args.server).rstrip("/")
     is_plain = _PLAIN.fullmatch(server) is not None
     if not (is_plain or server.startswith("https://")):
         raise ConfigError(f"{server!r} is not an https:// address, as {DEFAULT_SERVER} is", path="--server")
     trust = is_plain or _trust(args, server)
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S)) as session:
+    limit = aiohttp.ClientTimeout(total=_TIMEOUT_S if body is None else _ANSWER_TIMEOUT_S)
+    async with aiohttp.ClientSession(timeout=limit) as session:
 
         async def asked(path: str) -> bytes | None:
             # Each time: it may be one that is renewed. A token goes over no plain connection.
             token = "" if is_plain else await _token(args)
             headers = {"Authorization": f"Bearer {token}"} if token else {}
-            return await _ask(session, server, path, headers, trust)
+            return await _ask(session, server, path, headers, trust, body)
 
         yield asked
 
@@ -76,9 +88,15 @@ async def _ask(
     path: str,
     headers: dict[str, str],
     trust: ssl.SSLContext | bool,
+    question: bytes | None,
 ) -> bytes | None:
+    method = "GET" if question is None else "POST"
+    if question is not None:
+        headers = {**headers, "Content-Type": "application/json"}
     try:
-        async with session.get(server + path, ssl=trust, allow_redirects=False, headers=headers) as answer:
+        async with session.request(
+            method, server + path, ssl=trust, allow_redirects=False, headers=headers, data=question
+        ) as answer:
             body = b"".join([part async for part in _bounded(answer)])
             code = answer.status
     except aiohttp.ClientConnectorCertificateError as error:

@@ -19,18 +19,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangsched.config import SchedulerConfig
-from gangsched.errors import ConfigError
+from gangsched.errors import ApiError, ConfigError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.snapshot import take_snapshot
+from gangsched.web.asking import DEFAULT_SERVER, add_server_flags, ask
 from gangsched.web.queue_command import duration
 from gangsched.whatif.answer import Answer, Gang
-from gangsched.whatif.manifests import kinds_of, read_manifests
-from gangsched.whatif.question import TOGETHER, Question, check, examine
+from gangsched.whatif.manifests import kinds_of, read_manifests, text_of
+from gangsched.whatif.question import ASKED_AT, TOGETHER, Asked, Question, check, examine
 
 NOT_NOW = 3
+BAD_REQUEST = 400
 _PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _MAX_ROWS = 200
 
@@ -39,8 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
     parser.description = (
         "Says where a job would go if it were submitted now, with which devices, or why it would not start,"
-        " what would change that, and when it would. The scheduler's own code decides on what the API server"
-        " lists; nothing is written. Exit code 0: all of it would start now; 3: not all of it."
+        " what would change that, and when it would. The scheduler's own code decides, on what the API"
+        " server lists, or with --server on what the running scheduler knows; nothing is written. Exit code"
+        " 0: all of it would start now; 3: not all of it."
     )
     parser.add_argument(
         "-f",
@@ -72,6 +75,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
     )
     parser.add_argument("--context", metavar="NAME", default="", help="a context of the kubeconfig")
+    add_server_flags(
+        parser,
+        default="",
+        text=f"ask the running scheduler instead, at its port (as {DEFAULT_SERVER}): it answers sooner, and"
+        " what it has reserved counts",
+    )
     parser.add_argument("--master", metavar="URL", default="", help="API server; overrides the kubeconfig")
 
 
@@ -79,13 +88,16 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
     if bool(args.add_nodes) != bool(args.like):
         raise ConfigError(TOGETHER)
-    plugins = KnownPlugins(args.plugin)
-    config = ConfigSource(args.config, plugins).read()
-    gc.disable()  # the objects of a large cluster's lists live as long as this command
-    try:
-        found = anyio.run(_ask, args, config, plugins)
-    finally:
-        gc.enable()
+    if args.server:
+        found = anyio.run(_ask_scheduler, args)
+    else:
+        plugins = KnownPlugins(args.plugin)
+        config = ConfigSource(args.config, plugins).read()
+        gc.disable()  # the objects of a large cluster's lists live as long as this command
+        try:
+            found = anyio.run(_ask, args, config, plugins)
+        finally:
+            gc.enable()
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     else:
@@ -108,6 +120,24 @@ async def _ask(args: argparse.Namespace, config: SchedulerConfig, plugins: Known
     check(manifests, snapshot, served, way="correct it, or give the one that serves it by --config")
     question = Question(args.add_nodes, args.like, args.drain, args.without, args.preempt)
     return examine(question, snapshot, manifests, now_s, datetime.now(UTC))
+
+
+async def _ask_scheduler(args: argparse.Namespace) -> Answer:
+    """By the state and the configuration of the one that runs."""
+    for flag in ("config", "plugin", "master"):
+        if getattr(args, flag):
+            raise ConfigError("goes with what the API server lists, not with --server", path=f"--{flag}")
+    yaml = "\n---\n".join(text_of(path)[1] for path in args.filename)
+    asked = Asked(yaml, args.add_nodes, args.like, args.drain, args.without, args.preempt)
+    try:
+        body = await ask(args, ASKED_AT, msgspec.json.encode(asked))
+    except ApiError as error:
+        if error.code == BAD_REQUEST:
+            raise ConfigError(error.message.partition(f"{ASKED_AT}: ")[2]) from None
+        raise
+    if body is None:
+        raise ApiError(f"{args.server} answers no such question: its dashboard is off, or it is older")
+    return msgspec.json.decode(body, type=Answer)
 
 
 async def _priorities(client: ApiClient) -> dict[str, int]:

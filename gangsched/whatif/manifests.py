@@ -46,7 +46,7 @@ def kinds_of(scheduler: Scheduler) -> tuple[Kind, ...]:
 
 def read_manifests(paths: Sequence[str], kinds: Sequence[Kind], priorities: Mapping[str, int]) -> Manifests:
     """kinds: what the core follows; priorities: by PriorityClass. Raises: ConfigError, with its place."""
-    return manifests_of([_text(path) for path in paths], kinds, priorities)
+    return manifests_of([text_of(path) for path in paths], kinds, priorities)
 
 
 def manifests_of(
@@ -78,7 +78,8 @@ def manifests_of(
     return Manifests(pods, others)
 
 
-def _text(path: str) -> tuple[str, str]:
+def text_of(path: str) -> tuple[str, str]:
+    """(where it is from, YAML) of a file, or of standard input, `-`. Raises: ConfigError."""
     source = "standard input" if path == "-" else path
     try:
         text = sys.stdin.read(_MAX_CHARACTERS + 1) if path == "-" else Path(path).read_text(encoding="utf-8")

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from gangsched.config.strict import nearest
 from gangsched.errors import ConfigError
@@ -17,6 +19,8 @@ from gangsched.whatif.answer import Answer, answer
 from gangsched.whatif.manifests import Manifests
 from gangsched.whatif.trial import Trial
 
+ASKED_AT = "/dashboard/whatif"
+"""Where a running scheduler answers."""
 TOGETHER = "--add-nodes N and --like NODE go together"
 
 
@@ -28,6 +32,21 @@ class Question(msgspec.Struct, frozen=True):
     like: str = ""
     drain: Sequence[str] = ()
     without: Sequence[str] = ()
+    preempt: bool = False
+
+
+_Name = Annotated[str, Meta(max_length=600)]
+_Names = Annotated[list[_Name], Meta(max_length=50)]
+
+
+class Asked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a running scheduler is sent: a Question, and the job as YAML."""
+
+    yaml: str
+    add_nodes: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    like: _Name = ""
+    drain: _Names = []
+    without: _Names = []
     preempt: bool = False
 
 

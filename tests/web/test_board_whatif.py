@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from gangsched.certificates import Pair, self_signed
+from gangsched.cli import main
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
@@ -327,3 +329,38 @@ def test_without_evictions_none_is_tried() -> None:
     c = cluster(nodes=1, settings=Settings(allow_eviction=False))
     c.scheduler.shared.go_on_trial(allow_eviction=True)
     assert not c.scheduler.shared.settings.allow_eviction
+
+
+# -- the command --------------------------------------------------------------------------------------------
+
+
+async def test_the_command_asks_the_running_scheduler(
+    pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    c = cluster(nodes=2, gpus=8).submit(gang("runs", pods=1, gpus=8)).run()
+    (tmp_path / "one.yaml").write_text(job(1))
+    (tmp_path / "more.yaml").write_text(job(1, name="more"))
+    (tmp_path / "bad.yaml").write_text("kind: [")
+    one, more, bad = (f"-f{tmp_path / name}.yaml" for name in ("one", "more", "bad"))
+    async with browsing(pair, c, reader()) as browser:
+
+        async def run(*arguments: str, token: str = "good") -> tuple[int, str, str]:
+            at = (f"--server={browser.base}", f"--token={token}")
+            code = await anyio.to_thread.run_sync(main, ["whatif", *arguments, *at])
+            said = capsys.readouterr()
+            return code, said.out, said.err
+
+        code, out, _ = await run(one)
+        assert code == 0
+        assert "default/new would start now: 1 of 1 pods on 1 nodes" in out
+        assert "GPU-" in out
+        code, out, _ = await run(one, more, "-ojson")
+        assert code == 3
+        assert sorted(gang["starts"] for gang in json.loads(out)["gangs"]) == ["not", "now"]
+        assert (await run(one, more, "--without=d/runs"))[0] == 0
+        code, _, err = await run(bad)
+        assert (code, err[:37]) == (2, "gangsched: the text: line 1: is not Y")
+        code, _, err = await run(one, "--config=x.yaml")
+        assert (code, "--config: goes with what the API server lists, not with --server" in err) == (2, True)
+        code, _, err = await run(one, token="made-up")
+        assert (code, "401" in err) == (1, True)

@@ -10,10 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError, ConfigError
@@ -24,7 +22,7 @@ from gangsched.model.workloads import PriorityClass
 from gangsched.snapshot import Snapshot
 from gangsched.web.board.aside import AsideFailed, Found, aside
 from gangsched.whatif.manifests import kinds_of, manifests_of
-from gangsched.whatif.question import Question, check, examine
+from gangsched.whatif.question import Asked, Question, check, examine
 
 # Pure Python reads some 100 kB of YAML a second.
 MAX_BYTES = 256 * 2**10
@@ -32,20 +30,6 @@ LIMIT_S = 20.0
 _SOURCE = "the text"
 _PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _REQUEST_S = 5.0
-
-_Name = Annotated[str, Meta(max_length=600)]
-_Names = Annotated[list[_Name], Meta(max_length=50)]
-
-
-class Asked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What the page sends; as the flags of `gangsched whatif`."""
-
-    yaml: str
-    add_nodes: Annotated[int, Meta(ge=0, le=10_000)] = 0
-    like: _Name = ""
-    drain: _Names = []
-    without: _Names = []
-    preempt: bool = False
 
 
 class _PriorityClasses(msgspec.Struct):
