@@ -53,7 +53,7 @@ class KeptRoom:
         if claims is None:
             return
         for effect in effects:
-            if isinstance(effect, ef.BindPod) and effect.uid not in self._started and effect.uid in told.pods:
+            if isinstance(effect, ef.BindPod) and self._is_another(effect) and effect.uid in told.pods:
                 self._note(scheduler, effect, told.pods[effect.uid], now_s)
         standing = claims.all
         self._own = {str(key): claim for key, claim in claims.by_key.items()}
@@ -71,7 +71,13 @@ class KeptRoom:
             if count is not None and count.n > count.bound:
                 yield f"I1: {group!r} was passed {count.n} times, its bound is {count.bound}"
 
+    def _is_another(self, bind: ef.BindPod) -> bool:
+        """Whether it gives the pod another place: a bind that is sent again is no start."""
+        before = self._started.get(bind.uid)
+        return before is None or (before.bind.node, before.bind.annotations) != (bind.node, bind.annotations)
+
     def _note(self, scheduler: Scheduler, bind: ef.BindPod, pod: Pod, now_s: float) -> None:
+        self._started.pop(bind.uid, None)
         info = scheduler.shared.cache.pods.get(bind.uid)
         group = info.group if info is not None else None
         if group is None or group.recovering or group.satisfied:

@@ -143,6 +143,18 @@ def test_a_blocker_past_its_end_makes_the_claim_slip_and_reports_it() -> None:
     assert claims(c).promises == {"overrun": 1}
 
 
+def test_a_claim_that_is_late_by_more_than_its_gangs_walltime_still_keeps_its_room() -> None:
+    """As it may be while its gang is in backoff: it is looked at when the gang is tried again."""
+    c = claimed()
+    found, passes = claim(c, "large"), c.scheduler.shared.cache.pods[c.pod("passes").metadata.uid].group
+    assert passes is not None
+    found.end_s = found.start_s + 5.0
+    for late_s in (0.0, 4.0, 6.0, 60.0):
+        now_s = c.scheduler.shared.now_s = found.start_s + late_s
+        assert claims(c).against([passes], now_s, now_s + 1.0) == list(found.held), f"{late_s} s late"
+    assert claims(c).against([passes], now_s + 5.0, now_s + 6.0) == []
+
+
 def test_a_claim_on_a_lost_node_moves_to_the_one_that_is_free_next() -> None:
     c = bounded(nodes=3, bound=1)
     c.submit(lone("holds", 8, "600s"), lone("also", 8, "900s")).run()

@@ -119,8 +119,10 @@ class ClaimPlans:
     def _first(self, claims: Claims, unit: list[Group], running: _Running) -> tuple[float, Plan] | None:
         now_s = self._shared.now_s
         ahead = claims.ahead_of(unit)
-        first_s = max(self._guess(unit, running, ahead), now_s)
-        moments = moments_from(first_s, [one.at_s for one in running.ends] + [one.end_s for one in ahead])
+        first_s = max(self._guess(claims, unit, running, ahead), now_s)
+        moments = moments_from(
+            first_s, [one.at_s for one in running.ends] + [claims.end_s(one) for one in ahead]
+        )
         if first_s == now_s:
             moments = [now_s, *moments]
         search, found = Search(len(moments)), None
@@ -153,11 +155,13 @@ class ClaimPlans:
         kept += claims.against(unit, at_s, at_s + self.walltime_s(unit))
         return run_cycle(demands, trial, topology_key=shared.settings.topology_key, nominated=kept)
 
-    def _guess(self, unit: list[Group], running: _Running, ahead: Sequence[StartClaim]) -> float:
+    def _guess(
+        self, claims: Claims, unit: list[Group], running: _Running, ahead: Sequence[StartClaim]
+    ) -> float:
         """By resources, each template alone."""
         view = self._shared.cache.view
         claimed = [
-            (row, claim.end_s, one.template)
+            (row, claims.end_s(claim), one.template)
             for claim in ahead
             for one in claim.held
             if (row := view.row_of(one.node_name)) is not None

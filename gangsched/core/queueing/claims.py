@@ -79,9 +79,13 @@ class Claims:
         return [
             one
             for claim in self.ahead_of(unit)
-            if claim.start_s < until_s and claim.end_s > from_s
+            if claim.start_s < until_s and self.end_s(claim) > from_s
             for one in claim.held
         ]
+
+    def end_s(self, claim: StartClaim) -> float:
+        """When its groups will have ended if they start as soon as they can: one that is late ends late."""
+        return claim.end_s + max(self._clock() - claim.start_s, 0.0)
 
     def ahead_of(self, unit: Sequence[Group]) -> list[StartClaim]:
         """Others' claims to which the unit yields."""
