@@ -36,7 +36,7 @@ def histogram_family(name: str, about: str, labels: Labels, values: Mapping[KeyT
     observations."""
     family = HistogramMetricFamily(name, about, labels=labels)
     for key, of in values.items():
-        bounds = [*(f"{bound:.10g}" for bound in of.bounds), "+Inf"]
+        bounds = [*(repr(bound).removesuffix(".0") for bound in of.bounds), "+Inf"]
         counts = zip(bounds, accumulate(of.counts), strict=True)
         buckets = [_bucket(of, i, bound, n) for i, (bound, n) in enumerate(counts)]
         family.add_metric(key, buckets, of.total)

@@ -12,6 +12,8 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, repeat
+from operator import mul
 from typing import TypeVar
 
 from gangsched.core.framework.interface import Code
@@ -51,8 +53,8 @@ MAX_DONE = 2048
 
 
 def exponential(start: float, factor: float, n: int) -> tuple[float, ...]:
-    """Upper bounds of n buckets, as client_golang's ExponentialBuckets."""
-    return tuple(start * factor**i for i in range(n))
+    """Upper bounds of n buckets, as client_golang's ExponentialBuckets, to the last bit."""
+    return tuple(accumulate(repeat(factor, n - 1), mul, initial=start))
 
 
 # Source: kubernetes `pkg/scheduler/metrics/metrics.go`, InitMetrics.

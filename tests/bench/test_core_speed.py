@@ -48,7 +48,7 @@ _PACKING = [
 
 def test_packing_by_weight_is_measured_in_each_way() -> None:
     costs = packing_speed.measure(64, 2, 1)
-    assert len(costs) == 2 * 3 * 5
+    assert len(costs) == 3 * 3 * 5
     assert all(len(cost.decide_us) == 1 and cost.decide_us[0] > 0 for cost in costs)
     assert packing_speed.ratio(costs[0], costs) == 1.0
 
