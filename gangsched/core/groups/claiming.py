@@ -170,6 +170,9 @@ class Claiming:
             self._end_all(before)
         if claims is None:
             return
+        for claim in claims.all:
+            if not claims.is_sound(claim):  # its groups have changed in a way that called no reconsider
+                self._drop(claims, claim)
         for ended in claims.ended:
             self._told.ended(ended)
         claims.ended.clear()
