@@ -21,6 +21,8 @@ class GroupAdmission:
 
     def ask(self, unit: Sequence[Group]) -> Status:
         """Whether the members that the unit needs may start. Raises: PluginError."""
+        if self._admits_all(unit):
+            return SUCCESS
         return self._asked(unit, [info for group in unit for info in group.needed_members()])
 
     def members(self, unit: Sequence[Group], group: Group, pending: list[PodInfo]) -> list[PodInfo]:
