@@ -128,19 +128,6 @@ class QueueBook:
             for name in self.tree.paths[queue]
         )
 
-    def over_limit(self, queue: str, request: Mapping[str, int]) -> tuple[str, str, int, int] | None:
-        """(queue, resource, used, limit) of the first limit on the way down that the request exceeds."""
-        for name in self.tree.paths[queue]:
-            limits = self.tree.queues[name].limit
-            if not limits:
-                continue
-            used = self._uses[name].used
-            for resource, limit in limits.items():
-                asked = request.get(resource, 0)
-                if asked and used.get(resource, 0) + asked > limit:
-                    return name, resource, used.get(resource, 0), limit
-        return None
-
     def _is_within(self, queue: str, request: Mapping[str, int]) -> bool:
         """Whether the queue stays within what is guaranteed to it, of all that is asked and guaranteed."""
         if not self.tree.queues[queue].guaranteed:

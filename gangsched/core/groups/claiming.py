@@ -5,8 +5,9 @@ beside it. A claim is worked out by the very cycle that places its gang, on a Tr
 have ended. The gang is tried as before, on the whole cluster, and may start anywhere; whenever that fails the
 claim is looked at again. It stays where it is unless it cannot be kept there, or could be had much earlier.
 
-Not here: the bound (core.queueing.bypasses), who yields to whom (core.queueing.claims), ends (core.queueing
-.ends), what is told of claims (core.groups.claims_told). Called by core.groups.attempts and core.scheduler.
+Not here: the bound (core.queueing.bypasses), who yields to whom (core.queueing.claims), when pods end
+(core.queueing.ends), what is told of claims (core.groups.claims_told). Called by core.groups.attempts and
+core.scheduler.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ class Claiming:
         return answer if isinstance(answer, FitError) else None
 
     def may_start(self, unit: Sequence[Group], plan: Plan) -> bool:
-        """Counts whom the unit passes; False: one of them has got a claim instead, so plan it anew."""
+        """Counts the groups that the unit passes. False: one of them was given a claim instead; plan the unit
+        again, beside that claim."""
         bypasses, shared = self._shared.queue.bypasses, self._shared
         if bypasses is None:
             return True
@@ -163,7 +165,8 @@ class Claiming:
     # -- between turns -----------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """At the end of a turn: claimers on whose nodes something has changed are tried again."""
+        """At the end of a turn: drops claims whose groups have changed, and has groups tried again on whose
+        claimed nodes something has."""
         claims, shared = self._claims, self._shared
         before, self._before = self._before, claims
         if before is not None and before is not claims:
@@ -171,7 +174,7 @@ class Claiming:
         if claims is None:
             return
         for claim in claims.all:
-            if not claims.is_sound(claim):  # its groups have changed in a way that called no reconsider
+            if not claims.is_sound(claim):  # its members or numbers have changed: it was for others
                 self._drop(claims, claim)
         for ended in claims.ended:
             self._told.ended(ended)
@@ -192,13 +195,6 @@ class Claiming:
         self._shared.changes += claims.freed
         for claim in claims.ended:
             self._told.ended(claim)
-
-    def reconsider(self, group: Group) -> None:
-        """The group's members or numbers have changed: its claim was for others."""
-        claims = self._claims
-        claim = claims.of(group) if claims is not None else None
-        if claims is not None and claim is not None and not claims.is_sound(claim):
-            self._drop(claims, claim)
 
     def advance(self) -> None:
         """Claims whose time has come."""

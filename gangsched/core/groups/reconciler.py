@@ -71,7 +71,6 @@ class GroupReconciler:
         elif not group.satisfied and group.definition is not None and group.is_whole:
             group.satisfied = True
         self._look_in.get(group.state, self._look_at_rest)(group)
-        self._attempts.claiming.reconsider(group)
         if group.satisfied:
             self._shared.settle_by_s.drop(group.key)
             group.recovering = False

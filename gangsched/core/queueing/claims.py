@@ -57,7 +57,7 @@ class Claims:
 
     @property
     def all(self) -> list[StartClaim]:
-        """Each once: before whom others yield first."""
+        """All claims, each once, in the order in which others yield to them."""
         return sorted(dict.fromkeys(self.by_key.values()), key=_rank)
 
     def of(self, group: Group) -> StartClaim | None:
