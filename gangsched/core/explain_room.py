@@ -16,7 +16,6 @@ import numpy as np
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.near_names import near_names
-from gangsched.core.cycle.roles import needed_first
 from gangsched.core.cycle.shortage import Lack, amount_text, lacks, told_of
 from gangsched.core.explain_cures import cures
 from gangsched.core.framework.plan import FitError, Plan, Shortage
@@ -27,6 +26,7 @@ from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.core.types.needed import needed_first
 
 MAX_NEAR = 5
 _MAX_NAMED = 3

@@ -7,7 +7,7 @@ that would take its queue, or one above it, over its limit is kept out until tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gangsched.config.queues import amount_text
@@ -16,6 +16,7 @@ from gangsched.core.cache.queue_tree import BY_KUEUE
 from gangsched.core.framework.status import SUCCESS, Code, Status
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group, PodInfo
+from gangsched.core.types.needed import requests_of
 
 SYSTEM = "/system"
 """The lane of pods that the cluster itself needs; it comes first, and then what Kueue has admitted."""
@@ -65,7 +66,7 @@ class Fairness:
                 by_queue.setdefault(chosen.queue, []).append(info)
         asked: dict[str, dict[str, int]] = {}
         for queue, infos in by_queue.items():
-            request = _sum_of(infos)
+            request = requests_of(infos)
             for name in book.tree.paths[queue]:
                 so_far = asked.setdefault(name, {})
                 for resource, amount in request.items():
@@ -110,11 +111,3 @@ def _over(queue: str, resource: str, *, needs: int, used: int, limit: int) -> St
 def _queue_of(info: PodInfo, view: QueueView) -> str:
     book = view.queues
     return "" if book is None else book.tree.of(info.pod.metadata).queue
-
-
-def _sum_of(infos: Iterable[PodInfo]) -> Mapping[str, int]:
-    found: dict[str, int] = {}
-    for info in infos:
-        for resource, amount in info.template.requests.items():
-            found[resource] = found.get(resource, 0) + amount
-    return found

@@ -13,6 +13,7 @@ from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.cache.queue_book import Place, QueueBook
 from gangsched.core.cache.usage_trackers import NOTHING_NEW, UsageNews
 from gangsched.core.types.group import NEVER_S, Group, PodInfo
+from gangsched.core.types.needed import needed_members, requests_of
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
 
@@ -153,11 +154,7 @@ class QueueView:
 
     def request_of(self, group: Group) -> Mapping[str, int]:
         """What the group's next attempt has to find room for, at least."""
-        found: dict[str, int] = {}
-        for info in group.needed_members():
-            for resource, amount in info.template.requests.items():
-                found[resource] = found.get(resource, 0) + amount
-        return found
+        return requests_of(needed_members(group))
 
     def used_by_queue(self, queue: str) -> Mapping[str, int]:
         """As `used`, for a queue and all below it."""

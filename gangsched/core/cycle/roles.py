@@ -2,35 +2,15 @@
 
 A gang with roles is placed in two steps: first the minimum of each role, all of which must be placed, and
 then as many of the others as fit. It does not matter which members of a role start. Called by
-core.cycle.cycle, core.cycle.order_search and core.groups.attempts; not called if there are no roles.
+core.cycle.cycle and core.cycle.order_search; not called if there are no roles. Not here: telling the members
+that roles need from the others (core.types.needed).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from gangsched.core.framework.profile import Demand
-from gangsched.core.types.group import PodInfo
-
-
-def needed_first(members: Sequence[PodInfo], roles: Mapping[str, int]) -> list[PodInfo]:
-    """The members that bring each role to its number, and then the others."""
-    needed, rest = split(members, roles)
-    return needed + rest
-
-
-def split(members: Iterable[PodInfo], roles: Mapping[str, int]) -> tuple[list[PodInfo], list[PodInfo]]:
-    """(members that bring each role to its number, the others), both in the order in which they come."""
-    left = dict(roles)
-    needed: list[PodInfo] = []
-    rest: list[PodInfo] = []
-    for info in members:
-        if left.get(info.role, 0) > 0:
-            left[info.role] -= 1
-            needed.append(info)
-        else:
-            rest.append(info)
-    return needed, rest
 
 
 def n_of_role_fit(demand: Demand, role: str, n_placed: int) -> tuple[int, int]:

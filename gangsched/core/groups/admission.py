@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from gangsched.core.framework.status import SUCCESS, Status
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import PENDING, Group, PodInfo
+from gangsched.core.types.needed import needed_members
 
 
 class GroupAdmission:
@@ -23,7 +24,7 @@ class GroupAdmission:
         """Whether the members that the unit needs may start. Raises: PluginError."""
         if self._admits_all(unit):
             return SUCCESS
-        return self._asked(unit, [info for group in unit for info in group.needed_members()])
+        return self._asked(unit, [info for group in unit for info in needed_members(group)])
 
     def members(self, unit: Sequence[Group], group: Group, pending: list[PodInfo]) -> list[PodInfo]:
         """Those of the group's pending members that take part in this attempt: all of them if all of the
@@ -33,7 +34,7 @@ class GroupAdmission:
             or self._asked(unit, [info for one in unit for info in one.in_state(PENDING)]).is_success
         ):
             return pending
-        needed = set(map(id, group.needed_members()))
+        needed = set(map(id, needed_members(group)))
         return [info for info in pending if id(info) in needed]
 
     def _admits_all(self, unit: Sequence[Group]) -> bool:

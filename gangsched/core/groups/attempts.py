@@ -14,7 +14,6 @@ from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.reservation_checks import OVERTAKEN, reservation_lost
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cycle.cycle import GANG, run_cycle
-from gangsched.core.cycle.roles import needed_first
 from gangsched.core.cycle.shortage import told_of
 from gangsched.core.framework.interface import SUCCESS, Code, Status
 from gangsched.core.framework.plan import FitError, Plan, first_of
@@ -40,6 +39,7 @@ from gangsched.core.types.group import (
     PodInfo,
     Preemption,
 )
+from gangsched.core.types.needed import needed_first
 from gangsched.core.types.placement import Placement
 
 # While a sibling is in one of these states its set is not tried; the sibling wakes the set afterwards.

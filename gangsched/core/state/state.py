@@ -36,6 +36,7 @@ from gangsched.core.state.timers import Deadlines, Retries, Timers
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo, Preemption
+from gangsched.core.types.needed import needed_members
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
@@ -335,11 +336,11 @@ class SharedState:
     def members_to_admit(self, group: Group) -> list[PodInfo]:
         """The members that the group's next attempt has to place, and those of the groups that start with
         it."""
-        members = group.needed_members()
+        members = needed_members(group)
         if group.start_together and not group.satisfied:
             for _, other in sorted(self.siblings(group).items()):
                 if other.is_complete and not other.satisfied and not other.recovering:
-                    members = members + other.needed_members()
+                    members = members + needed_members(other)
         return members
 
     def sort_key(self, group: Group) -> tuple[tuple[Any, ...], PluginError | None]:

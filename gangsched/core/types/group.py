@@ -265,24 +265,6 @@ class Group:
             short = max(short, sum(self.short_roles().values()))
         return short
 
-    def needed_members(self) -> list[PodInfo]:
-        """The pending members that its next attempt has to place, at least; none if what is reserved is
-        enough."""
-        pending = self.in_state(PENDING)
-        if not self.n_assumed and len(pending) <= self.n_needed:
-            return pending
-        n = self.n_short if self.n_assumed else self.n_needed
-        roles = self.short_roles()
-        if roles:
-            first = []
-            for info in pending:
-                if roles.get(info.role, 0) > 0:
-                    roles[info.role] -= 1
-                    first.append(info)
-            chosen = set(map(id, first))
-            pending = first + [info for info in pending if id(info) not in chosen]
-        return pending[: max(0, n)]
-
     @property
     def is_half_bound(self) -> bool:
         """Whether some members hold nodes but the gang as a whole does not; the ended ones hold nothing."""

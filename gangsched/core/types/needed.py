@@ -1,0 +1,50 @@
+"""The members that a gang's next attempt has to place, by roles, and what they request together.
+
+Not here: placing them role by role (core.cycle.roles). Imports core.types.group alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from gangsched.core.types.group import PENDING, Group, PodInfo
+
+
+def needed_members(group: Group) -> list[PodInfo]:
+    """The pending members that its next attempt must place, at least; none if what is reserved is enough."""
+    pending = group.in_state(PENDING)
+    if not group.n_assumed and len(pending) <= group.n_needed:
+        return pending
+    n = group.n_short if group.n_assumed else group.n_needed
+    if roles := group.short_roles():
+        pending = needed_first(pending, roles)
+    return pending[: max(0, n)]
+
+
+def needed_first(members: Sequence[PodInfo], roles: Mapping[str, int]) -> list[PodInfo]:
+    """The members that bring each role to its number, and then the others."""
+    needed, rest = split(members, roles)
+    return needed + rest
+
+
+def split(members: Iterable[PodInfo], roles: Mapping[str, int]) -> tuple[list[PodInfo], list[PodInfo]]:
+    """(members that bring each role to its number, the others), both in the order in which they come."""
+    left = dict(roles)
+    needed: list[PodInfo] = []
+    rest: list[PodInfo] = []
+    for info in members:
+        if left.get(info.role, 0) > 0:
+            left[info.role] -= 1
+            needed.append(info)
+        else:
+            rest.append(info)
+    return needed, rest
+
+
+def requests_of(members: Iterable[PodInfo]) -> dict[str, int]:
+    """What the members request together, by resource."""
+    found: dict[str, int] = {}
+    for info in members:
+        for resource, amount in info.template.requests.items():
+            found[resource] = found.get(resource, 0) + amount
+    return found
