@@ -1,8 +1,8 @@
 """The embedded cluster put together: store, rules, HTTP face, simulated nodes, one async context manager
 around them.
 
-Lives here: assembly, and the kubeconfig that leads to it. Not here: any behaviour. Used by the CLI, the demo
-and by tests.
+Lives here: assembly, and the kubeconfig for it. Not here: any behaviour. Used by the CLI, the demo and by
+tests.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from gangsched.apiserver.responses import Answer
 from gangsched.apiserver.server import HttpServer
 from gangsched.errors import ConfigError
 
-# How long a watch lasts that asks for no time: at random in here, as with the real --min-request-timeout.
+# How long a watch without a timeout of its own lasts: drawn from this range, as with the real
+# --min-request-timeout.
 WATCH_S = (1800.0, 3600.0)
 
 
 class Simulation:
-    """What is simulated: nodes and their faults, kubelets, the speed at which their time passes."""
+    """What to simulate: nodes and their faults, kubelets, how fast their time passes."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class Simulation:
         kills: Sequence[simulated.Kill] = (),
         unhealthy: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """Raises: ConfigError for values that make no sense."""
+        """Raises: ConfigError for invalid values."""
         if not 0 < speed < 1e6:
             raise ConfigError(f"--speed {speed}: expected a number above 0")
         self.kubelets = kubelets
@@ -63,9 +64,8 @@ class EmbeddedCluster:
     """A cluster in this process: in memory, without authentication, on 127.0.0.1 unless told otherwise.
 
     `port` 0 takes a free one. With `tls` (a server's context) it speaks https, and its kubeconfig trusts `ca`
-    (PEM). With `nodes` (or a `simulation`) there are nodes with kubelets, and the controllers of a cluster;
-    without, there is an API server and nobody else. Raises: ConfigError, on entering, for an address that
-    cannot be had.
+    (PEM). With `nodes` (or a `simulation`) it has nodes with kubelets and a cluster's controllers; without,
+    it is an API server only. Raises: ConfigError, on entering, if the address cannot be bound.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""Bodies of requests: JSON, YAML or protobuf, of the kind that the path asks for, with the real server's
-words when not.
+"""Bodies of requests: JSON, YAML or protobuf, of the kind that the path requires; refused in the real
+server's words otherwise.
 
 Lives here: bytes -> a dict whose kind and apiVersion are right. Not here: fields (schema/), patches
 (patching/). Called by handlers.py. Source: k8s.io/apiserver pkg/endpoints/handlers/{create,update,rest}.go.
@@ -30,9 +30,9 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Expected(NamedTuple):
-    """What a body must be, in any version if `api_version` is ""; `custom`: of a kind that a CRD defines.
+    """The kind that a body must have, in any version if `api_version` is ""; `custom`: a CRD defines it.
 
-    Custom kinds, and what `names_itself`, must say their kind; others may leave it to the path.
+    Custom kinds, and those with `names_itself`, must state their kind; others may leave it out.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Objects as stored bytes: the order of keys, what a list and another version leave out or swap.
+"""Objects as stored bytes: the order of keys, and how they read in a list or in another version.
 
 Lives here: dict -> Item, raw bytes -> what a response carries. Not here: what an object may contain. Called
 by the registry, lists and watches.
@@ -17,7 +17,7 @@ import msgspec
 from gangsched.apiserver.resources import Resource
 from gangsched.apiserver.store import Item
 
-# As k8s.io/apimachinery's ObjectMeta orders them; what is not among them is not stored.
+# As k8s.io/apimachinery's ObjectMeta orders them; other keys are not stored.
 METADATA_FIELDS = (
     "name",
     "generateName",

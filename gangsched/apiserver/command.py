@@ -1,4 +1,4 @@
-"""`gangsched apiserver`: the options, what they lead to, and what is printed.
+"""`gangsched apiserver`: its options, and what it prints.
 
 Lives here: the command line of the embedded cluster. Not here: the cluster (app.py). Called by cli.py.
 """
@@ -65,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until SIGINT or SIGTERM; the caller has set up logs. Raises: ConfigError."""
-    # Objects are bytes and what is made of them dies young: at the default of 700 the collector takes half of
-    # the CPU that a write takes.
+    # Objects are kept as bytes, and what is decoded from them is short-lived: at the default of 700 the
+    # collector takes half of a write's CPU.
     gc.set_threshold(50_000, 20, 20)
     if not 0 <= args.port < 65536:
         raise ConfigError(f"--port {args.port}: expected 0 to 65535")
@@ -108,14 +108,14 @@ async def _serve(args: argparse.Namespace) -> int:
             await stopped.wait()
         finally:
             if written is not None:
-                # The address in it is of no use any more.
+                # The address in it is no longer valid.
                 written.unlink(missing_ok=True)
     print("gangsched: stopped; nothing was kept", file=sys.stderr)
     return 0
 
 
 def _tls(args: argparse.Namespace) -> tuple[ssl.SSLContext | None, bytes]:
-    """The server's context, and what a client is to trust. Raises: ConfigError."""
+    """The server's context, and the CA for clients. Raises: ConfigError."""
     from gangsched import certificates
 
     certificate, key = args.tls_cert_file, args.tls_private_key_file

@@ -1,4 +1,4 @@
-"""Deleting: preconditions, grace, finalizers and what propagation asks for, for every kind.
+"""Deletion of any kind: preconditions, grace, finalizers, propagation.
 
 Lives here: DELETE of one object. Not here: how long a kind's grace is (its strategy), the collection of
 dependents (the simulated controllers). Called by the registry. Source: k8s.io/apiserver
@@ -99,21 +99,22 @@ class Deletions:
             raise conflict(resource.kind, existing.name, why, group=resource.group)
 
     def _is_pending(self, new: Object, options: DeleteOptions, context: Context) -> bool:
-        """Mark the object with its grace, in place; True if a deletion is under way and this one changes
+        """Mark the object with its grace, in place; True if it is being deleted already and this changes
         nothing."""
         meta = new["metadata"]
         strategy = self._registry.strategy(context.resource)
         if not meta.get("deletionTimestamp"):
             grace_s = strategy.grace_s(new, options.grace_s, context)
             if grace_s is not None:
-                # Also without a grace to wait for: a watcher then sees that the object was deleted in order.
+                # Also without a grace period: it shows watchers that the object was deleted in order.
                 _mark(meta, context.now, grace_s, strategy)
             return False
         waiting_s = meta.get("deletionGracePeriodSeconds")
         if waiting_s is None:
             return False
         if options.grace_s is None or options.grace_s >= waiting_s:
-            # With a grace it waits to be confirmed; with finalizers its propagation may still change.
+            # With a grace period the deletion waits for a confirmation; with finalizers its propagation may
+            # still change.
             return bool(waiting_s or meta.get("finalizers"))
         due = datetime.strptime(meta["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
         meta["deletionTimestamp"] = timestamp(due - timedelta(seconds=waiting_s - options.grace_s))

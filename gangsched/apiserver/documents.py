@@ -1,7 +1,7 @@
-"""What the API says of itself: versions, health, discovery; everything that is served beside resources.
+"""What the API tells about itself: versions, health, discovery; everything that is not a resource.
 
-Lives here: which path is answered by what. Not here: the documents' content (discovery.py, openapi.py).
-Called by the face, for paths at which there is no resource.
+Lives here: the paths, and which document answers each. Not here: the documents' content (discovery.py,
+openapi.py). Called by the HTTP face for paths without a resource.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gangsched.apiserver.requests import Request
 from gangsched.apiserver.responses import Answer
 from gangsched.apiserver.status import method_not_allowed, unknown_path
 
-# The version whose behaviour is followed; the part behind + says that it is not that program.
+# The version whose behaviour this follows; the part after + says that it is another program.
 KUBERNETES = "1.37.1"
 _HEALTH = ("/healthz", "/livez", "/readyz")
 # kubectl asks for version 2 in protobuf alone, and only for kinds that it has found nowhere else: a document
@@ -97,7 +97,7 @@ class Documents:
             return None
         headers = {"Vary": "Accept", "ETag": f'"{document.etag}"'}
         if request.first("hash") == document.etag:
-            # kubectl keeps it on disk: the document at this address never changes.
+            # kubectl caches it on disk: the document at this address never changes.
             a_year_on = format_datetime(datetime.now(UTC) + timedelta(days=365), usegmt=True)
             headers |= {"Cache-Control": "public, immutable", "Expires": a_year_on}
         if request.if_none_match == headers["ETag"]:

@@ -1,4 +1,4 @@
-"""What is answered to which request, for every resource: the verbs of the API, without a socket.
+"""The verbs of the API for every resource, without a socket.
 
 Lives here: method and path -> verb, options and bodies -> registry, items -> answers. Not here: the rules of
 writing (registry.py), HTTP (server.py), documents about the API itself (documents.py). Called by server.py;
@@ -39,7 +39,7 @@ from gangsched.apiserver.watches import Watch
 
 
 class Watching(NamedTuple):
-    """A watch is to be opened: `open(wake)` begins it; it lasts `timeout_s` at most."""
+    """The answer to a watch request: `open(wake)` begins the watch; it lasts `timeout_s` at most."""
 
     open: Callable[[Callable[[], None]], Watch]
     timeout_s: int | None
@@ -165,7 +165,7 @@ class Handlers:
         return Watching(begin, options.timeout_s, options.bookmarks)
 
     def _end_watches(self, key: str) -> None:
-        """Ends the watches of a resource that is no longer served, so that clients list again."""
+        """Ends the watches of a resource that is no longer served; clients then list again."""
         for watch in list(self._watches):
             if watch.key == key:
                 watch.end()
@@ -189,7 +189,7 @@ class Handlers:
         options = write_options(request, "CreateOptions")
         context = self._context(request, target, options)
         obj = self._body(request, target, options, context)
-        # Each subresource refuses a name that differs from the path's in words of its own.
+        # Each subresource has its own words for a name that differs from the path's.
         strategy = self._registry.strategy(target.resource)
         answer = strategy.create_subresource(obj, context)
         return _warned(responses.document(answer, code=201), context)
@@ -262,7 +262,7 @@ class Handlers:
         return bodies.decoded(request.body, request.content_type, expected)
 
     def _body(self, request: Request, target: Target, options: WriteOptions, context: Context) -> Object:
-        """The body, of the right kind, with the fields that the kind has. Raises: StatusError."""
+        """The body, of the right kind and with that kind's fields only. Raises: StatusError."""
         resource = target.resource
         group, version, kind = resource.group, target.version, resource.kind
         schema = None
@@ -295,7 +295,7 @@ class Handlers:
 
 
 def _in_scope(target: Target) -> bool:
-    """Whether the path is one that writes may go to: for a namespaced resource it names a namespace."""
+    """Whether writes may use the path: for a namespaced resource it must name a namespace."""
     return bool(target.namespace) or not target.resource.namespaced
 
 

@@ -1,4 +1,4 @@
-"""Lists: selectors, pages at one revision, and what resourceVersion and resourceVersionMatch ask for.
+"""Lists: selectors, pages at one revision, resourceVersion and resourceVersionMatch.
 
 Lives here: options -> the items, their revision, the continue token. Not here: bytes of the response
 (responses.py), parsing of the query (requests.py). Source: k8s.io/apiserver pkg/storage/etcd3/store.go
@@ -149,7 +149,7 @@ def _revision(store: Store, options: ListOptions) -> int:
 
 
 def too_large(asked: int, current: int) -> StatusError:
-    """The requested revision is one that this server has not reached."""
+    """This server has not reached the requested revision."""
     return timeout(
         f"Too large resource version: {asked}, current: {current}",
         retry_after_s=1,
@@ -212,7 +212,7 @@ def _refuse(found: list[FieldProblem]) -> None:
 
 
 def _token(revision: int, start: str, namespace: str) -> str:
-    """As k8s.io/apiserver makes it: the key is relative to what was listed."""
+    """As in k8s.io/apiserver: the key is relative to the listed prefix."""
     relative = start.removeprefix(f"{namespace}/") if namespace else start
     raw = msgspec.json.encode(_Token("meta.k8s.io/v1", revision, relative))
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")

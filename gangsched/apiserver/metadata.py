@@ -2,7 +2,7 @@
 update keeps.
 
 Lives here: checks of one object's metadata and the carrying over from the old object to the new. Not here:
-when they are asked (registry.py). Told by the registry alone. Source: k8s.io/apimachinery
+when they are checked (registry.py). Called by the registry only. Source: k8s.io/apimachinery
 pkg/api/validation/objectmeta.go, pkg/util/validation/validation.go and k8s.io/apiserver
 pkg/registry/rest/{create,update}.go.
 """
@@ -66,9 +66,9 @@ def generated_name(base: str, rng: Random) -> str:
 
 
 def name_problems(name: str, rule: str, unit: str = "characters") -> list[str]:
-    """What is wrong with a name under one of Strategy.name_rule's rules.
+    """What is wrong with a name by one of Strategy.name_rule's rules.
 
-    What is counted are bytes; of object names the server says that they are characters.
+    Lengths are in bytes; for object names the server's message calls them characters.
     """
     if rule == "any":
         return []
@@ -213,14 +213,13 @@ def _finalizer_problems(finalizers: list[str]) -> list[FieldProblem]:
     return found
 
 
-# What only the server writes: taken from the old object when the request leaves it out, refused when it
-# differs.
+# Fields that only the server writes: kept from the old object when the request omits them, refused when they
+# differ.
 _IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def carry_over(new: Object, old: Object) -> list[FieldProblem]:
-    """Take over into `new` metadata what the server alone writes; what the request tried to change is
-    answered.
+    """Copy the fields that only the server writes into `new`; returns those that the request tried to change.
 
     Both are metadata. Source: rest.BeforeUpdate, ValidateObjectMetaAccessorUpdate.
     """

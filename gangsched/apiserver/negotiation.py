@@ -1,4 +1,4 @@
-"""What a client would like to be answered with: the Accept header, and the transformations it may name.
+"""Content negotiation: the Accept header, and the transformations that it may name.
 
 Lives here: parsing and choosing. Not here: making the Table or the document that is chosen (tables/,
 discovery.py). Called by the HTTP face for every request that is answered with an object.
@@ -16,11 +16,11 @@ from gangsched.apiserver.status import not_acceptable
 JSON = "application/json"
 YAML = "application/yaml"
 MEDIA_TYPES = (JSON, YAML)
-"""All that this server speaks: the real one also has protobuf."""
+"""The media types of this server; the real one has protobuf too."""
 
 
 class Shape(NamedTuple):
-    """What an answer is to be turned into: `Table` of `meta.k8s.io` in `v1` and the like."""
+    """The form of an answer, such as `Table` of `meta.k8s.io` in `v1`."""
 
     group: str
     version: str
@@ -28,7 +28,7 @@ class Shape(NamedTuple):
 
 
 class Media(NamedTuple):
-    """How an answer is to be written; without a shape the object or the document as it is."""
+    """How to write an answer; without a shape, the object or document as it is."""
 
     type: str = JSON
     shape: Shape | None = None
@@ -50,7 +50,7 @@ def of_discovery(wanted: Shape) -> bool:
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str, allows: Callable[[Shape], bool] = of_objects) -> Media:
-    """What a client prefers of what there is. Raises: StatusError (406)."""
+    """The client's choice among the available ones. Raises: StatusError (406)."""
     if not accept:
         return Media()
     for media_type, parameters in _by_preference(accept):
@@ -68,7 +68,7 @@ def negotiate(accept: str, allows: Callable[[Shape], bool] = of_objects) -> Medi
 
 
 def _by_preference(accept: str) -> list[tuple[str, dict[str, str]]]:
-    """The clauses by their q, the more specific ones first; what cannot be read is left out."""
+    """The clauses by their q, the more specific ones first, without those that cannot be parsed."""
     clauses = []
     for part in accept.split(","):
         media_type, *rest = (each.strip(" ") for each in part.split(";"))

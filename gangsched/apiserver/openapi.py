@@ -1,9 +1,9 @@
 """The OpenAPI documents by which kubectl validates, patches and explains.
 
 Lives here: /openapi/v3 with a document per group and version, made of the recorded structure or of CRDs'
-schemas. Not here: schemas (schema/), descriptions
-(openapi_descriptions.py). Asked by documents.py. Operations say what kubectl reads of them: the kind, the
-parameters of writes, the patch formats. Source of the shape: the documents of a real kube-apiserver.
+schemas. Not here: schemas (schema/), descriptions (openapi_descriptions.py). Asked by documents.py.
+Operations have what kubectl reads: the kind, the parameters of writes, the patch formats. Source of the
+shape: the documents of a real kube-apiserver.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class OpenApi:
         return self._known().name_of(resource.group, version, resource.kind) or _STATUS
 
     def _described(self, wanted: Iterable[str]) -> Spec:
-        """The schemas and what they refer to, with descriptions where they are known."""
+        """The schemas and the ones they refer to, with descriptions where known."""
         found: Spec = {}
         left = list(wanted)
         while left:

@@ -1,4 +1,5 @@
-"""What fields mean, for `kubectl explain`: from the docstrings of the installed kubernetes-asyncio models.
+"""Descriptions of fields for `kubectl explain`, from the docstrings of the installed kubernetes-asyncio
+models.
 
 Lives here: finding a schema's model, and its fields' sentences, by reading the model's file; nothing is
 imported and nothing is read before a client asks. A kind that the models do not have (they follow an older

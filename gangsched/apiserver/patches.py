@@ -1,7 +1,7 @@
-"""PATCH: which format by which content type, from the request to the registry; and who manages which field.
+"""PATCH: the format by content type, from the request to the registry, and the managers of fields.
 
-Lives here: the content types, and the way of an object through its version to the patch and back. Not here:
-the formats, and the bookkeeping of managed fields (patching/). Called by handlers.py. Source:
+Lives here: the content types, and converting an object to the request's version for the patch and back. Not
+here: the formats, and the bookkeeping of managed fields (patching/). Called by handlers.py. Source:
 k8s.io/apiserver pkg/endpoints/handlers/patch.go.
 """
 
@@ -33,8 +33,8 @@ from gangsched.apiserver.strategy import Context, Object, Strategy
 
 APPLY = "application/apply-patch+yaml"
 _FORMATS = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
-# Written by programs, many times a second, and applied by nobody: their fields get managers only if somebody
-# does, or if it is kubectl that creates them.
+# Programs write these many times a second, and nobody applies them: their fields get managers only once
+# somebody does, or when kubectl creates them.
 _UNTRACKED = ("/pods", "/nodes", "/events", "coordination.k8s.io/leases")
 
 
@@ -46,7 +46,7 @@ def schema_of(registry: Registry, target: Target) -> Schema:
 
 
 def tracked(new: Object, old: Object | None, schema: Schema, target: Target, context: Context) -> Object:
-    """`new` with the fields managed by its sender, as far as managers are kept; both as stored."""
+    """`new` with its sender as the manager of the changed fields, if managers are kept; both as stored."""
     resource, meta = target.resource, new.setdefault("metadata", {})
     if schema.custom:
         # The fields that defaults fill in belong to the creator of a definition as well.
@@ -140,7 +140,7 @@ def _applying(
 
 
 def _check_identity(new: Object, old: Object, target: Target) -> None:
-    """What a PUT may bring along as a precondition, a patch must not change."""
+    """A PUT may state these as preconditions; a patch must not change them."""
     check_name(new, target)
     uid = new["metadata"].get("uid")
     if uid and uid != old["metadata"].get("uid"):

@@ -1,9 +1,9 @@
 """Reading and writing objects by Kubernetes' rules, whatever their kind.
 
-Lives here: create, update, the in-process short cuts, and the one place where a change becomes a stored item.
-Not here: what differs by kind (strategy.py, kinds/), deletion (deletion.py), lists with pages (lists.py),
-HTTP. Called by the HTTP face, by the strategies, and by the simulated cluster in process. Source of the order
-of checks: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/registry/rest.
+Lives here: create, update, the shortcuts for calls in process, and the one place where a change becomes a
+stored item. Not here: what differs by kind (strategy.py, kinds/), deletion (deletion.py), lists with pages
+(lists.py), HTTP. Called by the HTTP face, by the strategies, and by the simulated cluster in process. Source
+of the order of checks: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/registry/rest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gangsched.apiserver.store import Item, Store
 from gangsched.apiserver.strategy import Context, Object, Strategy
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
-# How often a generated name is generated anew when it is taken.
+# How often to generate another name when one is taken.
 MAX_NAME_TRIES = 8
 _ANY = Strategy()
 
@@ -41,9 +41,9 @@ Change = Callable[[Object], Object]
 
 
 class Registry:
-    """All that is served, behind one set of rules; every call is synchronous and takes effect at once.
+    """All resources behind one set of rules; every call is synchronous and takes effect at once.
 
-    `now` and `rng` are where times, UIDs and generated names come from.
+    Times come from `now`, UIDs and generated names from `rng`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Registry:
             listener(key)
 
     def on_unserved(self, listener: Callable[[str], None]) -> None:
-        """Called with a resource's key once it is served no longer."""
+        """Called with a resource's key once it is no longer served."""
         self._gone.append(listener)
 
     def context(self, resource: Resource, namespace: str = "", name: str = "") -> Context:
@@ -151,10 +151,10 @@ class Registry:
         context: Context | None = None,
         create: Callable[[], Object] | None = None,
     ) -> tuple[Item, bool]:
-        """Write what `change` makes of the object; answers with the item and whether it was created.
+        """Write the result of `change`; returns the item and whether it was created.
 
-        `change` gets a copy that it may change, and answers with the whole new object. With `create` an
-        object that does not exist is made of what that answers. Raises: StatusError.
+        `change` gets a copy that it may modify, and returns the whole new object. With `create`, an object
+        that does not exist is created from the result. Raises: StatusError.
         """
         context = context or self.context(resource, namespace, name)
         existing = self.find(resource, namespace, name)
@@ -216,7 +216,7 @@ class Registry:
         return item
 
     def remove(self, existing: Item, context: Context, last: Object | None = None) -> Item:
-        """Take the object out for good; `last` is its last state where it differs."""
+        """Remove the object for good; `last` is its last state where it differs."""
         strategy = self.strategy(context.resource)
         if context.dry_run:
             return existing
@@ -235,7 +235,8 @@ class Registry:
         return item
 
     def _stored_as(self, resource: Resource) -> Resource:
-        """The resource in whose form the objects lie: another's where two groups show the same objects."""
+        """The resource in whose form the objects are stored: another one where two groups show the same
+        objects."""
         group, _, plural = resource.storage.partition("/")
         return (resource.storage and self.resources.by_key(group, plural)) or resource
 
@@ -282,7 +283,7 @@ class Registry:
             )
 
     def _check_identity(self, new: Object, existing: Item, strategy: Strategy, context: Context) -> None:
-        """The preconditions that an update brings along in its own metadata, and what it must not rename."""
+        """The preconditions in an update's own metadata, and the names that it must not change."""
         resource, meta = context.resource, new.setdefault("metadata", {})
         meta["name"] = meta.get("name") or existing.name
         if resource.namespaced:
@@ -301,7 +302,7 @@ class Registry:
         meta["resourceVersion"] = str(existing.revision)
 
     def uid_conflict(self, resource: Resource, existing: Item, uid: str) -> StatusError:
-        """As etcd3's storage says it, with the key it would have there."""
+        """In the words of etcd3's storage, with the key that the object would have there."""
         where = f"/registry/{resource.group + '/' if resource.custom else ''}{resource.plural}/{existing.key}"
         return conflict(
             resource.plural,

@@ -1,9 +1,9 @@
-"""A request taken apart: which resource its path names, what its query asks for.
+"""Parses requests: the resource that the path names, and the options of the query.
 
-Lives here: paths and query options. Not here: bodies (bodies.py), the Accept header (negotiation.py), what is
-done with all this (handlers.py). Source: k8s.io/apiserver pkg/endpoints/request/requestinfo.go,
-k8s.io/apimachinery pkg/apis/meta/v1/types.go (the options) and pkg/runtime/converter (how booleans and
-numbers are read from a query).
+Lives here: paths and query options. Not here: bodies (bodies.py), the Accept header (negotiation.py), acting
+on it (handlers.py). Source: k8s.io/apiserver pkg/endpoints/request/requestinfo.go, k8s.io/apimachinery
+pkg/apis/meta/v1/types.go (the options) and pkg/runtime/converter (how booleans and numbers are read from a
+query).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def parse_query(text: str) -> dict[str, list[str]]:
 
 
 class Target(NamedTuple):
-    """What a path names: a collection, an object, or a subresource of an object."""
+    """The collection, object or subresource that a path names."""
 
     resource: Resource
     version: str
@@ -83,7 +83,7 @@ class Target(NamedTuple):
 
 
 def find_target(resources: Resources, path: str) -> Target | None:
-    """None for paths that no resource is served at."""
+    """None for paths without a resource."""
     parts = [unquote(part) for part in path.split("/") if part] if "%" in path else path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -167,7 +167,7 @@ _PLAIN_WRITE = WriteOptions()
 
 
 def write_options(request: Request, kind: str) -> WriteOptions:
-    """`kind` is what a refusal names: CreateOptions, UpdateOptions, PatchOptions. Raises: StatusError
+    """`kind`, which an error names, is CreateOptions, UpdateOptions or PatchOptions. Raises: StatusError
     (422)."""
     if not request.query:
         return _PLAIN_WRITE

@@ -21,7 +21,7 @@ STATUS_VERBS = ("get", "patch", "update")
 class Subresource(msgspec.Struct, frozen=True):
     """One path below an object; `kind` is its body's, of the parent's group unless said.
 
-    One that `connects` leads to what runs in a container: the body is a stream, and both verbs are one.
+    One that `connects` leads into a container: the body is a stream, and GET and POST are one verb.
     """
 
     name: str
@@ -35,9 +35,9 @@ class Subresource(msgspec.Struct, frozen=True):
 class Resource(msgspec.Struct, frozen=True):
     """One resource in one group; `versions` with the preferred one, which is also stored, first.
 
-    `storage` names the collection that holds its objects: `group/plural`, except where two groups show
-    the same objects (Events). Nothing is ever stored for those that are not `stored`: reviews and bindings,
-    and metrics, which are computed for each request.
+    `storage` names the collection that holds its objects: `group/plural`, except where two groups show the
+    same objects (Events). Those that are not `stored` have no objects: reviews, bindings, and metrics, which
+    are computed for each request.
     """
 
     group: str
@@ -75,7 +75,7 @@ class Resource(msgspec.Struct, frozen=True):
         return self.subresource("status") is not None
 
     def api_version(self, version: str = "") -> str:
-        """As an object's apiVersion says it: `v1`, `batch/v1`."""
+        """As in an object's apiVersion: `v1`, `batch/v1`."""
         version = version or self.version
         return f"{self.group}/{version}" if self.group else version
 
@@ -105,7 +105,7 @@ class Resources:
         self.revision += 1
 
     def remove(self, key: str) -> None:
-        """Serve it no longer; no error if it is not served."""
+        """Stop serving it; no error if it is not served."""
         if key in self._by_key:
             self._drop(key)
             self.revision += 1

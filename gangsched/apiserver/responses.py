@@ -63,7 +63,7 @@ def list_metadata(page: Page) -> dict[str, Any]:
 
 
 def list_body(resource: Resource, version: str, page: Page, items: Sequence[bytes]) -> bytes:
-    """A list of `items` as they read in one, with the page's metadata."""
+    """A list of `items`, each in the form of list items, with the page's metadata."""
     opening = {
         "kind": resource.list_kind or f"{resource.kind}List",
         "apiVersion": resource.api_version(version),

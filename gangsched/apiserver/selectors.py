@@ -1,9 +1,9 @@
-"""Label and field selectors: what a list or a watch is narrowed to.
+"""Label and field selectors of lists and watches.
 
 Lives here: parsing, with the real server's words for what cannot be parsed, and matching. Not here: which
-fields a kind offers (its strategy), nor label selectors in objects' specs beyond the translation to one of
-these. Called by the HTTP face (to parse) and by the store and the watchers (to match).
-Source of grammar and wording: k8s.io/apimachinery pkg/labels/selector.go and pkg/fields/selector.go.
+fields a kind offers (its strategy); of label selectors in objects' specs only the translation to one of these
+is here. Called by the HTTP face (to parse) and by the store and the watchers (to match). Source of grammar
+and wording: k8s.io/apimachinery pkg/labels/selector.go and pkg/fields/selector.go.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class LabelSelector(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_object(cls, selector: Mapping[str, Any] | None) -> Self | None:
-        """From an object's `{matchLabels, matchExpressions}`; None, matching nothing, where there is none.
+        """From an object's `{matchLabels, matchExpressions}`; None, which matches nothing, if it is absent.
 
-        An empty selector matches everything. The operators are taken as validated.
+        An empty selector matches everything. The operators have been validated.
         """
         if selector is None:
             return None
@@ -133,7 +133,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
         return not self.terms
 
     def exact(self, field: str) -> str | None:
-        """The one value that `field` must have, where the selector says so (an index can be used then)."""
+        """The only value of `field` that matches, if the selector names one (then an index can be used)."""
         return next((value for name, equal, value in self.terms if equal and name == field), None)
 
     def matches(self, fields: Mapping[str, str]) -> bool:

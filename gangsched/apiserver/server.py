@@ -1,7 +1,7 @@
 """The HTTP face: aiohttp's server around the handlers; bytes in, bytes out.
 
-Lives here: sockets, reading bodies, sending answers, opening watches, closing it all. Not here: what is
-answered (handlers.py, documents.py). Started by the assembly (app.py).
+Lives here: sockets, reading bodies, sending answers, opening watches, closing it all. Not here: the answers
+(handlers.py, documents.py). Started by the assembly (app.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gangsched.errors import ConfigError
 
 _log = structlog.get_logger(__name__)
 
-# How long a request under way may take to end once the server is closed; watches are ended at once.
+# How long requests may go on once the server is closed; watches end at once.
 SHUTDOWN_S = 2.0
 KEEP_ALIVE_S = 3600.0
 # Selectors and continue tokens make long request lines; Go's servers take a megabyte of head.
@@ -51,7 +51,7 @@ class HttpServer:
             request_factory=_request,
             handler_cancellation=True,
             access_log=None,
-            # A scheduler keeps warm connections for the next gang, however long that takes to come.
+            # A scheduler keeps connections warm until the next gang, however long that takes.
             keepalive_timeout=KEEP_ALIVE_S,
             max_line_size=MAX_LINE_BYTES,
             max_field_size=MAX_LINE_BYTES,
@@ -60,7 +60,7 @@ class HttpServer:
         self.port = 0
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        """Raises: ConfigError, where the address cannot be had."""
+        """Raises: ConfigError, if the address cannot be bound."""
         await self._runner.setup()
         try:
             site = web.TCPSite(self._runner, host, port, ssl_context=tls, backlog=1024)

@@ -1,8 +1,8 @@
 """Items in the form a client asked for: objects, tables for kubectl, metadata alone; conversion between
 groups.
 
-Lives here: which bytes stand for an item in an answer or a watch. Not here: a table's columns and cells
-(tables/). Called by handlers.py, and by watches for each line.
+Lives here: the bytes of an item in an answer or a watch. Not here: a table's columns and cells (tables/).
+Called by handlers.py, and by watches for each line.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Plain:
 
 
 class _Converted(_Plain):
-    """The object in a group that shows what another one stores."""
+    """The object as it reads in a group that shows another group's objects."""
 
     def __init__(self, target: Target, registry: Registry) -> None:
         super().__init__(target)

@@ -1,8 +1,8 @@
-"""What the server says when it says no: Kubernetes' Status objects, with the real server's words.
+"""Errors of the API: Kubernetes' Status objects, with the real server's messages.
 
-Lives here: the exception that carries one, its constructors, the problems of single fields. Not here: when to
-say them. Raised everywhere in apiserver/, turned into a response by the HTTP face.
-Source: k8s.io/apimachinery pkg/api/errors/errors.go, pkg/util/validation/field/errors.go.
+Lives here: the exception that carries one, its constructors, the problems of single fields. Not here: when
+they are raised. Raised everywhere in apiserver/, turned into a response by the HTTP face. Source:
+k8s.io/apimachinery pkg/api/errors/errors.go, pkg/util/validation/field/errors.go.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-# Kubernetes' field.ErrorType: how it opens a sentence, and its name among a Status's causes.
+# Kubernetes' field.ErrorType: the beginning of its message, and its name among a Status's causes.
 REQUIRED = "Required value"
 INVALID = "Invalid value"
 NOT_SUPPORTED = "Unsupported value"
@@ -96,7 +96,7 @@ class Cause(NamedTuple):
 
 
 class StatusError(Exception):
-    """A request refused, with the Status object that says so.
+    """A refused request, with its Status object.
 
     `name`, `group` and `kind` are what `details` names; `kind` is a resource's plural, but a kind where
     the reason is Invalid.
@@ -126,7 +126,7 @@ class StatusError(Exception):
         self.causes = tuple(causes)
         self.retry_after_s = retry_after_s
         self.headers = headers or {}
-        # A token with which the list can continue, though not consistently.
+        # A token that continues the list, although inconsistently.
         self.continue_ = ""
         super().__init__(message)
 
@@ -168,7 +168,7 @@ def _cause(cause: Cause | FieldProblem) -> dict[str, str]:
 
 
 def success(*, name: str = "", group: str = "", kind: str = "", uid: str = "") -> dict[str, Any]:
-    """The Status that a deletion is answered with when the object is gone at once."""
+    """The answer to a deletion that removed the object at once."""
     details = {"name": name, "group": group, "kind": kind, "uid": uid}
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     shown = {key: value for key, value in details.items() if value}
@@ -236,7 +236,7 @@ def forbidden(
 
 
 def invalid(kind: str, name: str, problems: Sequence[FieldProblem], *, group: str = "") -> StatusError:
-    """Fields that do not pass validation; the message names problems that read the same once."""
+    """Fields that do not pass validation; equal problems are named once in the message."""
     texts = list(dict.fromkeys(map(str, problems)))
     said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     message = f"{qualified(group, kind)} {quoted(name)} is invalid"
@@ -270,7 +270,7 @@ def too_many_requests(
 
 
 def method_not_supported(resource: str, action: str, *, group: str = "") -> StatusError:
-    """The resource exists and does not offer this action (rest.Storage lacks it)."""
+    """The resource exists and does not have this action (rest.Storage lacks it)."""
     return StatusError(
         405,
         "MethodNotAllowed",

@@ -1,12 +1,11 @@
-"""The objects, in memory, as JSON bytes; one revision counter; a bounded history that lists and watches look
-back in.
+"""The objects, in memory, as JSON bytes; one revision counter; a bounded history for lists and watches.
 
 Lives here: keys in the order of etcd's, put and remove, the state as it was at an earlier revision,
 compaction, subscriptions. Not here: what may be written (registry.py), selectors and pages (lists.py),
 watches (watches.py).
 
-An Item is never changed: a write puts another one in its place. So a reader may keep what it has got, a
-history entry costs a reference, and each change is encoded once for however many watch it.
+An Item is never changed: a write puts another one in its place. So a reader may keep an item, a history entry
+costs one reference, and each change is encoded once for all watchers.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Item(msgspec.Struct, gc=False, eq=False, frozen=True):
-    """One object as it was at `revision`; `fields` is what field selectors may ask for beyond name and
+    """One object as it was at `revision`; `fields` are those that field selectors may name beyond name and
     namespace.
 
     `raw` opens with kind and apiVersion and has metadata next, with resourceVersion before labels and
@@ -58,7 +57,7 @@ class Change(msgspec.Struct, gc=False, eq=False):
     """One write; `item` is the object after it (of a DELETED one: its last state, at the deletion's
     revision).
 
-    `lines` caches what watches send of it: the first watch to encode a line leaves it there for the others.
+    `lines` caches its lines in watches: the first watch encodes one for all.
     """
 
     type: ChangeType
@@ -203,8 +202,7 @@ class Store:
     ) -> Iterator[Item]:
         """The objects as they were at `revision`, in order, from the key `start` on. Raises: Expired.
 
-        What was written since is undone in an overlay, so that nothing is kept for a list that is never asked
-        to go on.
+        Later writes are undone in an overlay, so a list that is never continued costs no memory.
         """
         held = self._collections.get(collection) or Collection()
         overlay: dict[str, Item | None] = {}
@@ -225,8 +223,8 @@ class Store:
         return len(self._listeners.get(collection, ()))
 
     def subscribe(self, listener: Listener, collection: str = "") -> Callable[[], None]:
-        """Call `listener` with each change of the collection (of all of them by default); answers with the
-        way out.
+        """Call `listener` with each change of the collection (of all of them by default); returns a function
+        that ends this.
 
         Called in the middle of a write: a listener notes what it has heard and acts later.
         """

@@ -1,4 +1,4 @@
-"""How one kind differs from the others: what the registry asks of a kind while it writes its objects.
+"""How kinds differ: what the registry asks a kind while it writes its objects.
 
 Lives here: `Strategy`, whose defaults suit a kind without rules of its own, the `Context` of one request, and
 what a strategy may ask of the cluster. Not here: the rules that hold for every kind (registry.py) and the
@@ -29,7 +29,7 @@ Object = dict[str, Any]
 
 
 class Cluster(Protocol):
-    """What a strategy may ask and do beyond its own object: the registry, as strategies see it.
+    """The registry as strategies see it: what they may read and write beyond their own object.
 
     Every call takes effect at once (or not at all, with a StatusError); nothing here waits.
     """
@@ -49,13 +49,13 @@ class Cluster(Protocol):
     def create(self, resource: Resource, obj: Object, *, namespace: str = "") -> Item: ...
 
     def admit_to_namespace(self, resource: Resource, name: str, object_name: str) -> None:
-        """Nothing is created in a namespace that is going or not there. Raises: StatusError."""
+        """Nothing is created in a namespace that is being deleted or does not exist. Raises: StatusError."""
         ...
 
     def modify(self, resource: Resource, namespace: str, name: str, change: Callable[[Object], None]) -> Item:
         """Read, change in place, write: no strategy hook is asked. Nothing is written if nothing changed.
 
-        What `change` raises goes to the caller and nothing is written.
+        An exception from `change` goes to the caller, and nothing is written.
         """
         ...
 
@@ -75,12 +75,12 @@ class Cluster(Protocol):
         ...
 
     def unserve(self, key: str) -> None:
-        """Serve it no longer and forget its objects; watches on them end."""
+        """Stop serving it and forget its objects; watches on them end."""
         ...
 
 
 class Context(msgspec.Struct):
-    """One request, as far as strategies care.
+    """One request, as far as strategies need it.
 
     `subresource` is "" for the object itself. `warn` takes a sentence for a Warning header. With `dry_run`
     nothing is stored, and a strategy must not write anything else either.
@@ -133,7 +133,7 @@ class Strategy:
     returns_deleted = False
     # A deletion that waits writes deletionGracePeriodSeconds beside its deletionTimestamp.
     says_grace = True
-    # What a name must look like: "subdomain", "label", "label1035", "path" (rbac) or "any".
+    # The rule for names: "subdomain", "label", "label1035", "path" (rbac) or "any".
     name_rule = "subdomain"
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
@@ -160,7 +160,7 @@ class Strategy:
         return any(new.get(key) != old.get(key) for key in {*new, *old} if key not in ignored)
 
     def grace_s(self, obj: Object, requested_s: int | None, context: Context) -> int | None:
-        """How long a deletion waits for somebody to confirm it; None or 0: the object goes at once.
+        """How long a deletion waits for its confirmation; None or 0: the object is removed at once.
 
         Asked again for an object that is already being deleted; a longer answer than before has no effect.
         """
@@ -198,7 +198,7 @@ class Strategy:
         return ()
 
     def schema(self, version: str) -> Schema | None:
-        """What the kind's objects look like in a version; None for what the built-in catalog knows."""
+        """The schema of the kind's objects in a version; None for kinds of the built-in catalog."""
         return None
 
     def create_subresource(self, body: Object, context: Context) -> Object:
@@ -210,7 +210,7 @@ class Strategy:
         raise method_not_supported(context.resource.plural, "get", group=context.resource.group)
 
     def connect(self, context: Context) -> Object:
-        """A stream to what runs in a container is asked for (exec and the like). Raises: StatusError."""
+        """A request for a stream into a container (exec and the like). Raises: StatusError."""
         raise method_not_supported(context.resource.plural, "create", group=context.resource.group)
 
     def computed(self, context: Context) -> Iterable[Object]:

@@ -1,4 +1,4 @@
-"""Watches: which lines one watcher is sent for which changes, and how far it may fall behind.
+"""Watches: the lines that a watcher gets for each change, and how far it may fall behind.
 
 Lives here: the replay from a resourceVersion, initial events, bookmarks, the meaning of a change for a
 watcher that sees only some objects, the backlog. Not here: sockets and time (watching.py drives these). A
@@ -27,7 +27,7 @@ from gangsched.apiserver.resources import Resource
 from gangsched.apiserver.status import StatusError, expired
 from gangsched.apiserver.store import Change, Expired, Item, Store
 
-# A watcher that reads more slowly than this piles up is cut, as the real server does; its client comes back.
+# A watcher with more lines unread than this is cut off, as by the real server; its client comes back.
 MAX_BACKLOG_BYTES = 32 * 2**20
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -55,7 +55,7 @@ def error_line(error: StatusError) -> bytes:
 
 
 class Watch:
-    """One watcher's lines; `wake` is called when there are some after there were none.
+    """One watcher's lines; `wake` is called when the first line is waiting.
 
     Raises: StatusError (422, 504), at once, for options that cannot be.
     """
@@ -82,7 +82,7 @@ class Watch:
         # Set when the watch ends after the lines that are already waiting.
         self.ended = False
         self.too_slow = False
-        # Changes up to here are known to the watcher.
+        # The watcher knows the changes up to this revision.
         self._after = 0
         self._leave: Callable[[], None] | None = None
         self._begin()
@@ -105,11 +105,11 @@ class Watch:
 
     @property
     def key(self) -> str:
-        """Of the resource that is watched."""
+        """The key of the watched resource."""
         return self._resource.key
 
     def bookmark(self, *, initial_events_end: bool = False) -> None:
-        """Tell the watcher how far the history has come. Nothing else may wait to be sent later than this."""
+        """Send the history's revision. Nothing else may be waiting."""
         meta: dict[str, Any] = {"resourceVersion": str(self._store.revision)}
         if initial_events_end:
             meta["annotations"] = {INITIAL_EVENTS_END: "true"}

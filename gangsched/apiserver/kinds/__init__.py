@@ -1,7 +1,6 @@
 """The kinds that have rules of their own: one strategy each, by resource.
 
-Lives here: the table, and what a cluster has from the start. Called by whoever makes a registry (app.py,
-tests).
+Lives here: the table, and the objects that a cluster has from the start. Called by app.py and tests.
 """
 
 from __future__ import annotations
@@ -44,7 +43,8 @@ NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 def builtin_strategies(
     *, service_accounts: bool = False, not_ready_taint: bool = False, podgroup_protection: bool = True
 ) -> dict[str, Strategy]:
-    """By `Resource.key`. The options are admission plugins that need somebody who acts on what they do.
+    """By `Resource.key`. The options are admission plugins that are of use only where a controller acts on
+    their changes.
 
     `service_accounts`: pods run as the account `default` of their namespace. `not_ready_taint`: a new node is
     tainted until it is found ready. `podgroup_protection`: core PodGroups get the finalizer that a controller
@@ -106,7 +106,7 @@ def _reviews() -> dict[str, Strategy]:
 
 
 def bootstrap(cluster: Cluster) -> None:
-    """Create what a real cluster has before anybody does anything: namespaces, system priority classes."""
+    """Create the objects of an unused real cluster: namespaces, system priority classes."""
     for name in NAMESPACES:
         _create(cluster, "namespaces", {"metadata": {"name": name}})
     for name, value in SYSTEM.items():

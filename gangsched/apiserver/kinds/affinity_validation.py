@@ -1,7 +1,6 @@
-"""What may be wrong with where a pod wants to run: affinity, spreading, tolerations.
+"""Validation of a pod's affinity, spreading and tolerations.
 
-Lives here: validation alone. Called by pod_validation.py.
-Source: pkg/apis/core/validation/validation.go of Kubernetes 1.37.
+Called by pod_validation.py. Source: pkg/apis/core/validation/validation.go of Kubernetes 1.37.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Binding a pod to a node: one write that sets the node, merges annotations and labels, and says scheduled.
+"""Binding a pod to a node: one write that sets the node, merges annotations and labels, and sets
+PodScheduled.
 
 Lives here: POST of a Binding, to a pod's subresource or to the collection. Not here: pods otherwise.
 Called through the strategies of pods and of bindings.
@@ -86,7 +87,7 @@ def _check(pod: Object, name: str) -> None:
 
 
 def _check_preconditions(metadata: Object, existing: Item, namespace: str) -> None:
-    """As etcd3's storage says it, with the key it would have there."""
+    """In the words of etcd3's storage, with the key that the object would have there."""
     why = ""
     if (uid := metadata.get("uid")) and uid != existing.uid:
         why = f"UID in precondition: {uid}, UID in object meta: {existing.uid}"

@@ -1,4 +1,4 @@
-"""Objects as a Go server would print what it decoded: resource lists, and what says nothing left out.
+"""Objects as a Go server prints what it has decoded: canonical quantities, empty values left out.
 
 Lives here: quantities in resource lists, the removal of nulls and empty values that Kubernetes' types omit.
 Not here: a quantity's text (schema/quantities.py), defaults (each kind's file). Objects that come by HTTP are
@@ -33,15 +33,15 @@ def canonical_list(found: Any, kind: str, version: str = "v1") -> None:
 
 
 def not_decoded(kind: str, version: str, why: str) -> StatusError:
-    """As the server answers a body that cannot be decoded into the kind's type."""
+    """The server's answer to a body that cannot be decoded into the kind's type."""
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
-# Maps of strings, or of quantities: an empty one says nothing, and what is in one is the user's.
+# Maps of strings or of quantities: an empty map is omitted, the content of others is the user's.
 _MAPS = frozenset(
     ("annotations", "data", "labels", "limits", "matchLabels", "nodeSelector", "overhead", "requests")
 )
-# Not pointers in Go and omitted when false or zero: the same as not said.
+# Not pointers in Go, and omitted when false or zero: the same as absent.
 _OMITTED_IF_ZERO = frozenset(
     [
         "hostIPC",
@@ -58,7 +58,7 @@ _OMITTED_IF_ZERO = frozenset(
 
 
 def tidy(obj: dict[str, Any]) -> None:
-    """Remove empty values (null, empty text, empty lists), in place; never looks into maps."""
+    """Remove empty values (null, empty text, empty lists) in place, except inside maps."""
     drop: list[str] = []
     for key, value in obj.items():
         if type(value) is dict:

@@ -1,9 +1,9 @@
-"""What may be wrong with a pod's containers.
+"""Validation of a pod's containers.
 
 Lives here: names, images, ports, the names of variables. Not here: requests and limits
-(resource_validation.py), volumes (volume_validation.py). Nowhere: hooks, probes, where a variable's value
-comes from, security contexts: no container ever runs here that they would matter to. Called by
-pod_validation.py. Source: pkg/apis/core/validation/validation.go of Kubernetes 1.37.
+(resource_validation.py), volumes (volume_validation.py). Nowhere: hooks, probes, sources of variables,
+security contexts; they matter only where containers run. Called by pod_validation.py. Source:
+pkg/apis/core/validation/validation.go of Kubernetes 1.37.
 """
 
 from __future__ import annotations

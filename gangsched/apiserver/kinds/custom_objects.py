@@ -51,7 +51,7 @@ class CustomStrategy(Strategy):
 
     def prepare_for_update(self, new: Object, old: Object, context: Context) -> None:
         if context.subresource == "status":
-            # Its metadata is not the request's to change either: only managedFields are.
+            # The request cannot change its metadata either, except managedFields.
             for key in {*new, *old} - {"status", "metadata"}:
                 keep(key, new, old)
             version = new["metadata"].get("resourceVersion")

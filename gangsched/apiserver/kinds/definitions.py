@@ -1,9 +1,10 @@
-"""CustomResourceDefinitions: a resource comes with one, at run time, and goes with it and all its objects.
+"""CustomResourceDefinitions: each adds a resource at run time; deleting it removes the resource and its
+objects.
 
 Lives here: the strategy of definitions. Not here: the objects they define (custom_objects.py), schemas and
 what may be wrong with one (schema/). A definition is established with the next write after its creation, so
-that whoever waits for it sees both states, as with the real server, where a controller does it.
-Source: k8s.io/apiextensions-apiserver pkg/registry/customresourcedefinition, pkg/apis/apiextensions/
+that clients see both states, as with the real server, where a controller does it. Source:
+k8s.io/apiextensions-apiserver pkg/registry/customresourcedefinition, pkg/apis/apiextensions/
 {v1/defaults.go,validation}, pkg/controller/{status,establish,finalizer} of Kubernetes 1.37.
 """
 
@@ -92,7 +93,7 @@ def key_of(definition: Object) -> str:
 
 
 def resource_of(definition: Object) -> Resource:
-    """The versions served, the preferred one first, in which objects lie: they differ in their name alone."""
+    """The versions served, the preferred one, which is also stored, first; they differ in name only."""
     spec, own = definition["spec"], definition["spec"]["names"]
     served = [each for each in spec["versions"] if each.get("served")]
     served.sort(key=lambda each: _priority(each["name"]), reverse=True)
@@ -198,7 +199,7 @@ def _problems(new: Object, old: Object | None) -> Problems:
         elif key in ("plural", "singular"):
             problems += names.label1035(f"spec.names.{key}", value)
         else:
-            # The kinds' names are labels but for their case.
+            # The kinds' names are labels except that they may have capitals.
             says = "may have mixed case, but should otherwise match: "
             problems += [
                 invalid_value(f"spec.names.{key}", value, says + each)
@@ -252,7 +253,7 @@ def _versions(versions: list[Object]) -> Problems:
 
 
 def _printed(versions: list[Object], says: str) -> FieldProblem:
-    """With the versions as Go prints them, whose schema, when it is the same for all, is kept elsewhere."""
+    """With the versions as Go prints them; a schema that all of them share is kept elsewhere."""
     text = json.dumps(
         [
             {

@@ -34,7 +34,7 @@ _FIRST_OF_SERIES = 2
 
 
 class EventStrategy(Strategy):
-    """The core group's Events, which are hardly checked, for the sake of old clients."""
+    """The core group's Events: hardly validated, for compatibility with old clients."""
 
     creates_on_update = True
     name_rule = "path"

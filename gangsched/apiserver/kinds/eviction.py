@@ -1,8 +1,8 @@
-"""Evicting a pod: deletion that a PodDisruptionBudget may forbid for now.
+"""Evicting a pod: a deletion that a PodDisruptionBudget may forbid for now.
 
-Lives here: POST of an Eviction. Not here: budgets themselves (budgets.py), and what keeps their status:
-without a disruption controller a budget stays "still being processed", as on the real server.
-Called through the pods' strategy. Source: pkg/registry/core/pod/storage/eviction.go of Kubernetes 1.37.
+Lives here: POST of an Eviction. Not here: budgets themselves (budgets.py) and their status; without a
+disruption controller a budget stays "still being processed", as on the real server. Called through the pods'
+strategy. Source: pkg/registry/core/pod/storage/eviction.go of Kubernetes 1.37.
 """
 
 from __future__ import annotations

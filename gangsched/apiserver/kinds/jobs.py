@@ -1,4 +1,4 @@
-"""Jobs: defaults, the selector made of the job's UID, what is refused and what stays.
+"""Jobs: defaults, the selector by the job's UID, validation, immutable fields.
 
 Lives here: the strategy. Not here: running them (simulated/jobs).
 Source: pkg/registry/batch/job/strategy.go, pkg/apis/batch/v1/defaults.go, pkg/apis/batch/validation of
@@ -26,7 +26,7 @@ _NONNEGATIVE = (
     "ttlSecondsAfterFinished",
 )
 _FIXED = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy")
-# Of a suspended job that has not started, what decides where its pods go may still change.
+# While a job is suspended and has not started, the fields that decide where its pods go may change.
 _WHERE = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
 
 
@@ -50,7 +50,7 @@ class JobStrategy(Strategy):
         keep("status", new, old)
 
     def finalizers(self, obj: Object, propagation: str | None) -> list[str]:
-        """A client that asks for nothing leaves the pods behind, as batch/v1 has always done."""
+        """Without a propagation policy the pods are orphaned, as batch/v1 has always done."""
         return super().finalizers(obj, propagation or "Orphan")
 
     def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
@@ -120,7 +120,7 @@ def _problems(job: Object, *, created: bool) -> Problems:
     policy = template["spec"]["restartPolicy"]
     field = "spec.template.spec.restartPolicy"
     if policy == "Always":
-        # The default for pods, which a Job refuses: it must say its restartPolicy.
+        # The default for pods; a Job refuses it and must state its restartPolicy.
         problems.append(required(field, 'valid values: "OnFailure", "Never"'))
     elif policy not in ("OnFailure", "Never"):
         problems.append(not_supported(field, policy, ("OnFailure", "Never")))

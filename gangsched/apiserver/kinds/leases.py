@@ -8,7 +8,7 @@ from gangsched.apiserver.strategy import Context, Object, Strategy
 
 
 class LeaseStrategy(Strategy):
-    """A PUT must bring the resourceVersion: that is what makes a lease a lock."""
+    """A PUT must state the resourceVersion; this makes a lease a lock."""
 
     creates_on_update = True
     allows_unconditional_update = False
@@ -33,5 +33,5 @@ class LeaseStrategy(Strategy):
 
 def _prepare(lease: Object) -> None:
     spec = lease.get("spec") or {}
-    # Of coordinated leader election, whose feature gate is off.
+    # For coordinated leader election, whose feature gate is off.
     lease["spec"] = {key: value for key, value in spec.items() if key not in ("strategy", "preferredHolder")}

@@ -2,9 +2,8 @@
 
 Lives here: metrics.k8s.io, computed when it is asked for. Nothing runs in a simulated pod, so nothing can be
 measured: each running container is taken to use exactly what it requests, and a node what the containers on
-it use. As with a real metrics-server there is nothing of a pod that does not run, nor of a node that is not
-ready, nor of the pods on that.
-Source of the shape: k8s.io/metrics pkg/apis/metrics/v1beta1.
+it use. As a real metrics-server it has no figures for pods that do not run, nodes that are not ready, and
+pods on those nodes. Source of the shape: k8s.io/metrics pkg/apis/metrics/v1beta1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names and small values inside objects, as validation checks them, with the field that they are in.
+"""Validation of names and small values inside objects; each problem names its field.
 
 Lives here: one function a rule, each answering with FieldProblems. Not here: metadata's own names
 (apiserver/metadata.py), which use the same rules. Called by the kinds' validation.

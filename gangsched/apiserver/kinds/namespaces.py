@@ -1,7 +1,7 @@
-"""Namespaces: their label, their own finalizers, and an end in two steps.
+"""Namespaces: their label, their own finalizers, and deletion in two steps.
 
-Lives here: the strategy. Not here: who empties a namespace that goes (the simulated controllers), the refusal
-to create in one (registry.py). Source: pkg/registry/core/namespace/{strategy,storage/storage}.go,
+Lives here: the strategy. Not here: emptying a namespace that is being deleted (the simulated controllers),
+refusing to create in one (registry.py). Source: pkg/registry/core/namespace/{strategy,storage/storage}.go,
 k8s.io/apiserver plugin/namespace/lifecycle of Kubernetes 1.37.
 """
 
@@ -14,7 +14,7 @@ from gangsched.apiserver.strategy import Context, Object, Strategy, keep
 
 FINALIZER = "kubernetes"
 _LABEL = "kubernetes.io/metadata.name"
-# Without these nothing works: source NamespaceLifecycle's immortal namespaces.
+# They cannot be deleted. Source: NamespaceLifecycle's immortal namespaces.
 _IMMORTAL = ("default", "kube-system", "kube-public")
 _STANDARD = ("orphan", "foregroundDeletion", FINALIZER)
 
@@ -66,7 +66,7 @@ class NamespaceStrategy(Strategy):
     def before_delete(self, obj: Object, context: Context) -> None:
         if context.name in _IMMORTAL:
             raise forbidden("namespaces", context.name, "this namespace may not be deleted")
-        # A grace is not what a namespace waits for: only its finalizers.
+        # A namespace has no grace period; it waits only for its finalizers.
         obj["metadata"].setdefault("deletionTimestamp", context.timestamp())
         obj["status"]["phase"] = "Terminating"
 

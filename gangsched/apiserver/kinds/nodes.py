@@ -1,4 +1,4 @@
-"""Nodes: a status may come with the creation, taints are checked, an identity stays.
+"""Nodes: creation may include a status; taints are validated; the identity is immutable.
 
 Lives here: the strategy. Not here: what keeps a node's status up to date (the simulated kubelets and the node
 lifecycle). Source: pkg/registry/core/node/strategy.go, pkg/apis/core/validation (ValidateNode,
@@ -33,7 +33,8 @@ _NODE_INFO = (
 
 
 class NodeStrategy(Strategy):
-    """`not_ready_taint`: a new node is tainted until the node lifecycle finds it ready, as by that plugin."""
+    """`not_ready_taint`: a new node is tainted until the node lifecycle finds it ready
+    (TaintNodesByCondition)."""
 
     keeps_status = True
 
@@ -74,7 +75,7 @@ def _default(node: Object) -> None:
     tidy(spec)
     if not spec.get("unschedulable"):
         spec.pop("unschedulable", None)
-    # The older field, which knows one range only, is the one that holds.
+    # The older field, which holds a single range, takes precedence.
     if (known := spec.get("podCIDR")) and (spec.get("podCIDRs") or [""])[0] != known:
         spec["podCIDRs"] = [known]
     status = node.get("status")

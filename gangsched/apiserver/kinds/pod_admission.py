@@ -1,4 +1,4 @@
-"""What the admission plugins that every cluster runs do to a new pod.
+"""The admission plugins that every cluster runs, as far as they change a new pod.
 
 Lives here: Priority, DefaultTolerationSeconds, the QoS class, the service account's name. Not here: defaults
 by version (pod_defaults.py). Called by the pods' strategy at creation.
@@ -69,7 +69,7 @@ def _refused(pod: Object, why: str) -> StatusError:
 
 
 def add_default_tolerations(spec: Object) -> None:
-    """Five minutes on a node that is not ready or unreachable, unless the pod says what it tolerates."""
+    """Five minutes on a node that is not ready or unreachable, unless the pod tolerates these itself."""
     tolerations = spec.get("tolerations") or []
     missing = [
         taint
@@ -104,7 +104,7 @@ def default_service_account(spec: Object) -> None:
 
 
 def qos_class(spec: Object) -> str:
-    """Of the pod's own resources where it has some, of its containers' otherwise."""
+    """By the pod's own resources if it has some, else by its containers'."""
     if (own := spec.get("resources")) and (own.get("requests") or own.get("limits")):
         return _class_of(own)
     classes = {

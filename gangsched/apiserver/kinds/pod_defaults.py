@@ -1,4 +1,4 @@
-"""What kube-apiserver fills into a pod's spec, or a pod template's, that says nothing about it.
+"""The defaults that kube-apiserver fills into the spec of a pod or pod template.
 
 Lives here: defaults by version (as decoding applies them). Not here: admission (pod_admission.py) and
 validation. Called by pods, jobs and deployments.
@@ -46,7 +46,7 @@ def default_template(template: Object, kind: str) -> None:
 
 
 def default_spec(spec: Object, kind: str) -> None:
-    """What a pod's spec and a pod template's have in common."""
+    """The defaults common to pods and pod templates."""
     tidy(spec)
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
@@ -165,7 +165,7 @@ def _requests_from_limits(resources: Object) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """Always for the tag `latest`, said or meant; IfNotPresent for another tag or a digest."""
+    """Always for the tag `latest`, stated or implied; IfNotPresent for another tag or a digest."""
     if not image:
         return "IfNotPresent"
     name, _, digest = image.partition("@")

@@ -1,8 +1,8 @@
 """PodGroups of the core API: how many pods of a group start together.
 
 Lives here: the strategy, for the fields that are on where the feature gate GenericWorkload alone is. Not
-here: who takes the protection finalizer off a group that goes (a controller).
-Source: pkg/registry/scheduling/podgroup, the validation tags of k8s.io/api scheduling/v1beta1,
+here: removing the protection finalizer of a group that is being deleted (a controller does). Source:
+pkg/registry/scheduling/podgroup, the validation tags of k8s.io/api scheduling/v1beta1,
 plugin/pkg/admission/priority of Kubernetes 1.37.
 """
 
@@ -16,14 +16,14 @@ from gangsched.apiserver.status import FieldProblem, StatusError, forbidden, inv
 from gangsched.apiserver.strategy import Context, Object, Strategy, keep
 
 PROTECTION = "scheduling.k8s.io/podgroup-protection"
-# Their own feature gates are off: what is said there is dropped.
+# Their own feature gates are off: their values are dropped.
 _GATED = ("schedulingConstraints", "resourceClaims", "preemptionPolicy", "parentCompositePodGroupName")
 _FIXED = ("workloadRef", "disruptionMode", "priorityClassName", "priority")
 _POLICIES = ("basic", "gang")
 
 
 class PodGroupStrategy(Strategy):
-    """`protection`: a group is given the finalizer that keeps it while it has pods."""
+    """`protection`: a group gets the finalizer that keeps it while it has pods."""
 
     allows_unconditional_update = False
 

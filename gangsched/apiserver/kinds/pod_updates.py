@@ -1,4 +1,4 @@
-"""What an update may change in a pod's spec, and how the rest is refused.
+"""Which fields of a pod's spec an update may change, and how other changes are refused.
 
 Lives here: the comparison of an old and a new spec. Called by the pods' strategy.
 Source: pkg/apis/core/validation/validation.go (ValidatePodUpdate) of Kubernetes 1.37.
@@ -49,7 +49,7 @@ def update_problems(new: Object, old: Object) -> Problems:
 
 
 def _with_the_changeable_of(old: Object, new: Object) -> Object:
-    """The new spec with those fields as they were that an update may change."""
+    """The new spec with the fields that an update may change set back to the old values."""
     munged = dict(new)
     for key in ("containers", "initContainers"):
         if key in new:
@@ -90,7 +90,7 @@ def _tolerations(new: list[Object], old: list[Object]) -> Problems:
         return [
             forbidden_field(field, "existing toleration can not be modified except its tolerationSeconds")
         ]
-    # The same problems are found by the spec's own validation; said once in the message, twice in causes.
+    # The spec's own validation finds the same problems: once in the message, twice in the causes.
     return affinity_validation.tolerations(field, new)
 
 
@@ -156,7 +156,7 @@ def _node_affinity(new: Object, old: Object) -> Problems:
 
 
 def _difference(old: Object, new: Object) -> str:
-    """As unified text; the real server prints its internal type, whose fields are named otherwise."""
+    """As a unified diff; the real server prints its internal type, whose fields have other names."""
     before, after = (
         json.dumps(each, indent=1, sort_keys=True, ensure_ascii=False).splitlines() for each in (old, new)
     )

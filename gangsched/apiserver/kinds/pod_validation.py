@@ -1,4 +1,4 @@
-"""What may be wrong with a pod's spec, at creation and in an update, and with its status.
+"""Validation of a pod's spec, at creation and in an update, and of its status.
 
 Lives here: the spec as a whole; its parts are beside it (container_, volume_, affinity_, resource_
 validation.py). Not here: defaults, admission. Called by the pods' strategy and, for templates, by jobs and
@@ -32,7 +32,7 @@ _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
 def spec_problems(field: str, spec: Object) -> Problems:
-    """What pods and templates have in common (ValidatePodSpec)."""
+    """The rules common to pods and templates (ValidatePodSpec)."""
     known, problems = volume_validation.volumes(f"{field}.volumes", spec.get("volumes") or [])
     claims = frozenset(each.get("name") or "" for each in spec.get("resourceClaims") or ())
     regular = spec.get("containers") or []
@@ -128,7 +128,7 @@ def _gates(field: str, gates: list[Object]) -> Problems:
 
 
 def pod_problems(pod: Object) -> Problems:
-    """A pod's spec: what holds for templates, and what holds for pods alone."""
+    """A pod's spec: the rules for templates, and those for pods only."""
     spec = pod["spec"]
     problems = spec_problems("spec", spec)
     if "serviceAccountName" not in spec:

@@ -1,4 +1,4 @@
-"""Pods: what is filled in, admitted, refused, and how they are deleted.
+"""Pods: defaults, admission, validation and deletion.
 
 Lives here: the strategy that ties the pieces together. The pieces: pod_defaults.py, pod_admission.py,
 pod_validation.py, pod_updates.py, binding.py, eviction.py.
@@ -38,7 +38,8 @@ _TIMES = ("lastProbeTime", "lastTransitionTime")
 
 
 class PodStrategy(Strategy):
-    """`service_accounts`: a pod that names no account runs as `default`, as where that plugin is on."""
+    """`service_accounts`: a pod that names no account runs as `default`, as with the ServiceAccount plugin
+    on."""
 
     has_generation = True
     returns_deleted = True
@@ -78,7 +79,7 @@ class PodStrategy(Strategy):
         for key in ("priority", "preemptionPolicy"):
             if key not in new["spec"]:
                 keep(key, new["spec"], old["spec"])
-        # That plugin looks at updates too: a toleration of its own that is taken away comes back.
+        # The plugin acts on updates too: its own tolerations come back when they are removed.
         pod_admission.add_default_tolerations(new["spec"])
 
     def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
@@ -96,7 +97,7 @@ class PodStrategy(Strategy):
         return bool(new.get("spec") != old.get("spec"))
 
     def grace_s(self, obj: Object, requested_s: int | None, context: Context) -> int:
-        """Nothing to wait for unless a kubelet has it; a negative grace is one second."""
+        """No grace period unless a kubelet runs the pod; a negative one counts as one second."""
         spec = obj["spec"]
         if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
             return 0

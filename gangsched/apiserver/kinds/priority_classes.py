@@ -13,7 +13,7 @@ from gangsched.apiserver.strategy import Context, Object, Strategy
 
 HIGHEST_OF_USERS = 10**9
 SYSTEM = {"system-node-critical": 2 * 10**9 + 1000, "system-cluster-critical": 2 * 10**9}
-# What kubectl shows of them on a real cluster.
+# As kubectl shows them on a real cluster.
 SYSTEM_DESCRIPTIONS = {
     "system-node-critical": ("Used for system critical pods that must not be moved from their current node."),
     "system-cluster-critical": (

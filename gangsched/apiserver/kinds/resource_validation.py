@@ -1,4 +1,4 @@
-"""What may be wrong with a container's requests and limits.
+"""Validation of a container's requests and limits.
 
 Lives here: validation of resource names and amounts. Called by container_validation.py and nodes.py; the
 quantities are canonical by then. Source: pkg/apis/core/validation/validation.go and pkg/apis/core/helper of

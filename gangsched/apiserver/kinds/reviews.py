@@ -1,4 +1,4 @@
-"""Reviews: who is asking, and whether somebody may. Everybody may: requests are not authorized here.
+"""Reviews of tokens and access. Every access is allowed: requests are not authorized here.
 
 Lives here: the resources that answer a POST and store nothing.
 Source: pkg/registry/{authorization,authentication}, pkg/apis/authorization/validation of Kubernetes 1.37.
@@ -27,7 +27,7 @@ def _answered(body: Object, context: Context, status: Object) -> Object:
 
 
 def _refused(problem: FieldProblem) -> StatusError:
-    # The real server says neither the kind nor a name here.
+    # The real server states neither the kind nor a name here.
     return invalid("", "", [problem], group=_GROUP)
 
 

@@ -1,4 +1,4 @@
-"""Kinds that nothing acts on here: what is filled in and refused, so that manifests meet the real answers.
+"""Kinds that nothing acts on here; defaults and validation give manifests the real server's answers.
 
 Lives here: ConfigMaps, Secrets, Services, RBAC, FlowSchemas and storage classes. RBAC is stored, not
 enforced; a Service gets an address that nothing listens on.
@@ -27,7 +27,7 @@ SERVICE_RANGE = ip_network("10.96.0.0/12")
 
 
 class DataStrategy(Strategy):
-    """ConfigMaps, and what Secrets have in common with them."""
+    """ConfigMaps, and the rules that Secrets share with them."""
 
     _maps: tuple[str, ...] = ("data", "binaryData")
 

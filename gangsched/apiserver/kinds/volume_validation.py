@@ -1,4 +1,4 @@
-"""What may be wrong with a pod's volumes and their mounts.
+"""Validation of a pod's volumes and their mounts.
 
 Lives here: the volumes that simulated pods use; sources of single storage vendors are stored unchecked.
 Called by pod_validation.py and container_validation.py.
@@ -23,7 +23,7 @@ from gangsched.apiserver.status import (
 
 Object = dict[str, Any]
 
-# In the order in which the server counts them: the first is the one that is kept.
+# In the server's order: of several only the first is kept.
 _SOURCES = (
     "emptyDir",
     "hostPath",
@@ -76,7 +76,7 @@ _MODE_SAYS = "must be a number between 0 and 0777 (octal), both inclusive"
 
 
 def volumes(field: str, found: list[Object]) -> tuple[set[str], Problems]:
-    """The names that mounts may use, and what is wrong."""
+    """The names that mounts may use, and the problems."""
     known: set[str] = set()
     problems: Problems = []
     for index, volume in enumerate(found):

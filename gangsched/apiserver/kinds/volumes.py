@@ -1,8 +1,9 @@
-"""PersistentVolumes and claims: stored, never bound, protected while they are used.
+"""PersistentVolumes and claims: stored, never bound, protected while in use.
 
-Lives here: both strategies, and who takes their protection finalizers off: on a real cluster a controller,
-here the write that ends the use. Source: pkg/registry/core/persistentvolume{,claim}, pkg/controller/volume/
-pv{,c}protection, plugin/pkg/admission/storage/storageobjectinuseprotection of Kubernetes 1.37.
+Lives here: both strategies, and the removal of their protection finalizers, which the write that ends the use
+does here and a controller does on a real cluster. Source: pkg/registry/core/persistentvolume{,claim},
+pkg/controller/volume/ pv{,c}protection, plugin/pkg/admission/storage/storageobjectinuseprotection of
+Kubernetes 1.37.
 """
 
 from __future__ import annotations

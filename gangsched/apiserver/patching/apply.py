@@ -1,9 +1,9 @@
 """Server-side apply: a manager's configuration merged into an object, with an owner for every field.
 
-Lives here: conflicts, what is removed because nobody applies it any more, and taking over from client-side
-apply. Not here: the walks (typed.py), the bookkeeping (managed.py), reading the body. Called by the HTTP face
-for `application/apply-patch+yaml`. Source: sigs.k8s.io/structured-merge-diff merge/update.go,
-k8s.io/apimachinery pkg/util/managedfields/internal.
+Lives here: conflicts, removal of fields that nobody applies any more, and taking over from client-side apply.
+Not here: the walks (typed.py), the bookkeeping (managed.py), reading the body. Called by the HTTP face for
+`application/apply-patch+yaml`. Source: sigs.k8s.io/structured-merge-diff merge/update.go, k8s.io/apimachinery
+pkg/util/managedfields/internal.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def apply(
     """A new object with its managedFields; it equals `live` where nothing changed.
 
     `live` is None if the object is to be created. Both must have the request's apiVersion and kind. `now` is
-    the time as metadata prints it. What comes back is not yet taken in: values are as `config` has them.
-    Raises: StatusError (400; 409 with a cause for each conflict; 500 where `config` does not conform to the
-    schema, as the real server does).
+    the time as metadata prints it. The result is not decoded yet: values are as in `config`. Raises:
+    StatusError (400; 409 with a cause for each conflict; 500 where `config` does not conform to the schema,
+    as the real server does).
     """
     if (config.get("metadata") or {}).get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
@@ -91,14 +91,14 @@ def apply(
         after, managers = applying.by(who, now, force=True)
     if manager == _KUBECTL and LAST_APPLIED in ((after.get("metadata") or {}).get("annotations") or {}):
         after = _with_last_applied(after, config)
-    # Neither the live object's metadata nor the configuration's is written to.
+    # The metadata of both the live object and the configuration stays unchanged.
     after = after | {"metadata": dict(after.get("metadata") or {})}
     write(after, managers)
     return after
 
 
 def _named(config: Object) -> str:
-    """As the server names it in errors of its own; the namespace is what the configuration says."""
+    """As the server names it in its own errors; the namespace is the configuration's."""
     meta = config.get("metadata") or {}
     api_version = config["apiVersion"] if "/" in config["apiVersion"] else f"/{config['apiVersion']}"
     return f"{meta.get('namespace', '')}/{meta.get('name', '')}; {api_version}, Kind={config['kind']}"

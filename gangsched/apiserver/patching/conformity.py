@@ -1,7 +1,7 @@
-"""Does a configuration that is applied conform to its schema, in the words of structured-merge-diff.
+"""Checks that an applied configuration conforms to its schema, with structured-merge-diff's messages.
 
-Lives here: what server-side apply refuses before it merges anything: unknown fields, wrong types, items that
-stand twice. Called by apply.py. Source: sigs.k8s.io/structured-merge-diff typed/{validate,helpers}.go.
+Lives here: what server-side apply refuses before it merges anything: unknown fields, wrong types, duplicate
+items. Called by apply.py. Source: sigs.k8s.io/structured-merge-diff typed/{validate,helpers}.go.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SCALARS = ("string", "bytes", "time", "integer", "number", "boolean", "quantity
 
 
 def problems(schema: Schema, value: Any, path: str = "") -> Iterator[str]:
-    """One text for each; of several unknown fields in one object only the first is told."""
+    """One message for each problem; of several unknown fields in one object only the first is named."""
     kind = schema.kind
     if value is None or kind == "any":
         return

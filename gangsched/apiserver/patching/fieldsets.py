@@ -1,4 +1,4 @@
-"""Sets of an object's fields, as managedFields keeps them: who owns what.
+"""Sets of an object's fields, as managedFields keeps them.
 
 Lives here: paths, their text, and FieldsV1. Not here: which fields a value has (typed.py). A path is a tuple
 of FieldsV1's own elements: `f:spec`, `k:{"name":"c"}`, `v:"x"`, `i:0`. Source:
@@ -52,7 +52,7 @@ def _paths(tree: Tree, path: Path) -> Iterator[Path]:
 
 
 def to_fields_v1(fields: Iterable[Path]) -> Tree:
-    """In the server's order; a field that is owned beside some below it has a `.`."""
+    """In the server's order; a field that is owned itself, together with fields below it, has a `.`."""
     root: Tree = {}
     members = set(fields)
     for path in sorted(members, key=order):
@@ -98,7 +98,7 @@ def _shown(element: str) -> str:
 
 
 def without_prefix(fields: FieldSet, prefixes: Iterable[Path]) -> FieldSet:
-    """Without the given fields and all that is below them."""
+    """Without the given fields and everything below them."""
     for prefix in prefixes:
         fields = frozenset(path for path in fields if path[: len(prefix)] != prefix)
     return fields

@@ -1,7 +1,7 @@
 """JSON Patch (RFC 6902) as the real server applies it, and JSON Merge Patch (RFC 7386).
 
 Lives here: both, on plain values. Not here: whether the outcome is an object of the kind (patched.py). Where
-the server's library is more lenient than the RFC, so is this: `replace` creates a missing field, `copy` of a
+the server's library is more lenient than the RFC, this is too: `replace` creates a missing field, `copy` of a
 missing one gives null, array indices may be negative. Source: gopkg.in/evanphx/json-patch.v4.
 """
 
@@ -55,7 +55,7 @@ def merge_patch(doc: Any, patch: Any) -> Any:
 
 
 def without_nulls(value: Any) -> Any:
-    """What a patch leaves of a value that was not there before: a null in it deletes nothing."""
+    """A patch's value for a field that did not exist, without its nulls, which have nothing to delete."""
     if isinstance(value, dict):
         return {key: without_nulls(each) for key, each in value.items() if each is not None}
     if isinstance(value, list):
@@ -127,7 +127,7 @@ def _source(operation: dict[str, Any]) -> str:
 
 
 def _container(doc: Any, path: str) -> tuple[Any, str]:
-    """What holds the place that a JSON pointer names, and the key there."""
+    """The container that a JSON pointer leads into, and the key in it."""
     parts = path.split("/")
     if len(parts) < 2:
         raise does_not_apply(f"not a path: {path}")

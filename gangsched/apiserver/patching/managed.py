@@ -1,4 +1,4 @@
-"""Who manages which fields of an object: metadata.managedFields, read, kept up to date and written.
+"""The managers of an object's fields: reads, updates and writes metadata.managedFields.
 
 Lives here: the managers of one object, and what an ordinary write does to them. Not here: applying
 (apply.py). Called by apply.py and, for creates, updates and patches, by the HTTP face. Source:
@@ -70,7 +70,7 @@ Managers = dict[tuple[str, str, str, str], Entry]
 
 
 def read(obj: Object) -> Managers:
-    """What cannot be read is left out."""
+    """Entries that cannot be parsed are left out."""
     found: Managers = {}
     for entry in (obj.get("metadata") or {}).get("managedFields") or ():
         if not isinstance(entry, dict) or not entry.get("operation"):
@@ -120,7 +120,7 @@ def _encoded(entry: Entry) -> Object:
 
 
 def reset_fields(schema: Schema, subresource: str) -> tuple[Path, ...]:
-    """What a request to the object, or to its subresource, cannot set and does not come to own."""
+    """Fields that a request to the object or to its subresource cannot set and does not own."""
     if subresource == "status":
         names = [
             name for name in schema.properties if name not in ("status", "metadata", "kind", "apiVersion")
@@ -135,7 +135,7 @@ def without_managed_fields(obj: Object) -> Object:
 
 
 def empty_object(schema: Schema) -> Object:
-    """A built-in kind before anything is set: structs are there, and required lists are null."""
+    """A built-in kind before anything is set: structs exist, and required lists are null."""
     found: Object = {}
     for key, each in schema.properties.items() if not schema.custom else ():
         if each.kind == "struct" and each.spec.get("default") == {}:
@@ -156,11 +156,11 @@ def track(
     has_status: bool = True,
     starts: bool = False,
 ) -> None:
-    """Write into `new` who manages what after an ordinary create, update or patch by `manager`.
+    """Update the managers in `new` after an ordinary create, update or patch by `manager`.
 
     `old` is None at creation; `now` is the time as metadata prints it. An object without managers gets its
-    first when somebody applies it, or here if `starts`: else this costs nothing. `has_status`: the kind's
-    status is a subresource.
+    first one when somebody applies it, or here if `starts`; otherwise this costs nothing. `has_status`: the
+    kind's status is a subresource.
     """
     managers = read(old or {})
     if not subresource and (given := read(new)):

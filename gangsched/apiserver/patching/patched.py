@@ -1,8 +1,8 @@
-"""A PATCH request's body applied to an object: the one door that the HTTP face uses, apply aside.
+"""Applies a PATCH request's body to an object: all that the HTTP face calls, except for server-side apply.
 
-Lives here: the three patch formats by content type, and taking in what came of them. Not here: the formats
-(json_patch.py, strategic.py), server-side apply (apply.py), what the registry does with the result.
-Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go.
+Lives here: the three patch formats by content type, and decoding their result. Not here: the formats
+(json_patch.py, strategic.py), server-side apply (apply.py), what the registry does with the result. Source:
+k8s.io/apiserver pkg/endpoints/handlers/patch.go.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Patch:
         patch, doc = copy.deepcopy(self._patch), dict(doc)
         if self._content_type == STRATEGIC_MERGE_PATCH:
             patched = merge_map(copy.deepcopy(doc), patch, schema)
-            # A typed object takes no kind from a patch.
+            # A typed object ignores a patch's kind.
             patched = {key: doc.get(key) for key in ("kind", "apiVersion")} | patched
             patched["kind"], patched["apiVersion"] = doc.get("kind"), doc.get("apiVersion")
         elif self._content_type == MERGE_PATCH:

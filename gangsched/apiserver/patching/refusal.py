@@ -1,6 +1,6 @@
-"""How the server says that a patch, or what came of it, is not acceptable.
+"""The server's errors for a patch, or its result, that is not acceptable.
 
-Lives here: the errors that patches have in common. Called by patching/ alone. Source: k8s.io/apiserver
+Lives here: the errors that several patch formats share. Called by patching/ only. Source: k8s.io/apiserver
 pkg/endpoints/handlers/patch.go.
 """
 
@@ -16,7 +16,7 @@ from gangsched.apiserver.status import StatusError, bad_request, invalid, invali
 
 
 def does_not_apply(why: str) -> StatusError:
-    """A JSON patch that cannot be carried out; `why` is not told, as in the real server."""
+    """A JSON patch that cannot be applied; `why` is not sent, as in the real server."""
     failed = StatusError(422, "Invalid", "the server rejected our request due to an error in our request")
     failed.add_note(why)
     return failed
@@ -27,7 +27,7 @@ def not_json() -> StatusError:
 
 
 def wrong_json_type(value: Any, wanted: str, *, prefix: str = "error decoding patch: ") -> StatusError:
-    """The patch is JSON, but of another type than its format asks for; `wanted` is Go's name of that."""
+    """The patch is JSON of the wrong type for its format; `wanted` is Go's name of the right one."""
     what = {dict: "object", list: "array", str: "string", bool: "bool"}.get(type(value), "number")
     return bad_request(f"{prefix}json: cannot unmarshal {what} into Go value of type {wanted}")
 
@@ -38,18 +38,18 @@ def internal(message: str) -> StatusError:
 
 
 def patched_object(patched: Any, why: str, *, by_name: bool) -> StatusError:
-    """What a JSON or merge patch made is not an object of the kind; custom objects are printed `by_name`."""
+    """A JSON or merge patch's result is not an object of the kind; custom objects are printed `by_name`."""
     shown = msgspec.json.encode(patched, order="sorted" if by_name else None).decode()
     return invalid("", "", [invalid_value("patch", shown, why)])
 
 
 def patch_itself(patch: Mapping[str, Any], why: str) -> StatusError:
-    """What a strategic merge patch made is not an object of the kind."""
+    """The result of a strategic merge patch is not an object of the kind."""
     return invalid("", "", [invalid_value("patch", go_printed(patch), why)])
 
 
 def conversion(failed: DecodeFailed) -> str:
-    """What runtime.DefaultUnstructuredConverter says where the JSON decoder has other words."""
+    """runtime.DefaultUnstructuredConverter's message where it differs from the JSON decoder's."""
     schema, value = failed.schema, failed.value
     if schema is None or schema.kind in ("time", "quantity", "int-or-string"):
         return str(failed)
@@ -62,7 +62,7 @@ def conversion(failed: DecodeFailed) -> str:
             return f"cannot restore map from {found}"
         case "list" | "bytes":
             return f"cannot restore slice from {found}"
-    # Go could convert between numbers, and an integer to text; only those does it then refuse by name.
+    # Go can convert between numbers, and an integer to text; it refuses only these by name.
     numbers = ("int64", "float64")
     if found in numbers and (
         schema.kind in ("integer", "number") or (found, schema.kind) == ("int64", "string")

@@ -24,7 +24,7 @@ Object = dict[str, Any]
 
 
 def merge_map(original: Object, patch: Object, schema: Schema | None) -> Object:
-    """Into `original`, which is returned, by taking `patch` apart."""
+    """Changes and returns `original`; `patch` is consumed."""
     if MARKER in patch:
         return _by_directive(patch)
     _retain_keys(original, patch)
@@ -51,7 +51,7 @@ def merge_map(original: Object, patch: Object, schema: Schema | None) -> Object:
 
 
 def child(schema: Schema | None, key: str) -> Schema | None:
-    """None where nothing is known: maps merge there and lists are replaced."""
+    """None for unknown fields: there maps are merged and lists replaced."""
     if schema is None:
         return None
     if schema.kind == "map":
@@ -60,7 +60,7 @@ def child(schema: Schema | None, key: str) -> Schema | None:
 
 
 def strategy_of(schema: Schema | None) -> str:
-    """`merge`, `replace` or ""; retainKeys only says what clients are to send."""
+    """`merge`, `replace` or ""; retainKeys is only a hint to clients."""
     if schema is None:
         return ""
     return next((each for each in schema.merge_strategies if each != "retainKeys"), "")
@@ -88,7 +88,7 @@ def _by_directive(patch: Object) -> Object:
 
 
 def _retain_keys(original: Object, patch: Object) -> None:
-    """Drop what the patch's $retainKeys does not name; what it sets must be among them."""
+    """Drop the fields that the patch's $retainKeys does not name; it must name those that the patch sets."""
     if RETAIN_KEYS not in patch:
         return
     retained = patch.pop(RETAIN_KEYS)
@@ -103,7 +103,7 @@ def _retain_keys(original: Object, patch: Object) -> None:
 
 
 def _merge_ordered_lists(original: Object, patch: Object, schema: Schema | None) -> None:
-    """Merge the lists that come with $setElementOrder, and put their items in that order."""
+    """Merge the lists that have $setElementOrder, and put their items in that order."""
     for directive in [key for key in patch if key.startswith(SET_ORDER)]:
         order = patch.pop(directive)
         if not isinstance(order, list):

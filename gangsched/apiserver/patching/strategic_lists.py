@@ -1,4 +1,4 @@
-"""Two lists made one, as strategic merge patch does: by merge key or as a set, in the patch's order.
+"""Merges two lists as strategic merge patch does: by merge key or as a set, in the patch's order.
 
 Lives here: matching, deleting, replacing and ordering of list items. Not here: how two matching items merge
 (strategic.py, which calls this). Source: k8s.io/apimachinery pkg/util/strategicpatch/patch.go and
@@ -24,8 +24,8 @@ MergeItems = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
 
 
 def merge_list(original: List, patch: List, merge_key: str, merge_items: MergeItems) -> List:
-    """A new list. Items deleted from `original` leave it as Go's slices are left: the rest moved up, the
-    tail as it was; $setElementOrder goes by that. Raises: StatusError.
+    """A new list. Deleting items from `original` moves the rest up and leaves the tail as it was, as in Go's
+    slices; $setElementOrder depends on it. Raises: StatusError.
     """
     if not original and not patch:
         return original
@@ -129,7 +129,7 @@ def _merged_items(original: List, patch: List, merge_key: str, merge_items: Merg
 
 
 def _key(item: Any, merge_key: str) -> Any:
-    """What an item is recognised by. Raises: StatusError for a map without its merge key."""
+    """The value that identifies an item. Raises: StatusError for a map without its merge key."""
     if not merge_key:
         return item
     _require_map(item)

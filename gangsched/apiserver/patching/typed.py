@@ -1,6 +1,6 @@
-"""Values with their schema: which fields they have, how two differ, how one is merged into the other.
+"""Values with their schema: their fields, the difference between two, merging one into the other.
 
-Lives here: the four walks that server-side apply is made of. Not here: who owns fields (managed.py), the
+Lives here: the four walks that server-side apply consists of. Not here: who owns fields (managed.py), the
 rules of applying (apply.py). Source: sigs.k8s.io/structured-merge-diff typed/{tofieldset,compare,merge,
 remove}.go and fieldpath/set.go.
 """
@@ -26,7 +26,7 @@ class Difference(NamedTuple):
 
 
 def _shape(schema: Schema, value: Any) -> Literal["map", "list", "leaf"]:
-    """`map` and `list` are walked into, all else is owned as a whole."""
+    """`map` and `list` are walked into, everything else is owned as a whole."""
     kind = schema.kind
     if kind == "any" and isinstance(value, dict):
         kind = "map"
@@ -50,7 +50,7 @@ def _is_named(schema: Schema, key: str) -> bool:
 
 
 def item_element(schema: Schema, item: Any) -> str:
-    """An associative list's item as a path's element; keys left out have their default, or are left out."""
+    """An associative list's item as a path's element; missing keys get their default, if they have one."""
     if schema.list_type != "map" or not isinstance(item, dict):
         return valued(item)
     keys = {}

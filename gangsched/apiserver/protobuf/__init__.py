@@ -1,8 +1,8 @@
 """Kubernetes' protobuf bodies, read only: kubectl's typed commands and other Go programs send them.
 
 Lives here: `decoded`, bytes -> the dict that the same object's JSON gives. Not here: writing protobuf; every
-client that sends it takes JSON for an answer. Called by bodies.py; the field numbers are read at the first
-such request.
+client that sends it accepts JSON answers. Called by bodies.py; the field numbers are read at the first such
+request.
 
 fields.json.gz holds, by message, `{number: [JSON name, type]}`, where a name of "" means that the message's
 fields are its parent's (Go's inline), and a type is
@@ -35,7 +35,7 @@ _META = "apis.meta.v1."
 _TIMES = (f"{_META}Time", f"{_META}MicroTime")
 _LISTS = (f"{_META}Verbs", "ExtraValue")
 _RAW = ("runtime.RawExtension", f"{_META}FieldsV1")
-# Groups whose package is not their first part.
+# Groups whose package is not the first part of their name.
 _PACKAGES = {"": "core"}
 # One varint, of at most ten bytes, holds 64 bits.
 _MAX_VARINT = 10

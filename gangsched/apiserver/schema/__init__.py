@@ -1,1 +1,1 @@
-"""What objects look like: their schemas, and what is checked and completed with them."""
+"""The schemas of objects, and the validation and defaults that follow from them."""

@@ -1,9 +1,9 @@
 """Where a kind's schema comes from: the recorded structure of the built-in kinds, or a CRD.
 
-Lives here: `Catalog` and the recorded file. The record, structure.json.gz, holds what the kinds served reach
-in the /openapi/v3 of the kube-apiserver that it names as its `source`, without descriptions, and the Go names
-that the server's refusals use. `python -m tests.apiserver.schema.record` writes it anew. Not here: what
-schemas are used for. Asked by the registry, the kinds and the OpenAPI documents.
+Lives here: `Catalog` and the recorded file. The record, structure.json.gz, holds the components of the served
+kinds in the /openapi/v3 of the kube-apiserver that it names as its `source`, without descriptions, and the Go
+names that the server's errors use. `python -m tests.apiserver.schema.record` writes it anew. Not here: the
+use of schemas. Asked by the registry, the kinds and the OpenAPI documents.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Catalog:
 
 
 class CustomRoot(Schema):
-    """A custom object's schema: what it says of metadata is for validation, the rest of it is built in."""
+    """A custom object's schema; its rules for metadata are used for validation, the rest of metadata is built
+    in."""
 
     def __init__(self, spec: Spec, *, metadata: Schema) -> None:
         declared = spec.get("properties", {})

@@ -1,6 +1,6 @@
 """Custom objects: validation against their CRD's schema, and its defaults.
 
-Lives here: what the real server says of a value that the schema does not allow. Rules in CEL
+Lives here: the real server's errors for a value that the schema does not allow. Rules in CEL
 (x-kubernetes-validations) are accepted and not evaluated. Not here: pruning (decode.py), validation of the
 CRD itself (definitions.py). Called by the strategy of custom resources. Source of wording:
 k8s.io/kube-openapi pkg/validation, k8s.io/apiextensions-apiserver pkg/apiserver/schema/{defaulting,listtype}.
@@ -107,7 +107,7 @@ def _wrong_type(path: str, wanted: str, found: str) -> FieldProblem:
 
 
 def _without_field(message: str) -> FieldProblem:
-    """Where the validation library does not say which field it is, the server prints Go's nil."""
+    """Where the validation library does not name the field, the server prints Go's nil."""
     return FieldProblem("<nil>", "FieldValueInvalid", f'Invalid value: "": {message}')
 
 
@@ -216,7 +216,7 @@ def _object_problems(schema: Schema, value: dict[str, Any], path: str) -> Iterat
 
 
 def _repeated(schema: Schema, value: Any, path: str) -> Iterator[FieldProblem]:
-    """Items of sets and maps that stand twice."""
+    """Duplicate items of sets and maps."""
     if isinstance(value, dict):
         for key, each in value.items():
             known = schema.properties.get(key)

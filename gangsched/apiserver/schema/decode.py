@@ -1,4 +1,4 @@
-"""An object as the server takes it in: types checked, unknown fields found and dropped, texts made canonical.
+"""Decodes objects as the server does: checks types, finds and drops unknown fields, makes values canonical.
 
 Lives here: what Kubernetes' JSON decoder does for built-in kinds, with its words, and pruning for custom
 ones. Not here: reading bytes and kinds (bodies.py), validation of values (the kinds, custom.py). Called by
@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 from gangsched.apiserver.schema.node import Schema
 from gangsched.apiserver.schema.quantities import BadText, canonical_quantity, canonical_time
 
-# What Go makes of a null among a list's items or a map's values.
+# Go's value for a null in a list or map.
 _ZERO: dict[str, Any] = {"string": "", "struct": {}, "integer": 0, "quantity": "0"}
 _INT_LIMITS = {"int32": 2**31, "int64": 2**63}
 _MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 
 
 class DecodeFailed(Exception):
-    """A value has a type that its field cannot hold; the message is the decoder's.
+    """A value has the wrong type for its field; the message is the decoder's.
 
-    `schema` and `value` where a strategic merge patch has other words for it, else None.
+    `schema` and `value` are set where a strategic merge patch has another message.
     """
 
     def __init__(self, message: str, schema: Schema | None = None, value: Any = None) -> None:
@@ -33,7 +33,7 @@ class DecodeFailed(Exception):
 
 
 class Decoded(NamedTuple):
-    """`obj` is new and holds only what the schema knows; `unknown` are the paths of what it does not."""
+    """`obj` is new and holds only fields of the schema; `unknown` are the paths of the others."""
 
     obj: dict[str, Any]
     unknown: list[str]
@@ -42,8 +42,8 @@ class Decoded(NamedTuple):
 def decode(schema: Schema, obj: dict[str, Any]) -> Decoded:
     """A whole object of a built-in or custom kind. Raises: DecodeFailed.
 
-    Null fields are dropped, empty lists and maps too unless the schema requires the field: so it is stored
-    and answered. A custom object's own fields are only pruned: their types are for validate_custom.
+    Null fields are dropped, and empty lists and maps unless the schema requires the field: it is stored and
+    sent in this form. A custom object's own fields are only pruned: their types are for validate_custom.
     """
     decoder = _Decoder()
     found = decoder.struct(schema, obj, "", ())
@@ -77,7 +77,7 @@ class _Decoder:
             names = schema.go.get(key)
             field = (names[1], *go[1:], names[2]) if names else (owner, *go[1:], key)
             if schema.custom and not known.custom:
-                # Of a custom object the server decodes metadata by itself.
+                # The server decodes a custom object's metadata separately.
                 field = ()
             inner = self.value(known, inner, place, field)
             if inner in ({}, []) and _is_omitted(schema, known, key):

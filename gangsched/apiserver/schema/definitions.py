@@ -1,11 +1,10 @@
-"""Is a CustomResourceDefinition's schema one that the server can work with.
+"""Validation of a CustomResourceDefinition's schema.
 
-Lives here: the rules of schemas that validation, pruning and apply rely on. Nowhere: the rest of what makes a
-schema structural, and whether defaults fit: a definition is written once and tried on a real server. Not
-here: the rest of a CRD, which its strategy checks, and custom objects (custom.py). Called by the CRDs'
-strategy.
-Source of wording: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go and
-pkg/apiserver/schema/validation.go.
+Lives here: the rules of schemas that validation, pruning and apply rely on. Nowhere: the other rules of
+structural schemas, and whether defaults are valid; a definition is written once and tried on a real server.
+Not here: the rest of a CRD, which its strategy checks, and custom objects (custom.py). Called by the CRDs'
+strategy. Source of wording: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go
+and pkg/apiserver/schema/validation.go.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _FORBIDDEN = ("$ref", "definitions", "dependencies", "patternProperties", "addit
 
 
 def schema_problems(versions: list[Spec]) -> list[FieldProblem]:
-    """Of a CRD's `spec.versions`; paths as the server prints them, which knows one version's schema as
+    """Of a CRD's `spec.versions`; paths are as the server prints them: with one version, the schema is at
     `spec.validation`.
     """
     found: list[FieldProblem] = []

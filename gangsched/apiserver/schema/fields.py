@@ -1,8 +1,8 @@
-"""An object's fields as fieldValidation wants them: unknown and repeated ones refused, warned of or ignored.
+"""fieldValidation: unknown and duplicate fields of an object are refused, warned of or ignored.
 
-Lives here: the strict decoding errors of a body and what is done about them. Not here: the walk along the
-schema (decode.py), the body's kind (bodies.py). Called by the HTTP face for create and update, by patching/
-for what a patch gave. Source: k8s.io/apiserver pkg/endpoints/handlers/create.go, sigs.k8s.io/json.
+Lives here: the strict decoding errors of a body and their consequence. Not here: the walk along the schema
+(decode.py), the body's kind (bodies.py). Called by the HTTP face for create and update, by patching/ for the
+result of a patch. Source: k8s.io/apiserver pkg/endpoints/handlers/create.go, sigs.k8s.io/json.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gangsched.apiserver.schema.node import Schema
 from gangsched.apiserver.status import StatusError, bad_request, quoted
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
-# The decoder stops counting there, and says so.
+# The decoder stops counting there, and its message tells so.
 _LIMIT = 100
 
 Object = dict[str, Any]
@@ -32,10 +32,10 @@ def taken_in(
     warn: Callable[[str], None],
     body: bytes | None = None,
 ) -> Object:
-    """What the server takes in of a created or updated object; `kind` and `version` are the object's own.
+    """The decoded object of a create or update; `kind` and `version` are the object's own.
 
-    `directive` is fieldValidation's value, where "" means Warn; `body` is the JSON that `obj` was read from,
-    for finding fields that it has twice. Raises: StatusError 400.
+    `directive` is fieldValidation's value, where "" means Warn; `body` is the JSON of `obj`, in which
+    duplicate fields are found. Raises: StatusError 400.
     """
 
     def refused(why: str) -> StatusError:
@@ -71,13 +71,13 @@ def complain(
 
 
 class _Repeated(dict[str, Any]):
-    """An object in which some keys stand twice."""
+    """An object with duplicate keys."""
 
     keys_again: list[str]
 
 
 def duplicates(body: bytes) -> list[str]:
-    """Paths of the fields that stand twice in one JSON object, each once, in document order."""
+    """Paths of the duplicate fields, each once, in document order."""
     seen_any = False
 
     def noted(pairs: list[tuple[str, Any]]) -> Object:

@@ -1,8 +1,7 @@
-"""One schema: what a value at one place of an object may be, built-in or custom.
+"""One schema: the values allowed at one place of an object, built-in or custom.
 
-Lives here: `Schema`, which reads an OpenAPI schema once, on demand. Not here: what is checked with it
-(decode.py, custom.py) and where the built-in ones come from (catalog.py). Read by everything in schema/
-and patching/.
+Lives here: `Schema`, which reads an OpenAPI schema once, on demand. Not here: validation (decode.py,
+custom.py) and the source of the built-in ones (catalog.py). Read by everything in schema/ and patching/.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Kind = Literal[
 REF = "#/components/schemas/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
-# Objects whose content is the client's business, unlike structs that have no field.
+# Objects with any content that clients choose, unlike structs without fields.
 FREE_FORM = (
     _META + "FieldsV1",
     _META + "Patch",

@@ -1,7 +1,7 @@
 """Quantities and times as the server writes them back: `0.5` is `500m`, `1024Mi` is `1Gi`.
 
-Lives here: the canonical texts and what is said of those that are none. Not here: quantities to calculate
-with (model/quantity.py). Called by decode.py. Source: k8s.io/apimachinery pkg/api/resource/quantity.go and
+Lives here: the canonical texts, and the errors for others. Not here: quantities as numbers
+(model/quantity.py). Called by decode.py. Source: k8s.io/apimachinery pkg/api/resource/quantity.go and
 pkg/apis/meta/v1/time.go; the wording of Go's time.Parse.
 """
 
@@ -22,17 +22,17 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX = {power: suffix for suffix, power in _DECIMAL.items()}
 _BINARY_SUFFIX = {0: "", **{power: suffix for suffix, power in _BINARY.items()}}
 _NANO, _MILLI = Decimal("1e-9"), Decimal("0.001")
-# So many digits fit an int64 whatever they are.
+# A number of so many digits always fits an int64.
 _MAX_DIGITS = 18
 _DIGITS = 60
 
 
 class BadText(ValueError):
-    """The text cannot be parsed; the message is what the server says."""
+    """The text cannot be parsed; the message is the server's."""
 
 
 class Quantity:
-    """A value with the text that it is printed as; compares by value."""
+    """A value with its canonical text; compares by value."""
 
     __slots__ = ("text", "value")
 
@@ -54,9 +54,9 @@ def canonical_quantity(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def quantity(text: str, *, in_list: bool = False) -> Quantity:
-    """A quantity on its own, or as a resource list has it: no finer than thousandths. Raises: BadText.
+    """A quantity on its own, or in a resource list, where it is no finer than thousandths. Raises: BadText.
 
-    What is finer than the server keeps is rounded up, away from zero.
+    Digits finer than the server keeps are rounded away from zero.
     """
     match = _FORM.match(text)
     if match is None or not (match[2] or match[3]):
@@ -83,7 +83,7 @@ def quantity(text: str, *, in_list: bool = False) -> Quantity:
 
 
 def _keeps_its_text(whole: str, fraction: str, suffix: str, exponent: re.Match[str] | None) -> bool:
-    """Whether the server takes the text for canonical without working it out."""
+    """Whether the server accepts the text as canonical without parsing it."""
     digits = whole + fraction
     if suffix in _BINARY:
         fits = 15 - len(whole) - int(_BINARY[suffix] * 3 / 10) - 1 >= 0
@@ -133,7 +133,7 @@ def canonical_time(text: str, *, micro: bool) -> str:
         return text
     layout = [("2006", r"\d{4}"), ("-", "-"), ("01", r"\d\d"), ("-", "-"), ("02", r"\d\d"), ("T", "T")]
     layout += [("15", r"\d\d"), (":", ":"), ("04", r"\d\d"), (":", ":"), ("05", r"\d\d")]
-    # A fraction may follow the seconds though the layout has none.
+    # A fraction may follow the seconds although the layout has none.
     layout += [(".000000", r"\.\d{6,9}" if micro else r"(\.\d+)?"), ("Z07:00", r"Z|[+-]\d\d:\d\d")]
     said = "".join(element for element, _ in layout if micro or element != ".000000")
     at = 0

@@ -1,9 +1,9 @@
-"""What is simulated around the embedded API server: nodes with kubelets, and the controllers of a cluster.
+"""The simulation around the embedded API server: nodes with kubelets, and a cluster's controllers.
 
 No container ever runs, so `kubectl logs`, `exec`, `attach`, `port-forward` and `cp` are refused with that
 reason, and `kubectl top` shows each running container as using what it requests. A pod that is bound goes
-through ContainerCreating to Running and ends as its command or its annotations say; everything that a person
-sees of it is written as a real kubelet writes it.
+through ContainerCreating to Running and ends as its command or its annotations say; everything that people
+see of it is written as a real kubelet writes it.
 
 Annotations on a Pod:
 
@@ -29,10 +29,10 @@ Annotations on a Node, to be set and removed at any time:
 `kubectl cordon`, `drain`, `taint` and `delete node` do what they do on a real cluster. All times are divided
 by the speed of the simulation. A pod is refused, for good, where a real kubelet refuses it (OutOfcpu,
 OutOfmemory, OutOf<resource>, UnexpectedAdmissionError, NodeAffinity, NodePorts, TaintToleration). A device
-that is named for two live pods, is unknown or unhealthy, is complained about by a Warning event on pod and
-node, the node's condition DeviceAllocationConflict and a line in the log.
+that two live pods are given, or that is unknown or unhealthy, leads to a Warning event on pod and node, the
+node's condition DeviceAllocationConflict and a line in the log.
 
-The rooms: nodes.py builds Node objects; cluster.py takes everything together, driver.py runs it in real time.
+The rooms: nodes.py builds Node objects; cluster.py puts everything together, driver.py runs it in real time.
 Everything but driver.py is synchronous and is told the time.
 """
 

@@ -1,11 +1,12 @@
-"""Whether a kubelet takes a pod that was bound to its node: devices first, then resources and the rest.
+"""Whether a kubelet admits a pod that was bound to its node: devices first, then resources and the rest.
 
-Lives here: a node's room and what is held of it, and the refusals in kubelet's own words. Not here: what
-becomes of a pod (kubelets.py). Source of order and wording: kubernetes pkg/kubelet/kubelet.go (the list of
-admit handlers), cm/devicemanager/manager.go, lifecycle/predicate.go, read in v1.37.
+Lives here: a node's room, what pods hold of it, and the refusals in kubelet's own words. Not here: a pod's
+further life (kubelets.py). Source of order and wording: kubernetes pkg/kubelet/kubelet.go (the list of admit
+handlers), cm/devicemanager/manager.go, lifecycle/predicate.go, read in v1.37.
 
-A resource with an inventory (`gangsched.io/devices`) is handed out by a device plugin, so too many of it is
-an UnexpectedAdmissionError; one that is only a number is compared with allocatable, and too many is OutOf….
+A resource with an inventory (`gangsched.io/devices`) is handed out by a device plugin, so a request beyond it
+is an UnexpectedAdmissionError; one that is only a number is compared with allocatable, and a request beyond
+it is OutOf….
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Devices = frozenset[tuple[str, str]]
 
 
 class Refusal(NamedTuple):
-    """Why a pod is Failed for good. `complaint` is set where somebody handed out a device wrongly."""
+    """Why a pod is Failed for good. `complaint` is set if a device was handed out wrongly."""
 
     reason: str
     message: str
@@ -39,7 +40,7 @@ class Refusal(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """What a pod takes from its node while it is alive."""
+    """The part of its node's room that a live pod holds."""
 
     requests: Mapping[str, int]
     devices: Devices
@@ -62,7 +63,7 @@ class Room:
         return uid in self._held
 
     def admit(self, uid: str, name: str, pod: Pod) -> Admitted | Refusal:
-        """Takes the pod in, or says why not. `name` is the node's. Raises: ParseError."""
+        """Admits the pod, or returns why not. `name` is the node's. Raises: ParseError."""
         requests = pod_requests(pod.spec)
         devices = self._allocate(uid, pod)
         if isinstance(devices, Refusal):
@@ -90,7 +91,7 @@ class Room:
             del self._holder[device]
 
     def sick(self) -> list[tuple[str, str, str]]:
-        """Devices that are held and are not healthy or not there: (holder's UID, resource, ID)."""
+        """Devices that are held and unhealthy or gone: (holder's UID, resource, ID)."""
         return sorted(
             (uid, resource, device)
             for (resource, device), uid in self._holder.items()
@@ -110,7 +111,7 @@ class Room:
                     got = self._told(resource, told, count, known, taken if runs else {})
                 if isinstance(got, Refusal):
                     return got
-                # A plain init container hands its devices on to the container after it.
+                # A plain init container passes its devices on to the next container.
                 if runs:
                     taken.update(dict.fromkeys((resource, device) for device in got))
         return frozenset(taken)
@@ -141,7 +142,7 @@ class Room:
         known: Mapping[str, bool],
         taken: Iterable[tuple[str, str]],
     ) -> list[str] | Refusal:
-        """Takes the devices that the scheduler named. Whatever is wrong with them is a complaint."""
+        """Takes the devices that the scheduler named; anything wrong with them is a complaint."""
         own = set(taken)
         wrong = ""
         n_told = len(set(told))
@@ -165,7 +166,7 @@ class Room:
         self, requests: Mapping[str, int], spec: PodSpec, name: str, ports: frozenset[tuple[str, str, int]]
     ) -> Refusal | None:
         for resource in sorted(requests, key=_kubelet_order):
-            # An extended resource that the node does not know may be the cluster's: kubelet lets it pass.
+            # An extended resource that the node does not know may be cluster-wide: kubelet ignores it.
             if is_extended(resource) and resource not in self.allocatable:
                 continue
             used, capacity = self._used.get(resource, 0), self.allocatable.get(resource, 0)

@@ -1,7 +1,7 @@
 """The API server as simulated kubelets and controllers use it: in process, with "gone" as a value.
 
 Lives here: the calls they share and events recorded in Kubernetes' way. Not here: any decision. Every call
-takes effect at once; what it caused is heard later, like everybody else's writes (cluster.py).
+takes effect at once; its own changes are processed later, like all other writes (cluster.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_REMEMBERED_EVENTS = 4096
 
 
 class Registry(Protocol):
-    """What of the registry is used here (registry.py has it all)."""
+    """The part of the registry that is used here (registry.py)."""
 
     store: Store
     resources: Resources
@@ -66,7 +66,7 @@ class Reference(Protocol):
 
 
 class _OtherObject(Exception):
-    """The object of that name is another one than the caller meant."""
+    """The object of that name has another UID."""
 
 
 class Api:
@@ -88,7 +88,7 @@ class Api:
         return self.registry.now()
 
     def find(self, resource: Resource, namespace: str, name: str, uid: str = "") -> Item | None:
-        """The object, if it is there and the one that is meant."""
+        """The object, if it exists with this UID."""
         item = self.registry.find(resource, namespace, name)
         return item if item is not None and uid in ("", item.uid) else None
 
@@ -165,9 +165,9 @@ class Api:
         field_path: str = "",
         api_version: str = "v1",
     ) -> None:
-        """Record what happened to an object. The same again is counted on the first one's Event.
+        """Record an event about an object. Equal ones are counted on the first one's Event.
 
-        An event that cannot be written (its namespace is going) is given up, as a real recorder does.
+        An event that cannot be written (its namespace is being deleted) is dropped, as by a real recorder.
         """
         key = (kind, about.uid or about.name, reason, message, component, field_path)
         known = self._repeated.get(key)
@@ -223,6 +223,6 @@ class Api:
         obj["lastTimestamp"] = timestamp(self.now())
 
     def _event_name(self, about: str) -> str:
-        """As client-go names them: the object and a number in hexadecimal that does not come twice."""
+        """As client-go names them: the object's name and a unique hexadecimal number."""
         self._n_events += 1
         return f"{about}.{int(self.now().timestamp() * 1e6) * 1000 + self._n_events % 1000:x}"

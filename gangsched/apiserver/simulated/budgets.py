@@ -1,8 +1,8 @@
 """PodDisruptionBudgets: how many pods are healthy, and how many may be evicted now.
 
-Lives here: kube-controller-manager's disruption controller, as far as its status goes. Not here: evictions,
-which go by that status (kinds/eviction.py). Told of changes by cluster.py.
-Source: kubernetes pkg/controller/disruption/disruption.go, read in v1.37.
+Lives here: the part of kube-controller-manager's disruption controller that writes their status. Not here:
+evictions, which go by that status (kinds/eviction.py). Told of changes by cluster.py. Source: kubernetes
+pkg/controller/disruption/disruption.go, read in v1.37.
 
 No kind here has a scale, so a percentage and maxUnavailable, which are shares of a scale, fail for the pods
 of a Job as they do on a real server, and count for nothing where pods have no controller.
@@ -26,9 +26,9 @@ from gangsched.apiserver.strategy import Object, timestamp
 
 _log = structlog.get_logger(__name__)
 
-# Pods change in bursts: a namespace's budgets are counted once for all that came within this time.
+# Pods change in bursts: a namespace's budgets are counted once for all changes within this time.
 _SETTLE_S = 0.1
-# An eviction that was allowed and is not seen to happen is taken back after this time.
+# An eviction that was allowed and does not happen no longer counts after this time.
 _DELETION_TIMEOUT = timedelta(minutes=2)
 
 

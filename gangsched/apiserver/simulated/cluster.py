@@ -1,7 +1,7 @@
-"""Everything that is simulated around the API server, as one object that is told changes and the time.
+"""The whole simulation around the API server, as one object that is told changes and the time.
 
-Lives here: hearing what was written, passing it on in order, and taking turns. Not here: what is done about
-it (the other rooms of this package), and waiting (driver.py).
+Lives here: noting writes, passing them on in order, and turns. Not here: acting on them (the other files of
+this package), waiting (driver.py).
 
 The registry calls us in the middle of a write, so a change is only noted then. `step` takes noted changes in,
 one after the other; once all are in, the controllers that compare what is with what should be act; then comes
@@ -41,7 +41,8 @@ NAMESPACES = ("default", "kube-system", "kube-public", LEASE_NAMESPACE)
 class SimulatedCluster:
     """Kubelets and controllers around one registry. `speed` is simulated over real seconds.
 
-    Without `kubelets` pods stay as they are bound and no node is missed; the controllers work all the same.
+    Without `kubelets` pods stay as they are once bound and nodes never go silent; the controllers work all
+    the same.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class SimulatedCluster:
         self._namespace_key = self._api.namespaces.storage_key
 
     def start(self, wake: Callable[[], None] = lambda: None) -> None:
-        """Hear of everything from now on, and of what is there already. `wake` is called when there is work.
+        """Follow all changes from now on, and existing objects. `wake` is called when there is work.
 
         The namespaces that every cluster has are made if they are missing.
         """
@@ -94,7 +95,7 @@ class SimulatedCluster:
         wake()
 
     def stop(self) -> None:
-        """Stop listening; changes noted and not taken in are forgotten."""
+        """Stop following; changes that are noted and not processed are forgotten."""
         self._leave()
         self._changes.clear()
 
@@ -133,7 +134,7 @@ class SimulatedCluster:
         self._guarded(partial(self._pass_on, change, now_s))
 
     def _guarded(self, work: Callable[[], object]) -> None:
-        """One object that cannot be dealt with does not stop the others."""
+        """One object that cannot be processed does not stop the others."""
         try:
             work()
         except Exception:
@@ -190,7 +191,7 @@ class SimulatedCluster:
             self._lifecycle.node_gone(item.name)
             self._garbage.node_gone(item.name, now_s)
             return
-        # As it is now: a Node and its status come in two writes, and the first alone has room for nothing.
+        # Its present state: a Node and its status come in two writes, and after the first it has no room yet.
         item = self._api.find(self._api.nodes, "", item.name, item.uid) or item
         node = node_of(item)
         before = self._view.nodes.get(item.name)

@@ -1,6 +1,6 @@
 """Runs a simulated cluster in real time: the one asyncio task that it needs.
 
-Lives here: the clock, waking up, and leaving the loop to others between slices. Not here: what is simulated
+Lives here: the clock, waking up, and yielding the loop between slices. Not here: what is simulated
 (cluster.py). Called by the embedded cluster's assembly.
 """
 
@@ -11,9 +11,9 @@ from time import monotonic
 
 from gangsched.apiserver.simulated.cluster import SimulatedCluster
 
-# About 1 ms of work, then requests that wait come first.
+# About 1 ms of work; then waiting requests have their turn.
 _SLICE = 5
-# Deadlines this near to each other are met together: heartbeats would wake the loop one by one.
+# Deadlines this close together are processed together; heartbeats would otherwise wake the loop one by one.
 _TICK_S = 0.02
 
 

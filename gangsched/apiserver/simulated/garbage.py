@@ -1,9 +1,9 @@
-"""What is deleted because something else is gone: dependents of owners, pods of nodes.
+"""Deletes what depends on a deleted object: dependents of owners, pods of nodes.
 
 Lives here: kube-controller-manager's garbage collector (background, foreground, orphan) and the part of pod
-GC that concerns nodes. Not here: namespaces (namespaces.py). Told of every change by cluster.py, and acts
-when it is asked to (`act`), after all that is known has been taken in.
-Source: kubernetes pkg/controller/garbagecollector, pkg/controller/podgc, read in v1.37.
+GC that concerns nodes. Not here: namespaces (namespaces.py). Told of every change by cluster.py; acts (`act`)
+once all known changes have been processed. Source: kubernetes pkg/controller/garbagecollector,
+pkg/controller/podgc, read in v1.37.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 _QUARANTINE_S = 40.0
-"""A node must be gone for so long before its pods are given up."""
+"""A node must be gone for this long before its pods are deleted."""
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _OWNED, _FINALIZED = b'"ownerReferences"', b'"finalizers"'
 Place = tuple[str, str, str]
@@ -32,7 +32,7 @@ Place = tuple[str, str, str]
 
 
 class Garbage:
-    """Which object depends on which, and what is to be looked at."""
+    """Which object depends on which, and which to look at next."""
 
     def __init__(self, api: Api, view: View, timetable: Timetable) -> None:
         self._api = api
@@ -43,7 +43,7 @@ class Garbage:
         self._to_look_at: dict[Place, None] = {}
 
     def heard(self, change: Change) -> None:
-        """Take note of one change; costs a byte search for an object that owns and is owned by nothing."""
+        """Note one change; for an object without owners and dependents it costs one search in its bytes."""
         item = change.item
         place = (change.collection, item.namespace, item.name)
         if change.type == "DELETED":
@@ -60,7 +60,7 @@ class Garbage:
             self._drop(place)
 
     def act(self, budget: int) -> int:
-        """Look at up to `budget` objects; answers with how many."""
+        """Look at up to `budget` objects; returns how many."""
         done = 0
         while self._to_look_at and done < budget:
             place = next(iter(self._to_look_at))
@@ -75,7 +75,7 @@ class Garbage:
     # Pods of nodes.
 
     def node_changed(self, node: NodeView) -> None:
-        """A node declared out of service gives up its pods that are being deleted."""
+        """Removes the pods being deleted from a node that is declared out of service."""
         if any(taint.key == _OUT_OF_SERVICE for taint in node.taints) and node.condition("Ready") != "True":
             for pod in self._view.on_node(node.name):
                 if pod.is_deleted:
@@ -87,7 +87,7 @@ class Garbage:
             self.without_node(pod, now_s)
 
     def without_node(self, pod: PodView, now_s: float) -> None:
-        """A pod bound to a node that is not there; it may yet come."""
+        """A pod bound to a node that does not exist (yet)."""
         key = ("no node", pod.uid)
         self._timetable.at(now_s + _QUARANTINE_S, key, lambda now_s: self._still_without_node(pod.uid))
 

@@ -14,9 +14,9 @@
     any other  deleted                              Ended      gone
     any        its machine is killed                the same   nothing until it is back; then 137
 
-Lives here: this table. Not here: whether a pod is taken (admission.py), how a status is written
-(pod_status.py), nodes themselves (node_agent.py). Told of pods by cluster.py. Nothing is polled: each pod has
-at most one deadline in the timetable, and one that runs for ever has none.
+Lives here: this table. Not here: admission of a pod (admission.py), the form of a status (pod_status.py),
+nodes themselves (node_agent.py). Told of pods by cluster.py. Nothing is polled: each pod has at most one
+deadline in the timetable, and a pod that runs for ever has none.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _DEFAULT_GRACE_S = 30.0
 
 _decode_pod = msgspec.json.Decoder(Pod).decode
 Complain = Callable[[Machine, PodView, str], None]
-"""Called when a device was handed out wrongly, with what is wrong."""
+"""Called when a device was handed out wrongly, with the problem."""
 
 
 class State(enum.Enum):
-    """Where a pod is in the table above."""
+    """The states of the table above."""
 
     CREATING = "Creating"
     RUNNING = "Running"
@@ -92,7 +92,7 @@ class _Held:
 
 
 class Kubelets:
-    """Moves bound pods along; `complain` is told of devices handed out wrongly."""
+    """Moves bound pods through the table; `complain` is told of devices handed out wrongly."""
 
     def __init__(self, api: Api, view: View, timetable: Timetable, rng: Random, complain: Complain) -> None:
         self._api = api
@@ -106,7 +106,7 @@ class Kubelets:
     # What cluster.py and node_agent.py tell.
 
     def machine_up(self, machine: Machine, now_s: float) -> None:
-        """A machine is there, or back: what was bound to it is looked at in the order in which it was."""
+        """A machine has come or come back: looks at the pods bound to it, in the order of their binds."""
         self._machines[machine.name] = machine
         for pod in self._view.on_node(machine.name):
             held = self._held.get(pod.uid)
@@ -116,18 +116,18 @@ class Kubelets:
                 self._back(held, now_s)
 
     def machine_down(self, name: str) -> None:
-        """It was killed: nothing on it runs, and nothing is reported."""
+        """It was killed: nothing runs on it, and nothing is reported."""
         for pod in self._view.on_node(name):
             self._timetable.cancel(("pod", pod.uid))
 
     def machine_gone(self, name: str) -> None:
-        """Its Node was deleted: no kubelet has its pods (garbage.py collects them)."""
+        """Its Node was deleted: no kubelet runs its pods (garbage.py collects them)."""
         self._machines.pop(name, None)
         for uid in [uid for uid, held in self._held.items() if held.machine.name == name]:
             self._forget(uid)
 
     def pod_changed(self, pod: PodView, now_s: float) -> None:
-        """A pod is there, or something about it is new."""
+        """A pod was created or has changed."""
         machine = self._machines.get(pod.node) if pod.node else None
         held = self._held.get(pod.uid)
         if held is not None:
@@ -142,7 +142,7 @@ class Kubelets:
             self._let_go(held)  # another client has written its end
 
     def pod_gone(self, uid: str) -> None:
-        """Deleted without being asked for (grace 0), or as we said."""
+        """Deleted with grace 0, or after our confirmation."""
         self._forget(uid)
 
     # The table.
@@ -231,7 +231,7 @@ class Kubelets:
         held.state = State.BACKOFF
         now = self._api.now()
         self._write(held, lambda obj: pod_status.restart(obj, exit_code, now))
-        # The first time at once, but for what a kubelet needs to notice.
+        # The first time at once, after the time that a kubelet needs to notice.
         delay_s = min(_RESTART_S * 2 ** (held.n_restarts - 1), _MAX_RESTART_S) if held.n_restarts else 1.0
         if held.n_restarts:
             self._write(held, lambda obj: pod_status.back_off(obj, delay_s))

@@ -1,6 +1,6 @@
-"""One simulated machine: its room, its pod addresses, its devices as they really are.
+"""One simulated machine: its room, its pod addresses, its actual devices.
 
-Lives here: plain state and arithmetic. Not here: what is written to the API (node_agent.py, kubelets.py).
+Lives here: plain state and arithmetic. Not here: writes to the API (node_agent.py, kubelets.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gangsched.apiserver.simulated.admission import Room
 Inventory = dict[str, list[dict[str, Any]]]
 
 _BLOCK = 253
-"""Pod addresses in a /24: without the network's own, the gateway's and the broadcast address."""
+"""Pod addresses in a /24, which also holds the network's, the gateway's and the broadcast address."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Inventory).decode
 
@@ -56,15 +56,15 @@ class Machine:
         self.n_boots = 0
         self.room = Room()
         self.addresses = addresses
-        # The annotation as the node would have it without faults, and as last written. Text, not objects:
-        # it is looked into when a fault comes or goes, and there may be thousands of nodes.
+        # The annotation as it would be without faults, and as last written. Text, not objects: it is parsed
+        # only when a fault begins or ends, and there may be thousands of nodes.
         self.base = ""
         self.written = ""
         self.is_faulty = False
 
     @property
     def inventory(self) -> Inventory:
-        """What the machine has, before the faults that were asked for; a copy."""
+        """The machine's devices without the requested faults; a copy."""
         return _decode(self.base or "{}")
 
     def with_faults(self, unhealthy: Iterable[str], vanished: Iterable[str]) -> Inventory:

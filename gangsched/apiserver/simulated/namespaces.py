@@ -1,8 +1,8 @@
-"""Namespaces: what every one of them is given, and emptying those that are being deleted.
+"""Namespaces: creates the ServiceAccount of each, and empties those that are being deleted.
 
-Lives here: the controllers that make a ServiceAccount `default` and empty a namespace. Not here: the rule
-that nothing new comes into a terminating one (the registry). Told of changes by cluster.py.
-Source: kubernetes pkg/controller/namespace/deletion, pkg/controller/serviceaccount, read in v1.37.
+Lives here: the controllers that create the ServiceAccount `default` and empty a namespace. Not here: refusing
+new objects in a terminating one (the registry). Told of changes by cluster.py. Source: kubernetes
+pkg/controller/namespace/deletion, pkg/controller/serviceaccount, read in v1.37.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _decode = msgspec.json.Decoder(_Namespace).decode
 
 
 class Namespaces:
-    """One for the cluster; works through what it has noted when it is asked to (`act`)."""
+    """One for the cluster; `act` works through the noted changes."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -53,7 +53,7 @@ class Namespaces:
         self._to_look_at: dict[str, None] = {}
 
     def heard(self, change: Change) -> None:
-        """Take note of one change, of a namespace or in one."""
+        """Note one change, of a namespace or in one."""
         item = change.item
         if change.collection == self._api.namespaces.storage_key:
             if change.type == "DELETED":
@@ -72,7 +72,7 @@ class Namespaces:
         self._to_look_at[item.name] = None
 
     def act(self) -> int:
-        """Look at all that were noted; answers with how many."""
+        """Look at all that were noted; returns how many."""
         noted, self._to_look_at = self._to_look_at, {}
         for name in noted:
             try:
@@ -86,7 +86,7 @@ class Namespaces:
         return len(noted)
 
     def _empty(self, name: str) -> None:
-        """Delete what is in it; once nothing is left it goes itself."""
+        """Delete its objects; once it is empty, remove it."""
         uid = self._terminating[name]
         remaining: dict[str, int] = {}
         n_left = _MAX_AT_ONCE

@@ -1,7 +1,7 @@
 """The nodes' side of the simulated kubelets: registering, heartbeats, devices and the faults asked for.
 
-Lives here: what a kubelet says of its own node, and the complaint when devices were handed out wrongly. Not
-here: pods (kubelets.py), what others conclude from silence (node_lifecycle.py). Told of nodes by cluster.py.
+Lives here: what a kubelet reports about its node, and the complaint when devices were handed out wrongly. Not
+here: pods (kubelets.py), the conclusions from silence (node_lifecycle.py). Told of nodes by cluster.py.
 
 As a real kubelet it renews its Lease every 10 s, and writes its node's status every 5 minutes and when
 something changed; nodes take turns within these periods. Where renewing that often would be more than
@@ -35,7 +35,7 @@ LEASE_NAMESPACE = "kube-node-lease"
 RENEW_S = 10.0
 STATUS_S = 300.0
 _MAX_RENEWALS_PER_S = 500.0
-"""Of wall-clock time: what 5,000 real kubelets do."""
+"""Of wall-clock time: the rate of 5,000 real kubelets."""
 
 
 class NodeAgents:
@@ -61,7 +61,7 @@ class NodeAgents:
         return max(RENEW_S, len(self._machines) * self._speed / _MAX_RENEWALS_PER_S)
 
     def node_changed(self, node: NodeView, now_s: float) -> None:
-        """A node is there, or something about it is new."""
+        """A node was created or has changed."""
         if node.annotations.get(scripts.KUBELET_KEY) == scripts.NO_KUBELET:
             self.node_gone(node)
             return
@@ -139,12 +139,12 @@ class NodeAgents:
             machine.base = machine.written = text
             inventory = machine.inventory
             ill = scripts.listed(node.annotations, scripts.UNHEALTHY_KEY)
-            if ill:  # that fault is ours, so these devices are healthy once it is taken back
+            if ill:  # we caused this fault: these devices are healthy once it is removed
                 machine.base = encoded(cured(inventory, ill))
             room.devices = healthy(inventory)
 
     def _apply_faults(self, machine: Machine, node: NodeView) -> None:
-        """The device faults that are asked for: the annotation and the counts follow them."""
+        """Applies the requested device faults to the annotation and the counts."""
         unhealthy = scripts.listed(node.annotations, scripts.UNHEALTHY_KEY)
         vanished = scripts.listed(node.annotations, scripts.VANISHED_KEY)
         if not (unhealthy or vanished or machine.is_faulty):
@@ -166,7 +166,7 @@ class NodeAgents:
         self._look_at_held(machine)
 
     def _look_at_held(self, machine: Machine) -> None:
-        """Devices that pods hold and that went bad: kubelet lets the pods run; we say so."""
+        """Devices that went bad while pods hold them: kubelet lets the pods run; this complains."""
         known = self._conflicts.get(machine.name, {})
         sick: dict[str, list[str]] = {}
         for uid, resource, device in machine.room.sick():
@@ -196,7 +196,7 @@ class NodeAgents:
         self._write_status(machine)
         item = self._api.find(self._api.nodes, "", machine.name, machine.uid)
         if item is None:
-            return  # deleted meanwhile; we shall hear of it
+            return  # deleted meanwhile; its event is on the way
         self._look(machine, node_of(item))
         self._renew(machine, now_s, first=True)
         self._timetable.at(
@@ -254,7 +254,7 @@ class NodeAgents:
 
     def _renew(self, machine: Machine, now_s: float, *, first: bool = False) -> None:
         period_s = self.renew_s
-        # The first time at a random point of the period, so that nodes that come together take turns.
+        # The first time at a random point of the period, so that nodes that came together are spread out.
         next_s = now_s + (self._rng.uniform(0, period_s) if first else period_s)
         self._timetable.at(next_s, ("lease", machine.name), partial(self._renew, machine))
         moment = self._api.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -284,12 +284,12 @@ class NodeAgents:
         self._api.event(kind, about, reason, message, component="kubelet", host=machine.name, warning=warning)
 
     def _another_ip(self) -> str:
-        """For a node that says nothing of its address; from the upper end, where no built node's is."""
+        """For a node without an address; from the upper end, away from those of built nodes."""
         self._n_addresses += 1
         return f"172.31.{255 - (self._n_addresses >> 8) % 256}.{255 - self._n_addresses % 256}"
 
     def _another_block(self) -> str:
-        """A /24 for a node that has none, or has filled its own; from the upper end, where no node's is."""
+        """A /24 for a node that has none, or has filled its own; from the upper end, where no other is."""
         self._n_blocks += 1
         return f"10.{255 - (self._n_blocks >> 8) % 256}.{255 - self._n_blocks % 256}.0"
 

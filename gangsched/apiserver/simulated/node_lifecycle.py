@@ -1,11 +1,11 @@
-"""What the control plane concludes about nodes: silence, taints, and pods that must leave.
+"""What the control plane does about nodes: silence, taints, and pods that must leave.
 
 Lives here: kube-controller-manager's node lifecycle and taint eviction controllers, as far as users see
 them. Not here: the kubelet's side (node_agent.py), pods of deleted nodes (garbage.py). Told of changes by
 cluster.py. Source: kubernetes pkg/controller/nodelifecycle, pkg/controller/tainteviction, read in v1.37.
 
-Not simulated: the rate limit on tainting many nodes at once, and that a zone with most of its nodes down is
-left alone.
+Not simulated: the rate limit on tainting many nodes at once, and leaving a zone alone when most of its nodes
+are down.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gangsched.apiserver.simulated.view import NodeView, PodView, View
 from gangsched.apiserver.strategy import Object, timestamp
 from gangsched.model.objects import Taint
 
-# Without a sign of life for so long a node is taken for unreachable; a new one is given longer.
+# After this long without a sign of life a node counts as unreachable; a new one has longer.
 GRACE_S, STARTUP_GRACE_S = 50.0, 60.0
 UNREACHABLE = "node.kubernetes.io/unreachable"
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -40,10 +40,11 @@ Tainted = tuple[str, str]
 
 
 class NodeLifecycle:
-    """One for the cluster. `renew_s` says how often kubelets renew now: silence is measured against it.
+    """One for the cluster. `renew_s` is the present interval of kubelets' renewals, which silence is measured
+    against.
 
-    With `watch_silence` off, taints still follow conditions and `spec.unschedulable`, but nobody is missed:
-    for a cluster in which no kubelet reports.
+    With `watch_silence` off, for a cluster in which no kubelet reports, taints still follow conditions and
+    `spec.unschedulable`, but silence has no effect.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class NodeLifecycle:
         self._heard_s: dict[str, float] = {}
 
     def node_changed(self, node: NodeView, before: NodeView | None, now_s: float) -> None:
-        """A node is there, or something about it is new."""
+        """A node was created or has changed."""
         if before is None or before.uid != node.uid:
             message = f"Node {node.name} event: Registered Node {node.name} in Controller"
             if self._watch_silence:
@@ -89,7 +90,7 @@ class NodeLifecycle:
             self._heard_s[node] = now_s
 
     def pod_changed(self, pod: PodView, before: PodView | None, now_s: float) -> None:
-        """Evict it from a node whose NoExecute taints it does not tolerate, or not for ever."""
+        """Evict it from a node with NoExecute taints that it does not tolerate for ever."""
         if before is not None and before.node == pod.node and before.is_active == pod.is_active:
             return
         node = self._view.nodes.get(pod.node) if pod.node else None
@@ -118,7 +119,7 @@ class NodeLifecycle:
         return tuple(node.condition(type_) for type_ in node_status.CONDITIONS)
 
     def _listen(self, name: str, now_s: float) -> None:
-        """Look whether the node has been heard of; the next look is when its silence would be too long."""
+        """Check the node's last sign of life; the next check is when its silence would be too long."""
         node = self._view.nodes.get(name)
         if node is None:
             return
@@ -158,7 +159,7 @@ class NodeLifecycle:
                 )
 
     def _taint(self, node: NodeView) -> None:
-        """Taints that follow from conditions and from `kubectl cordon`; everybody else's stay."""
+        """Taints that follow from conditions and from `kubectl cordon`; other taints stay."""
         wanted = _wanted(node)
         held = {(taint.key, taint.effect) for taint in node.taints if taint.key in _OURS}
         if wanted == held:
@@ -206,7 +207,7 @@ def _wanted(node: NodeView) -> set[Tainted]:
     elif ready == "Unknown":
         wanted |= {(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")}
     elif not ready and _has(node.taints, NOT_READY):
-        wanted.add((NOT_READY, "NoSchedule"))  # admission put it there; it goes when the node is ready
+        wanted.add((NOT_READY, "NoSchedule"))  # set by admission, removed once the node is ready
     wanted |= {(key, "NoSchedule") for type_, key in _PRESSURE.items() if node.condition(type_) == "True"}
     if node.spec.unschedulable:
         wanted.add((UNSCHEDULABLE, "NoSchedule"))

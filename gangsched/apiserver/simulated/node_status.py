@@ -23,7 +23,7 @@ KUBELET_VERSION = "v1.37.1+simulated"
 RUNTIME = f"simulated://{__version__}"
 OS_IMAGE = "Simulated by gangsched (no containers run)"
 _RESERVED_KI = 100 * 1024
-"""kubelet's default hard eviction threshold, which allocatable leaves out."""
+"""kubelet's default hard eviction threshold, which is not a part of allocatable."""
 _DISK_BYTES = 7 * 2**40
 
 _HEALTHY = (
@@ -37,7 +37,7 @@ DEVICE_CONDITION = "DeviceAllocationConflict"
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How much one node has; `devices` by resource name. A node that nobody has measured has this much."""
+    """A node's capacity; `devices` by resource name. The defaults are for nodes without own figures."""
 
     cpu: int = 96
     memory_gib: int = 1024
@@ -55,7 +55,7 @@ def fresh(name: str, ip: str, size: Size, now: datetime | None) -> Status:
 
 
 def complete(status: Status, name: str, ip: str, size: Size, *, boot: int) -> None:
-    """What a kubelet says of its machine, where nobody has said it yet; `boot` counts reboots."""
+    """What a kubelet reports about its machine, where it is not set yet; `boot` counts reboots."""
     if not status.get("capacity") and not status.get("allocatable"):
         _measure(status, size)
     addresses = [{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}]
@@ -96,7 +96,8 @@ def _measure(status: Status, size: Size) -> None:
 
 
 def report_healthy(status: Status, now: datetime) -> bool:
-    """The four conditions of a kubelet at work, with a heartbeat of now; whether Ready has become True."""
+    """Sets the four conditions of a running kubelet, with a heartbeat of now; returns whether Ready has
+    become True."""
     was_ready = _ready(status)
     for type_, value, reason, message in _HEALTHY:
         set_condition(status, type_, value, reason, message, now)
@@ -104,7 +105,8 @@ def report_healthy(status: Status, now: datetime) -> bool:
 
 
 def report_silent(status: Status, now: datetime) -> bool:
-    """What the node lifecycle controller says of a kubelet that says nothing; whether Ready has changed."""
+    """Sets what the node lifecycle controller writes about a silent kubelet; returns whether Ready has
+    changed."""
     was_ready = _ready(status)
     for type_ in CONDITIONS:
         known = condition(status, type_)

@@ -1,7 +1,7 @@
-"""Builds the Node objects of a simulated cluster: racks, GPUs and their links, what a kubelet would report.
+"""Builds the Node objects of a simulated cluster: racks, GPUs and their links, a kubelet's report.
 
-Lives here: `build_nodes` and the faults asked for on the command line, written into those nodes. Not here:
-what a running kubelet changes of them (node_agent.py). Called by the embedded cluster's assembly and tests.
+Lives here: `build_nodes` and the faults of the command line, written into those nodes. Not here: a running
+kubelet's changes (node_agent.py). Called by the embedded cluster's assembly and tests.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def build_nodes(
 ) -> list[dict[str, Any]]:
     """n Node objects, spread over the racks in order: the first rack's nodes come first.
 
-    They are ready as they are, so that a cluster without simulated kubelets can be scheduled on too.
-    Raises: ConfigError naming the option that cannot be.
+    They are ready from the start, so that a cluster without simulated kubelets can be scheduled on too.
+    Raises: ConfigError, which names the invalid option.
     """
     _check(n, gpus=gpus, racks=racks, cpu=cpu, memory_gib=memory_gib, pods=pods)
     width = len(str(max(n - 1, 0)))
@@ -66,12 +66,12 @@ def build_nodes(
 
 
 def device_id(node: str, k: int) -> str:
-    """The k-th GPU's ID, readable on purpose: a person types it and finds it again."""
+    """The k-th GPU's ID, readable on purpose: people type it and search for it."""
     return f"GPU-{node}-{k}"
 
 
 def inventory(node: str, gpus: int) -> str:
-    """The annotation `gangsched.io/devices` of a node with so many GPUs."""
+    """The annotation `gangsched.io/devices` of a node with this many GPUs."""
     ids = [device_id(node, k) for k in range(gpus)]
     devices = []
     for k, own in enumerate(ids):
@@ -116,7 +116,7 @@ def parse_unhealthy(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def make_unhealthy(nodes: Sequence[dict[str, Any]], unhealthy: Mapping[str, Sequence[str]]) -> None:
-    """Writes the annotation that makes devices unhealthy into these nodes, and their health.
+    """Makes devices of these nodes unhealthy: writes the annotation and their health.
 
     Raises: ConfigError for a node or an ID that is not among them.
     """

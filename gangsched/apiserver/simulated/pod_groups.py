@@ -1,7 +1,7 @@
-"""Core PodGroups that are being deleted: kept as long as a pod of theirs has not ended.
+"""Core PodGroups that are being deleted: kept until all of their pods have ended.
 
-Lives here: taking the protection's finalizer off. Not here: putting it on (kinds/pod_groups.py). Told of
-changes by cluster.py. Source: kubernetes pkg/controller/scheduling/podgroupprotection, read in v1.37.
+Lives here: removing the protection finalizer. Not here: adding it (kinds/pod_groups.py). Told of changes by
+cluster.py. Source: kubernetes pkg/controller/scheduling/podgroupprotection, read in v1.37.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def create(obj: Object, host_ip: str, now: datetime) -> None:
 
 
 def cannot_start(obj: Object, reason: str, message: str) -> None:
-    """Its containers cannot be created for now; everything else stays."""
+    """Its containers cannot be created for now; the rest of the status stays."""
     _each(obj, {"waiting": {"reason": reason, "message": message}}, ready=False, started=False)
 
 
@@ -70,7 +70,7 @@ def run(obj: Object, pod_ip: str, now: datetime) -> None:
 
 
 def restart(obj: Object, exit_code: int, now: datetime) -> None:
-    """Its containers have ended and are about to be started again."""
+    """Its containers have ended and are about to be restarted."""
     for each in obj["status"].get("containerStatuses", ()):
         each["state"] = {"terminated": _terminated(each, exit_code, now)}
         each.update(ready=False, started=False)
@@ -78,7 +78,7 @@ def restart(obj: Object, exit_code: int, now: datetime) -> None:
 
 
 def back_off(obj: Object, delay_s: float) -> None:
-    """Containers that have ended wait before they are started again; how they ended is their last state."""
+    """Containers that have ended wait for their restart; their end is their last state."""
     name, namespace, uid = (obj["metadata"][key] for key in ("name", "namespace", "uid"))
     for each in obj["status"].get("containerStatuses", ()):
         each["lastState"] = each["state"]
@@ -116,7 +116,7 @@ def mark_not_ready(obj: Object, now: datetime) -> None:
 
 
 def disrupt(obj: Object, reason: str, message: str, now: datetime) -> None:
-    """Why it is about to be deleted by the control plane."""
+    """Why the control plane is about to delete it."""
     _condition(obj, "DisruptionTarget", "True", now, reason, message)
 
 

@@ -1,6 +1,6 @@
-"""ConfigMaps and Secrets that a pod needs before it can start, and which of them are missing.
+"""ConfigMaps and Secrets that a pod needs before it can start.
 
-Lives here: finding the first one missing, in kubelet's words. Not here: waiting for it (kubelets.py).
+Lives here: the first one missing, in kubelet's words. Not here: waiting for it (kubelets.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Missing(NamedTuple):
 
 
 def missing(obj: Object, api: Api) -> Missing | None:
-    """The first reference to something that is not there; optional ones are left out."""
+    """The first reference to a missing object; optional references are ignored."""
     spec, namespace = obj["spec"], obj["metadata"]["namespace"]
     for volume in spec.get("volumes") or ():
         for kind, name in _of_volume(volume):

@@ -1,7 +1,7 @@
-"""What a user may ask of a simulated node for one pod: annotations read into a `Script`.
+"""A pod's annotations for the simulation, read into a `Script`.
 
-Lives here: the keys, their reading, what holds when nothing is asked. Not here: what is done with it
-(kubelets.py, node_agent.py). The keys are listed for users in the package's docstring.
+Lives here: the keys, their parsing and defaults. Not here: acting on them (kubelets.py, node_agent.py). The
+keys are listed for users in the package's docstring.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VANISHED_KEY = PREFIX + "vanished-devices"
 
 NO_KUBELET = "none"
 FOREVER = "forever"
-# A pod that is meant to end and does not say when; long enough to be looked at.
+# For a pod that is meant to end and does not state when; long enough to look at it.
 DEFAULT_RUN_S = 30.0
 _START_S = (0.4, 1.2)
 _STOP_S = (0.2, 0.8)
@@ -38,7 +38,7 @@ _UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Script(msgspec.Struct, frozen=True):
-    """What becomes of one pod's containers; `run_s` is infinite for those that never end by themselves."""
+    """The life of one pod's containers; `run_s` is infinite for those that never end by themselves."""
 
     start_s: float
     run_s: float
@@ -61,7 +61,7 @@ def script_of(
     start_s = _seconds(annotations, START_KEY)
     run_s = _seconds(annotations, RUN_KEY)
     stop_s = _seconds(annotations, STOP_KEY)
-    # Drawn whether needed or not, so that one pod's annotation does not change what its neighbours draw.
+    # Always drawn, so that one pod's annotation does not change the numbers drawn for others.
     drawn_start_s, drawn_stop_s = rng.uniform(*_START_S), rng.uniform(*_STOP_S)
     if run_s is None:
         run_s = _run_by_command(commands, restart_policy)
@@ -79,7 +79,7 @@ def listed(annotations: Mapping[str, str], key: str) -> tuple[str, ...]:
 
 
 def is_true(annotations: Mapping[str, str], key: str) -> bool:
-    """Present and not said to be false: `kubectl annotate node n key=true`, and `key=` too."""
+    """Present and not false: `kubectl annotate node n key=true`, and `key=` too."""
     return key in annotations and annotations[key].strip().lower() not in ("false", "0", "no")
 
 

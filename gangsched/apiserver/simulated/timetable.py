@@ -1,7 +1,7 @@
-"""Deadlines in one heap: what is to happen when, in simulated seconds.
+"""Deadlines in one heap, in simulated seconds.
 
-Lives here: nothing else. A key has one deadline; setting it again replaces it, and what was replaced or
-cancelled is skipped when its turn comes, so nothing is ever searched for.
+A key has one deadline; setting it again replaces it, and replaced or cancelled entries are skipped when their
+turn comes, so there is never a search.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable, Hashable
 
 Action = Callable[[float], None]
-"""Called with the time that it is now, which may be later than the deadline."""
+"""Called with the present time, which may be later than the deadline."""
 
 
 class Timetable:
@@ -30,7 +30,7 @@ class Timetable:
         return key in self._due
 
     def at(self, when_s: float, key: Hashable, action: Action) -> None:
-        """Do `action` at `when_s` and forget what was set for `key` before; an infinite time is never."""
+        """Do `action` at `when_s`, in place of the earlier action of `key`; an infinite time is never."""
         if when_s == float("inf"):
             self.cancel(key)
             return
@@ -51,7 +51,7 @@ class Timetable:
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_s: float) -> Action | None:
-        """The earliest action whose time has come; it is taken out."""
+        """Removes and returns the earliest action whose time has come."""
         next_s = self.next_s()
         if next_s is None or next_s > now_s:
             return None

@@ -1,7 +1,7 @@
-"""What the simulated cluster remembers of Pods and Nodes: the few fields that decide something.
+"""Pods and Nodes as the simulated cluster remembers them: the few fields that matter.
 
-Lives here: their decoding and the indices by node and by owner. Not here: what is done about them. Told of
-every change by cluster.py, before the controllers are.
+Lives here: their decoding and the indices by node and by owner. Not here: acting on them. Told of every
+change by cluster.py, before the controllers are.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _WithMeta(_Wire):
 
 
 class PodView(_WithMeta):
-    """A pod as it was when we last heard of it."""
+    """A pod as of the last event."""
 
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
@@ -105,7 +105,7 @@ class PodView(_WithMeta):
 
     @property
     def is_deleted(self) -> bool:
-        """Marked for deletion; it may be there for a while yet."""
+        """Marked for deletion; it may exist for a while yet."""
         return bool(self.metadata.deletion_timestamp)
 
     @property
@@ -140,7 +140,7 @@ class _NodeStatus(_Wire):
 
 
 class NodeView(_WithMeta):
-    """A node as it was when we last heard of it."""
+    """A node as of the last event."""
 
     spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
@@ -192,7 +192,7 @@ def node_of(item: Item) -> NodeView:
 
 
 class View:
-    """All pods and nodes. Within an index the order is that in which we heard of them."""
+    """All pods and nodes. Within an index they are in the order of their first events."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodView] = {}
@@ -201,7 +201,7 @@ class View:
         self._of_owner: dict[str, dict[str, PodView]] = {}
 
     def put_pod(self, pod: PodView) -> PodView | None:
-        """Answers with what was known before."""
+        """Returns the earlier state."""
         before = self.pods.get(pod.uid)
         self.pods[pod.uid] = pod
         if pod.node:

@@ -1,6 +1,6 @@
-"""How long ago something was, in as few characters as people need.
+"""Ages in as few characters as people need.
 
-Called by all that makes cells. Source: k8s.io/apimachinery pkg/util/duration (HumanDuration).
+Called wherever cells are made. Source: k8s.io/apimachinery pkg/util/duration (HumanDuration).
 """
 
 from __future__ import annotations

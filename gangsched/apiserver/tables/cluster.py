@@ -1,4 +1,4 @@
-"""The rows of nodes, namespaces, events and of what pods refer to: services, volumes, settings.
+"""The rows of nodes, namespaces, events and of the kinds that pods refer to: services, volumes, settings.
 
 Called by printer.py. Source: kubernetes pkg/printers/internalversion/printers.go.
 """

@@ -1,4 +1,4 @@
-"""What a table is made of: columns, and for each kind the function that makes an object's cells.
+"""The parts of a table: columns, and for each kind the function that makes an object's cells.
 
 Called by the files of this package alone.
 """

@@ -16,7 +16,7 @@ from gangsched.apiserver.codec import encode
 from gangsched.apiserver.tables.ages import INVALID, UNKNOWN, since
 from gangsched.apiserver.tables.columns import NAME, Cells, Column, Kind, Object
 
-# One step of a path: what it makes of one value.
+# One step of a path: the values that one value leads to.
 _Step = Callable[[Any], Iterable[Any]]
 
 _TOKEN = re.compile(

@@ -1,4 +1,4 @@
-"""The row of a pod, above all its STATUS: what the phase does not say.
+"""The row of a pod, above all its STATUS, which tells more than the phase.
 
 Called by printer.py. Source: kubernetes pkg/printers/internalversion/printers.go (printPod).
 """
@@ -19,7 +19,7 @@ _COMPLETED = {
 
 
 class _Summary(NamedTuple):
-    """What the statuses of some containers come to; `last_restart` is a timestamp or ""."""
+    """The summary of some containers' statuses; `last_restart` is a timestamp or ""."""
 
     reason: str
     n_ready: int
@@ -55,7 +55,7 @@ def _cells(pod: Object, now: datetime) -> Cells:
 
 
 def _at_end(pod: Object, status: Object, reason: str) -> str:
-    """A pod that is being deleted says so, unless it has ended by itself."""
+    """A pod that is being deleted is Terminating, unless it has ended by itself."""
     if not pod["metadata"].get("deletionTimestamp"):
         return reason
     if status.get("reason") == "NodeLost":
@@ -112,7 +112,7 @@ def _init_containers(spec: Object, status: Object) -> _Summary:
 
 
 def _containers(status: Object, before: _Summary) -> _Summary:
-    """The last container that has something to say gives the reason; restarts are theirs and sidecars'."""
+    """The last container with a reason gives it; restarts are theirs and the sidecars'."""
     reason, n_ready = before.reason, before.n_ready
     n_restarts, last = before.n_sidecar_restarts, before.last_sidecar_restart
     is_running, error = False, ""
@@ -169,7 +169,7 @@ def _readiness_gates(spec: Object, status: Object) -> str:
 
 
 def _row_conditions(pod: Object) -> list[Object]:
-    """kubectl can leave out what has ended by this."""
+    """By these kubectl can leave out pods that have ended."""
     phase = (pod.get("status") or {}).get("phase")
     message: Any = _COMPLETED.get(phase or "")
     if message is None:

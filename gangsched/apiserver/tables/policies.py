@@ -1,4 +1,4 @@
-"""The rows of what decides rather than runs: leases, priorities, rights, admission, fairness, definitions.
+"""The rows of kinds that set rules: leases, priorities, RBAC, admission, flow control, definitions.
 
 Called by printer.py. Source: kubernetes pkg/printers/internalversion/printers.go; for definitions
 k8s.io/apiextensions-apiserver pkg/registry/customresourcedefinition/tableconvertor.

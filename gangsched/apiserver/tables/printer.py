@@ -1,8 +1,8 @@
 """From objects to the Table that kubectl prints.
 
-Lives here: which kind is printed how, the table around the rows, what a row carries of its object. Not here:
-the cells (beside this file). Called by the HTTP face for lists, single objects and watches.
-Source: k8s.io/apiserver pkg/endpoints/handlers/response.go (asTable).
+Lives here: the printer of each kind, the table around the rows, a row's part of its object. Not here: the
+cells (beside this file). Called by the HTTP face for lists, single objects and watches. Source:
+k8s.io/apiserver pkg/endpoints/handlers/response.go (asTable).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of what runs pods and keeps them running: jobs, deployments, pod groups, disruption budgets.
+"""The rows of kinds that run pods or keep them running: jobs, deployments, pod groups, disruption budgets.
 
 Called by printer.py. Source: kubernetes pkg/printers/internalversion/printers.go.
 """

@@ -1,1 +1,1 @@
-"""The Job controller of the simulated cluster: batch/v1 Jobs become pods and count how these end."""
+"""The Job controller of the simulated cluster: creates the pods of batch/v1 Jobs and counts how they end."""

@@ -1,11 +1,11 @@
-"""Jobs: how many pods there should be, how they ended, when a Job is done.
+"""Jobs: how many pods a Job should have, how they ended, when it is done.
 
 Lives here: one look at one Job after something about it or its pods has changed. Not here: building and
 reading its pods (pods.py), its status object (status.py). Told of changes by cluster.py; looks (`act`) once
-all that is known has been taken in, so that what it created itself is never missing.
-Source: kubernetes pkg/controller/job/job_controller.go, read in v1.37.
+all known changes have been processed, so that it knows of all pods that it created. Source: kubernetes
+pkg/controller/job/job_controller.go, read in v1.37.
 
-Not simulated, and said so by an event on the Job: podFailurePolicy, successPolicy, backoffLimitPerIndex.
+Not simulated, with an event on the Job that tells so: podFailurePolicy, successPolicy, backoffLimitPerIndex.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _log = structlog.get_logger(__name__)
 _BACKOFF_S, _MAX_BACKOFF_S = 10.0, 600.0
 _RETRY_S, _MAX_RETRY_S = 1.0, 60.0
 _MAX_AT_ONCE = 50
-"""Pods created or deleted in one look; the next look follows at once, but requests come in between."""
+"""The most pods created or deleted in one look; the next look follows at once, after waiting requests."""
 _NOT_SIMULATED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex")
 _OURS = (None, "kubernetes.io/job-controller")
 
 
 class _Record:
-    """What is remembered of a Job between looks."""
+    """What the controller remembers of a Job between looks."""
 
     __slots__ = ("failed_s", "n_failed_in_a_row", "n_refused", "said", "started_s")
 
@@ -109,7 +109,7 @@ class Look:
 
     @property
     def is_exhausted(self) -> bool:
-        """More pods have failed than may, or have been restarted more often."""
+        """More pods have failed, or restarted, than backoffLimit allows."""
         limit = int(self.spec.get("backoffLimit", 6))
         if self.n_failed > limit:
             return True
@@ -154,7 +154,7 @@ class Jobs:
                     self._release(pod)
 
     def act(self, now_s: float) -> int:
-        """Look at every Job that was noted; answers with how many."""
+        """Look at every Job that was noted; returns how many."""
         noted, self._to_look_at = self._to_look_at, {}
         for uid in noted:
             try:
@@ -221,7 +221,7 @@ class Jobs:
         return None
 
     def _move(self, look: Look, record: _Record, verdict: status.Verdict | None, now_s: float) -> int:
-        """Delete or create pods; answers with how many are active then."""
+        """Delete or create pods; returns how many are active then."""
         if verdict is not None:
             return len(look.active) - self._delete(look, look.active)
         if look.job["metadata"].get("deletionTimestamp"):
@@ -297,7 +297,7 @@ class Jobs:
         self._timetable.at(when_s, ("retry", look.ref.uid), again)
 
     def _expire(self, look: Look, now_s: float) -> None:
-        """A finished Job goes when its time is over, its pods before it."""
+        """Deletes a finished Job when its time to live is over, its pods first."""
         ttl_s = look.spec.get("ttlSecondsAfterFinished")
         if ttl_s is None or look.job["metadata"].get("deletionTimestamp"):
             return

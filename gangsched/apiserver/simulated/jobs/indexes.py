@@ -19,7 +19,7 @@ def parse(text: str, completions: int) -> set[int]:
 
 
 def text(indexes: Collection[int]) -> str:
-    """Intervals of three and more are written with a dash."""
+    """Runs of three and more are written with a dash."""
     parts: list[str] = []
     ordered = sorted(indexes)
     at = 0

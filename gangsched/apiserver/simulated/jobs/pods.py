@@ -13,7 +13,7 @@ from gangsched.apiserver.strategy import Object
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX_KEY = "batch.kubernetes.io/job-completion-index"
 _INDEX_ENV = "JOB_COMPLETION_INDEX"
-# Names are generated with five characters more, and have 63.
+# Generated names add five characters and have at most 63.
 _MAX_GENERATED = 58
 
 

@@ -13,7 +13,7 @@ from gangsched.apiserver.strategy import Object, timestamp
 
 
 class Verdict(NamedTuple):
-    """What a Job comes to: first `interim`, and `final` once none of its pods is left."""
+    """How a Job ends: with `interim` first, and `final` once none of its pods is left."""
 
     interim: str
     final: str
@@ -46,7 +46,7 @@ def is_finished(status: Mapping[str, Any]) -> bool:
 
 
 def interim(status: Mapping[str, Any]) -> Verdict | None:
-    """The verdict that an earlier look has written, while pods are still going."""
+    """The verdict that an earlier look wrote, while pods are still terminating."""
     for each in status.get("conditions") or ():
         if each["type"] in _FINAL and each["status"] == "True":
             return Verdict(each["type"], _FINAL[each["type"]], each["reason"], each["message"])
@@ -56,11 +56,11 @@ def interim(status: Mapping[str, Any]) -> Verdict | None:
 def write(
     obj: Object, counts: Mapping[str, Any], verdict: Verdict | None, now: datetime, *, suspended: bool
 ) -> list[Said]:
-    """Counts as they are now, conditions as they follow; answers with the events that go with them."""
+    """Writes the present counts and the conditions that follow; returns the events for them."""
     status: dict[str, Any] = obj.setdefault("status", {})
     said: list[Said] = []
     for key, value in counts.items():
-        # Zeros are left out, as Go does, but for the two that are pointers there.
+        # Zeros are left out, as in Go, except for the two fields that are pointers there.
         if value or key in ("ready", "terminating"):
             status[key] = value
         else:
