@@ -25,7 +25,7 @@ _WRITTEN = (ALLOCATED_KEY, VISIBLE_KEY, GANG_KEY, RANK_KEY, ATTEMPT_KEY)
 
 
 class Kubelets:
-    """Start what is bound, end it when its time is over."""
+    """Start bound pods, and end them when their time is over."""
 
     def __init__(self, api: SimApi, timeline: Timeline, rng: Random) -> None:
         self._api = api
@@ -47,7 +47,7 @@ class Kubelets:
 
 
 class Controllers:
-    """Create a lost member anew under its name, as a StatefulSet or an indexed Job does."""
+    """Recreate a lost member under its name, as a StatefulSet or an indexed Job does."""
 
     def __init__(self, api: SimApi, timeline: Timeline, rng: Random) -> None:
         self._api = api

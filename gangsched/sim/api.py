@@ -1,4 +1,5 @@
-"""SimApi: the API server as the scheduler sees it: carries out effects, and returns their outcomes as events.
+"""SimApi: the API server as the scheduler sees it. It carries out effects and returns their outcomes as
+events.
 
 Every check that kube-apiserver makes on a Binding is made here, in its order; the network's behaviour is
 sim.faults', the watch's is sim.streams'. All other actors change sim.store directly.
@@ -23,14 +24,14 @@ from gangsched.sim.timeline import Timeline
 
 GRACE_KEY = "sim/grace-s"
 """How long an evicted pod takes to go, if it differs from the default."""
-# As many binds as kube.effects.binding_lane keeps on the way.
+# The most binds that kube.effects.binding_lane has in flight.
 PARALLEL_BINDS = 16
-# Shorter than kube.effects.bumps has it, so that late binds come after the bumps as well as before them.
+# Shorter than in kube.effects.bumps, so that late binds arrive after the bumps as well as before them.
 _BUMP_TIMEOUT_S = 0.5
 
 
 class SimApi(SimStore):
-    """The store, and the scheduler's requests on their way to it."""
+    """The store, and the scheduler's requests in flight."""
 
     def __init__(
         self,
@@ -69,8 +70,8 @@ class SimApi(SimStore):
     def hang_up(self) -> None:
         """The process is gone: it gets no more answers, and its queues are lost.
 
-        Without a fence each of its binds in flight is committed now or never: nothing would make one harmless
-        that is committed after another process has listed its pod as unbound.
+        Without a fence each of its binds in flight is committed now or never: one committed after another
+        process has listed its pod as unbound would do harm.
         """
         if not self.is_fenced:
             for bind in self._on_the_way.values():
@@ -191,7 +192,8 @@ class SimApi(SimStore):
         def arrive() -> None:
             refusal = _REFUSALS.get(fate)
             if refusal is not None and not self.is_fenced:
-                # Nor does an earlier one of this pod land late, about which a refusal proves nothing.
+                # An earlier bind of this pod does not land late either; a refusal proves nothing about that
+                # one.
                 left = {t: b for t, b in self._on_the_way.items() if b.uid != bind.uid}
                 self._on_the_way = left
             code, message = refusal or self._reach(ticket)
@@ -207,7 +209,7 @@ class SimApi(SimStore):
         self._timeline.after(there_s, arrive)
 
     def _reach(self, ticket: int) -> tuple[int, str]:
-        """The server gets to a request, unless its process died first."""
+        """The server processes a request, unless its process died first."""
         bind = self._on_the_way.pop(ticket, None)
         return self._commit(bind) if bind is not None else (0, "")
 

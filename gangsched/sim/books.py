@@ -14,7 +14,7 @@ OURS = "gangsched"
 Place = tuple[str, str, str]
 """Node, resource, device ID."""
 
-# In larger gangs, which the workloads with intruders do not have, only the first member is read.
+# In larger gangs, which workloads with intruders lack, only the first member is read.
 _MAX_COMPARED = 64
 
 
@@ -25,7 +25,7 @@ class Books:
         self.members: dict[Gang, dict[str, Pod]] = {}
         """Pods of ours by gang, then by UID, in the order in which they came."""
         self.n_bound: dict[Gang, int] = {}
-        """Pods of ours that are on a node, by gang; n_running: those of them that have not ended."""
+        """Pods of ours on a node, by gang; n_running: those that have not ended."""
         self.n_running: dict[Gang, int] = {}
         self.owners: dict[Place, dict[str, None]] = {}
         """UIDs of live pods with our mark, by device."""
@@ -36,7 +36,7 @@ class Books:
         self.changed: dict[str, Pod] = {}
         """Pods with our mark that have changed, by UID; as `touched`."""
         self._forged: set[str] = set()
-        """Pods that were created with our mark: written by others, so they prove no ownership."""
+        """Pods created with our mark: others wrote it, so it proves no ownership."""
         self._objects: dict[Key, CustomObject] = {}
 
     def least(self, gang: Gang) -> int | None:
@@ -47,7 +47,7 @@ class Books:
         return None
 
     def disagree(self, gang: Gang) -> bool:
-        """Whether its members state different numbers, which only somebody who edits them can end."""
+        """Whether its members state different numbers, which only an edit can cure."""
         members = self.members.get(gang, {})
         if len(members) > _MAX_COMPARED:
             return False
@@ -55,7 +55,7 @@ class Books:
         return len({least(gang, pod, item) for pod in members.values()}) > 1
 
     def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        """A pod was made, replaced by its next version, or is gone."""
+        """A pod was created, replaced by its next version, or is gone."""
         if before is None and after is not None and MARK in (after.metadata.annotations or ()):
             self._forged.add(after.metadata.uid)
         if before is not None:

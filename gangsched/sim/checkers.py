@@ -34,7 +34,7 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
     """2, 10, topology: a bind, when decided, fits what was known, with free healthy IDs that match the pod,
     in the domain of its gang.
 
-    A repetition must be the same bind again, so it may lack the IDs of an inventory that came in between.
+    A repeated bind must be the same again, so it may lack the IDs of an inventory that came in between.
     """
     pod, node = told.pods.get(bind.uid), told.nodes.get(bind.node)
     if pod is None or node is None:
@@ -67,7 +67,8 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
 
 
 def _in_one_domain(bind: ef.BindPod, pod: Pod, told: Told) -> Iterator[str]:
-    """topology: a gang that requires a rack, or another label of nodes, is on nodes with one value of it."""
+    """topology: a gang that requires one rack, or one value of another node label, is on nodes with one value
+    of it."""
     gang = gang_of(pod)
     keys = required_labels(pod, told.groups.get(gang) if gang is not None else None)
     for key in keys:
@@ -246,7 +247,7 @@ class Preemptions:
 def nothing_starves(
     scheduler: Scheduler, fresh: Scheduler, now_s: float, skipped: Collection[GroupState] = ()
 ) -> Iterator[str]:
-    """7: at rest a fresh process, shown the same store, finds nothing to bind that this one has left.
+    """7: at rest a fresh process, shown the same store, finds nothing to bind that this one has left unbound.
 
     `fresh` has received the store's objects. Its first binds must fit on the present cluster. Not checked
     while a group waits for its user with room that the fresh process has not reserved, nor for a gang that
@@ -268,7 +269,7 @@ def nothing_starves(
             and group.priority <= claim.priority
             and bind.node in claim.nodes
         }
-        if kept:  # room that is kept for others: the fresh process has claimed nothing yet
+        if kept:  # room kept for others: the fresh process has no claims yet
             continue
         for effect in binds:
             group = left.get(effect.uid)

@@ -1,4 +1,4 @@
-"""Simulation: one scheduler against one SimApi in virtual time, checked after every step.
+"""Simulation: one scheduler with one SimApi in virtual time, checked after every step.
 
 One seed fixes everything: arrivals, faults, delays, batch sizes, the order of answers. A violated invariant
 raises Broken, which carries the seed's story. The scheduler is driven as by app.py: a batch of events, the
@@ -158,7 +158,7 @@ class Simulation:
         self._begin(workload)
 
     def _begin(self, workload: Workload) -> None:
-        """Sets out nodes and arrivals, and starts the first process and the faults."""
+        """Creates nodes and arrivals, and starts the first process and the faults."""
         for node in workload.nodes:
             self.api.put_node(node)
         for arrival in workload.everything:
@@ -188,7 +188,7 @@ class Simulation:
             self._judge(self._too_long_half_bound())
 
     def settle(self) -> None:
-        """Faults stop, the cluster is mended; runs until nothing moves any more. Raises: Broken."""
+        """Faults stop, the cluster is repaired; runs until nothing moves any more. Raises: Broken."""
         self.weather.clear()
         self.mischief.repair()
         self.calm_since_s = self.timeline.now_s
@@ -213,7 +213,7 @@ class Simulation:
 
     @property
     def _has_rested(self) -> bool:
-        """Whether nothing has happened for longer than any backoff: all that can be tried has been."""
+        """Whether nothing has happened for longer than any backoff: there is nothing left to try."""
         return self.timeline.now_s - self._news_s > REST_S
 
     @property
@@ -236,7 +236,7 @@ class Simulation:
         self._dies_after = -1
         self._wake_s = self._deadline_s = None
         self.scheduler = self._make(self.settings)
-        # There is nothing but pods, nodes and groups of two dialects here.
+        # Here are only pods, nodes and groups of two dialects.
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
         self.told = Told()
         self.preemptions = checkers.Preemptions()
@@ -248,7 +248,7 @@ class Simulation:
             self.api.connect(down_s=down_s)
 
     def _take_fence(self, down_s: Callable[[], float]) -> None:
-        """Before anything is listed: makes binds of an earlier process harmless."""
+        """Makes binds of an earlier process harmless, before anything is listed."""
         if self.fence is not None:
             self.fence.end()
         self.fence = SimFence(
@@ -316,7 +316,7 @@ class Simulation:
                 self._judge(checkers.bound_as_sent(self.api, self.sent))
         if self.calm_since_s:
             self._judge(self._too_long_half_bound())
-        # Whether it is quiet changes without a step too.
+        # Whether it is quiet can change without a step.
         if (now != self._judged or not self._judged_quiet) and self._is_quiet:
             self._judge(checkers.nothing_lost(self.api, self.scheduler))
             if self._store_is_true:

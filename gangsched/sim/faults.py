@@ -13,7 +13,7 @@ import msgspec
 
 
 class BindFate(enum.Enum):
-    """The fate of one Binding POST."""
+    """What happens to one Binding POST."""
 
     ARRIVES = "arrives"
     LOST_BEFORE = "lost before the server saw it"
@@ -26,7 +26,7 @@ class BindFate(enum.Enum):
 
 
 class HookFate(enum.Enum):
-    """The fate of one plugin hook at the edge."""
+    """What happens to one plugin hook at the edge."""
 
     ANSWERS = "Success"
     REFUSES = "Unschedulable"
@@ -86,7 +86,7 @@ STORM = Rates(
 
 
 class Weather:
-    """Draws fates and delays."""
+    """Draws faults and delays."""
 
     def __init__(self, rng: Random, rates: Rates) -> None:
         self._rng = rng
@@ -135,7 +135,7 @@ class Weather:
         return self._rng.uniform(0.001, 0.02)
 
     def timeout_s(self) -> float:
-        """How long a client waits for an answer that does not come."""
+        """How long a client waits for an answer that never comes."""
         return self._rng.uniform(0.2, self.rates.longest_timeout_s)
 
     def watch_delay_s(self) -> float:
@@ -144,11 +144,11 @@ class Weather:
         return self._rng.uniform(0.0, self.rates.watch_delay_s)
 
     def is_proxied(self) -> bool:
-        """Whether a request but a Binding is answered by something before the server."""
+        """Whether a front end answers a request other than a Binding."""
         return bool(self.rates.proxied) and self._happens("proxied")
 
     def rest_s(self) -> float:
-        """How long that kind of request must rest; mostly not at all."""
+        """How long that kind of request must pause; usually 0."""
         if not self.rates.throttled or self._rng.random() >= self.rates.throttled:
             return 0.0
         rest_s = self._rng.uniform(0.5, 5.0)

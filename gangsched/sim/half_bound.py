@@ -19,8 +19,8 @@ _NEVER = at(0.0)
 class HalfBound:
     """3: gangs of the store that run in part, and since when.
 
-    A member whose deletion the scheduler has not received yet counts: whether it went just before the last
-    bind or just after it could not be known.
+    A member whose deletion the scheduler has not received yet counts: nobody could know whether it went just
+    before the last bind or just after it.
     """
 
     def __init__(self) -> None:
@@ -28,6 +28,8 @@ class HalfBound:
         self._whole: set[Gang] = set()
         self._least: dict[Gang, int] = {}
         self._gone: dict[Gang, int] = {}
+        self._looked_at: dict[Gang, None] = {}
+        """Since the last excuse."""
         self._excused_at = -1
 
     def look(self, api: SimApi, told: Told, now_s: float) -> None:
@@ -42,6 +44,7 @@ class HalfBound:
                 gone[gang] = gone.get(gang, 0) + 1
         touched = {**books.touched, **dict.fromkeys(self._gone), **dict.fromkeys(gone)}
         books.touched, self._gone = {}, gone
+        self._looked_at |= touched
         for gang in touched:
             self._look_at(gang, api, now_s)
 
@@ -65,7 +68,7 @@ class HalfBound:
             self.since_s.pop(gang, None)
 
     def _least_of(self, gang: Gang, api: SimApi) -> int | None:
-        """While its object is gone or cannot be read, what it said before stands."""
+        """While its object is gone or cannot be read, its last statement holds."""
         least = api.books.least(gang)
         if least is None:
             return self._least.get(gang)
@@ -76,13 +79,18 @@ class HalfBound:
         """Gangs that a process starting now cannot distinguish from gangs that were whole and lost members.
 
         Too few of their members exist, or some were created after the last bind. A record of the gang's
-        placement would distinguish them, but there is none yet.
+        placement would distinguish them, but there is none yet. Looks at what has changed, and at what `look`
+        has looked at since.
         """
         if self._excused_at == api.n_changes:
             return
         self._excused_at = api.n_changes
-        for gang, members in api.books.members.items():
-            if api.books.least(gang) is None:  # and what was said before is not known to it
+        due, self._looked_at = {**self._looked_at, **api.books.touched}, {}
+        for gang in due:
+            members = api.books.members.get(gang)
+            if members is None:
+                continue
+            if api.books.least(gang) is None:  # and it does not know the earlier statement
                 self._whole.add(gang)
                 self.since_s.pop(gang, None)
                 continue

@@ -45,7 +45,7 @@ class SimHooks:
         return len(self._open)
 
     def run(self, effect: ef.RunHook) -> None:
-        """One hook, as the weather has it."""
+        """One hook, with the outcome that the weather draws."""
         ticket = (self._process, effect.ticket)
         self._open[ticket] = effect
         fate = self._weather.hook_fate()
@@ -57,7 +57,7 @@ class SimHooks:
             self._open.pop((self._process, ticket), None)
 
     def forget(self) -> None:
-        """The process is gone; what its hooks were doing is done or not."""
+        """The process is gone; its hooks' work takes effect or not."""
         for effect in self._open.values():
             bind = as_bind(effect)
             if bind is not None and self._weather.coin():

@@ -1,8 +1,8 @@
 """Hostile objects, drawn from a seed: garbage, extremes, depth, control characters in every field we read.
 
 kube-apiserver would store all of these: annotations may hold any text, quantities any amount, a PodGroup
-without a schema anything at all. Plain JSON, so that it can be sent to a real server too. Not here: who puts
-it into a cluster, and when (sim.workloads, sim.spite).
+without a schema anything at all. Plain JSON, so that it can be sent to a real server too. Not here: putting
+it into a cluster (sim.workloads, sim.spite).
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def hostile_spec(rng: Random, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hostile_requests(rng: Random) -> dict[str, str]:
-    """What a container may ask for, or a node offer: too much, or a hair."""
+    """An amount that a container may request or a node offer: too much, or very little."""
     names = rng.sample(("cpu", "memory", "ephemeral-storage", GPU, "example.com/fpga", "hugepages-2Mi"), 3)
     return {name: rng.choice(QUANTITIES) for name in names}
 
@@ -158,7 +158,7 @@ def hostile_requests(rng: Random) -> dict[str, str]:
 def hostile_pod(
     rng: Random, name: str, *, scheduler: str, node: str = "", namespace: str = "d"
 ) -> dict[str, Any]:
-    """A pod as JSON: up to four containers that ask for extremes, in whichever gang, saying anything."""
+    """A pod as JSON: up to four containers with extreme requests, in any gang, with any annotations."""
     keys = rng.sample((*MEMBER_KEYS, *BOUND_KEYS), rng.randint(0, 4))
     containers = [
         {"name": f"c{k}", "image": "x", "resources": {"requests": hostile_requests(rng)}}
@@ -191,7 +191,8 @@ def hostile_pod(
 
 
 def hostile_node(rng: Random, name: str) -> dict[str, Any]:
-    """A node as JSON that offers extremes and whose agent says anything; nothing goes there by itself."""
+    """A node as JSON with extreme capacity and any annotations of its agent; nothing is scheduled there by
+    default."""
     said = {key: hostile_text(rng) for key in rng.sample(NODE_KEYS, rng.randint(0, 3))}
     return {
         "apiVersion": "v1",
@@ -203,7 +204,7 @@ def hostile_node(rng: Random, name: str) -> dict[str, Any]:
 
 
 def _spoiled(rng: Random, document: Any) -> Any:
-    """The document with one place in it made another."""
+    """The document with one value in it replaced."""
     if isinstance(document, dict) and document and rng.random() < 0.8:
         key = rng.choice(list(document))
         if rng.random() < 0.15:

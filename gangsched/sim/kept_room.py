@@ -22,7 +22,7 @@ from gangsched.sim.told import Told
 
 
 class _Started(msgspec.Struct):
-    """A pod that was given a node when claims were not asked to yield. number: of the step."""
+    """A pod that was given a node without asking claims to yield. number: of the step."""
 
     bind: ef.BindPod
     pod: Pod
@@ -34,7 +34,7 @@ class _Started(msgspec.Struct):
 
 
 class KeptRoom:
-    """I2, I4 and I6 of claims, after every step; I1 of their holders."""
+    """I2, I4 and I6 of claims, after every step; I1 of their holders; I10: who is evicted for them."""
 
     def __init__(self) -> None:
         self._started: dict[str, _Started] = {}
@@ -53,6 +53,8 @@ class KeptRoom:
         if claims is None:
             return
         for effect in effects:
+            if isinstance(effect, (ef.EvictPod, ef.DeletePod)):
+                yield from self._may_go(scheduler, effect, now_s)
             if isinstance(effect, ef.BindPod) and self._is_another(effect) and effect.uid in told.pods:
                 self._note(scheduler, effect, told.pods[effect.uid], now_s)
         standing = claims.all
@@ -68,8 +70,17 @@ class KeptRoom:
         for group in (group for claim in standing for group in claim.unit):
             passed = scheduler.shared.queue.bypasses
             count = passed.of(group) if passed is not None else None
-            if count is not None and count.n > count.bound:
+            if count is not None and count.n > count.bound and claims.budget is None:
                 yield f"I1: {group!r} was passed {count.n} times, its bound is {count.bound}"
+
+    def _may_go(
+        self, scheduler: Scheduler, effect: ef.EvictPod | ef.DeletePod, now_s: float
+    ) -> Iterator[str]:
+        """Who is evicted for a claim has run as long as it stated."""
+        waiting = scheduler.shared.victims.get(effect.uid, ())
+        started = self._started.get(effect.uid)
+        if started is not None and any(one.is_overrun for one in waiting) and now_s < started.ends_s:
+            yield f"I10: {effect.uid} is evicted at {now_s:g} for a claim, and has stated {started.ends_s:g}"
 
     def _is_another(self, bind: ef.BindPod) -> bool:
         """Whether it gives the pod another place: a bind that is sent again is no start."""
@@ -91,7 +102,7 @@ class KeptRoom:
         self._started[bind.uid] = _Started(bind, pod, self._n, ends_s, group.priority, before)
 
     def _keeps(self, claim: StartClaim, told: Told) -> Iterator[str]:
-        """Whoever has started since it stands there, and ends after it starts, leaves it its room and IDs."""
+        """Pods that started while it stands there, and end after its start, leave it its room and IDs."""
         _, since, rooms = self._held[claim.serial]
         for name in claim.nodes:
             room = _room(told, name)

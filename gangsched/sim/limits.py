@@ -12,15 +12,17 @@ from gangsched.sim.objects import make_node, make_pod
 from gangsched.sim.workloads import Arrival, Workload
 
 
-def limited_workload(seed: int, *, n_arrivals: int = 36, over_s: float = 40.0) -> Workload:
-    """All of it ends by itself: of ten pods six say when, two say too little, and two say nothing."""
+def limited_workload(
+    seed: int, *, n_arrivals: int = 36, over_s: float = 40.0, longest_s: float = 12.0
+) -> Workload:
+    """Every pod ends by itself: of ten six state when, two state too little, and two state nothing."""
     rng = Random(f"{seed}-limited")
     n_nodes, gpus = rng.randint(2, 4), 4
     nodes = tuple(make_node(f"n{i}", gpus=gpus, listed=rng.random() < 0.85) for i in range(n_nodes))
     arrivals = []
     for serial in range(n_arrivals):
         is_wide = rng.random() < 0.2
-        run_s, luck = rng.uniform(2.0, 12.0), rng.random()
+        run_s, luck = rng.uniform(2.0, longest_s), rng.random()
         own = {RUN_KEY: f"{run_s:.2f}"}
         if luck < 0.8:
             own[WALLTIME_KEY] = f"{math.ceil(run_s * 1.2 + 2.0) if luck < 0.6 else 1}s"

@@ -1,7 +1,7 @@
 """Mischief: what users, machines, other schedulers and our own process do to a cluster, drawn from a seed.
 
 Each deed is one function on the API server's store; `Mischief` does one every so often while the weather is
-bad. `repair` ends what would keep a gang from ever fitting again.
+bad. `repair` removes whatever would keep a gang from ever fitting again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEEDS = {
     "cut_watch": 2,
     "crash": 2,
 }
-"""What Mischief does, and how often."""
+"""The deeds of Mischief, and how often it does each."""
 _TAINT = Taint("sim/broken", "", "NoSchedule")
 
 
@@ -104,7 +104,7 @@ class Mischief:
             self._api.create_pod(reborn(pod, f"m{self._n}", self._api.wall_s))
 
     def relabel_pod(self) -> None:
-        """A label that decides nothing."""
+        """Changes a label that has no effect."""
         if pod := self._some(self._pods(ours=True)):
             self._n += 1
             labels = {**(pod.metadata.labels or {}), "sim/touched": str(self._n)}
@@ -207,7 +207,7 @@ class Mischief:
             self._annotate(node, inventory(node.metadata.name, 8, unhealthy=bad, mark=_mark(node)))
 
     def spoil_inventory(self) -> None:
-        """Removed, or written by somebody who cannot."""
+        """Removed, or replaced by an unreadable one."""
         if node := self._node():
             self._annotate(node, self._rng.choice((None, "{", '{"nvidia.com/gpu":[{"id":"a"},{"id":"a"}]}')))
 
@@ -229,7 +229,7 @@ class Mischief:
             self._die_after(self._rng.randrange(12))
 
     def repair(self) -> None:
-        """Every node there, open, whole and listed; strangers gone."""
+        """Every node exists, is open, whole and listed; strangers are gone."""
         for pod in self._pods(ours=False):
             self._api.delete_pod(pod)
         for name, node in sorted(self._first_nodes.items()):

@@ -2,7 +2,7 @@
 
 Checked when a run has come to rest. For each state of a group the table below names what will move it on; if
 that is an outside actor, the store must show that this actor has something to do, and the pods must say so,
-since a person who is not informed does nothing.
+since a person who is not told does nothing.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _is_due(info: PodInfo, scheduler: Scheduler) -> bool:
 
 
 def _is_due_to_tell(group: Group) -> bool:
-    """Members come one after the other: only a gang that is still gathering after a while says so."""
+    """Members arrive one by one: only a gang that is still gathering after a while needs a message."""
     return group.state is GroupState.GATHERING and group.deadline_s < NEVER_S
 
 

@@ -1,6 +1,7 @@
 """Workloads of gangs that require, or prefer, to be in one rack or block, on small clusters of both.
 
-All else is drawn as in sim.workloads; half of the seeds have a cluster that is too small, and priorities.
+Everything else is drawn as in sim.workloads; half of the seeds have a cluster that is too small, and
+priorities.
 """
 
 from __future__ import annotations
@@ -62,6 +63,6 @@ def _annotated(pod: Pod, wish: str) -> Pod:
     own = {**(pod.metadata.annotations or {}), TOPOLOGY_KEY: wish}
     if (
         own.get(GRACE_KEY) == _LONG_GRACE
-    ):  # with everything that is lost here it stays half bound for longer than the limit
+    ):  # with so much lost here it would stay half bound for longer than the limit
         own[GRACE_KEY] = "3"
     return replace(pod, metadata=replace(pod.metadata, annotations=own))

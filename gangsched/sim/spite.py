@@ -31,7 +31,7 @@ DEEDS = (
     "step_clock",
     "answer_unasked",
 )
-"""What Spite does, each as often as the others."""
+"""The deeds of Spite, each as frequent as the others."""
 _DIALECTS = ("core", "coscheduling")
 
 
@@ -98,7 +98,7 @@ class Spite:
         self._api.put_node(replace(node, metadata=replace(node.metadata, annotations=said)))
 
     def scribble_on_group(self) -> None:
-        """A PodGroup's numbers are nonsense for a while."""
+        """A PodGroup's numbers are invalid for a while."""
         if not self._api.groups:
             return
         key, item = self._rng.choice(list(self._api.groups.items()))
@@ -118,7 +118,7 @@ class Spite:
         self._steal(ids=False)
 
     def steal_devices(self) -> None:
-        """The same, and its pods name the very devices that are on their way to ours."""
+        """The same, and its pods name the very devices that ours are being bound with."""
         self._steal(ids=True)
 
     def _steal(self, *, ids: bool) -> None:

@@ -34,7 +34,7 @@ class SimStore:
         answer: Callable[[ev.Event], None],
         peer: SimStore | None = None,
     ) -> None:
-        """`peer`: the store as another process sees it; the objects are the same, the watches are not."""
+        """`peer`: the store as another process sees it: the same objects, other watches."""
         self._timeline = timeline
         self._weather = weather
         self._answer = answer
@@ -168,11 +168,11 @@ class SimStore:
 
     @property
     def wall_s(self) -> float:
-        """What the server's clock says."""
+        """The time on the server's clock."""
         return self._timeline.now_s + self.wall_offset_s
 
     def wall_time(self, in_s: float = 0.0) -> datetime:
-        """The same as the API writes it, so many seconds from now."""
+        """The same in the API's format, that many seconds from now."""
         return at(self.wall_s + in_s)
 
     def _put_pod(self, key: Key, pod: Pod) -> Pod:

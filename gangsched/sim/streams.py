@@ -1,7 +1,7 @@
-"""Stream: one kind's watch as the scheduler sees it: late, interrupted, listed again, never out of order.
+"""Stream: one kind's watch as the scheduler sees it: late, interrupted, relisted, never out of order.
 
-The same table as kube.watch.reflector's, without bytes: what was missed while a watch was down is found by
-difference at the next list, and everything that exists is told once more.
+The same table as kube.watch.reflector's, without bytes: changes missed while a watch was down are found by
+comparison at the next list, and every existing object is delivered again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ API_VERSIONS = {
 
 
 class Stream:
-    """What one watch has delivered, and what is on its way."""
+    """What one watch has delivered, and the events in flight."""
 
     def __init__(
         self,
@@ -72,14 +72,14 @@ class Stream:
         self._timeline.after(down_s, lambda: self._listed(connection))
 
     def withdraw(self) -> None:
-        """The server does not offer the kind any more; what was known of it is kept."""
+        """The server no longer offers the kind; its known objects are kept."""
         self._hang_up()
         self.is_offered = False
         self.n_on_the_way = 0
         self._sink(ev.KindMissing(self.kind))
 
     def offer(self, down_s: float) -> None:
-        """It does again."""
+        """The server offers the kind again."""
         self.is_offered = True
         self.cut(down_s)
 

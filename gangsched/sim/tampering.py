@@ -1,8 +1,8 @@
 """Tampering: kubelets that give other devices than planned, people who edit annotations, devices that flap.
 
 Like sim.mischief, but for the three sources of core.device_audit.drift: our records, annotations, and
-kubelet's report. `truth` is what kubelet gave, by UID, once reported; pods not in it have what was planned.
-`differences` lists where the three disagree, which must be empty at rest.
+kubelet's report. `truth` has the devices that kubelet gave, by UID, once reported; other pods have the
+planned ones. `differences` lists where the three disagree, which must be empty at rest.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ Ids = frozenset[str]
 class Tampering:
     """Does one of these every so often while the weather is bad.
 
-    sent: the binds that have left the scheduler, by UID. scheduler: the one that runs now, as a crash brings
-    another.
+    sent: the binds that have left the scheduler, by UID. scheduler: the running one; a crash brings another.
     """
 
     def __init__(
@@ -141,7 +140,7 @@ class Tampering:
                 yield pod
 
     def _has(self, pod: Pod) -> Ids:
-        """What the pod really has; if kubelet has not reported it, what the scheduler believes."""
+        """The pod's actual devices; if kubelet has not reported them, those that the scheduler believes."""
         info = self._scheduler().shared.cache.pods.get(pod.metadata.uid)
         if info is None or info.state is not MemberState.BOUND or not info.ids:
             return frozenset()

@@ -1,7 +1,7 @@
 """Timeline: virtual time as a heap of scheduled calls. No clock is read anywhere in sim.
 
-Everything in a simulation that takes time is a call on this heap; equal times run in the order they were
-asked for, so one seed gives one history.
+Everything in a simulation that takes time is a call on this heap; calls of equal times run in the order in
+which they were scheduled, so one seed gives one history.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 
 class Timeline:
-    """Virtual seconds, and what happens when."""
+    """Virtual seconds, and the scheduled calls."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -20,7 +20,7 @@ class Timeline:
         self._serial = 0
 
     def at(self, when_s: float, call: Callable[[], object]) -> None:
-        """Runs `call` then; the past is now."""
+        """Schedules `call`; a time in the past means now."""
         self._serial += 1
         heapq.heappush(self._heap, (max(when_s, self.now_s), self._serial, call))
 
@@ -28,11 +28,11 @@ class Timeline:
         self.at(self.now_s + delay_s, call)
 
     def next_s(self) -> float:
-        """When something happens next; inf: never."""
+        """The time of the next call; inf: there is none."""
         return self._heap[0][0] if self._heap else math.inf
 
     def advance_to(self, when_s: float) -> None:
-        """Moves time on, running what is due on the way, also what that asks for."""
+        """Moves time on and runs the calls that are due meanwhile, also those that they schedule."""
         while self._heap and self._heap[0][0] <= when_s:
             at_s, _, call = heapq.heappop(self._heap)
             self.now_s = at_s

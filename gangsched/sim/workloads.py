@@ -33,7 +33,7 @@ from gangsched.sim.timeline import Timeline
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """Pods (and their group's object) that come at a time, one after the other, `gap_s` apart."""
+    """Pods (and their group's object) that arrive one after the other, `gap_s` apart."""
 
     at_s: float
     pods: tuple[Pod, ...]
@@ -52,7 +52,8 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Intrusion(msgspec.Struct, frozen=True):
-    """An object of sim.hostile that comes at a time, read as the watch reads it, and goes after a while."""
+    """An object of sim.hostile that arrives at a time, is read as the watch reads it, and is deleted after a
+    while."""
 
     at_s: float
     document: dict[str, Any]
@@ -63,7 +64,7 @@ class Intrusion(msgspec.Struct, frozen=True):
         raw = json.dumps(self.document).encode("utf-8", "replace")
         try:
             item = kind.decode_object(raw)
-        except msgspec.MsgspecError as error:  # which tells of no pod
+        except msgspec.MsgspecError as error:  # which reports no pod
             api.refuse(unparsed.refused(kind.kind, raw, error))
             return
         meta = replace(item.metadata, uid=f"uid-{item.metadata.name}", creation_timestamp=api.wall_time())
@@ -77,7 +78,7 @@ class Intrusion(msgspec.Struct, frozen=True):
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """A cluster and what comes to it."""
+    """A cluster and its arrivals."""
 
     nodes: tuple[Node, ...]
     arrivals: tuple[Arrival, ...]
@@ -89,7 +90,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     @property
     def everything(self) -> tuple[Arrival | Intrusion, ...]:
-        """All that comes."""
+        """All arrivals."""
         return (*self.arrivals, *self.intrusions)
 
     def without(self, one: Arrival | Intrusion) -> Workload:
@@ -135,7 +136,9 @@ def hostile_workload(seed: int) -> Workload:
         drawn = rng.random()
         if drawn < 0.5:
             document = hostile_pod(rng, f"hostile-{k}", scheduler=OURS)
-        elif drawn < 0.8:  # bound by another scheduler, which checks nothing; it goes, or nothing ever fits
+        elif (
+            drawn < 0.8
+        ):  # by another scheduler, which checks nothing; it is deleted later, or nothing would fit
             document = hostile_pod(rng, f"hostile-{k}", scheduler=STRANGER, node=rng.choice(names))
             stays_s = rng.uniform(0.5, 10.0)
         else:
@@ -147,8 +150,8 @@ def hostile_workload(seed: int) -> Workload:
 def preempting_workload(
     seed: int, *, stubborn: bool = True, n_arrivals: int = 14, over_s: float = 40.0
 ) -> Workload:
-    """A cluster too small for what comes, in four priorities, and few end by themselves: whoever comes late
-    must take the room of others. With `stubborn` some take longer to go than anybody waits.
+    """A cluster too small for its arrivals, which have four priorities and rarely end by themselves: late
+    ones must take the room of others. With `stubborn` some pods take longer to terminate than any gang waits.
     """
     rng = Random(f"{seed}-preempting")
     nodes = tuple(
@@ -204,7 +207,7 @@ def _one(rng: Random, serial: int, at_s: float) -> Arrival:
 
 
 def _together(rng: Random, serial: int, at_s: float) -> list[Arrival]:
-    """Two to four groups that start together: all name all, or each its neighbours in a chain or a ring."""
+    """Two to four groups that start together: each names all, or its neighbours in a chain or a ring."""
     k = rng.randint(2, 4)
     names = [f"g{serial}-{i}" for i in range(k)]
     shape = rng.choice(("all", "chain", "ring"))
@@ -220,7 +223,7 @@ def _together(rng: Random, serial: int, at_s: float) -> list[Arrival]:
 
 
 def _habits(rng: Random) -> dict[str, str]:
-    """Nearly every pod is replaced when it is lost, and about half end by themselves."""
+    """Nearly every lost pod is replaced, and about half end by themselves."""
     own = {CONTROLLED_KEY: "true"} if rng.random() < 0.8 else {}
     if rng.random() < 0.6:
         own[RUN_KEY] = f"{rng.uniform(1.0, 25.0):.2f}"

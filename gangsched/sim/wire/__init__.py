@@ -2,13 +2,13 @@
 
 Lives here: a loop whose time moves when nothing is left to do (loop), a network of sockets in memory with
 cuts, delays and silences anywhere (network), an API server at its other end that speaks HTTP and obeys the
-embedded server's rules (server), the weather between them (weather), a small busy cluster (cluster), what
-must hold (judge), and one seed's run (run). Not here: the core alone, told events instead of bytes, which is
+embedded server's rules (server), the faults between them (weather), a small busy cluster (cluster), the
+invariants (judge), and one seed's run (run). Not here: the core alone, told events instead of bytes, which is
 faster by far and sees more of the core's own ways to fail (sim.driver).
 
 Nothing of the process is replaced but its clock and its sockets: gangsched.app with its reflectors, lanes,
 HTTP, election, inbox and core runs as it does in a cluster. TLS is left out. So is a bind that arrives after
-the client has given it up and has asked for the pod: requests on a connection that ends are done at that
+the client has given it up and has asked for the pod: requests on a connection that ends take effect at that
 moment or never.
 
 `run_seed(seed)` is what the command (`python -m gangsched.sim --storm wire`) and the tests call.

@@ -1,8 +1,8 @@
 """The cluster around the wire: nodes, gangs that come and end, kubelets, a controller, and mischief.
 
-Lives here: what all actors but the scheduler do to the API server's store, in process and directly. Not here:
-the wire (sim.wire.network, sim.wire.server), the checks (sim.wire.judge). Every gang fits on the empty
-cluster and every pod ends by itself, so once faults stop all of them must have run.
+Lives here: the writes of all actors but the scheduler to the API server's store, in process. Not here: the
+wire (sim.wire.network, sim.wire.server), the checks (sim.wire.judge). Every gang fits on the empty cluster
+and every pod ends by itself, so once faults stop all of them must have run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_GPUS = 8
 
 
 class Cluster:
-    """`stop_mischief` before a run comes to its rest."""
+    """Call `stop_mischief` before a run comes to rest."""
 
     def __init__(self, server: ApiServer, *, seed: str, n_gangs: int, over_s: float) -> None:
         self._server = server
@@ -76,7 +76,7 @@ class Cluster:
         else:
             labels["gangsched.io/pod-group"] = name
             annotations["gangsched.io/min-members"] = str(n)
-        # As users write: letters of several bytes, so that cuts fall within one.
+        # Letters of several bytes, as users write them, so that cuts can fall within one.
         annotations["example.com/note"] = rng.choice(("", "größer", "作業", '"\\ \u2028'))
         for k in range(n):
             pod = {
@@ -96,7 +96,7 @@ class Cluster:
     # -- kubelets and a controller ---------------------------------------------------------------------
 
     def _heard(self, change: Change) -> None:
-        """Called in the middle of a write: what follows happens later."""
+        """Called in the middle of a write: it acts later."""
         pod, before = change.item.decode(), change.before
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         if change.type == "DELETED":
@@ -128,7 +128,7 @@ class Cluster:
             self._loop.call_later(self._rng.uniform(0.5, 5.0), self._collect, name.rpartition("-")[0])
 
     def _collect(self, gang: str) -> None:
-        """A gang that has ended whole is taken away."""
+        """Deletes a gang once all of it has ended."""
         pods = [pod for pod in self._registry.list(self._pods) if pod.name.rpartition("-")[0] == gang]
         if all(pod.uid in self._ended for pod in pods) and len(pods) == self._sizes[gang]:
             self._collected.add(gang)
@@ -141,7 +141,7 @@ class Cluster:
             self._registry.delete(self._pods, _NAMESPACE, name, grace_s=0, uid=uid)
 
     def _make_anew(self, gone: dict[str, Any]) -> None:
-        """A pod that is gone before its gang has ended is made again under its name, as controllers do."""
+        """Recreates a pod that is gone before its gang has ended, under its name, as controllers do."""
         meta, spec = gone["metadata"], gone["spec"]
         note = {
             key: value
@@ -172,7 +172,7 @@ class Cluster:
         self._next_mischief()
 
     def _compact(self) -> None:
-        """Watches and lists that go on from before get a 410."""
+        """Older watches and continued lists get a 410."""
         store = self._registry.store
         store.compact(max(1, store.revision - self._rng.randint(0, 20)))
 
@@ -181,7 +181,7 @@ class Cluster:
         return self._rng.choice(pods) if pods else None
 
     def _touch(self) -> None:
-        """Somebody writes a label: news that change nothing."""
+        """Somebody writes a label: an event without effect."""
         item = self._any_pod()
         if item is not None:
             mark = str(self._rng.randint(0, 999))
@@ -189,7 +189,7 @@ class Cluster:
             self._registry.modify(self._pods, item.namespace, item.name, change)
 
     def _delete(self) -> None:
-        """A user deletes a pod; its controller makes it anew."""
+        """A user deletes a pod; its controller recreates it."""
         item = self._any_pod()
         if item is not None:
             grace_s = self._rng.choice((0, 1, 30))

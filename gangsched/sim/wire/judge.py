@@ -30,7 +30,7 @@ class Seen(NamedTuple):
 
 
 class Ledger:
-    """The store's side: every version of every pod, every bind that landed, who holds which device."""
+    """The store's side: every version of every pod, every bind that took effect, each device's holder."""
 
     def __init__(self, server: ApiServer) -> None:
         self._registry = server.registry
@@ -86,7 +86,7 @@ class Ledger:
             yield f"2: {n_gpus} GPUs are given away on {node}, which has 8"
 
     def not_done(self) -> list[str]:
-        """Pods that have not run to their end."""
+        """Pods that have not finished."""
         return [
             f"{pod['metadata']['name']} ({pod['status'].get('phase')} on {pod['spec'].get('nodeName')})"
             for pod in self._pods.values()
@@ -95,7 +95,7 @@ class Ledger:
 
 
 class Heard:
-    """One process's side: binds that it has sent off and what came of them, and the pods as it knows them."""
+    """One process's side: the binds that it has sent and their outcomes, and the pods as it knows them."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -133,7 +133,8 @@ class Heard:
         if self._n_open[key] < 0:
             self.problems.append(f"{name} of bind {key}, which nothing waits for")
         attempt, version = self._ledger.landed.get(event.uid, (-1, -1))
-        # Attempts are counted by each process: an earlier one may have bound the pod as its first, too.
+        # Each process counts attempts from 1: an earlier process may have bound the pod in its first attempt,
+        # too.
         landed = attempt == event.attempt and version > self._sent_at.get(key, 0)
         if isinstance(event, ev.BindSucceeded) and not landed:
             self.problems.append(f"bind {key} is told to have succeeded, the store knows nothing of it")
@@ -174,7 +175,7 @@ class Heard:
             self._names[key] = uid
 
     def _is_true(self, pod: Pod, what: str) -> None:
-        """It was so in the store at the version that it names."""
+        """The store had this state at the version that the event names."""
         version = int(pod.metadata.resource_version)
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         seen = Seen(key, pod.metadata.uid, pod.spec.node_name)
@@ -183,7 +184,7 @@ class Heard:
             self.problems.append(f"{what}: {seen} at {version}, in the store it was {was}")
 
     def at_rest(self) -> Iterator[str]:
-        """Everything that was sent off is answered, and what is known is what is there."""
+        """Every bind is answered, and the process's state is the store's."""
         for key, n_open in self._n_open.items():
             if n_open:
                 yield f"bind {key} has no outcome"

@@ -1,4 +1,4 @@
-"""An asyncio loop in virtual time: when nothing is left to do, time moves on.
+"""An asyncio loop in virtual time, which moves on when nothing is left to do.
 
 Lives here: the loop, its selector, the clocks of the process while it runs. Not here: sockets
 (sim.wire.network). anyio and asyncio run on it unchanged: the loop is asyncio's own except for its selector,
@@ -6,7 +6,7 @@ which never waits.
 
 Possible differences between runs are fixed: sockets are checked in the order of their registration, tasks
 hash by their number (anyio keeps them in sets), and reading the clock takes a small constant time, as work
-does: else a turn of the scheduler that ends by the clock would never end.
+does; otherwise a turn of the scheduler that ends by the clock would never end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOOK_S = 5e-5
 
 
 class Stuck(Exception):
-    """Nothing is left to do, now or later, and some task still waits."""
+    """Nothing is left to do, now or later, but a task still waits."""
 
 
 class News:
@@ -35,7 +35,7 @@ class News:
 
 
 class MemorySelector(selectors.BaseSelector):
-    """Finds out what is ready by asking; is itself ready when one of those is."""
+    """Polls its sockets; is itself ready when one of them is."""
 
     def __init__(self, number: int, news: News) -> None:
         self._number = number
@@ -74,7 +74,7 @@ class MemorySelector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         found = []
         for key in self._keys.values():
-            # The loop's own way to be woken by threads is a number; there are no threads here.
+            # The loop's own wake-up socket is registered by number; no thread ever uses it here.
             waitable: Any = key.fileobj
             if not isinstance(waitable, int) and (ready := waitable.readiness() & key.events):
                 found.append((key, ready))
@@ -85,7 +85,7 @@ class MemorySelector(selectors.BaseSelector):
 
 
 class _LoopSelector(MemorySelector):
-    """The loop's: where it would sleep, time moves on."""
+    """The loop's selector: instead of sleeping it moves time on."""
 
     def __init__(self) -> None:
         self.news = News()
@@ -120,7 +120,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """`wall_offset_s`: what the wall clock is wrong by."""
+    """`wall_offset_s`: the error of the wall clock."""
 
     def __init__(self) -> None:
         self._clock = _LoopSelector()
@@ -137,12 +137,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._clock.now_s
 
     def look(self) -> float:
-        """The clock as programs read it: by then it is a little later."""
+        """The clock for programs; each reading takes a little time."""
         self._clock.now_s += _LOOK_S
         return self._clock.now_s
 
     def wall(self) -> float:
-        """Seconds since the epoch, as this machine has them."""
+        """Seconds since the epoch on this machine's clock."""
         return _EPOCH_S + self._clock.now_s + self.wall_offset_s
 
     def number(self) -> int:
@@ -165,8 +165,8 @@ def _make_task(
 def virtual_time() -> Iterator[VirtualLoop]:
     """A loop of its own, whose time the whole process uses until the end of the block.
 
-    The clocks of the module `time` are replaced for so long: what asks them lives in virtual time without
-    knowing it, also what is written after this.
+    The clocks of the module `time` are replaced meanwhile, so that all code, also code written later, is in
+    virtual time.
     """
     loop = VirtualLoop()
     replaced = {

@@ -1,8 +1,8 @@
 """A network in memory: sockets that behave like the kernel's for kube.transport.connection, with faults.
 
-Lives here: bytes in transit, in pieces cut anywhere, late, up to where a connection breaks; connections that
-are refused or go silent. Not here: the meaning of the bytes (sim.wire.server), probabilities
-(sim.wire.weather). One Network belongs to one process, so that it can be killed as a whole.
+Lives here: bytes in transit, cut anywhere, delayed, until a connection breaks; connections that are refused
+or go silent. Not here: the meaning of the bytes (sim.wire.server), probabilities (sim.wire.weather). One
+Network belongs to one process, so that it can be killed as a whole.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Peer(Protocol):
         """Bytes have come."""
 
     def lost(self) -> None:
-        """The connection is over; what was asked and is not done yet is done now, or never."""
+        """The connection has ended; its open requests take effect now or never."""
 
 
 class Link:
-    """One connection: both directions of it, each in order, and its end.
+    """One connection: both directions, each in order, and its end.
 
-    `limit_to_client`: so many more bytes reach the client, then the connection breaks as `breaks_by` says:
-    "close" (an orderly end), "reset", or "silence" (nothing is heard any more, in either direction).
+    `limit_to_client`: after that many more bytes to the client the connection breaks, by `breaks_by`: "close"
+    (an orderly end), "reset", or "silence" (no more bytes arrive in either direction).
     """
 
     def __init__(self, loop: VirtualLoop, number: int, weather: Weather, record: Record) -> None:
@@ -65,15 +65,15 @@ class Link:
             self._travel(0, self._arrive_at_server, part)
 
     def close_by_server(self, how: str) -> None:
-        """Behind what is on its way."""
+        """After the bytes in transit."""
         self._travel(1, self._break, how)
 
     def break_now(self, how: str) -> None:
-        """Both ends hear of it at once, or, of a silence, neither."""
+        """Both ends learn of it at once, or, of a silence, neither."""
         self._break(how)
 
     def closed_by_client(self) -> None:
-        """The client has given the connection up: requests on their way are decided now."""
+        """The client has closed the connection: requests in transit are decided now."""
         if not self.is_over:
             self.is_over = True
             self.peer.lost()
@@ -140,7 +140,7 @@ class MemorySocket:
         return read | (0 if self._is_full else selectors.EVENT_WRITE)
 
     def recv_into(self, buffer: memoryview) -> int:
-        """A reset takes with it what was not read yet, as the kernel does it."""
+        """A reset discards unread bytes, as in the kernel."""
         if self.end == "reset":
             self.inbox.clear()
             raise ConnectionResetError(104, "Connection reset by peer")
@@ -154,7 +154,7 @@ class MemorySocket:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     def send(self, data: bytes) -> int:
-        """Takes a part only, now and then, and the rest a little later."""
+        """Now and then takes only a part, and the rest a little later."""
         if self.end == "reset":
             raise BrokenPipeError(32, "Broken pipe")
         if self._is_full:
@@ -212,7 +212,7 @@ class MemoryNetwork(Network):
         return sum(not link.sock.is_closed for link in self.links)
 
     def sever(self) -> None:
-        """The process is dead: what it has sent arrives now or never."""
+        """The process is dead: its bytes arrive now or never."""
         self._is_dead = True
         for link in self.links:
             if link.is_silent:

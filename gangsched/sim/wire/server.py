@@ -1,4 +1,4 @@
-"""An API server at the end of a wire in memory: HTTP read and written as bytes, rules by the embedded one.
+"""An API server at the end of a wire in memory: HTTP as bytes, the embedded server's rules.
 
 Lives here: requests from bytes, the answers' bytes, watches, and the weather's effect on each. Not here: the
 meaning of a request (gangsched.apiserver, which contract tests hold to the real API server's answers and
@@ -77,7 +77,7 @@ class ApiServer:
         return ServerEnd(link, self)
 
     def carry_out(self, request: Request) -> Answer | Watching:
-        """By the rules; a limit is a limit: fewer may come."""
+        """By the rules; a page may hold fewer items than its limit."""
         request.target = _LIMIT.sub(lambda found: f"{found[1]}{self.page_limit}", request.target)
         try:
             answer = self._handlers.handle(request)
@@ -119,7 +119,7 @@ class ServerEnd:
         self._begin()
 
     def lost(self) -> None:
-        """Requests that came whole are done now or never; a watch hears no more."""
+        """Requests that arrived whole take effect now or never; a watch gets no more lines."""
         if self._stream is not None:
             self._stream.stop()
         for asked in self._asked:
@@ -157,7 +157,7 @@ class ServerEnd:
     # -- answered --------------------------------------------------------------------------------------
 
     def _reach(self) -> None:
-        """The server gets to the first request, unless the connection ended before."""
+        """The server processes the first request, unless the connection has ended."""
         if self._link.is_over or not self._asked:
             return
         asked = self._asked[0]
@@ -176,7 +176,7 @@ class ServerEnd:
         self._answer(asked, fate, found)
 
     def _fair(self, asked: Asked) -> Fate:
-        """Two equal answers to binds, of which two may be on a connection, could not be told apart."""
+        """Equal answers to two binds on one connection could not be told apart."""
         is_binding = asked.request.path.endswith("/binding")
         if asked.fate is Fate.TWICE and (is_binding or len(self._asked) > 1 or self._data):
             asked.fate = Fate.ANSWERED
@@ -213,7 +213,7 @@ class ServerEnd:
         self._begin()
 
     def _other(self, request: Request) -> Answer:
-        """What the server would say of another pod."""
+        """The server's answer about another pod."""
         registry = self._server.registry
         pods = registry.list(registry.resource("pods"))
         others = [pod for pod in pods if f"/{pod.name}" not in request.path]
@@ -225,7 +225,7 @@ class ServerEnd:
         )
 
     def _bytes_of(self, answer: Answer) -> bytes:
-        """As one server or another might write it."""
+        """In the form of one server or another."""
         rng = self._weather.rng
         word = _WORDS.get(answer.code, "Whatever")
         lines = [f"HTTP/1.1 {answer.code} {word}", f"Content-Type: {answer.content_type}"]
@@ -278,7 +278,7 @@ class ServerEnd:
 
 
 class _WatchStream:
-    """One watch's lines as chunks, until its time is over or its fate has come."""
+    """One watch's lines as chunks, until its time is over or it breaks."""
 
     def __init__(self, link: Link, server: ApiServer, watching: Watching) -> None:
         self._link = link
@@ -312,7 +312,7 @@ class _WatchStream:
             self._watch.close()
 
     def _wake(self) -> None:
-        """Called in the middle of a write: what has come is sent later."""
+        """Called in the middle of a write: the lines are sent later."""
         if not self._is_flushing and not self._is_over:
             self._is_flushing = True
             self._link.loop.call_later(self._weather.rng.uniform(0.0, 0.01), self._flush)
@@ -380,7 +380,7 @@ def _refusal(fate: Fate, rng: Random) -> Answer:
 
 
 def _page(rng: Random) -> Answer:
-    """What a front end says that knows nothing of the object, or nothing at all."""
+    """The answer of a front end that knows nothing of the object, or nothing at all."""
     code = rng.choice(_PAGE_CODES)
     body = rng.choice((b"", b"404 page not found\n", _PAGE.format(code=code).encode()))
     return Answer(code, body, "text/html")

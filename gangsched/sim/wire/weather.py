@@ -1,7 +1,7 @@
-"""Weather on the wire: what becomes of a connection, a request, a watch, drawn from a seed.
+"""Weather on the wire: faults of connections, requests and watches, drawn from a seed.
 
-Only probabilities and delays live here; sim.wire.network and sim.wire.server ask. After `clear()` nothing
-new goes wrong; what has gone silent before stays silent, for somebody has to notice that.
+Only probabilities and delays live here; sim.wire.network and sim.wire.server ask. After `clear()` nothing new
+goes wrong; connections that went silent before stay silent, since clients must notice that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 
 class Dialled(enum.Enum):
-    """What becomes of connecting."""
+    """The outcome of connecting."""
 
     CONNECTED = "connected"
     REFUSED = "refused"
@@ -23,7 +23,7 @@ class Dialled(enum.Enum):
 
 
 class Fate(enum.Enum):
-    """What becomes of one request; `done` are those that the server has carried out."""
+    """The outcome of one request; `done` are those that the server has carried out."""
 
     ANSWERED = "answered"
     CUT_ASKING = "cut within the request"
@@ -55,7 +55,7 @@ _DONE = frozenset(
 
 
 class WatchFate(enum.Enum):
-    """What becomes of one watch after it was opened."""
+    """The outcome of one watch after it was opened."""
 
     LIVES = "lives"
     CUT = "cut at some byte"
@@ -93,11 +93,11 @@ class Rates(msgspec.Struct, frozen=True):
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Those that there are, by name."""
+        """The faults with a probability, by name."""
         return tuple(name for name in self.__struct_fields__ if getattr(self, name))
 
     def fates(self) -> tuple[Fate | WatchFate, ...]:
-        """Those that may come in this weather."""
+        """The faults that may occur in this weather."""
         likely = [fate for rate, fates in _by_rate(self) if rate for fate in fates]
         return (Fate.ANSWERED, *likely, *(WatchFate if self.watch else (WatchFate.LIVES,)))
 
@@ -134,9 +134,10 @@ STORM = Rates(
 
 
 def shaken(rates: Rates, rng: Random) -> Rates:
-    """Each fault left out, as it is, or in swarms: some mistakes show by many of one kind alone.
+    """Leaves each fault out, as it is, or multiplies it: some mistakes show only under many faults of one
+    kind.
 
-    More than a half is never asked of one: something must get through.
+    None exceeds a half: something must get through.
     """
     drawn = {
         name: min(getattr(rates, name) * rng.choice((0.0, 1.0, 1.0, 2.0, 4.0)), 0.5)
@@ -150,7 +151,7 @@ _STEADY = ("watch", "mischief_per_s")
 
 
 class Weather:
-    """Draws fates, delays and cuts."""
+    """Draws faults, delays and cuts."""
 
     def __init__(self, rng: Random, rates: Rates) -> None:
         self.rng = rng
@@ -188,13 +189,13 @@ class Weather:
         )
 
     def latency_s(self) -> float:
-        """One way, of one piece."""
+        """The delay of one piece, one way."""
         if self.happens(self.rates.slow):
             return self.rng.uniform(0.05, 1.5)
         return self.rng.uniform(0.0002, 0.004)
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Cut anywhere, mostly nowhere; often at the end of a line, where parsers begin and end."""
+        """Cuts anywhere, usually nowhere; often at the end of a line, where parsers begin and end."""
         while len(data) > 1 and self.happens(self.rates.split):
             at = self.rng.randint(1, len(data) - 1)
             if self.happens(0.5):
@@ -206,5 +207,5 @@ class Weather:
         yield data
 
     def accepted(self, n_bytes: int) -> int:
-        """How many of them a socket takes now."""
+        """How many bytes a socket takes now."""
         return self.rng.randint(0, n_bytes) if self.happens(self.rates.short_send) else n_bytes
