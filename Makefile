@@ -4,6 +4,8 @@
 #                  busybox-static, real kubelets too
 # make lint        ruff, types and the import contracts only
 # make storm       simulated storms for STORM_MINUTES (default 2), other seeds for each commit
+# make long-storm  LONG_STORM_SEEDS (default 0..19999) of the full storm and of the duel of two schedulers, late binds
+#                  included: hours; its last lines say what was run of which commit, and what was found
 # make controlplane  build etcd, kube-apiserver, kubectl, kube-scheduler, kube-controller-manager, kubelet, Jaeger and
 #                  Helm into the user's cache
 # make protocol    generate the messages and stubs of kubelet's APIs anew (fetches grpcio-tools)
@@ -35,10 +37,12 @@ PYTEST_JOBS ?= 2
 STORM_MINUTES ?= 2
 STORM_JOBS ?= 2
 STORM_SAID := build/storm.txt
+LONG_STORM_SEEDS ?= 0..19999
+LONG_STORMS ?= storm duel
 STORM_FOUND := build/storm.found
 DEMO_ARGS ?=
 
-.PHONY: test demo lint storm controlplane venv lock protocol docs docs-reference chart sbom versions conformance clean
+.PHONY: test demo lint storm long-storm controlplane venv lock protocol docs docs-reference chart sbom versions conformance day clean
 
 # A find of the storms does not keep pytest from running, and fails the run when pytest has ended: its seed and the
 # command that shows it again are printed last. Where nothing is found, pytest's summary is the last line.
@@ -76,6 +80,9 @@ storm: $(STAMP)
 	@$(BIN)/python -m gangsched.sim --storm all --seeds commit --minutes $(STORM_MINUTES) --jobs $(STORM_JOBS)
 
 controlplane: $(STAMP)
+long-storm: $(STAMP)
+	@$(BIN)/python -m gangsched.sim $(LONG_STORMS:%=--storm %) --seeds $(LONG_STORM_SEEDS) --jobs $(STORM_JOBS)
+
 	@$(BIN)/python -m gangsched.controlplane.build
 
 venv: $(STAMP)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 import msgspec
+from msgspec.structs import replace
 
 from gangsched.errors import ConfigError
 from gangsched.sim.driver import Broken
@@ -29,13 +30,15 @@ examples:
   python -m gangsched.sim --seeds commit --minutes 2        for two minutes, from other seeds for each commit
   python -m gangsched.sim --storm hostile --seeds 17        one seed again
   python -m gangsched.sim --seeds 0..199 --histories FILE   what was decided, to compare before and after
+  make long-storm                                           20,000 seeds, by one scheduler and by two
 exit status: 0 nothing found, 1 something found, 2 wrong usage, 130 interrupted"""
 WIRE = "wire"
+_HERE = Path(__file__).parent
 _BATCH = 4
 _TELL_EVERY_S = 15.0
 _STORY_LINES = 25
 _MAX_FOUND = 10
-# Seeds of commits are farther apart than any run gets, and away from those that people count from 0.
+# The seeds of two commits are farther apart than any run counts, and far from those that people count from 0.
 _APART = 10**5
 
 
@@ -48,8 +51,9 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What a process has done."""
+    """One process's results."""
 
+    storm: str
     n_done: int
     cpu_s: float
     found: list[Found]
@@ -74,17 +78,29 @@ def seeds_of(text: str) -> Iterable[int]:
 
 def _first_of_commit() -> int:
     """From the hash of the current commit, or of this code if there is no repository."""
-    here = Path(__file__).parent
-    asked = ("git", "-C", str(here), "rev-parse", "HEAD")
-    try:
-        said = subprocess.run(asked, capture_output=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        said = b"".join(path.read_bytes() for path in sorted(here.parent.rglob("*.py")))
+    said = _git("rev-parse", "HEAD")
+    if not said:
+        said = b"".join(path.read_bytes() for path in sorted(_HERE.parent.rglob("*.py")))
     return (1 + int(hashlib.sha256(said).hexdigest()[:6], 16)) * _APART
 
 
+def _git(*asked: str) -> bytes:
+    """Empty: there is no repository."""
+    try:
+        return subprocess.run(("git", "-C", str(_HERE), *asked), capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return b""
+
+
+def code_that_runs() -> str:
+    """The commit, and whether the files differ from it."""
+    commit = _git("rev-parse", "HEAD").decode().strip()
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", str(_HERE.parent))
+    return f"commit {commit or 'unknown'}{', with changes' if changed else ''}"
+
+
 def run_batch(name: str, seeds: Sequence[int], with_histories: bool) -> Batch:
-    """A few seeds of one storm, in whichever process."""
+    """A few seeds of one storm, for any process."""
     if name == WIRE:
         return _run_on_wire(seeds, with_histories)
     storm, began_s = STORMS[name], time.process_time()
@@ -102,11 +118,11 @@ def run_batch(name: str, seeds: Sequence[int], with_histories: bool) -> Batch:
         if with_histories:
             digest = hashlib.sha256(b"\n".join(history)).hexdigest()
             histories.append(f"{name} {seed} {len(history)} {digest}")
-    return Batch(len(seeds), time.process_time() - began_s, found, histories)
+    return Batch(name, len(seeds), time.process_time() - began_s, found, histories)
 
 
 def _run_on_wire(seeds: Sequence[int], with_histories: bool) -> Batch:
-    """Whole processes on bytes in memory; loaded for it alone, as it needs all that a scheduler needs."""
+    """Whole processes on bytes in memory; imported only here, as it needs all that a scheduler needs."""
     from gangsched.sim.wire import run_seed, shrink
 
     began_s = time.process_time()
@@ -126,7 +142,7 @@ def _run_on_wire(seeds: Sequence[int], with_histories: bool) -> Batch:
             found.append(Found(WIRE, seed, "\n".join(lines)))
         if with_histories:
             histories.append(f"{WIRE} {seed} {verdict.n_requests} {verdict.digest}")
-    return Batch(len(seeds), time.process_time() - began_s, found, histories)
+    return Batch(WIRE, len(seeds), time.process_time() - began_s, found, histories)
 
 
 def _told(name: str, whole: Case, broken: Broken) -> str:
@@ -150,7 +166,7 @@ def _told(name: str, whole: Case, broken: Broken) -> str:
 
 
 class Run:
-    """Seeds given out to processes, and what comes back."""
+    """Hands out seeds to processes, and collects their results."""
 
     def __init__(self, args: argparse.Namespace, out: TextIO) -> None:
         self._args = args
@@ -159,6 +175,7 @@ class Run:
         self._told_s = self._began_s
         self._n_done = 0
         self._cpu_s = 0.0
+        self._by_storm: dict[str, list[Batch]] = {}
         self.found: list[Found] = []
         self.histories: list[str] = []
 
@@ -179,6 +196,7 @@ class Run:
         except KeyboardInterrupt:
             self._tell("interrupted")
             return 130
+        self._sum_up()
         self._tell("done")
         return 1 if self.found else 0
 
@@ -210,6 +228,7 @@ class Run:
                 raise
 
     def _take(self, batch: Batch) -> None:
+        self._by_storm.setdefault(batch.storm, []).append(replace(batch, histories=[]))
         self._n_done += batch.n_done
         self._cpu_s += batch.cpu_s
         self.histories += batch.histories
@@ -219,6 +238,16 @@ class Run:
         if time.monotonic() - self._told_s >= _TELL_EVERY_S:
             self._told_s = time.monotonic()
             self._tell("so far")
+
+    def _sum_up(self) -> None:
+        """A line for each storm, and the commit that was run."""
+        for name, batches in self._by_storm.items():
+            n_done, cpu_s = sum(one.n_done for one in batches), sum(one.cpu_s for one in batches)
+            n_found = sum(len(one.found) for one in batches)
+            pace = n_done / cpu_s if cpu_s else 0.0
+            told = f"{pace:5.1f} a second of CPU, {n_found or 'nothing'} found"
+            self._say(f"{name:12} {n_done:6} seeds, {told}")
+        self._say(code_that_runs())
 
     def _tell(self, when: str) -> None:
         passed_s = time.monotonic() - self._began_s

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple, TypeVar
 
 from gangsched.model.objects import Container, CustomObject, Node, Pod, PodSpec
 
@@ -35,6 +35,29 @@ _SUFFIXES = {
 _NUMERALS = frozenset("0123456789.+-eE")
 _VAST = 2**50
 _MAX_IDS, _MAX_ID_CHARS, _MAX_MEMBERS = 4096, 63, 100_000
+_MAX_REMEMBERED = 8192
+
+_Document = TypeVar("_Document")
+_Read = TypeVar("_Read")
+
+
+def _read_once(read: Callable[[_Document], _Read]) -> Callable[[_Document], _Read]:
+    """Reads each document once: a change in the store makes another object, and results are not written to.
+
+    By identity, as documents cannot be hashed. Each is kept alive, so that no other gets its identity.
+    """
+    kept: dict[int, tuple[_Document, _Read]] = {}
+
+    @wraps(read)
+    def read_once(document: _Document) -> _Read:
+        found = kept.get(id(document))
+        if found is None:
+            if len(kept) >= _MAX_REMEMBERED:
+                kept.clear()
+            found = kept[id(document)] = (document, read(document))
+        return found[1]
+
+    return read_once
 
 
 # -- quantities ------------------------------------------------------------------------------------------
@@ -62,7 +85,7 @@ def amount(text: str, *, milli: bool = False) -> int | None:
 
 
 def is_vast(n: int) -> bool:
-    """Beyond what any machine has: there the core need not count exactly, only never too little."""
+    """Beyond any machine's capacity: there the core may count too much, never too little."""
     return n >= _VAST
 
 
@@ -77,6 +100,7 @@ def amounts(named: Amounts | None) -> dict[str, int] | None:
     return found
 
 
+@_read_once
 def allocatable(node: Node) -> dict[str, int] | None:
     return amounts(node.status.allocatable)
 
@@ -90,8 +114,9 @@ def container_asks(container: Container) -> dict[str, int] | None:
     return None if requests is None or limits is None else {**limits, **requests}
 
 
+@_read_once
 def pod_asks(spec: PodSpec) -> dict[str, int]:
-    """What the pod takes of its node: one of `pods`, and all else unless it cannot be read."""
+    """The pod's part of its node: one of `pods`, and every other amount that can be read."""
     asked = _pod_asks(spec)
     if asked is None or any(n < 0 for n in asked.values()):
         return {"pods": 1}
@@ -99,7 +124,7 @@ def pod_asks(spec: PodSpec) -> dict[str, int]:
 
 
 def _pod_asks(spec: PodSpec) -> dict[str, int] | None:
-    """The largest of the moments of its life: each init container in its turn, and then all that run on."""
+    """The largest over its life: each init container in turn, then all containers that keep running."""
     runs: list[dict[str, int]] = []
     moments: list[dict[str, int]] = []
     for container in spec.init_containers or ():
@@ -139,6 +164,7 @@ def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 # -- devices ---------------------------------------------------------------------------------------------
 
 
+@_read_once
 def healthy_ids(node: Node) -> Ids | None:
     """Resource -> IDs that may be given out; {} where the node lists none."""
     annotations, labels = node.metadata.annotations or {}, node.metadata.labels or {}
@@ -225,7 +251,7 @@ def _given(text: str) -> Given | None:
 
 
 def says_devices(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> bool:
-    """Whether there is any statement of devices, readable or not."""
+    """Whether it states any devices, readable or not."""
     return _ALLOCATED in (annotations or ()) or any(_LABELLED_ALLOCATED in key for key in labels or ())
 
 
@@ -238,8 +264,9 @@ def ids_in(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | No
     return found
 
 
+@_read_once
 def ids_of(pod: Pod) -> Ids:
-    """Resource -> the device IDs that a pod says it has."""
+    """Resource -> the device IDs that a pod's annotation claims."""
     return ids_in(pod.metadata.annotations, pod.metadata.labels)
 
 
@@ -254,7 +281,7 @@ def _json(text: str) -> Any:
 
 
 class Gang(NamedTuple):
-    """Which gang; a pod that names none is one of its own, by its UID."""
+    """The pod's gang; a pod that names none is its own, by its UID."""
 
     dialect: str
     namespace: str
@@ -290,6 +317,7 @@ _FIRST_SAYS = (
 _TOPOLOGY = "gangsched.io/topology"
 
 
+@_read_once
 def gang_of(pod: Pod) -> Gang | None:
     """None where it names two."""
     meta = pod.metadata

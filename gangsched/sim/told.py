@@ -19,12 +19,31 @@ from gangsched.sim.reading import Gang, Ids, gang_of, ids_in, ids_of, pod_asks
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What one pod takes of one node. ids: resource -> device IDs."""
+    """One pod's part of one node. ids: resource -> device IDs."""
 
     uid: str
     node: str
     requests: Mapping[str, int]
     ids: Ids
+
+
+class _Claims:
+    """Claims by UID, and by node and UID."""
+
+    def __init__(self) -> None:
+        self.by_uid: dict[str, Claim] = {}
+        self.by_node: dict[str, dict[str, Claim]] = {}
+
+    def put(self, claim: Claim) -> None:
+        """In the place of what the pod had before."""
+        self.end(claim.uid)
+        self.by_uid[claim.uid] = claim
+        self.by_node.setdefault(claim.node, {})[claim.uid] = claim
+
+    def end(self, uid: str) -> None:
+        claim = self.by_uid.pop(uid, None)
+        if claim is not None:
+            del self.by_node[claim.node][uid]
 
 
 class Told:
@@ -35,9 +54,9 @@ class Told:
         self.pods: dict[str, Pod] = {}
         self.groups: dict[Gang, CustomObject] = {}
         """PodGroup objects, by the gang that they describe."""
-        self._held: dict[str, Claim] = {}
-        """What pods hold that are on a node and have not ended, by UID."""
-        self.promised: dict[str, Claim] = {}
+        self._held = _Claims()
+        """What pods hold that are on a node and have not ended."""
+        self.promised = _Claims()
         self.answered: set[str] = set()
         """UIDs of pods that the server has reported bound, whatever the watch has shown of them."""
         self.bind_hooks: dict[int, str] = {}
@@ -49,8 +68,9 @@ class Told:
             if isinstance(event, (ev.PodAdded, ev.PodUpdated)):
                 self._see(event.pod)
             elif isinstance(event, ev.PodDeleted):
-                for kept in (self.pods, self._held, self.promised):
-                    kept.pop(event.pod.metadata.uid, None)
+                self.pods.pop(event.pod.metadata.uid, None)
+                self._held.end(event.pod.metadata.uid)
+                self.promised.end(event.pod.metadata.uid)
                 self.answered.discard(event.pod.metadata.uid)
             elif isinstance(event, ev.PodGroupAdded | ev.PodGroupUpdated):
                 self.groups[_named(event)] = event.item
@@ -65,42 +85,43 @@ class Told:
                 if known is not None and known.metadata.uid == event.node.metadata.uid:
                     del self.nodes[event.node.metadata.name]
             elif isinstance(event, (ev.BindFailed, ev.BindCancelled)):
-                self.promised.pop(event.uid, None)
+                self.promised.end(event.uid)
             elif isinstance(event, ev.HookAnswered):
                 uid = self.bind_hooks.pop(event.ticket, "")
                 if event.code in (Code.UNSCHEDULABLE.value, Code.SKIP.value):  # not by this one
-                    self.promised.pop(uid, None)
+                    self.promised.end(uid)
             elif isinstance(event, ev.PodRead | ev.PodBumped):
                 if event.pod is not None and event.pod.spec.node_name:
-                    if event.uid in self.pods:  # else it has gone since, and the answer is old
+                    if event.uid in self.pods:  # else it is gone, and the answer is old
                         self._see(event.pod)
                 else:
-                    self.promised.pop(event.uid, None)
+                    self.promised.end(event.uid)
 
     def _see(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         known = self.pods.get(uid)
         if known is None or _version(pod) > _version(known):
             self.pods[uid] = pod
-            self._held.pop(uid, None)
+            self._held.end(uid)
             if pod.spec.node_name:
-                self.promised.pop(uid, None)
+                self.promised.end(uid)
                 if not pod.is_terminal:
-                    self._held[uid] = Claim(uid, pod.spec.node_name, pod_asks(pod.spec), ids_of(pod))
+                    self._held.put(Claim(uid, pod.spec.node_name, pod_asks(pod.spec), ids_of(pod)))
 
     def promise(self, bind: ef.BindPod) -> None:
         """Notes that a bind is on its way."""
-        self.promised[bind.uid] = self.claim_of_bind(bind)
+        self.promised.put(self.claim_of_bind(bind))
 
     def claim_of_bind(self, bind: ef.BindPod) -> Claim:
         pod = self.pods[bind.uid]
         return Claim(bind.uid, bind.node, pod_asks(pod.spec), ids_in(bind.annotations, bind.labels))
 
     def mates_of(self, pod: Pod) -> Iterator[tuple[Pod, str]]:
-        """The other members of its gang that are on a node, or promised to one, and stay there."""
+        """The other members of its gang that are bound or reserved on a node and stay there."""
         gang = gang_of(pod)
         for uid, other in self.pods.items():
-            node = self.promised[uid].node if uid in self.promised else other.spec.node_name
+            promised = self.promised.by_uid.get(uid)
+            node = promised.node if promised is not None else other.spec.node_name
             stays = other.metadata.deletion_timestamp is None and not other.is_terminal
             if uid != pod.metadata.uid and node and stays and gang is not None and gang_of(other) == gang:
                 yield other, node
@@ -108,7 +129,7 @@ class Told:
     def claims_on(self, node: str) -> Iterator[Claim]:
         """All pods that hold something on the node: bound and alive, or reserved."""
         for claims in (self._held, self.promised):
-            yield from [claim for claim in claims.values() if claim.node == node]
+            yield from claims.by_node.get(node, {}).values()
 
 
 def _named(event: ev.PodGroupAdded | ev.PodGroupUpdated | ev.PodGroupDeleted) -> Gang:

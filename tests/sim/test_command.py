@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -89,7 +90,10 @@ def test_seeds_in_which_nothing_is_found_end_with_0(
 ) -> None:
     file = tmp_path / "histories"
     assert command.main(["--storm", "calm", "--seeds", "1..3", "--jobs", "2", "--histories", str(file)]) == 0
-    assert "done: 3 runs" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "done: 3 runs" in told
+    assert re.search(r"^\w+ +3 seeds, +[0-9.]+ a second of CPU, nothing found$", told, re.MULTILINE)
+    assert re.search(r"^commit ([0-9a-f]{40}|unknown)", told, re.MULTILINE)
     lines = [line.split() for line in file.read_text().splitlines()]
     assert [(name, seed) for name, seed, *_ in lines] == [("calm", "1"), ("calm", "2"), ("calm", "3")]
 

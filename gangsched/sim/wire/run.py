@@ -29,6 +29,7 @@ from gangsched.kube.loaders import Loaded, blank
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 from gangsched.plugins import IN_TREE
+from gangsched.recording import Recording
 from gangsched.sim.wire.cluster import Cluster
 from gangsched.sim.wire.judge import Heard, Ledger
 from gangsched.sim.wire.loop import START_S, VirtualLoop, virtual_time
@@ -45,7 +46,7 @@ MAX_STORY = 600
 
 
 class Verdict(msgspec.Struct):
-    """What one run came to. `digest` is that of every byte on the wire, with its time."""
+    """The result of one run. `digest` covers every byte on the wire, with its time."""
 
     seed: int
     problems: list[str]
@@ -60,7 +61,7 @@ class Verdict(msgspec.Struct):
 
 
 class _WatchedApp(SchedulerApp):
-    """The scheduler process as it is, its inbox and its effects looked at."""
+    """The scheduler process itself; its inbox and effects are observed."""
 
     heard_by: Heard
 
@@ -82,8 +83,8 @@ class _Process:
         self.number = number
         self.network = MemoryNetwork(run.loop, run.weather, run.server.accept, run.record)
         credentials = _credentials(self.network, run.loop)
-        journal = None if run.journal is None else run.journal()
-        self.app = _WatchedApp(config, credentials, seed=1000 * run.seed + number, journal=journal)
+        recording = None if run.journal is None else Recording(sink=run.journal())
+        self.app = _WatchedApp(config, credentials, seed=1000 * run.seed + number, recording=recording)
         self.heard = self.app.heard_by = Heard(run.ledger)
         self.task = run.loop.create_task(self._run())
 
@@ -91,12 +92,12 @@ class _Process:
         return await self.app.run(on_signals=False)
 
     def die(self) -> None:
-        """kill -9: what it has sent arrives now or never, and nothing more is sent."""
+        """kill -9: its bytes arrive now or never, and it sends nothing more."""
         self.network.sever()
         self.task.cancel()
 
     def problems(self) -> Iterator[str]:
-        """What must never be, whatever happens to it."""
+        """Violations that must never occur."""
         yield from self.heard.problems
         try:
             self.app.scheduler.validate()
@@ -104,7 +105,7 @@ class _Process:
             yield f"core: {error}"
 
     def unrest(self, ledger: Ledger) -> Iterator[str]:
-        """What is not as it must be when nothing happens any more."""
+        """Violations of what must hold at rest."""
         yield from self.heard.at_rest()
         dispatcher = self.app.dispatcher
         waiting = (dispatcher.n_binds_waiting, dispatcher.n_binds_in_flight, dispatcher.n_waiting)
@@ -128,7 +129,7 @@ def _credentials(network: MemoryNetwork, loop: VirtualLoop) -> Credentials:
 
 
 class _Slot:
-    """Where a process runs, one after the other."""
+    """Runs the processes of one name, one after the other."""
 
     def __init__(self) -> None:
         self.process: _Process | None = None
@@ -159,7 +160,7 @@ class _Run:
         self.cluster.more_mischief += [self._kill_one, self._end_one, self._set_clock]
         leader_elect = self.rng.random() < 0.5
         config = default_config(IN_TREE, election_flags={"leader_elect": leader_elect})
-        # With few connections binds wait, and two of them are on one.
+        # With few connections binds wait, and some share one.
         settings = replace(config.settings, parallelism=self.rng.choice((1, 2, 4, 16)))
         self._config = replace(config, settings=settings)
         self._all: list[_Process] = []
@@ -191,7 +192,7 @@ class _Run:
             self._start_later(slot)
 
     def _end_one(self) -> None:
-        """SIGTERM in the middle of it, as in a rolling update; _look starts another once it has ended."""
+        """SIGTERM amid the storm, as in a rolling update; _look starts another once it has ended."""
         process = self.rng.choice(self._slots).process
         if process is not None:
             self.note(f"process {process.number} is asked to end")
@@ -236,7 +237,7 @@ class _Run:
                 yield from slot.process.unrest(self.ledger)
 
     def _look(self) -> bool:
-        """Whether something is wrong; a process that has ended or lost its lease is started again."""
+        """Whether there is a violation; restarts a process that has ended or lost its lease."""
         self.problems += self.server.problems + self.ledger.problems + self.loop.failures
         self.problems += [f"logged: {one['err']}" for one in self._logs if _is_nonsense(one.get("err", ""))]
         self._logs.clear()
@@ -256,7 +257,7 @@ class _Run:
         return bool(self.problems)
 
     async def _stop(self) -> None:
-        """SIGTERM: everything is answered, and nothing is left behind."""
+        """SIGTERM: everything is answered, and nothing is left over."""
         for slot in self._slots:
             if slot.process is not None:
                 await slot.process.app.stop(10.0)
@@ -290,7 +291,7 @@ class _Run:
 
 
 def _is_nonsense(text: str) -> bool:
-    """The server writes HTTP as it should, and cuts it, or says a thing twice."""
+    """The server writes correct HTTP, and cuts it, or sends a thing twice."""
     return "makes no sense" in text and not text.endswith(("an answer to nothing", "than one answer has"))
 
 
@@ -302,7 +303,7 @@ def run_seed(
     n_gangs: int = N_GANGS,
     journal: Callable[[], Sink] | None = None,
 ) -> Verdict:
-    """Play one seed; `problems` is empty where every promise held. `without`: faults that are left out.
+    """Play one seed; `problems` is empty if every invariant held. `without`: faults that are left out.
 
     journal: makes what each process records into.
     """
@@ -313,7 +314,7 @@ def run_seed(
         try:
             loop.run_until_complete(run.play())
         finally:
-            # The process sets these for a life of its own, and there are many here.
+            # A process sets these for its whole life; here are many in one.
             gc.unfreeze()
             gc.set_threshold(*thresholds)
         return run.verdict()
