@@ -118,7 +118,7 @@ async def test_a_later_word_takes_the_place_of_one_that_was_thrown_back() -> Non
 
 
 async def test_a_later_word_never_overtakes_one_that_is_on_its_way() -> None:
-    async with ScriptedServer() as server, running(server.port, size=2, timeout_s=0.2) as lane:
+    async with ScriptedServer() as server, running(server.port, size=2, timeout_s=1.0) as lane:
 
         def hang(_: Request) -> bytes:
             for later in ("two", "three"):

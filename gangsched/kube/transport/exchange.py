@@ -1,13 +1,15 @@
 """One request with credentials, whichever connection it goes over: its count, its second try, its refusal.
 
-Used by kube.transport.pool and kube.transport.stream, which bring the connection and its deadlines. Not here:
-lanes (kube.transport.lane), which answer by callbacks so that no task waits for a bind.
+Used by kube.transport.pool and kube.transport.stream, which bring the connection and its deadlines. Of lanes
+(kube.transport.lane) only the refusal is here: they count and try again by callbacks, because a task waiting
+for each bind would cost more than the bind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from gangsched.errors import ApiError
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.reach import UNAUTHORIZED
 from gangsched.kube.status import api_error
@@ -40,5 +42,10 @@ async def exchange(
             return answer
         if status != UNAUTHORIZED or is_last or not await credentials.refresh(refused=version):
             break
-    error = api_error(answer.status, answer.retry_after, answer.body)
-    raise credentials.not_accepted(error) if status == UNAUTHORIZED else error
+    raise refusal(credentials, answer.status, answer.retry_after, answer.body)
+
+
+def refusal(credentials: Credentials, status: int, retry_after: str | None, body: bytes) -> ApiError:
+    """What a status from 300 on means; a 401 tells which credentials were not accepted."""
+    error = api_error(status, retry_after, body)
+    return credentials.not_accepted(error) if status == UNAUTHORIZED else error

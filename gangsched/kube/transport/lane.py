@@ -41,10 +41,10 @@ from gangsched.errors import ApiError
 from gangsched.kube.complaints import Complaints
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.reach import UNAUTHORIZED
-from gangsched.kube.status import api_error
 from gangsched.kube.tally import SILENCE
 from gangsched.kube.transport.backoff import Backoff
 from gangsched.kube.transport.connection import address_of
+from gangsched.kube.transport.exchange import refusal
 from gangsched.kube.transport.http1 import Frame, Verb
 from gangsched.kube.transport.lane_connection import Call, ItemT, LaneConnection
 from gangsched.kube.transport.readers import Readers
@@ -321,8 +321,7 @@ class Lane(Generic[ItemT]):
                 self._is_renewing = True
                 self._group.start_soon(self._renew, call.version)
         else:
-            error = api_error(status, retry_after, body)
-            self._refused(call, self._credentials.not_accepted(error) if status == UNAUTHORIZED else error)
+            self._refused(call, refusal(self._credentials, status, retry_after, body))
         if not connection.is_open:
             self._give_up(connection, "the server closed the connection after an earlier answer")
         self._readers.then(self._pump)
