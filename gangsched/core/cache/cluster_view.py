@@ -112,9 +112,9 @@ class ClusterView:
         """Rows of the cache that changed since journal_end was `mark`; None: too long ago to know."""
         return self._nodes.changed_since(mark)
 
-    def journal_since(self, mark: int) -> list[int] | None:
-        """As changed_since, in the order of the changes, possibly repeated."""
-        return self._nodes.journal_since(mark)
+    def rows_since(self, mark: int) -> set[int] | None:
+        """As changed_since, as a set: for followers that look at few rows, one by one."""
+        return self._nodes.rows_since(mark)
 
     def base(self) -> ClusterView:
         """The cache's state, without a Trial's placements."""

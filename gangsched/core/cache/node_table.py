@@ -263,12 +263,12 @@ class NodeTable:
 
     def changed_since(self, mark: int) -> IntArray | None:
         """The rows that changed since journal_end was `mark`, ascending; None: too long ago to know."""
-        noted = self.journal_since(mark)
-        return None if noted is None else np.array(sorted(set(noted)), dtype=np.int64)
+        rows = self.rows_since(mark)
+        return None if rows is None else np.array(sorted(rows), dtype=np.int64)
 
-    def journal_since(self, mark: int) -> list[int] | None:
-        """As changed_since, in the order of the changes, possibly repeated."""
-        return None if mark < self.journal_start else self.journal[mark - self.journal_start :]
+    def rows_since(self, mark: int) -> set[int] | None:
+        """As changed_since, as a set: for followers that look at few rows, one by one."""
+        return None if mark < self.journal_start else set(self.journal[mark - self.journal_start :])
 
     @property
     def journal_end(self) -> int:

@@ -110,8 +110,7 @@ class Batching:
         kept = self._kept.pop(template.serial, None)
         if kept is None or kept.capacity is not capacity or kept.n_members != n_members:
             return None
-        journal = view.journal_since(kept.mark)
-        changed = set(journal) if journal is not None else None
+        changed = view.rows_since(kept.mark)
         if changed is None or len(changed) > _MAX_CHANGED or not kept.keep_up(changed):
             return None
         if stating and any(capacity.item(row) >= n_members for row in changed):

@@ -258,8 +258,7 @@ class Filtering:
         mask = self.feasible(state, template, view)
         kept = self._capacities.get(template.serial)
         mark = view.journal_end
-        journal = view.journal_since(kept.mark) if kept is not None and kept.mask is mask else None
-        changed = None if journal is None else set(journal)
+        changed = view.rows_since(kept.mark) if kept is not None and kept.mask is mask else None
         touched = view.touched if isinstance(view, Trial) else None
         base = view.base() if touched else view
         if kept is None or changed is None or len(changed) * 4 > len(mask):

@@ -221,10 +221,10 @@ class Weighing:
         same = (kept.weight, kept.topology_key, kept.n_members) == (weight, topology_key, n_members)
         if kept.capacity is not capacity or not same:
             return False
-        journal = view.journal_since(kept.mark)
-        changed = None if journal is None else sorted(set(journal))
-        if changed is None or len(changed) > _MAX_CHANGED:
+        recent = view.rows_since(kept.mark)
+        if recent is None or len(recent) > _MAX_CHANGED:
             return False
+        changed = sorted(recent)
         codes, values = view.label(topology_key)
         moved = len(values) + 1 != kept.n_racks
         if moved or any(codes.item(row) + 1 != kept.racks.item(row) for row in changed):
