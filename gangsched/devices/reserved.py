@@ -9,12 +9,11 @@ import argparse
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-import msgspec
 from msgspec.structs import replace
 
 from gangsched.devices.report import FREE, RESERVED, DeviceRow, NodeMap, Promise
 from gangsched.errors import ApiError
-from gangsched.web.asking import ask
+from gangsched.web.asking import ask, decoded
 from gangsched.web.reservations import RESERVATIONS_PATH, Reservation, ReservationsPage
 
 _SCHEDULER_ONLY = "What is reserved and not yet bound is not shown"
@@ -23,11 +22,9 @@ _SCHEDULER_ONLY = "What is reserved and not yet bound is not shown"
 async def ask_reserved(args: argparse.Namespace) -> tuple[Sequence[Reservation], str]:
     """The scheduler's reservations; or none, and a sentence with the reason. Raises: ConfigError."""
     try:
-        page = msgspec.json.decode(await ask(args, RESERVATIONS_PATH) or b"", type=ReservationsPage)
+        page = decoded(args, await ask(args, RESERVATIONS_PATH), ReservationsPage)
     except ApiError as error:
         return (), f"{_SCHEDULER_ONLY}: {error.message}"
-    except msgspec.MsgspecError as error:
-        return (), f"{_SCHEDULER_ONLY}: {args.server} does not answer as a gangsched scheduler does: {error}"
     if not page.leads:
         return page.rows, f"{args.server} does not lead: what it shows as reserved is what it follows."
     if page.is_cut:

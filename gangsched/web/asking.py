@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import aiohttp
+import msgspec
 
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.credentials import load_credentials
@@ -24,8 +26,19 @@ _TIMEOUT_S = 10.0
 # For what a scheduler has to work out first.
 _ANSWER_TIMEOUT_S = 30.0
 _MAX_BYTES = 16 * 2**20
+_MAX_ERROR_BYTES = 500
 # The demo's scheduler serves its pages without TLS, on the loopback alone.
 _PLAIN = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):[0-9]{1,5}")
+_T = TypeVar("_T")
+
+
+class Ask(Protocol):
+    """Requests a page, or the answer to a `body` of JSON; None if the scheduler has no such object.
+
+    Raises: ConfigError (the scheduler refuses what the body says), ApiError.
+    """
+
+    async def __call__(self, path: str, body: bytes | None = None) -> bytes | None: ...
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -52,28 +65,22 @@ def add_server_flags(parser: argparse.ArgumentParser, *, default: str, text: str
 
 
 async def ask(args: argparse.Namespace, path: str, body: bytes | None = None) -> bytes | None:
-    """The page, or the answer to a `body` of JSON; None if the scheduler has no such object.
-
-    Raises: ConfigError, ApiError.
-    """
-    async with connected(args, body) as asked:
-        return await asked(path)
+    """As `Ask`, on a connection of its own. Raises: ConfigError, ApiError."""
+    async with connected(args) as asked:
+        return await asked(path, body)
 
 
 @asynccontextmanager
-async def connected(
-    args: argparse.Namespace, body: bytes | None = None
-) -> AsyncIterator[Callable[[str], Awaitable[bytes | None]]]:
+async def connected(args: argparse.Namespace) -> AsyncIterator[Ask]:
     """`ask` for several pages, on one connection. Raises: ConfigError."""
     server = str(args.server).rstrip("/")
     is_plain = _PLAIN.fullmatch(server) is not None
     if not (is_plain or server.startswith("https://")):
         raise ConfigError(f"{server!r} is not an https:// address, as {DEFAULT_SERVER} is", path="--server")
     trust = is_plain or _trust(args, server)
-    limit = aiohttp.ClientTimeout(total=_TIMEOUT_S if body is None else _ANSWER_TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=limit) as session:
+    async with aiohttp.ClientSession() as session:
 
-        async def asked(path: str) -> bytes | None:
+        async def asked(path: str, body: bytes | None = None) -> bytes | None:
             # Each time: it may be one that is renewed. A token goes over no plain connection.
             token = "" if is_plain else await _token(args)
             headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -82,22 +89,31 @@ async def connected(
         yield asked
 
 
+def decoded(args: argparse.Namespace, body: bytes | None, kind: type[_T]) -> _T:
+    """The page that `body` holds. Raises: ApiError (another program answers at that address)."""
+    try:
+        return msgspec.json.decode(body or b"", type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {error}") from None
+
+
 async def _ask(
     session: aiohttp.ClientSession,
     server: str,
     path: str,
     headers: dict[str, str],
     trust: ssl.SSLContext | bool,
-    question: bytes | None,
+    body: bytes | None,
 ) -> bytes | None:
-    method = "GET" if question is None else "POST"
-    if question is not None:
+    method, limit_s = ("GET", _TIMEOUT_S) if body is None else ("POST", _ANSWER_TIMEOUT_S)
+    if body is not None:
         headers = {**headers, "Content-Type": "application/json"}
+    limit = aiohttp.ClientTimeout(total=limit_s)
     try:
         async with session.request(
-            method, server + path, ssl=trust, allow_redirects=False, headers=headers, data=question
+            method, server + path, ssl=trust, allow_redirects=False, headers=headers, data=body, timeout=limit
         ) as answer:
-            body = b"".join([part async for part in _bounded(answer)])
+            page = b"".join([part async for part in _bounded(answer)])
             code = answer.status
     except aiohttp.ClientConnectorCertificateError as error:
         why = f"{server}: its certificate is not trusted: {error.certificate_error}; give --ca, or --insecure"
@@ -111,9 +127,12 @@ async def _ask(
         raise ApiError(f"no scheduler answers at {server}: {why}; in a cluster: {forward}") from None
     if code == 404:
         return None
+    said = page[:_MAX_ERROR_BYTES].decode(errors="replace").strip()
+    if code == 400 and body is not None:
+        raise ConfigError(said)
     if code != 200:
-        raise ApiError(f"{server}{path}: {body[:500].decode(errors='replace').strip()}", code=code)
-    return body
+        raise ApiError(f"{server}{path}: {said}", code=code)
+    return page
 
 
 async def _bounded(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ConfigError
-from gangsched.web.asking import add_flags, ask
+from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.stories import Story
 
 
@@ -40,10 +40,7 @@ def run(args: argparse.Namespace) -> int:
     body = anyio.run(ask, args, f"/story/{quote(namespace, safe='')}/{quote(name, safe='')}")
     if body is None:
         raise ApiError(f"the scheduler knows no gang and no pod of its own named {gang}", code=404)
-    try:
-        stories = msgspec.json.decode(body, type=list[Story])
-    except msgspec.MsgspecError as error:
-        raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {error}") from None
+    stories = decoded(args, body, list[Story])
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(body, indent=2) + b"\n")
         return 0

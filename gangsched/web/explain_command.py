@@ -19,7 +19,7 @@ from gangsched.core.explain import Explanation
 from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ConfigError
 from gangsched.web import explain_snapshot
-from gangsched.web.asking import add_flags, ask
+from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.explanations import Page, path_of
 from gangsched.web.queue_command import duration
 
@@ -62,8 +62,13 @@ def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
     gang = f"{namespace}/{name}"
     try:
         body = anyio.run(ask, args, path_of(namespace, name))
+    except ApiError as problem:
+        if not explain_snapshot.can_stand_in(problem):
+            raise
+        error, why = problem, problem.message
+    else:
         if body is not None:
-            return msgspec.json.decode(body, type=list[Page])
+            return decoded(args, body, list[Page])
         error = ApiError(
             f"the scheduler knows no gang and no pod of its own named {gang}; see whether its pods exist, and"
             f" whether their spec.schedulerName is a profile of this scheduler: kubectl -n {namespace} get"
@@ -71,12 +76,6 @@ def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
             code=404,
         )
         why = f"the scheduler at {args.server} knows nothing of it"
-    except msgspec.MsgspecError as problem:
-        raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {problem}") from None
-    except ApiError as problem:
-        if not explain_snapshot.can_stand_in(problem):
-            raise
-        error, why = problem, problem.message
     try:
         return anyio.run(explain_snapshot.explain_snapshot, args, gang, why)
     except ApiError as problem:

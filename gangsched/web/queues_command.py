@@ -13,8 +13,7 @@ from rich.table import Table
 
 from gangsched.config.queues import amount_text
 from gangsched.core.state.reporter import clean
-from gangsched.errors import ApiError
-from gangsched.web.asking import add_flags, ask
+from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.queues_page import Amounts, QueueShare, QueuesPage
 
 _HEADINGS = ("QUEUE", "SHARE", "NOW", "LATELY", "SCORE", "WAIT", "PODS", "RESOURCE")
@@ -35,10 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
     body = anyio.run(ask, args, "/queues")
-    try:
-        page = msgspec.json.decode(body or b"", type=QueuesPage)
-    except msgspec.MsgspecError as error:
-        raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {error}") from None
+    page = decoded(args, body, QueuesPage)
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(body or b"", indent=2) + b"\n")
         return 0

@@ -168,7 +168,11 @@ class Server:
         return web.Response(body=body, content_type="application/json")
 
     async def _queue_page(self, request: web.Request) -> web.Response:
-        body = self._queue.listed(request.query.get("namespace", ""))
+        namespace = request.query.get("namespace", "")
+        if request.query.get("estimates") == "true":
+            body = await self._queue.listed_with_estimates(namespace)
+        else:
+            body = self._queue.listed(namespace)
         return web.Response(body=body, content_type="application/json")
 
     async def _queues_page(self, _: web.Request) -> web.Response:

@@ -25,6 +25,7 @@ from gangsched.certificates import self_signed, server_context, server_context_f
 from gangsched.config import SchedulerConfig
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
+from gangsched.journal.counted import Counted
 from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.dispatcher import Dispatcher
 from gangsched.kube.election.elector import LeaderElector
@@ -70,7 +71,7 @@ class Parts(msgspec.Struct, frozen=True):
     is_stopping: Callable[[], bool]
     put_nowait: Callable[[Event], None]
     may_act: Callable[[], bool]
-    journal: Callable[[], tuple[int, int, int, bool] | None]
+    journal: Callable[[], Counted | None]
 
 
 class Pulse:
@@ -170,7 +171,7 @@ class Web:
         from gangsched.web.board.feed import Feed
         from gangsched.web.board.history import History
         from gangsched.web.board.pages import Board
-        from gangsched.web.board.whatif import WhatIf, priority_classes
+        from gangsched.web.board.whatif import WhatIf
         from gangsched.web.explanations import Explanations
         from gangsched.web.queue import Queue
         from gangsched.web.reservations import Reservations
@@ -178,6 +179,7 @@ class Web:
         from gangsched.web.stories import Stories
         from gangsched.web.top.page import Top
         from gangsched.web.waiting import Waiting
+        from gangsched.whatif.priorities import priority_classes
 
         parts = self._parts
         if self._tls is None and not self._settings.plain:

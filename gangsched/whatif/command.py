@@ -25,15 +25,14 @@ from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.snapshot import take_snapshot
-from gangsched.web.asking import DEFAULT_SERVER, add_server_flags, ask
+from gangsched.web.asking import DEFAULT_SERVER, add_server_flags, ask, decoded
 from gangsched.web.queue_command import duration
 from gangsched.whatif.answer import Answer, Gang
 from gangsched.whatif.manifests import kinds_of, read_manifests, text_of
+from gangsched.whatif.priorities import priority_classes
 from gangsched.whatif.question import ASKED_AT, TOGETHER, Asked, Question, check, examine
 
 NOT_NOW = 3
-BAD_REQUEST = 400
-_PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _MAX_ROWS = 200
 
 
@@ -112,7 +111,7 @@ async def _ask(args: argparse.Namespace, config: SchedulerConfig, plugins: Known
     config = replace(config, settings=settings)
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
     async with ApiClient(credentials) as client:
-        priorities = await _priorities(client)
+        priorities = await priority_classes(client)
         now_s = time.monotonic()
         snapshot = await take_snapshot(client, config, plugins, now_s=now_s)
     manifests = read_manifests(args.filename, kinds_of(snapshot.scheduler), priorities)
@@ -129,20 +128,10 @@ async def _ask_scheduler(args: argparse.Namespace) -> Answer:
             raise ConfigError("goes with what the API server lists, not with --server", path=f"--{flag}")
     yaml = "\n---\n".join(text_of(path)[1] for path in args.filename)
     asked = Asked(yaml, args.add_nodes, args.like, args.drain, args.without, args.preempt)
-    try:
-        body = await ask(args, ASKED_AT, msgspec.json.encode(asked))
-    except ApiError as error:
-        if error.code == BAD_REQUEST:
-            raise ConfigError(error.message.partition(f"{ASKED_AT}: ")[2]) from None
-        raise
+    body = await ask(args, ASKED_AT, msgspec.json.encode(asked))
     if body is None:
         raise ApiError(f"{args.server} answers no such question: its dashboard is off, or it is older")
-    return msgspec.json.decode(body, type=Answer)
-
-
-async def _priorities(client: ApiClient) -> dict[str, int]:
-    listed = msgspec.json.decode(await client.get(_PRIORITY_CLASSES))
-    return {one["metadata"]["name"]: int(one.get("value", 0)) for one in listed["items"]}
+    return decoded(args, body, Answer)
 
 
 def print_answer(found: Answer, console: Console) -> None:

@@ -76,14 +76,14 @@ class Cells:
     def changes(self, at_once: int) -> Changes:
         """Looks at up to `at_once` rows that may have changed; the others come next time."""
         table = self._scheduler.shared.cache.nodes
-        noted = table.journal_since(self._mark) if self._mark >= 0 else None
+        noted = table.rows_since(self._mark) if self._mark >= 0 else None
         is_whole = noted is None and len(self._numbers) > MAX_NAMES
         if is_whole:
             self._numbers.clear()
             self._names.clear()
             self.nodes.clear()
             self.is_filling = True
-        self._due.update(dict.fromkeys(noted if noted is not None else range(table.n_rows)))
+        self._due.update(dict.fromkeys(sorted(noted) if noted is not None else range(table.n_rows)))
         self._due.update(self._reserved)
         self._mark = table.journal_end if len(self._numbers) <= MAX_NAMES else -1
         rows = list(islice(self._due, at_once))

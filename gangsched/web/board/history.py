@@ -11,14 +11,14 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
+from gangsched.core.cache.cache import Cache
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.group import GroupState
+from gangsched.core.types.states import NOT_QUEUED
 from gangsched.web.board.cells import MAX_COUNTED
 
 PERIOD_S = 10.0
 # Four hours.
 MAX_SAMPLES = 1440
-_STARTED = (GroupState.BOUND, GroupState.DELETED)
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
@@ -54,27 +54,27 @@ class History:
             return None
         self._last = now_s, n
         groups = self._scheduler.shared.groups.values()
-        n_waiting = sum(group.state not in _STARTED for group in groups)
-        used, split = self._devices()
+        n_waiting = sum(group.state not in NOT_QUEUED for group in groups)
+        used, split = device_use(self._scheduler.shared.cache)
         sample = Sample(round(at, 1), n_waiting, used, split, round((n - before) / (now_s - last_s), 3))
         self.samples.append(sample)
         return sample
 
-    def _devices(self) -> tuple[float | None, float | None]:
-        """The share in use, and the share of free ones on nodes that are partly in use."""
-        cache = self._scheduler.shared.cache
-        nodes, total, free, split = cache.nodes, 0, 0, 0
-        for i, resource in enumerate(nodes.table.names[: len(nodes.allocatable)]):
-            has, left = nodes.allocatable[i], np.maximum(nodes.free[i], 0)
-            column = cache.ledger.columns.get(resource)
-            if column is not None:
-                left = np.where(column.free >= 0, column.free, left)
-            elif "/" not in resource or has.max(initial=0) > MAX_COUNTED:
-                continue
-            left = np.minimum(left, has)
-            total += int(has.sum())
-            free += int(left.sum())
-            split += int(left[left < has].sum())
-        if not total:
-            return None, None
-        return round(1 - free / total, 4), round(split / free, 4) if free else None
+
+def device_use(cache: Cache) -> tuple[float | None, float | None]:
+    """The share in use, and the share of free ones on nodes that are partly in use."""
+    nodes, total, free, split = cache.nodes, 0, 0, 0
+    for i, resource in enumerate(nodes.table.names[: len(nodes.allocatable)]):
+        has, left = nodes.allocatable[i], np.maximum(nodes.free[i], 0)
+        column = cache.ledger.columns.get(resource)
+        if column is not None:
+            left = np.where(column.free >= 0, column.free, left)
+        elif "/" not in resource or has.max(initial=0) > MAX_COUNTED:
+            continue
+        left = np.minimum(left, has)
+        total += int(has.sum())
+        free += int(left.sum())
+        split += int(left[left < has].sum())
+    if not total:
+        return None, None
+    return round(1 - free / total, 4), round(split / free, 4) if free else None

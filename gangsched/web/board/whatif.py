@@ -15,10 +15,7 @@ import msgspec
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError, ConfigError
-from gangsched.kube.client import ApiClient
-from gangsched.model import bounded
 from gangsched.model.events import LeadershipGained
-from gangsched.model.workloads import PriorityClass
 from gangsched.snapshot import Snapshot
 from gangsched.web.board.aside import AsideFailed, Found, aside
 from gangsched.whatif.manifests import kinds_of, manifests_of
@@ -28,15 +25,6 @@ from gangsched.whatif.question import Asked, Question, check, examine
 MAX_BYTES = 256 * 2**10
 LIMIT_S = 20.0
 _SOURCE = "the text"
-_PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-_REQUEST_S = 5.0
-
-
-class _PriorityClasses(msgspec.Struct):
-    items: list[PriorityClass] = []
-
-
-_decode = bounded.lenient_decoder(_PriorityClasses)
 
 
 class NotNow(Exception):
@@ -115,12 +103,3 @@ def snapshot_of(core: Scheduler) -> Snapshot:
     cache = core.shared.cache
     nodes = tuple(node for node in cache.nodes.nodes if node is not None)
     return Snapshot(core, nodes, tuple(info.pod for info in cache.pods.values()), (), ())
-
-
-async def priority_classes(client: ApiClient) -> Mapping[str, int]:
-    """Their numbers, by name. Raises: ApiError."""
-    body = await client.get(_PRIORITY_CLASSES, timeout_s=_REQUEST_S)
-    try:
-        return {one.metadata.name: one.value for one in _decode(body).items}
-    except msgspec.MsgspecError as error:
-        raise ApiError(f"{_PRIORITY_CLASSES}: {error}") from None

@@ -10,14 +10,13 @@ import math
 import shutil
 import signal
 import sys
-from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
 import anyio
 import msgspec
 
 from gangsched.errors import ApiError, ConfigError
-from gangsched.web.asking import add_flags, connected
+from gangsched.web.asking import Ask, add_flags, connected, decoded
 from gangsched.web.top import terminal as terminals
 from gangsched.web.top.page import TopPage
 from gangsched.web.top.rates import Looks, Pace
@@ -29,8 +28,6 @@ MIN_DELAY_S, MAX_DELAY_S = 0.5, 3600.0
 _COLUMNS, _LINES = 140, 60
 _PAGE = 10
 _ENDED = 128 + signal.SIGTERM
-
-Ask = Callable[[str], Awaitable[bytes | None]]
 
 
 class Printed(msgspec.Struct, frozen=True):
@@ -99,10 +96,7 @@ async def _look(args: argparse.Namespace, ask: Ask) -> TopPage:
     body = await ask(f"/top{query}")
     if body is None:
         raise ApiError(f"{args.server} has no such page: its scheduler is of an older version, or another's")
-    try:
-        return msgspec.json.decode(body, type=TopPage)
-    except msgspec.MsgspecError as error:
-        raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {error}") from None
+    return decoded(args, body, TopPage)
 
 
 async def _print(args: argparse.Namespace, ask: Ask, looks: Looks, view: View) -> None:
