@@ -161,6 +161,8 @@ class SchedulerApp:
             self._client,
             self.config,
             instance=instance,
+            queues=self.scheduler.shared.queues,
+            put=self.inbox.put,
             rng=rng,
             acts=self._acts,
             is_on_its_way=self.scheduler.is_on_its_way,
@@ -234,6 +236,7 @@ class SchedulerApp:
             self._everything = everything
             if on_signals:
                 everything.start_soon(self._stop_on_signal, grace_s)
+            everything.start_soon(self._leadership.remember)
             self._following.start(everything)
             everything.start_soon(self._metrics_server.run)
             everything.start_soon(self.dispatcher.run)

@@ -18,9 +18,13 @@ from gangsched.kube.election.elector import LeaderElector
 from gangsched.kube.election.fence_keeper import FenceKeeper
 from gangsched.kube.take_over import take_over
 
+from gangsched.kube.queue_usage import QueueUsage
 if TYPE_CHECKING:
+from gangsched.queue_memory import QueueMemory
     from gangsched.kube.effects.bumps import Bumps
     from gangsched.kube.watch.watch_state import WatchState
+    from gangsched.core.cache.queue_book import QueueBook
+    from gangsched.core.types.group import Group
 
 _log = structlog.get_logger(__name__)
 
@@ -41,6 +45,8 @@ class Leadership:
     ) -> None:
         """`acts`: false in shadow mode, where no process may act. `ended`: called once, when the lease or the
         fence is lost: from then on nothing may leave the process."""
+        queues: Callable[[], QueueBook | None],
+        put: Callable[[Sequence[Event]], Awaitable[None]],
         # Unique to this process, even against a container on a host of the same name.
         identity = f"{instance}_{rng.randbytes(8).hex()}"
         election = config.leader_election
@@ -54,6 +60,7 @@ class Leadership:
         if election.leader_elect:
             self.elector = LeaderElector(client, election, identity=identity, rng=rng)
         if config.settings.fence:
+        self._queues = QueueMemory(QueueUsage(client, election), queues, put, may_act=self.may_act)
             self.fence = FenceKeeper(
                 client, election, identity=identity, rng=rng, is_on_its_way=is_on_its_way, deposed=self._lose
             )
@@ -92,3 +99,11 @@ class Leadership:
         self.has_lost = True
         self._ended()
         _log.error("the lease is lost, stopping", why=why)
+        await self._queues.recall()
+    async def remember(self) -> None:
+        """Keeps what the next leader is to know; runs until cancelled."""
+        if self._acts and self.elector is None and self.fence is None:
+            await self._queues.recall()  # it leads from the start
+        await self._queues.run()
+
+        await self._queues.save()

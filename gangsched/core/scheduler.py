@@ -122,6 +122,7 @@ class Scheduler:
             ev.RefusalsRead: self.reconciler.refusals_read,
             ev.KindSynced: lambda e: self._heard(e.kind, is_served=True),
             ev.KindMissing: lambda e: self._heard(e.kind, is_served=False),
+            ev.QueueUsageRead: self.shared.recall_queues,
             ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
         }
         if self._extenders is not None:

@@ -60,7 +60,8 @@ def needed(namespace: str) -> tuple[Right, ...]:
     found += [Right(verb, "events.k8s.io", "events") for verb in ("create", "list")]
     leases = ("coordination.k8s.io", "leases", namespace)
     found.append(Right("create", *leases))
-    found += [Right(v, *leases, name) for name in ("gangsched", "gangsched-fence") for v in ("get", "update")]
+    names = ("gangsched", "gangsched-fence", "gangsched-queues")
+    found += [Right(v, *leases, name) for name in names for v in ("get", "update")]
     return tuple(found)
 
 

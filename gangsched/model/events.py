@@ -135,6 +135,13 @@ class LeadershipGained(_Event, frozen=True):
     """This process may decide from now on; before, it only follows. Once lost, it never leads again."""
 
 
+class QueueUsageRead(_Event, frozen=True):
+    """What an earlier process knew, age_s ago: the part of the cluster that each queue has held lately."""
+
+    decayed: dict[str, float]
+    age_s: float
+
+
 class BindSucceeded(_Event, frozen=True):
     """The server answered that this pod is bound as asked."""
 
@@ -292,6 +299,7 @@ Event = (
     | KindSynced
     | KindMissing
     | LeadershipGained
+    | QueueUsageRead
     | BindSucceeded
     | BindFailed
     | BindUnknown

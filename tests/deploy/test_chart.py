@@ -264,7 +264,7 @@ def test_the_configuration_is_merged_and_what_follows_from_it_is_done(helm: Helm
     )
     role = find(rendered, "Role", "gangsched-lease")
     assert [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule] == [
-        ["mine", "mine-fence"]
+        ["mine", "mine-fence", "mine-queues"]
     ]
     given = names(rendered)
     assert not {one for one in given if one[1] == "gangsched-evict"}

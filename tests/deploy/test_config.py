@@ -33,6 +33,6 @@ def test_it_is_read_and_its_lease_is_the_one_that_the_role_names() -> None:
     named = [name for rule in role["rules"] for name in rule.get("resourceNames", [])]
     election = config.leader_election
     assert election.leader_elect
-    assert named == [election.resource_name, fence_name(election)]
+    assert named == [election.resource_name, fence_name(election), f"{election.resource_name}-queues"]
     assert config.settings.fence
     assert role["metadata"]["namespace"] == election.resource_namespace

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gangsched.cli import _parser
 from gangsched.controlplane.daemon import free_ports
@@ -131,7 +132,9 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
     config = cluster.directory / "scheduler.yaml"
     name = find(base, "ConfigMap", "gangsched-config")["metadata"]["name"]
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}"
-    config.write_text(applied.request("GET", path)["data"]["scheduler.yaml"])
+    core, ours = yaml.safe_load_all(applied.request("GET", path)["data"]["scheduler.yaml"])
+    ours["queues"] = [{"name": "research", "namespaces": ["default"]}]  # what it has held is kept in a Lease
+    config.write_text(yaml.safe_dump_all([core, ours]))
     first_of = {"lost-0"}
 
     def lets_through(pod: str, _: int) -> bool:
@@ -175,6 +178,7 @@ def test_two_replicas_run_the_main_job_with_these_rights_and_no_others(
         _the_follower_is_ready_and_takes_over(cluster, leader, ports[1])
         cluster.gang("last", pods=2, gpus=1)
         cluster.whole("last")
+        follower.stop_cleanly()
     rights = granted(base, ACCOUNT, NAMESPACE)
     needs = used(applied.audit_log, USER)
     assert not missing(rights, needs)

@@ -11,8 +11,8 @@ Fifteen to one, for then a queue that has rested for ever gets at most 8/15 of t
 that has had all of it, however fast pods come and go; one to one would give it everything.
 
 Whoever has the smallest score among siblings has the next turn; first those who stay within what is
-guaranteed to them. H begins at 0 with the process. Not here: which queue a pod is in
-(core.cache.queue_tree), limits (plugins.fairness). Called by core.cache.cache, and read through
+guaranteed to them. H begins with what an earlier process knew (recall), else at 0. Not here: which queue a
+pod is in (core.cache.queue_tree), limits (plugins.fairness). Called by core.cache.cache, and read through
 core.cache.namespace_usage.QueueView.
 """
 
@@ -78,6 +78,24 @@ class QueueBook:
         guaranteed: dict[str, int] = {}
         for one in self.tree.settings.queues:
             if not one.parent:
+    def recall(self, decayed: Mapping[str, float], age_s: float, now_s: float, *, began_s: float) -> None:
+        """An earlier process knew this, age_s ago; this one has counted since began_s.
+
+        What was held between the two, where they do not meet, is not known and not counted. Queues that are
+        not known any more are left out.
+        """
+        if not self._half_life_s:
+            return
+        kept = 2.0 ** (-age_s / self._half_life_s)
+        for name, use in self._uses.items():
+            if name in decayed:
+                own = use.dominant * (1.0 - kept) if now_s - age_s >= began_s else self._decayed(use, now_s)
+                use.decayed, use.at_s = min(1.0, decayed[name] * kept + own), now_s
+
+    def all_decayed(self, now_s: float) -> dict[str, float]:
+        """H of every queue, for `recall`."""
+        return {name: self._decayed(use, now_s) for name, use in self._uses.items()}
+
                 for resource, amount in one.guaranteed.items():
                     guaranteed[resource] = guaranteed.get(resource, 0) + amount
         self._kept_part = {

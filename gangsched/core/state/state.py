@@ -39,6 +39,7 @@ from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, 
 from gangsched.core.types.needed import needed_members
 from gangsched.model.effects import Effect
 from gangsched.model.objects import Pod
+from gangsched.model.events import QueueUsageRead
 from gangsched.model.pod_group import GroupKey
 
 PRE_ENQUEUE = -1
@@ -166,6 +167,17 @@ class SharedState:
     def _take_queueing(self, settings: Settings) -> None:
         """Keeps what was counted and learned while `queueing` is in effect."""
         own = settings.queueing
+    def recall_queues(self, event: QueueUsageRead) -> None:
+        """What queues have held lately, as an earlier process knew it."""
+        book, view = self.queues(), self.queue_view
+        if book is not None and view is not None:
+            began_s = self.now_s if view.began_s is None else view.began_s
+            book.recall(event.decayed, event.age_s, self.now_s, began_s=began_s)
+
+    def queues(self) -> QueueBook | None:
+        """What each queue holds, as parts of what the nodes offer now; None: no queues are configured."""
+        return None if self.queue_view is None else self.queue_view.queues
+
         if own is None:
             self.walltimes = self.ends = self.queue.bypasses = self.queue.claims = None
             return
