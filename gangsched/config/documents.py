@@ -173,6 +173,7 @@ class Fairness(_Document, frozen=True):
     other_queues: Literal["ignore", "read"] = "ignore"
 
 
+    reclaim: Literal["guaranteed", "fair", "never"] = "guaranteed"
 class QueueDocument(_Document, frozen=True):
     """Meanings: config.queues.QueueConfig. queues: each again such a document."""
 

@@ -56,7 +56,8 @@ class QueuesSettings(msgspec.Struct, frozen=True):
 
     half_life_s: of what a queue has used, for its decayed share; 0: only what it uses now counts. compare:
     the resources whose largest part of the cluster is a queue's share. reads_others: other systems' queue
-    labels count too.
+    labels count too. reclaim: whether pods are evicted for what is guaranteed to another queue, also for its
+    fair share, or for neither.
     """
 
     queues: tuple[QueueConfig, ...]
@@ -66,6 +67,7 @@ class QueuesSettings(msgspec.Struct, frozen=True):
 
 
 def resolve_queues(ours: OurDocument) -> QueuesSettings | None:
+    reclaim: Literal["guaranteed", "fair", "never"] = "guaranteed"
     """None: the file has no queues. Raises: ConfigError."""
     if not ours.queues:
         if ours.fairness is not None:
@@ -85,7 +87,8 @@ def resolve_queues(ours: OurDocument) -> QueuesSettings | None:
         raise ConfigError(f"needs 1 to {_MAX_COMPARED} resources", path="fairness.compare")
     for i, resource in enumerate(said.compare):
         _check_resource(resource, f"fairness.compare[{i}]")
-    return QueuesSettings(tuple(found.queues), half_life_s, said.compare, said.other_queues == "read")
+    reads_others = said.other_queues == "read"
+    return QueuesSettings(tuple(found.queues), half_life_s, said.compare, reads_others, said.reclaim)
 
 
 def with_fairness(
@@ -271,3 +274,4 @@ def effective_queues(settings: QueuesSettings | None) -> dict[str, Any]:
         "otherQueues": "read" if settings.reads_others else "ignore",
     }
     return {"fairness": fairness, "queues": top}
+        "reclaim": settings.reclaim,

@@ -67,7 +67,7 @@ class DefaultPreemption:
             never = any(info.pod.spec.preemption_policy == "Never" for info in demand.members)
             if never or (definition is not None and not definition.preempts):
                 return Status.unschedulable("preemption: not eligible due to preemptionPolicy=Never.")
-        if dry_run.lowest_priority >= min(demand.group.priority for demand in unit):
+        if not dry_run.may_find(min(demand.group.priority for demand in unit)):
             return Status.unschedulable("")  # no victims, so nothing to add to the reason itself
         search = PreemptionSearch(
             unit,

@@ -13,15 +13,15 @@ from typing import Any
 from gangsched.config.queues import amount_text
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.queue_tree import BY_KUEUE
+from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.status import SUCCESS, Code, Status
+from gangsched.core.preemption.queue_rights import SYSTEM_PRIORITY, QueueRights
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import requests_of
 
 SYSTEM = "/system"
 """The lane of pods that the cluster itself needs; it comes first, and then what Kueue has admitted."""
-# Kubernetes' system-cluster-critical; users' classes end below it.
-_SYSTEM_PRIORITY = 2_000_000_000
 _FREES = Change.ROOM_FREED | Change.NODE_REMOVED
 
 
@@ -41,8 +41,16 @@ class Fairness:
         walltime_s = view.walltime_s(group) if is_short else 0.0
         return (-group.priority - group.raised, walltime_s, group.first_complete_s)
 
+    def passing_key(self, group: Group, view: QueueView) -> tuple[Any, ...] | None:
+        """With `order: shortest` a long group is passed by shorter ones that came after it."""
+        book = view.queues
+        queue = None if book is None else book.tree.queues.get(view.queue_of(group))
+        if queue is None or queue.order != "shortest":
+            return None
+        return (-group.priority - group.raised, group.first_complete_s)
+
     def lane(self, group: Group, view: QueueView) -> str:
-        return SYSTEM if group.priority >= _SYSTEM_PRIORITY else view.queue_of(group)
+        return SYSTEM if group.priority >= SYSTEM_PRIORITY else view.queue_of(group)
 
     def lane_key(self, first: Group, view: QueueView) -> tuple[Any, ...]:
         lane = self.lane(first, view)
@@ -62,7 +70,7 @@ class Fairness:
             chosen = book.tree.of(info.pod.metadata)
             if chosen.problem:
                 return Status(Code.UNRESOLVABLE, chosen.problem, self.name)
-            if chosen.queue in book.tree.paths and group.priority < _SYSTEM_PRIORITY:
+            if chosen.queue in book.tree.paths and group.priority < SYSTEM_PRIORITY:
                 by_queue.setdefault(chosen.queue, []).append(info)
         asked: dict[str, dict[str, int]] = {}
         for queue, infos in by_queue.items():
@@ -77,6 +85,24 @@ class Fairness:
                 if needs and used + needs > limit:
                     return _over(name, resource, needs=needs, used=used, limit=limit)
         return SUCCESS
+
+    def eviction_rule(
+        self, unit: Sequence[Group], members: Sequence[PodInfo], view: QueueView
+    ) -> EvictionRule | None:
+        """By guarantees and, with `reclaim: fair`, by shares; None where those say nothing."""
+        book = view.queues
+        if book is None or book.tree.settings.reclaim == "never":
+            return None
+        if book.tree.settings.reclaim != "fair" and not book.tree.guarantees:
+            return None
+        if any(group.priority >= SYSTEM_PRIORITY for group in unit):
+            return None
+        asked: dict[str, list[PodInfo]] = {}
+        for info in members:
+            queue = book.tree.of(info.pod.metadata).queue
+            if queue in book.tree.paths:
+                asked.setdefault(queue, []).append(info)
+        return QueueRights(view, book, {queue: requests_of(infos) for queue, infos in asked.items()})
 
     def admit_again(
         self, group: Group, members: Sequence[PodInfo], change: ClusterChange, view: QueueView

@@ -6,7 +6,7 @@ it. Not here: which plugin does, and what follows from a change (core.state.lane
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from gangsched.core.cache.node_table import NodeTable
@@ -109,6 +109,10 @@ class QueueView:
         """Namespaces (and TOTALS) read since this was last cleared."""
         self.reads_time = False
 
+        self.promised: Callable[[], Iterable[PodInfo]] = tuple
+        """Pods that room is kept for until others have gone."""
+        self.going: Collection[str] = ()
+        """UIDs of those others."""
     def set_time(self, now_s: float) -> None:
         """A turn begins."""
         self.now_s = now_s
@@ -181,6 +185,15 @@ class QueueView:
         resources."""
         totals, used = self.totals(), self.used(namespace)
         named = resources or tuple(used)
+    def promised_to_queue(self, queue: str) -> Mapping[str, int]:
+        """What pods of the queue, and of all below it, are about to get once others have gone."""
+        book = self._book
+        if book is None:
+            return _NOTHING
+        paths = book.tree.paths
+        own = [i for i in self.promised() if queue in paths.get(book.tree.of(i.pod.metadata).queue, ())]
+        return requests_of(own)
+
         shares = [used.get(name, 0) / totals[name] for name in named if totals.get(name)]
         return max(shares, default=0.0)
 

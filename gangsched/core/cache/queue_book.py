@@ -31,9 +31,16 @@ PRESENT_WEIGHT = 15.0
 """How much what a queue holds now weighs beside what it has held lately."""
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 _Held = tuple[str, Mapping[str, int]]
-Place = tuple[tuple[bool, float, str], ...]
-"""Of a lane: for each queue on its way down (over its guarantee?, score, name). The smallest lane of all is
-the one that a walk from the root, which takes the smallest child each time, ends in."""
+
+
+class Place(tuple[tuple[bool, float, str], ...]):
+    """Of a lane: for each queue on its way down (over its guarantee?, score, name).
+
+    The smallest lane of all is the one that a walk from the root, which takes the smallest child each time,
+    ends in.
+    """
+
+    __slots__ = ()
 
 
 class _Use:
@@ -63,6 +70,7 @@ class QueueBook:
         self._kept_part: dict[str, float] = {}
         self._on_row: dict[int, dict[str, _Held]] = {}
         self._now_s = 0.0
+        self._there: dict[str, dict[str, PodInfo]] = {}
 
     def inherit(self, before: QueueBook, now_s: float) -> None:
         """The queues of these names have held what `before` says; call while this one is still empty."""
@@ -70,14 +78,6 @@ class QueueBook:
             if name in before._uses:
                 use.decayed, use.at_s = before.decayed(name, now_s), now_s
 
-    def take_totals(self, totals: Mapping[str, int], now_s: float) -> None:
-        """What the nodes offer together, from now on."""
-        if totals is self._totals:
-            return
-        self._totals = totals
-        guaranteed: dict[str, int] = {}
-        for one in self.tree.settings.queues:
-            if not one.parent:
     def recall(self, decayed: Mapping[str, float], age_s: float, now_s: float, *, began_s: float) -> None:
         """An earlier process knew this, age_s ago; this one has counted since began_s.
 
@@ -96,6 +96,14 @@ class QueueBook:
         """H of every queue, for `recall`."""
         return {name: self._decayed(use, now_s) for name, use in self._uses.items()}
 
+    def take_totals(self, totals: Mapping[str, int], now_s: float) -> None:
+        """What the nodes offer together, from now on."""
+        if totals is self._totals:
+            return
+        self._totals = totals
+        guaranteed: dict[str, int] = {}
+        for one in self.tree.settings.queues:
+            if not one.parent:
                 for resource, amount in one.guaranteed.items():
                     guaranteed[resource] = guaranteed.get(resource, 0) + amount
         self._kept_part = {
@@ -112,6 +120,10 @@ class QueueBook:
     def used(self, queue: str) -> Mapping[str, int]:
         """What the subtree's pods hold on nodes."""
         return MappingProxyType(self._uses[queue].used)
+
+    def on_nodes(self, leaf: str) -> Iterable[PodInfo]:
+        """The pods of a queue that has none below it."""
+        return self._there.get(leaf, {}).values()
 
     def n_pods(self, queue: str) -> int:
         return self._uses[queue].n_pods
@@ -141,7 +153,7 @@ class QueueBook:
 
     def place(self, queue: str, request: Mapping[str, int], now_s: float) -> Place:
         """Where the queue's lane stands, if its first group asks for this much."""
-        return tuple(
+        return Place(
             (not self._is_within(name, request), self.score(name, now_s), name)
             for name in self.tree.paths[queue]
         )
@@ -177,9 +189,9 @@ class QueueBook:
         return NOTHING_NEW
 
     def remove_node(self, row: int) -> None:
-        held = self._on_row.pop(row, {})
-        for one in held.values():
-            self._add(one, -1)
+        for uid, held in self._on_row.pop(row, {}).items():
+            self._there[held[0]].pop(uid, None)
+            self._add(held, -1)
 
     def enter(self, infos: Iterable[PodInfo], row: int, now_s: float) -> None:
         self._now_s = now_s
@@ -190,12 +202,14 @@ class QueueBook:
                 continue
             # As it is counted now: the pod may be another version when it leaves.
             held = on_row[info.uid] = (queue, info.template.requests)
+            self._there.setdefault(queue, {})[info.uid] = info
             self._add(held, 1)
 
     def leave(self, info: PodInfo, row: int, now_s: float) -> None:
         self._now_s = now_s
         held = self._on_row.get(row, {}).pop(info.uid, None)
         if held is not None:
+            self._there[held[0]].pop(info.uid, None)
             self._add(held, -1)
 
     def advance(self, now_s: float) -> Iterable[int]:

@@ -45,6 +45,13 @@ class QueueTree:
             above = self.paths[one.parent] if one.parent else ()
             self.paths[one.name] = (*above, one.name)
         self.queues[OTHERS] = QueueConfig(OTHERS)
+        self.children: dict[str, list[str]] = {}
+        """The queues right below each."""
+        for one in settings.queues:
+            if one.parent:
+                self.children.setdefault(one.parent, []).append(one.name)
+        self.guarantees = any(one.guaranteed for one in settings.queues)
+        """Whether anything is guaranteed to any queue."""
         self._exact: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
         for one in settings.queues:

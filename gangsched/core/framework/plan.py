@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from gangsched.core.cache.trial import Trial
+from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.sampling import EarlyStop
 from gangsched.core.framework.status import Code, CycleState
 from gangsched.core.types.arrays import BoolArray
@@ -140,7 +141,8 @@ class DryRun(msgspec.Struct, gc=False):
     trying further orders for up to a number of placements; search_budget: the unit's limit for each use;
     siblings: groups that start with a group; lowest_priority: no pod has a lower one; nominated: reservations
     that `place` leaves room for; n_looks: how often it may compute a node's capacity; spared: UIDs of pods
-    that an earlier eviction did not remove."""
+    that an earlier eviction did not remove; rule: which pods may be evicted; None: those of lower
+    priority."""
 
     place: Callable[[Trial], Plan | FitError]
     search: Callable[[Trial, int], Plan | FitError]
@@ -150,6 +152,11 @@ class DryRun(msgspec.Struct, gc=False):
     n_looks: int = 20_000
     search_budget: int = 0
     spared: Collection[str] = ()
+    rule: EvictionRule | None = None
+
+    def may_find(self, priority: int) -> bool:
+        """Whether there may be victims for a unit of this priority."""
+        return self.lowest_priority < priority or (self.rule is not None and self.rule.takes_any)
 
 
 class PostFilterResult(msgspec.Struct, gc=False):

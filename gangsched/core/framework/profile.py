@@ -15,6 +15,7 @@ from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cache.usage_trackers import UsageTracker
 from gangsched.core.framework.batching import Batching
+from gangsched.core.framework.eviction_rule import EvictionRule, first_rule
 from gangsched.core.framework.extension_points import ExtensionPoints
 from gangsched.core.framework.filtering import Filtering
 from gangsched.core.framework.interface import (
@@ -194,6 +195,11 @@ class Profile:
         if not serves(plugin, AdmitAgainPlugin):
             return True
         return bool(self._ask(plugin.name, "Admit", plugin.admit_again, group, members, change, view))
+
+    def eviction_rule(
+        self, unit: Sequence[Group], members: Sequence[PodInfo], view: QueueView
+    ) -> EvictionRule | None:
+        return first_rule(self.admit_plugins, self._ask, unit, members, view)
 
     def run_pre_enqueue(self, pod: Pod) -> Status:
         """The first "no" gates the pod; for a profile with `only_gates`."""

@@ -7,19 +7,22 @@ their eviction and the reservation for it (core.groups.nomination).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.topology import requires_domain
+from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.interface import Code, DryRun, Status
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.claiming import Claiming
 from gangsched.core.groups.nomination import Nominations, would_take
+from gangsched.core.groups.overrun import past_walltime
 from gangsched.core.preemption.by_domain import run_post_filter_by_domain
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import Group, GroupState, MemberState, Preemption
+from gangsched.core.types.group import LOWER, PAST_WALLTIME, Group, GroupState, MemberState, Preemption
 from gangsched.core.types.placement import Placement
 
 Cycle = Callable[[Sequence[Demand], ClusterView, int | None], Plan | FitError]
@@ -55,28 +58,39 @@ class MakingRoom:
         shared = self._shared
         profile = shared.profile_of(unit[0])
         allowed = shared.settings.allow_eviction or shared.settings.tells_victims
-        if not profile.post_filters or error.code is Code.UNRESOLVABLE or not allowed:
+        if error.code is Code.UNRESOLVABLE or not allowed:
+            return error
+        overrun = None
+        if shared.queue.claims:
+            overrun = past_walltime(shared, unit, self._demands(unit), self._cycle)
+        if overrun is not None:
+            shared.count("overrun_victims", len(overrun.victims))
+            self._nominations.promise(unit, overrun, whose=PAST_WALLTIME)
+            return None
+        if not profile.post_filters:
             return error
         if self._claiming.is_due(unit):
             return error
         demands = self._demands(unit)
-        priority = min(group.priority for group in unit)
-        yielding = self._yielding(priority)
+        rule = self._rule(unit, demands)
+        yielding = self._yielding(_rank(unit, rule))
         trial = Trial(shared.cache.view)
         for info in (info for group in yielding for info in group.members.values()):
             trial.lift(info.uid)
         shared.count("preemption_attempts")
         if requires_domain(demands):
-            answer = run_post_filter_by_domain(profile, demands, trial, error, self._dry_run)
+            dry_run_of = partial(self._dry_run, rule=rule)
+            answer = run_post_filter_by_domain(profile, demands, trial, error, dry_run_of)
         else:
-            answer = profile.run_post_filter(demands, trial, error, self._dry_run(demands))
+            answer = profile.run_post_filter(demands, trial, error, self._dry_run(demands, rule))
         if isinstance(answer, Status):
             message = f"{error.message} {answer.reason}" if answer.reason else error.message
             return replace(error, message=message, code=answer.code)
         if not shared.settings.allow_eviction and any(
             info.state is MemberState.BOUND for info in answer.victims
         ):
-            message = f"{error.message} {would_take(answer, shared.cache.view)}"
+            whose = LOWER if rule is None else rule.whose
+            message = f"{error.message} {would_take(answer, shared.cache.view, whose)}"
             return replace(error, message=message, code=Code.UNSCHEDULABLE)
         why = f"preempted by {'gang' if unit[0].is_gang else 'pod'} {unit[0].key}"
         wanted = {(p.row, i) for p in answer.plan.placements for i in _device_ids(p)}
@@ -88,10 +102,17 @@ class MakingRoom:
                 self._give_back(held, why)
         if not any(info.state is MemberState.BOUND for info in answer.victims):
             return self._place(unit)
-        self._nominations.promise(unit, answer)
+        self._nominations.promise(unit, answer, rule)
         return None
 
-    def _dry_run(self, demands: Sequence[Demand]) -> DryRun:
+    def _rule(self, unit: Sequence[Group], demands: Sequence[Demand]) -> EvictionRule | None:
+        """Raises: PluginError."""
+        view, profile = self._shared.queue_view, self._shared.profile_of(unit[0])
+        if view is None or not profile.admit_plugins:
+            return None
+        return profile.eviction_rule(unit, [i for one in demands for i in one.members[: one.n_needed]], view)
+
+    def _dry_run(self, demands: Sequence[Demand], rule: EvictionRule | None) -> DryRun:
         shared = self._shared
         priority = min(demand.group.priority for demand in demands)
         # Hundreds of cycles: none of them may cost what one may that decides.
@@ -108,12 +129,13 @@ class MakingRoom:
             n_looks=shared.settings.search_victims,
             search_budget=shared.settings.search_placements,
             spared=shared.stuck,
+            rule=rule,
         )
 
     def _yielding(self, priority: int) -> list[Group]:
         """Groups of lower priority that wait for victims: their reservations yield to this one."""
         waiting = {id(p): p for found in self._shared.victims.values() for p in found}
-        return [group for p in waiting.values() for group in p.unit if group.priority < priority]
+        return [g for p in waiting.values() for g in p.unit if max(g.priority, p.keeps_at) < priority]
 
     def _claimed(self, group: Group) -> set[tuple[int, str]]:
         claims = self._shared.cache.ledger.claims
@@ -130,6 +152,12 @@ class MakingRoom:
             return replace(answer, message=message)
         self._nominations.renew(waited, answer.placements)
         return None
+
+
+def _rank(unit: Sequence[Group], rule: EvictionRule | None) -> int:
+    """The unit's priority among reservations for those who wait for victims."""
+    priority = min(group.priority for group in unit)
+    return priority if rule is None or rule.keeps_at is None else max(priority, rule.keeps_at)
 
 
 def _device_ids(placement: Placement) -> list[str]:

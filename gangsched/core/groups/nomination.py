@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.plan import PostFilterResult
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.group import Group, MemberState, PodInfo, Preemption
+from gangsched.core.types.group import LOWER, Group, MemberState, PodInfo, Preemption
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.model.effects import DeletePod, EvictPod, NominateNode
 from gangsched.model.events import EvictionFailed
@@ -43,14 +44,25 @@ class Nominations:
 
     # -- begin ---------------------------------------------------------------------------------------------
 
-    def promise(self, unit: Sequence[Group], result: PostFilterResult) -> None:
-        """The unit waits for its victims, which are evicted."""
+    def promise(
+        self,
+        unit: Sequence[Group],
+        result: PostFilterResult,
+        rule: EvictionRule | None = None,
+        *,
+        whose: str = LOWER,
+    ) -> None:
+        """The unit waits for its victims, which are evicted. rule: by which they were chosen. whose: in
+        words, what they are."""
         shared = self._shared
         waits_for = {info.uid: info for info in result.victims if info.state is MemberState.BOUND}
         grace_s = max(_grace_s(info) for info in waits_for.values())
         own = [g.definition.schedule_timeout_s for g in unit if g.definition is not None]
         wait_s = min((s for s in own if s is not None), default=shared.settings.permit_wait_s)
         preemption = Preemption(tuple(unit), waits_for, result.violating, shared.now_s + grace_s + wait_s)
+        preemption.whose = whose
+        if rule is not None and rule.keeps_at is not None:
+            preemption.keeps_at, preemption.whose = rule.keeps_at, rule.whose
         for uid in waits_for:
             shared.victims.setdefault(uid, []).append(preemption)
         for group in unit:
@@ -58,7 +70,7 @@ class Nominations:
         going = [info for info in waits_for.values() if not is_leaving(info)]
         shared.count("preemption_victims", len(going))
         for info in going:
-            self._tell_victim(info, unit[0])
+            self._tell_victim(info, preemption)
         self._ask(preemption)
         self.renew(preemption, result.plan.placements)
         if shared.observer is not None:
@@ -73,7 +85,8 @@ class Nominations:
             node_name = shared.cache.view.name(row)
             nodes.add(node_name)
             assert info.group is not None
-            shared.cache.nominated[info.uid] = Nominated(info, node_name, info.group.priority)
+            priority = max(info.group.priority, preemption.keeps_at)
+            shared.cache.nominated[info.uid] = Nominated(info, node_name, priority)
             for sets in placement.allocation.values():
                 for resource, ids in sets.items():
                     shared.cache.ledger.claim(row, info.uid, resource, ids)
@@ -89,17 +102,19 @@ class Nominations:
 
     def _words(self, preemption: Preemption) -> str:
         nodes = f"{len(preemption.nodes)} node{'s' if len(preemption.nodes) > 1 else ''}"
-        pods = _counted(preemption.waits_for.values(), "to go")
+        pods = _counted(preemption.waits_for.values(), preemption.whose, "to go")
         return f"preemption: room is reserved on {nodes}; waiting for {pods}"
 
-    def _tell_victim(self, info: PodInfo, by: Group) -> None:
+    def _tell_victim(self, info: PodInfo, preemption: Preemption) -> None:
+        by = preemption.unit[0]
         who = f"gang {by.key}" if by.is_gang else f"pod {by.key.uid}"
+        why = f", from {preemption.whose}" if preemption.whose != LOWER else ""
         self._reporter.pod_event(
             info.pod,
             "Normal",
             "Preempted",
             "Preempting",
-            f"Preempted by {who} on node {info.node_name}",
+            f"Preempted by {who} on node {info.node_name}{why}",
             cause_id=by.cause_id,
         )
 
@@ -109,6 +124,8 @@ class Nominations:
         """Evicts every victim that is not terminating yet."""
         by = preemption.unit[0]
         message = f"{by.scheduler_name}: preempting to accommodate a higher priority pod"
+        if preemption.whose != LOWER:
+            message = f"{by.scheduler_name}: taken for {by.key}, from {preemption.whose}"
         for uid, info in preemption.waits_for.items():
             if is_leaving(info):
                 continue
@@ -169,6 +186,7 @@ class Nominations:
             joined.violating |= other.violating
             joined.refused = {**other.refused, **joined.refused}
             joined.deadline_s = max(joined.deadline_s, other.deadline_s)
+            joined.keeps_at = max(joined.keeps_at, other.keeps_at)
         groups = [group for preemption in waiting for group in preemption.unit]
         joined.unit = tuple(dict.fromkeys([*groups, *unit]))
         for group in joined.unit:
@@ -208,19 +226,21 @@ class Nominations:
             self._shared.emit(NominateNode(info.uid, meta.namespace, meta.name, node_name, cause_id))
 
 
-def would_take(result: PostFilterResult, view: ClusterView) -> str:
+def would_take(result: PostFilterResult, view: ClusterView, whose: str) -> str:
     """Describes the victims a unit would take, for one with preemption off."""
     nodes = sorted({view.name(placement.row) for placement in result.plan.placements})
     named = ", ".join(nodes[:_MAX_NAMED]) + (", …" if len(nodes) > _MAX_NAMED else "")
     bound = [info for info in result.victims if info.state is MemberState.BOUND]
-    return f"preemption: it would be placed on {named} in place of {_counted(bound)}; nothing is evicted"
+    return (
+        f"preemption: it would be placed on {named} in place of {_counted(bound, whose)}; nothing is evicted"
+    )
 
 
-def _counted(infos: Iterable[PodInfo], what: str = "") -> str:
+def _counted(infos: Iterable[PodInfo], whose: str, what: str = "") -> str:
     keys = sorted(info.pod.key for info in infos)
     named = ", ".join(keys[:_MAX_NAMED]) + (", …" if len(keys) > _MAX_NAMED else "")
-    pods = "1 pod" if len(keys) == 1 else f"{len(keys)} pods"
-    return f"{pods} of lower priority{' ' if what else ''}{what}: {named}"
+    pods = f"1 {whose.replace('pods', 'pod', 1)}" if len(keys) == 1 else f"{len(keys)} {whose}"
+    return f"{pods}{' ' if what else ''}{what}: {named}"
 
 
 def _grace_s(info: PodInfo) -> float:

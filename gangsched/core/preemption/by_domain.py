@@ -60,10 +60,17 @@ def run_post_filter_by_domain(
 def _cheapest(demands: Sequence[Demand], trial: Trial, dry_run: DryRun) -> list[list[Demand]]:
     """The unit narrowed to each of some domains where it may fit once all possible victims are gone."""
     priority = min(demand.group.priority for demand in demands)
-    if dry_run.lowest_priority >= priority:
+    if not dry_run.may_find(priority):
         return []
     rows = np.flatnonzero(trial.live).tolist()
-    victims = Victims(trial, rows, priority=priority, siblings=dry_run.siblings, spared=dry_run.spared)
+    victims = Victims(
+        trial,
+        rows,
+        priority=priority,
+        siblings=dry_run.siblings,
+        spared=dry_run.spared,
+        rule=dry_run.rule,
+    )
     everybody = victims.close({info.uid: info for info in victims.everybody()})
     now, emptied = trial.fork(), trial.fork()
     emptied.remove(*everybody.values())

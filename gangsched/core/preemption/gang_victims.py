@@ -145,6 +145,23 @@ class GangVictims:
         """What the node must give up for n members, as SelectVictimsOnNode: all go, then some are spared."""
         here = {info.uid: info for info in self._victims.on_row[row] if info.uid in level}
         victims = self._rest(self._victims.close({**chosen, **here}), chosen)
+        found = self._spared(demand, template, row, n, trial, chosen, victims)
+        if found is not None and not self._victims.accepts({**chosen, **found}):
+            allowed = self._victims.allowed(victims, chosen)
+            found = self._spared(demand, template, row, n, trial, chosen, allowed)
+        return None if found is None else _Block(row, n, found)
+
+    def _spared(
+        self,
+        demand: Demand,
+        template: PodTemplate,
+        row: int,
+        n: int,
+        trial: Trial,
+        chosen: Chosen,
+        victims: dict[str, PodInfo],
+    ) -> dict[str, PodInfo] | None:
+        """What of these is needed for n members; None: all of them are not enough."""
         if self._trials.capacity_on(demand, template, self._trials.without(victims, trial), row) < n:
             return None
         for part in self._victims.parts(victims):
@@ -154,7 +171,7 @@ class GangVictims:
                 continue
             if self._trials.capacity_on(demand, template, self._trials.without(fewer, trial), row) >= n:
                 victims = fewer
-        return _Block(row, n, victims)
+        return victims
 
 
 def _a_member(cost: Cost, n: int) -> tuple[float, ...]:

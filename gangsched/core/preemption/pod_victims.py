@@ -81,15 +81,24 @@ class PodVictims:
 
     def _on_node(self, row: int) -> tuple[Cost, dict[str, PodInfo]] | None:
         """What the node has to give up, by SelectVictimsOnNode; None: even that would not suffice."""
-        victims = self._victims.close({info.uid: info for info in self._victims.on_row[row]})
-        against = self._victims.violating(victims)
+        everybody = self._victims.close({info.uid: info for info in self._victims.on_row[row]})
+        against = self._victims.violating(everybody)
+        victims = self._needed(row, everybody)
+        if victims is not None and not self._victims.accepts(victims):
+            victims = self._needed(row, self._victims.allowed(everybody, {}))
+        if victims is None:
+            return None
+        return self._victims.cost(victims, n_violations=len(against & victims.keys())), victims
+
+    def _needed(self, row: int, victims: dict[str, PodInfo]) -> dict[str, PodInfo] | None:
+        """What of these is needed; None: all of them are not enough."""
         if not self._takes(row, victims):
             return None
         for part in self._victims.parts(victims):
             fewer = self._victims.close({uid: info for uid, info in victims.items() if uid not in part})
             if len(fewer) < len(victims) and self._takes(row, fewer):
                 victims = fewer
-        return self._victims.cost(victims, n_violations=len(against & victims.keys())), victims
+        return victims
 
     def _takes(self, row: int, gone: dict[str, PodInfo]) -> bool:
         trial = self._trials.without(gone)

@@ -40,7 +40,7 @@ from gangsched.core.preemption.node_costs import rank
 from gangsched.core.preemption.pod_victims import PodVictims
 from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Chosen, Cost, DisruptionBudget, Victims, is_free
-from gangsched.core.types.group import PodInfo
+from gangsched.core.types.group import LOWER, PodInfo
 
 # Whole cycles that one search may run: to spare pods (fewer when more pods are removed, as each then costs
 # more), to find a cheaper set.
@@ -89,11 +89,14 @@ class PreemptionSearch:
         self._n_helpful = len(rows)
         self.victims = Victims(
             trial,
-            rows if dry_run.lowest_priority < priority else (),
+            rows if dry_run.may_find(priority) else (),
             priority=priority,
             siblings=dry_run.siblings,
             spared=dry_run.spared,
+            rule=dry_run.rule,
         )
+        self._rule = dry_run.rule
+        self._whose = LOWER if dry_run.rule is None else dry_run.rule.whose
         self._everybody: dict[str, PodInfo] = {}
         self._free: dict[str, PodInfo] = {}
         self.victims.respect(budgets_of(self.victims.with_their_gangs()))
@@ -112,6 +115,8 @@ class PreemptionSearch:
         level = self._level()
         by_nodes = GangVictims(self._unit, self.victims, self._trials, self._n_candidates)
         chosen = by_nodes.choose(level, self._free)
+        if chosen is None and self._rule is not None and len(level) < len(self._everybody):
+            chosen = by_nodes.choose(self._everybody, self._free)  # of those that cost less too few may go
         if chosen is None or not self._trials.fits(chosen):
             chosen = self._near(level)
         if len(chosen) == len(level) and self._trials.is_spent:
@@ -137,8 +142,10 @@ class PreemptionSearch:
         answer = self._trials.place(self.victims.close(everybody))
         return self._helpless(answer.message if isinstance(answer, FitError) else _NO_NODE)
 
-    def _result(self, plan: Plan, chosen: Chosen) -> PostFilterResult:
+    def _result(self, plan: Plan, chosen: Chosen) -> PostFilterResult | Status:
         ordered = [info for part in self.victims.parts(chosen) for info in part.values()]
+        if self._rule is not None and (why := self._rule.refuses(ordered)):
+            return Status.unschedulable(why)
         cost = self.victims.cost(chosen)
         return PostFilterResult(plan, tuple(ordered), frozenset(self.victims.violating(chosen)), cost.key)
 
@@ -198,7 +205,7 @@ class PreemptionSearch:
                     n = int(np.minimum(takes, demand.n_needed).sum())
                     if n < demand.n_needed and not self.victims.n_binding:
                         what = f"gang {demand.group.key}: {n} of {demand.n_needed} fit"
-                        return Status.unschedulable(f"even without all pods of lower priority, {what}.")
+                        return Status.unschedulable(f"even without all {self._whose}, {what}.")
         found: dict[int, None] = {}
         for some in zip_longest(*ranked):
             found |= dict.fromkeys(row for row in some if row is not None)
@@ -229,7 +236,7 @@ class PreemptionSearch:
         for _, taken in sets[:_MAX_STAYING]:
             if self._trials.is_spent:
                 break
-            if self._trials.fits(taken):
+            if self.victims.accepts(taken) and self._trials.fits(taken):
                 return taken
         self._trials.gave_up |= not sets or len(sets) > _MAX_STAYING or self._trials.is_spent
         return None
@@ -303,7 +310,7 @@ class PreemptionSearch:
         for _, taken in self._sets(self.victims.cost(chosen))[:_MAX_IMPROVE]:
             if self._trials.is_spent:
                 break
-            if self._trials.fits(taken):
+            if self.victims.accepts(taken) and self._trials.fits(taken):
                 return taken
         return chosen
 
@@ -354,13 +361,11 @@ class PreemptionSearch:
     def _helpless(self, message: str) -> Status:
         """kube-scheduler's sentence about preemption: counts nodes by why they do not help."""
         if self.victims.n_binding:
-            return Status(
-                Code.PENDING, "pods of lower priority are being bound and can be evicted after that"
-            )
+            return Status(Code.PENDING, f"{self._whose} are being bound and can be evicted after that")
         if message:
             is_told = not self._trials.gave_up or "A placement may exist" in message
             more = "" if is_told else " One may exist beside some of them: the search ended first."
-            return Status.unschedulable(f"even without all pods of lower priority, {message}{more}")
+            return Status.unschedulable(f"even without all {self._whose}, {message}{more}")
         counts = [
             (self._n_helpful, "No preemption victims found for incoming pod"),
             (self._n_nodes - self._n_helpful, "Preemption is not helpful for scheduling"),
@@ -370,5 +375,5 @@ class PreemptionSearch:
 
     def _ran_out(self) -> Status:
         return Status.unschedulable(
-            f"the search for pods of lower priority to evict ended at searchVictims ({self._n_looks})"
+            f"the search for {self._whose} to evict ended at searchVictims ({self._n_looks})"
         )

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 import msgspec
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.model.pod_group import ALL, SINGLE
 
@@ -86,9 +87,12 @@ class Victims:
         priority: int,
         siblings: Callable[[Group], Mapping[str, Group]],
         spared: Collection[str] = (),
+        rule: EvictionRule | None = None,
     ) -> None:
-        """priority: the unit's; victims have a lower one. spared: UIDs that must not be chosen."""
+        """priority: the unit's; victims have a lower one, unless a rule says otherwise. spared: UIDs that
+        must not be chosen."""
         self._priority = priority
+        self._rule = rule
         self._siblings = siblings
         self._spared = spared
         self._bonds: dict[int, _Bond | None] = {}
@@ -126,7 +130,7 @@ class Victims:
     # -- eligibility -------------------------------------------------------------------------------------
 
     def _may_go(self, info: PodInfo) -> bool:
-        if priority_of(info) >= self._priority or info.uid in self._spared:
+        if info.uid in self._spared or not self._is_subject(info):
             return False
         group = info.group
         if group is None:
@@ -134,7 +138,7 @@ class Victims:
         if info.state is MemberState.ASSUMED and group.state is not GroupState.WAITING:
             self.n_binding += 1
             return False
-        if info.state is MemberState.BOUND and not _stays_whole(group):
+        if info.state is MemberState.BOUND and not stays_whole(group):
             return True
         found = self._bonds.get(id(group))
         if found is None and id(group) not in self._bonds:
@@ -142,11 +146,15 @@ class Victims:
             found = self._bonds[id(group)]
         return found is not None
 
+    def _is_subject(self, info: PodInfo) -> bool:
+        is_lower = priority_of(info) < self._priority
+        return is_lower if self._rule is None else self._rule.may_take(info, is_lower=is_lower)
+
     def _bond(self, group: Group, state: MemberState) -> None:
         """Records what goes with the group's pods; None: one of them may not be evicted, so none may."""
         gangs = [group]
         for _, other in sorted(self._siblings(group).items()):
-            if state is MemberState.ASSUMED or _stays_whole(other):
+            if state is MemberState.ASSUMED or stays_whole(other):
                 gangs.append(other)
         pods: dict[str, PodInfo] = {}
         spare: dict[int, int] = {}
@@ -154,16 +162,26 @@ class Victims:
         for gang in gangs:
             own = gang.in_state(state)
             pods |= {info.uid: info for info in own if not is_leaving(info)}
-            spare[id(gang)] = 0 if state is MemberState.ASSUMED else _spare(gang, own)
+            spare[id(gang)] = 0 if state is MemberState.ASSUMED else spare_of(gang, own)
             binding = gang.n_assumed if gang.state is GroupState.BINDING else 0
             self.n_binding += binding
-            may_go = may_go and not binding and gang.priority < self._priority
-        may_go = may_go and self._spared_none(pods)
+            may_go = may_go and not binding and (self._rule is not None or gang.priority < self._priority)
+        may_go = may_go and self._spared_none(pods) and self._are_subject(pods, spare)
         bond = _Bond(pods, spare) if may_go else None
         for gang in gangs:
             self._bonds[id(gang)] = bond
         if bond is not None:
             self._bond_of.update(dict.fromkeys(pods, bond))
+
+    def _are_subject(self, pods: Chosen, spare: Mapping[int, int]) -> bool:
+        """Whether the rule lets all of them go, or no more of any gang than it can spare."""
+        if self._rule is None:
+            return True
+        n_subject = dict.fromkeys(spare, 0)
+        for info in pods.values():
+            n_subject[id(info.group)] += self._is_subject(info)
+        n_all = sum(n_subject.values())
+        return n_all == len(pods) or all(n <= spare[gang] for gang, n in n_subject.items())
 
     def _spared_none(self, pods: Chosen) -> bool:
         return not any(uid in self._spared for uid in pods)
@@ -182,6 +200,19 @@ class Victims:
             if any(n < 0 for n in left.values()):
                 closed |= bond.pods
         return closed
+
+    def accepts(self, chosen: Chosen) -> bool:
+        """Whether the rule lets these go together."""
+        return self._rule is None or not self._rule.refuses(list(chosen.values()))
+
+    def allowed(self, wanted: Chosen, beside: Chosen) -> dict[str, PodInfo]:
+        """As much of a closed set as the rule lets go beside others, the least important first."""
+        found: dict[str, PodInfo] = {}
+        for part in reversed(self.parts(wanted)):
+            more = self.close({**beside, **found, **part})
+            if self.accepts(more):
+                found = {uid: info for uid, info in more.items() if uid not in beside}
+        return found
 
     def atom(self, info: PodInfo) -> dict[str, PodInfo]:
         """The pod, with all those that cannot stay without it."""
@@ -274,13 +305,14 @@ def _unimportance(part: Chosen) -> tuple[object, ...]:
     return (free, -highest, n == 1, -n, first_s, min((info.pod.key, info.uid) for info in infos))
 
 
-def _stays_whole(group: Group) -> bool:
+def stays_whole(group: Group) -> bool:
     """Whether losing one pod too many means losing all; false for a lone pod or a "single" gang."""
     definition = group.definition
     return group.is_gang and definition is not None and definition.disruption_mode != SINGLE
 
 
-def _spare(gang: Group, bound: Sequence[PodInfo]) -> int:
+def spare_of(gang: Group, bound: Sequence[PodInfo]) -> int:
+    """How many of its bound pods a gang that stays whole can lose and go on."""
     if gang.definition is not None and gang.definition.disruption_mode == ALL:
         return 0
     if gang.definition is not None and gang.definition.roles:

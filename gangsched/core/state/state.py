@@ -158,6 +158,8 @@ class SharedState:
             self.queue_view = QueueView(self.cache.nodes, usage, self.queue_book)
             self.queue_view.walltime_of = self._walltime_s
             if before is not None:
+            self.queue_view.promised = lambda: [one.info for one in self.cache.nominated.values()]
+            self.queue_view.going = self.victims
                 self.queue_view.began_s, self.queue_view.now_s = before.began_s, before.now_s
         self.cache.keep_usage_trackers(trackers)
         sort = next(iter(profiles.values())).queue_sort

@@ -39,6 +39,11 @@ NEVER_S = math.inf
 # Later than any Unix time, so that ages of pods found at start-up sort before this process's clock.
 LONG_AGO_S = 1e12
 
+LOWER = "pods of lower priority"
+"""The victims of preemption, in words, where no rule of queues says otherwise."""
+PAST_WALLTIME = "pods past their walltime"
+"""Likewise, those that yield to a claim."""
+
 
 _NOBODY = dict.fromkeys(MemberState, 0)
 _EXISTING = frozenset((PENDING, ASSUMED, BOUND, DONE))
@@ -367,7 +372,8 @@ def templates_of(infos: Iterable[PodInfo]) -> dict[int, PodTemplate]:
 
 class Preemption(msgspec.Struct, eq=False, gc=True):
     """One unit's reservation by preemption. waits_for: victims by UID that are not gone yet; violating:
-    victims protected by a disruption budget; refused: how often each eviction was refused."""
+    victims protected by a disruption budget; refused: how often each eviction was refused. keeps_at: its room
+    is kept from units up to this priority, if that is above its own; whose: the victims, in words."""
 
     unit: tuple[Group, ...]
     waits_for: dict[str, PodInfo]
@@ -375,6 +381,13 @@ class Preemption(msgspec.Struct, eq=False, gc=True):
     deadline_s: float
     nodes: frozenset[str] = frozenset()
     refused: dict[str, int] = {}
+    keeps_at: int = -(2**31)
+    whose: str = LOWER
+
+    @property
+    def is_overrun(self) -> bool:
+        """Whether they ran past their walltime, so that they need not be of lower priority."""
+        return self.whose == PAST_WALLTIME
 
 
 __all__ = [
@@ -383,10 +396,12 @@ __all__ = [
     "DONE",
     "ENDED",
     "LEAVING",
+    "LOWER",
     "NEVER_S",
     "NOTHING",
     "NO_ROW",
     "ON_ITS_WAY",
+    "PAST_WALLTIME",
     "PENDING",
     "SENT",
     "UNASKED",

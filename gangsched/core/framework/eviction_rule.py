@@ -1,0 +1,58 @@
+"""EvictionRule: which pods a unit may have evicted, where priority alone does not decide it.
+
+A plugin of Admit gives one for a unit that does not fit (EvictionRulePlugin); core.preemption asks it about
+each pod, and about the chosen set. Not here: the rule of queues (core.preemption.queue_rights).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.framework.plugin_calls import CallPlugin
+from gangsched.core.framework.queueing_points import AdmitPlugin
+from gangsched.core.types.group import Group, PodInfo
+
+
+class EvictionRule(Protocol):
+    """Lives for one attempt."""
+
+    takes_any: bool
+    """Whether a pod may be taken whose priority is not lower than the unit's."""
+    keeps_at: int | None
+    """The room that is made is kept from units up to this priority; None: up to the unit's own."""
+    whose: str
+    """The pods it lets go, as in "even without all pods of lower priority"."""
+
+    def may_take(self, info: PodInfo, *, is_lower: bool) -> bool:
+        """Whether the pod may be evicted; is_lower: its priority is lower than the unit's."""
+        ...
+
+    def refuses(self, victims: Sequence[PodInfo]) -> str:
+        """Why these may not go together, all that have to; "" if they may. Of a set that may go, each part
+        may."""
+        ...
+
+
+@runtime_checkable
+class EvictionRulePlugin(Protocol):
+    """A plugin of Admit (core.framework.queueing_points) that decides whose pods a unit may have evicted."""
+
+    name: str
+
+    def eviction_rule(
+        self, unit: Sequence[Group], members: Sequence[PodInfo], view: QueueView
+    ) -> EvictionRule | None:
+        """members: those that the unit needs. None: pods of lower priority, as without the plugin."""
+        ...
+
+
+def first_rule(plugins: Iterable[AdmitPlugin], ask: CallPlugin, *asked: Any) -> EvictionRule | None:
+    """Of the first plugin that has one; asked: what `eviction_rule` is given. Raises: PluginError."""
+    for plugin in plugins:
+        if isinstance(plugin, EvictionRulePlugin):
+            rule: EvictionRule | None = ask(plugin.name, "Admit", plugin.eviction_rule, *asked)
+            if rule is not None:
+                return rule
+    return None

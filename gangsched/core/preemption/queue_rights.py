@@ -1,0 +1,221 @@
+"""QueueRights: whose pods a unit may have evicted where queues share the cluster (an EvictionRule).
+
+In its own queue: those of lower priority. Of other queues, compared where the two ways up the tree meet:
+
+    reclaim     a unit that stays within what is guaranteed to its queue takes what others have borrowed,
+                whatever its priority
+    priority    another takes what is borrowed and of lower priority
+    fair        (`reclaim: fair`) in place of that: takes what is borrowed while its queue, with the unit, has
+                less for its share than the other has left, in one resource: the first of `compare` that the
+                unit asks for; only from pods of which it is the first as well
+
+Judged on all that go together, with the unit in their place: no queue may hold less of what is guaranteed to
+it than before, up to the guarantee. So a queue at or below its guarantee loses nothing to others. No loops:
+the sum over all queues of min(use, guaranteed) never falls, and each reclaim adds to it; among those by
+priority the priorities rise, and each fair one lowers the sum of use^2 / share in its resource. Pods of
+2,000,000,000 and above, other schedulers' pods and what Kueue admits go by priority alone.
+
+Called by plugins.fairness; asked by core.preemption.victims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.queue_book import QueueBook
+from gangsched.core.preemption.victims import is_leaving, priority_of
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.needed import requests_of
+
+SYSTEM_PRIORITY = 2_000_000_000
+"""Kubernetes' system-cluster-critical; users' classes end below it."""
+_HIGHEST_OF_USERS = 1_000_000_000
+# For a fair share at most so many times the amount asked for is taken back: gangs stop as a whole.
+_MAX_TAKEN = 2
+_Amounts = Mapping[str, int]
+_Way = tuple[str, tuple[str, ...]]
+
+
+class QueueRights:
+    """For one attempt of a unit that is in queues of the tree, or in none of them."""
+
+    def __init__(self, view: QueueView, book: QueueBook, asked: Mapping[str, _Amounts]) -> None:
+        """asked: what the unit needs, by its queues."""
+        self._view = view
+        self._book = book
+        self._asked = asked
+        self._is_fair = book.tree.settings.reclaim == "fair"
+        self._held: dict[str, _Amounts] = {}
+        self._entitled: dict[str, bool] = {}
+        self._ways: dict[str, list[_Way]] = {}
+        is_entitled = any(self._is_entitled(name) for queue in asked for name in book.tree.paths[queue])
+        self.takes_any = is_entitled or (self._is_fair and bool(asked))
+        # The amounts count with the unit in place, so nobody else may get the room, whatever its priority.
+        self.keeps_at: int | None = _HIGHEST_OF_USERS
+        self.whose = (
+            "pods of other queues beyond what is guaranteed to those"
+            if self.takes_any
+            else "pods of lower priority that are guaranteed to no other queue"
+        )
+
+    def may_take(self, info: PodInfo, *, is_lower: bool) -> bool:
+        queue = self._queue_of(info)
+        if queue in self._asked or queue not in self._book.tree.paths:
+            return is_lower
+        if priority_of(info) >= SYSTEM_PRIORITY:
+            return is_lower
+        requests = info.template.requests
+        if not is_leaving(info) and any(self._loses(name, requests) for name in self._book.tree.paths[queue]):
+            return False
+        if info.group is None or not self._asked:
+            return is_lower
+        if is_leaving(info) and self.takes_any:
+            return True
+        ways = self._ways_to(queue)
+        return all(self._may_take_from(way, requests, is_lower=is_lower) for way in ways)
+
+    def refuses(self, victims: Sequence[PodInfo]) -> str:
+        lost: dict[str, dict[str, int]] = {}
+        others: set[str] = set()
+        for info in victims:
+            queue = self._queue_of(info)
+            if is_leaving(info) or queue not in self._book.tree.paths:
+                continue
+            if queue not in self._asked:
+                others.add(queue)
+            for name in self._book.tree.paths[queue]:
+                so_far = lost.setdefault(name, {})
+                for resource, amount in info.template.requests.items():
+                    so_far[resource] = so_far.get(resource, 0) + amount
+        for name, amounts in lost.items():
+            if self._loses(name, amounts):
+                return f"less than is guaranteed to queue {name} would be left to it"
+        return self._is_unfair(others, lost) if self._is_fair else ""
+
+    # -- who may ------------------------------------------------------------------------------------------
+
+    def _queue_of(self, info: PodInfo) -> str:
+        return self._book.tree.of(info.pod.metadata).queue
+
+    def _ways_to(self, queue: str) -> list[_Way]:
+        """For each queue of the unit: its ancestor below where the two ways meet, and the other way from
+        there down to `queue`."""
+        found = self._ways.get(queue)
+        if found is None:
+            paths = self._book.tree.paths
+            other = paths[queue]
+            found = self._ways[queue] = []
+            for own in (paths[name] for name in self._asked):
+                k = next(k for k, (a, b) in enumerate(zip(own, other, strict=False)) if a != b)
+                found.append((own[k], other[k:]))
+        return found
+
+    def _may_take_from(self, way: _Way, requests: _Amounts, *, is_lower: bool) -> bool:
+        own, _ = way
+        if self._is_entitled(own):
+            return True
+        return self._has_less(way, requests) if self._is_fair else is_lower
+
+    def _holds(self, name: str) -> _Amounts:
+        """What the queue holds, without pods that are going."""
+        found = self._held.get(name)
+        if found is None:
+            below = self._book.tree.children.get(name, ())
+            if below:
+                found = _sum(self._holds(child) for child in below)
+            else:
+                there, going = self._book.on_nodes(name), self._view.going
+                found = requests_of(i for i in there if not is_leaving(i) and i.uid not in going)
+            self._held[name] = found
+        return found
+
+    def _loses(self, name: str, lost: _Amounts) -> bool:
+        """Whether the queue would hold less of its guarantee without these, and with the unit."""
+        guaranteed = self._book.guaranteed(name)
+        if not guaranteed:
+            return False
+        holds, comes = self._holds(name), self._request(name)
+        return any(
+            held - lost[r] + comes.get(r, 0) < min(held, n)
+            for r, n, held in ((r, n, holds.get(r, 0)) for r, n in guaranteed.items())
+            if lost.get(r)
+        )
+
+    def _request(self, name: str) -> _Amounts:
+        """What the unit needs in the subtree of that queue."""
+        paths = self._book.tree.paths
+        return _sum(request for queue, request in self._asked.items() if name in paths[queue])
+
+    def _used(self, name: str) -> _Amounts:
+        """What the queue holds, with what it is about to get."""
+        return _sum((self._view.used_by_queue(name), self._view.promised_to_queue(name)))
+
+    def _is_entitled(self, name: str) -> bool:
+        """Whether the queue stays within its guarantee with the unit."""
+        found = self._entitled.get(name)
+        if found is None:
+            guaranteed = self._book.guaranteed(name)
+            found = bool(guaranteed) and is_within(guaranteed, self._used(name), self._request(name))
+            self._entitled[name] = found
+        return found
+
+    # -- fair shares ---------------------------------------------------------------------------------------
+
+    def _scarce(self, request: _Amounts) -> str:
+        """The resource in which shares are compared; "": none of those is asked for."""
+        return next((one for one in self._book.tree.settings.compare if request.get(one)), "")
+
+    def _has_less(self, way: _Way, requests: _Amounts) -> bool:
+        """Whether its queue, with the unit, has less for its share than the other without such a pod."""
+        own, below = way
+        resource = self._scarce(self._request(own))
+        if not resource or self._scarce(requests) != resource:
+            return False
+        return self._part(own, resource) < self._left(below[0], resource, requests)
+
+    def _part(self, own: str, resource: str) -> float:
+        asked = self._request(own).get(resource, 0)
+        return (self._used(own).get(resource, 0) + asked) / self._book.tree.queues[own].share
+
+    def _left(self, name: str, resource: str, lost: _Amounts) -> float:
+        left = self._holds(name).get(resource, 0) - lost.get(resource, 0)
+        return left / self._book.tree.queues[name].share
+
+    def _is_unfair(self, others: Collection[str], lost: Mapping[str, _Amounts]) -> str:
+        """Why these may not go for a fair share; "" if they may."""
+        ways = {(own, below[0]) for queue in others for own, below in self._ways_to(queue)}
+        taken, asked = 0, 0
+        for own, top in sorted(ways):
+            if self._is_entitled(own):
+                continue
+            resource = self._scarce(self._request(own))
+            taken += lost[top].get(resource, 0)
+            asked = max(asked, self._request(own).get(resource, 0))
+            if self._part(own, resource) >= self._left(top, resource, lost[top]):
+                return f"queue {top} would have less for its share than queue {own}"
+        if taken > _MAX_TAKEN * asked:
+            return f"a fair share would take {taken} of others for {asked}"
+        return ""
+
+
+def is_within(guaranteed: _Amounts, used: _Amounts, request: _Amounts) -> bool:
+    """Whether a queue that uses so much stays within its guarantee with the request.
+
+    Something of it must be guaranteed, and all that is has to fit. Devices that are not guaranteed count as
+    guaranteed 0; of cpu, memory and the like what is not guaranteed is not compared.
+    """
+    asked = {resource: n for resource, n in request.items() if n}
+    return (
+        any(resource in guaranteed for resource in asked)
+        and all(resource in guaranteed or "/" not in resource for resource in asked)
+        and all(used.get(r, 0) + n <= guaranteed[r] for r, n in asked.items() if r in guaranteed)
+    )
+
+
+def _sum(parts: Iterable[_Amounts]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in parts:
+        for resource, amount in part.items():
+            found[resource] = found.get(resource, 0) + amount
+    return found
