@@ -38,7 +38,7 @@ fence: true
 reportingController: me
 inferGangs: [Job, Kueue]
 profiles: [{schedulerName: two, inferGangs: [], defaultWalltime: 90m}]
-queueing: {bound: {groups: 12}, defaultWalltime: 24h}
+queueing: {bound: {groups: 12, mode: budget, idlePercent: 7}, defaultWalltime: 24h, onOverrun: yield}
 """
 
 

@@ -28,6 +28,13 @@ def test_it_is_off_unless_it_is_written() -> None:
     assert queueing("queueing: {}") == QueueingSettings()
     assert queueing("queueing: {bound: {groups: auto, mode: shadow}}") == QueueingSettings()
     assert queueing("queueing: {bound: {groups: 7}}") == QueueingSettings(7)
+    assert queueing("queueing: {bound: {mode: budget}}") == QueueingSettings(mode="budget", idle_share=0.1)
+    assert queueing("queueing: {bound: {mode: hard}, onOverrun: yield}") == QueueingSettings(
+        mode="hard", on_overrun="yield"
+    )
+    assert queueing("queueing: {bound: {mode: budget, idlePercent: 25}}") == QueueingSettings(
+        mode="budget", idle_share=0.25
+    )
 
 
 def test_a_profiles_default_goes_before_that_of_all_and_may_be_none() -> None:
@@ -46,6 +53,10 @@ def test_a_profiles_default_goes_before_that_of_all_and_may_be_none() -> None:
         ("queueing: {bound: {groups: 0}}", "queueing.bound.groups", "0 is not auto or within 1..1000000"),
         ("queueing: {bound: {groups: many}}", "queueing.bound.groups", "many"),
         ("queueing: {bound: {mode: harder}}", "queueing.bound.mode", "harder"),
+        ("queueing: {bound: {idlePercent: 5}}", "queueing.bound.idlePercent", "needs mode: budget"),
+        ("queueing: {bound: {mode: budget, idlePercent: 0}}", "queueing.bound.idlePercent", "within 1..100"),
+        ("queueing: {onOverrun: yield}", "queueing.onOverrun", "needs claims"),
+        ("queueing: {bound: {mode: hard}, onOverrun: evict}", "queueing.onOverrun", "evict"),
         ("queueing: {bounds: {}}", "queueing", "bounds"),
         ("queueing: {defaultWalltime: 24 hours}", "queueing.defaultWalltime", "is not a duration"),
         ("queueing: {defaultWalltime: 0s}", "queueing.defaultWalltime", "'0s' is not longer than 0"),

@@ -21,7 +21,7 @@ kind: GangschedConfiguration
 """
 TREE = """
 queueing: {}
-fairness: {halfLife: 12h, compare: [cpu], otherQueues: read}
+fairness: {halfLife: 12h, compare: [cpu], otherQueues: read, reclaim: fair}
 queues:
 - name: top
   share: 2
@@ -29,7 +29,7 @@ queues:
   limit: {nvidia.com/gpu: "8"}
   queues:
   - {name: low, guaranteed: {nvidia.com/gpu: 4}, namespaces: [x, "y-*"], order: shortest, defaultWalltime: 1h}
-  - {name: other, namespaces: [z]}
+  - {name: other, namespaces: [z], bound: 9}
 """
 
 
@@ -55,6 +55,7 @@ def test_the_tree_is_read_with_parents_first_and_written_as_it_was_read() -> Non
     assert [(one.name, one.parent) for one in known.queues] == [("top", ""), ("low", "top"), ("other", "top")]
     assert known.queues[0].guaranteed == {"nvidia.com/gpu": 4, "cpu": 1500}
     assert (known.half_life_s, known.compare, known.reads_others) == (43_200.0, ("cpu",), True)
+    assert known.reclaim == "fair"
     assert known.queues[1].default_walltime_s == 3600.0
     assert config.profiles[0].plugins["queueSort"] == ("Fairness",)
     again = parse_config(effective_yaml(config), source="again.yaml", plugins=IN_TREE)
@@ -123,6 +124,8 @@ def test_the_plugin_needs_queues() -> None:
             "needs walltimes, which are off",
         ),
         ("- {name: a, defaultWalltime: 1h, namespaces: [x]}", "queues[0].defaultWalltime", "needs queueing"),
+        ("- {name: a, bound: 3, namespaces: [x]}", "queues[0].bound", "needs queueing"),
+        ("- {name: a, bound: 0, namespaces: [x]}", "queues[0].bound", "0 is not auto or within 1..1000000"),
         ("- {name: a, queues: [{name: b, nmespaces: [y]}]}", "queues[0].queues[0].nmespaces", "namespaces?"),
     ],
 )

@@ -155,7 +155,8 @@ class Bound(_Document, frozen=True):
     """Meanings: config.queueing.QueueingSettings."""
 
     groups: int | Literal["auto"] = "auto"
-    mode: Literal["shadow", "hard"] = "shadow"
+    mode: Literal["shadow", "hard", "budget"] = "shadow"
+    idle_percent: int | None = None
 
 
 class Queueing(_Document, frozen=True):
@@ -163,6 +164,7 @@ class Queueing(_Document, frozen=True):
 
     bound: Bound = Bound()
     default_walltime: str = ""
+    on_overrun: Literal["none", "yield"] | None = None
 
 
 class Fairness(_Document, frozen=True):
@@ -171,9 +173,9 @@ class Fairness(_Document, frozen=True):
     half_life: str = "24h"
     compare: tuple[str, ...] = ("nvidia.com/gpu", "cpu", "memory")
     other_queues: Literal["ignore", "read"] = "ignore"
-
-
     reclaim: Literal["guaranteed", "fair", "never"] = "guaranteed"
+
+
 class QueueDocument(_Document, frozen=True):
     """Meanings: config.queues.QueueConfig. queues: each again such a document."""
 
@@ -183,6 +185,7 @@ class QueueDocument(_Document, frozen=True):
     limit: dict[str, str | int] = {}
     namespaces: tuple[str, ...] = ()
     default_walltime: str = ""
+    bound: int | Literal["auto"] | None = None
     order: Literal["fifo", "shortest"] = "fifo"
     queues: tuple[dict[str, Any], ...] = ()
 

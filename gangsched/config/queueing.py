@@ -7,24 +7,30 @@ from typing import Literal
 
 import msgspec
 
-from gangsched.config.documents import OurDocument
+from gangsched.config.documents import Bound, OurDocument
 from gangsched.config.durations import duration_s, duration_text
 from gangsched.errors import ConfigError
 
 AUTO = "auto"
-SHADOW, HARD = "shadow", "hard"
+SHADOW, BUDGET = "shadow", "budget"
+YIELD = "yield"
 _MAX_BOUND = 1_000_000
+_IDLE_PERCENT = 10
 _MAX_WALLTIME_S = 10 * 366 * 86_400.0
 
 
 class QueueingSettings(msgspec.Struct, frozen=True):
     """bound: how many groups may start in front of a group that does not fit; None: derived from how many run
     when it is first refused (core.queueing.bypasses). default_walltime_s: by profile, if set. mode: shadow:
-    that is counted and told; hard: at its bound a group gets a claim (core.queueing.claims)."""
+    that is counted and told; hard: at its bound a group gets a claim (core.queueing.claims); budget: once
+    that costs no more than may be idle. idle_share: of the cluster, for it (core.queueing.idle_budget).
+    on_overrun: yield: what runs past its stated walltime may be evicted for a claim (core.groups.overrun)."""
 
     bound: int | None = None
     default_walltime_s: Mapping[str, float] = {}
-    mode: Literal["shadow", "hard"] = "shadow"
+    mode: Literal["shadow", "hard", "budget"] = "shadow"
+    idle_share: float = _IDLE_PERCENT / 100
+    on_overrun: Literal["none", "yield"] = "none"
 
 
 def resolve_queueing(ours: OurDocument, names: Collection[str]) -> QueueingSettings | None:
@@ -38,8 +44,7 @@ def resolve_queueing(ours: OurDocument, names: Collection[str]) -> QueueingSetti
                 raise ConfigError("needs queueing, which is off: write queueing: {}", path=path)
         return None
     groups = written.bound.groups
-    if isinstance(groups, int) and not 1 <= groups <= _MAX_BOUND:
-        raise ConfigError(f"{groups} is not {AUTO} or within 1..{_MAX_BOUND}", path="queueing.bound.groups")
+    check_bound(groups, "queueing.bound.groups")
     for_all = _walltime_s(written.default_walltime, "queueing.defaultWalltime")
     defaults = {}
     for name in names:
@@ -49,7 +54,29 @@ def resolve_queueing(ours: OurDocument, names: Collection[str]) -> QueueingSetti
             default_s = _walltime_s(said, f"profiles[{i}].defaultWalltime")
         if default_s:
             defaults[name] = default_s
-    return QueueingSettings(groups if isinstance(groups, int) else None, defaults, written.bound.mode)
+    bound = groups if isinstance(groups, int) else None
+    mode, on_overrun = written.bound.mode, written.on_overrun
+    if on_overrun is not None and mode == SHADOW:
+        path = "queueing.onOverrun"
+        raise ConfigError("needs claims, for which somebody may yield: bound.mode hard or budget", path=path)
+    return QueueingSettings(bound, defaults, mode, _idle_share(written.bound), on_overrun or "none")
+
+
+def check_bound(groups: int | str | None, path: str) -> None:
+    """Raises: ConfigError."""
+    if isinstance(groups, int) and not 1 <= groups <= _MAX_BOUND:
+        raise ConfigError(f"{groups} is not {AUTO} or within 1..{_MAX_BOUND}", path=path)
+
+
+def _idle_share(bound: Bound) -> float:
+    percent, path = bound.idle_percent, "queueing.bound.idlePercent"
+    if percent is None:
+        return _IDLE_PERCENT / 100
+    if bound.mode != BUDGET:
+        raise ConfigError(f"needs mode: {BUDGET}; with mode: {bound.mode} nothing is budgeted", path=path)
+    if not 1 <= percent <= 100:
+        raise ConfigError(f"{percent} is not within 1..100", path=path)
+    return percent / 100
 
 
 def effective_walltime(settings: QueueingSettings, name: str) -> str:

@@ -16,6 +16,7 @@ import msgspec
 from gangsched.config.documents import OurDocument, QueueDocument
 from gangsched.config.durations import duration_s, duration_text
 from gangsched.config.profiles import ProfileConfig
+from gangsched.config.queueing import check_bound
 from gangsched.config.strict import decode, join
 from gangsched.errors import ConfigError, ParseError
 from gangsched.model.names import is_qualified_name
@@ -39,7 +40,8 @@ _PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?|([a-z0-9][-a-z0-9]{0,
 class QueueConfig(msgspec.Struct, frozen=True):
     """One queue. parent: its name, "" at the top. share: among its siblings. guaranteed and limit: of the
     whole subtree, by resource (cpu in thousandths, everything else in whole units). namespaces: exact names
-    and prefixes that end in `*`; only leaves have them. default_walltime_s: None if it is not set."""
+    and prefixes that end in `*`; only leaves have them. default_walltime_s, bound: None if it is not set; a
+    bound may be `auto` (config.queueing)."""
 
     name: str
     parent: str = ""
@@ -49,6 +51,7 @@ class QueueConfig(msgspec.Struct, frozen=True):
     namespaces: tuple[str, ...] = ()
     default_walltime_s: float | None = None
     order: Literal["fifo", "shortest"] = "fifo"
+    bound: int | Literal["auto"] | None = None
 
 
 class QueuesSettings(msgspec.Struct, frozen=True):
@@ -64,10 +67,10 @@ class QueuesSettings(msgspec.Struct, frozen=True):
     half_life_s: float = 86_400.0
     compare: tuple[str, ...] = ("nvidia.com/gpu", "cpu", "memory")
     reads_others: bool = False
+    reclaim: Literal["guaranteed", "fair", "never"] = "guaranteed"
 
 
 def resolve_queues(ours: OurDocument) -> QueuesSettings | None:
-    reclaim: Literal["guaranteed", "fair", "never"] = "guaranteed"
     """None: the file has no queues. Raises: ConfigError."""
     if not ours.queues:
         if ours.fairness is not None:
@@ -143,7 +146,11 @@ class _Found:
             written.namespaces,
             self._walltime_s(written.default_walltime, join(path, "defaultWalltime")),
             written.order,
+            written.bound,
         )
+        check_bound(written.bound, join(path, "bound"))
+        if written.bound is not None and not self._has_walltimes:
+            raise ConfigError("needs queueing, which is off: write queueing: {}", path=join(path, "bound"))
         _check_amounts(queue, path)
         if written.order != "fifo" and not self._has_walltimes:
             raise ConfigError("needs walltimes, which are off: write queueing: {}", path=join(path, "order"))
@@ -265,6 +272,8 @@ def effective_queues(settings: QueuesSettings | None) -> dict[str, Any]:
         one["namespaces"] = list(queue.namespaces)
         walltime_s = queue.default_walltime_s
         one["defaultWalltime"] = "" if walltime_s is None else duration_text(walltime_s)
+        if queue.bound is not None:
+            one["bound"] = queue.bound
         one["queues"] = []
         written[queue.name] = one
         (written[queue.parent]["queues"] if queue.parent else top).append(one)
@@ -272,6 +281,6 @@ def effective_queues(settings: QueuesSettings | None) -> dict[str, Any]:
         "halfLife": duration_text(settings.half_life_s),
         "compare": list(settings.compare),
         "otherQueues": "read" if settings.reads_others else "ignore",
+        "reclaim": settings.reclaim,
     }
     return {"fairness": fairness, "queues": top}
-        "reclaim": settings.reclaim,

@@ -16,14 +16,15 @@ import msgspec
 from gangsched.config.strict import nearest
 from gangsched.core.cycle.shortage import named
 from gangsched.core.explain_room import Found, NearMiss, Reason, placeable
+from gangsched.core.queueing.expected_ends import told_end
 from gangsched.core.reports import lacks_object, view_group
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
+from gangsched.core.types.states import NOT_QUEUED
 
 _MAX_NAMED = 3
 _MAX_LOOKED_AT = 20_000
-_STARTED = (GroupState.BOUND, GroupState.DELETED)
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
@@ -99,8 +100,8 @@ def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | 
 def _position(scheduler: Scheduler, group: Group) -> tuple[int, int]:
     """(its place by QueueSort from 1, how many wait); the place is 0 for a group that has started."""
     shared = scheduler.shared
-    waiting = [one for one in shared.groups.values() if one.state not in _STARTED]
-    if group.state in _STARTED:
+    waiting = [one for one in shared.groups.values() if one.state not in NOT_QUEUED]
+    if group.state in NOT_QUEUED:
         return 0, len(waiting)
     mine = (not group.recovering, shared.sort_key(group)[0], group.key)
     before = sum((not one.recovering, shared.sort_key(one)[0], one.key) < mine for one in waiting)
@@ -292,7 +293,24 @@ def _started(scheduler: Scheduler, group: Group) -> Found:
             f"{group.n_bound} of {group.start_count} members run, and no other exists to complete it.",
             (_owed(group),),
         )
-    return Found(f"It has started: {group.n_bound} of {group.start_count} members are bound.")
+    return Found(
+        f"It has started: {group.n_bound} of {group.start_count} members are bound.{_ends(scheduler, group)}"
+    )
+
+
+def _ends(scheduler: Scheduler, group: Group) -> str:
+    """When it is due to end, as far as somebody says so, and whose promised start rests on that."""
+    walltimes, claims = scheduler.shared.walltimes, scheduler.shared.queue.claims
+    end = told_end(group, walltimes) if walltimes is not None else ""
+    uids = {info.uid for info in group.in_state(MemberState.BOUND)}
+    waiting = [
+        str(claim.unit[0].key)
+        for claim in (claims.all if claims is not None else ())
+        if any(one.uid in uids for one in claim.blockers)
+    ]
+    names = ", ".join(waiting[:_MAX_NAMED]) + (", …" if len(waiting) > _MAX_NAMED else "")
+    rests = f" Room is kept where it runs, and {names} {'starts' if len(waiting) == 1 else 'start'} after it."
+    return (f" It ends {end}." if end else "") + (rests if waiting else "")
 
 
 def _pods(n: int) -> str:

@@ -18,6 +18,7 @@ from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.near_names import near_names
 from gangsched.core.cycle.shortage import Lack, amount_text, lacks, told_of
 from gangsched.core.explain_cures import cures
+from gangsched.core.explain_queues import at_limit
 from gangsched.core.framework.plan import FitError, Plan, Shortage
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
@@ -32,6 +33,10 @@ MAX_NEAR = 5
 _MAX_NAMED = 3
 _MAX_REASONS = 12
 FITS = "It would fit as things are now"
+_FILL = (
+    "State a walltime (the annotation gangsched.io/walltime) if it ends before that start: then it may run"
+    " there until then.",
+)
 _TRIABLE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
 
 
@@ -75,8 +80,13 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
             ("See whether the extenders answer: the scheduler's log names those that do not.",),
             then=f"They have to answer{_in(group.deadline_s, now_s)}; then it backs off and is tried again.",
         )
-    answer = _tried(scheduler, group)
+    claiming = scheduler.attempts.claiming
+    if own := claiming.told_own(group):
+        begin += f"{own}{_in_its_way(scheduler, group)} "
     again = _again(group, now_s)
+    if (kept_out := at_limit(scheduler, group)) is not None:
+        return Found(f"{begin}{kept_out[0]}", (kept_out[1],), then=again)
+    answer = _tried(scheduler, group)
     if isinstance(answer, str):
         return Found(f"{begin}{answer}", then=again)
     if isinstance(answer, Plan):
@@ -87,14 +97,32 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     found = lacks(short)
     waiting = [one for one in scheduler.shared.queue.waiting if one is not group]
     sentences = told_of(short, group, waiting, lambda other: _name_until(other, ago_s))
+    kept = [*claiming.told_kept([group], short)]
     ends = told_ends(short, scheduler.shared.walltimes or Walltimes(QueueingSettings()))
     return Found(
-        begin + " ".join((_headline(short, group, found), *sentences, *ends)),
-        (*cures(short, group, waiting, found), *_stays(scheduler, group)),
+        begin + " ".join((_headline(short, group, found), *sentences, *kept, *ends)),
+        (*_FILL[: len(kept)], *cures(short, group, waiting, found), *_stays(scheduler, group)),
         _reasons(short),
         tuple(_near(scheduler, short, found)),
         then=again,
     )
+
+
+def _in_its_way(scheduler: Scheduler, group: Group) -> str:
+    """Where its claim is, and what has to end there first."""
+    claims = scheduler.shared.queue.claims
+    claim = claims.of(group) if claims is not None else None
+    if claim is None:
+        return ""
+    nodes = ", ".join(claim.nodes[:_MAX_NAMED]) + (", …" if len(claim.nodes) > _MAX_NAMED else "")
+    last = sorted(claim.blockers, key=lambda one: -one.end_s)
+    names = ", ".join(one.name for one in last[:_MAX_NAMED]) + (", …" if len(last) > _MAX_NAMED else "")
+    first = f"; first {_n_pods(len(last))} there end{'s' if len(last) == 1 else ''}: {names}" if last else ""
+    return f" That is on {nodes}{first}."
+
+
+def _n_pods(n: int) -> str:
+    return "1 pod" if n == 1 else f"{n} pods"
 
 
 def _stays(scheduler: Scheduler, group: Group) -> Iterator[str]:

@@ -93,9 +93,8 @@ class Scheduler:
         )
         self.health = DeviceHealth(self.shared, self.reporter, self.binder)
         self.permits = Permits(self.shared)
-        self.attempts = Attempts(
-            self.shared, self.reporter, self.binder, self.permits, Ties(self.shared, pick)
-        )
+        self.ties = Ties(self.shared, pick)
+        self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, self.ties)
         self.reservations = Reservations(self.shared, self.attempts, self.binder)
         self.reconciler = GroupReconciler(self.shared, self.reporter, self.owners, self.binder, self.attempts)
         self.watches = watched(profiles.values(), settings)
@@ -122,8 +121,8 @@ class Scheduler:
             ev.RefusalsRead: self.reconciler.refusals_read,
             ev.KindSynced: lambda e: self._heard(e.kind, is_served=True),
             ev.KindMissing: lambda e: self._heard(e.kind, is_served=False),
-            ev.QueueUsageRead: self.shared.recall_queues,
             ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
+            ev.QueueUsageRead: self.shared.recall_queues,
         }
         if self._extenders is not None:
             self._on_event[ev.ExtendersAnswered] = self._extenders.answered
@@ -265,6 +264,10 @@ class Scheduler:
             self._extenders.late(group)
         else:
             self.reconciler.expired(group)
+
+    def first(self) -> Group | None:
+        """The group that `pop` would return, which stays in line; None when unsure."""
+        return self.shared.queue.first() if self.is_synced else None
 
     def pop(self) -> Group | None:
         """The group whose turn it is; None when no group can be tried now."""

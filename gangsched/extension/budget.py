@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, TypeVar
 
+from gangsched.core.cache.queue_book import Place
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.extension.signatures import HOOKS
 
@@ -171,7 +172,7 @@ def _checked_sort(sort_key: Callable[..., Any], name: str) -> Callable[..., Any]
         if not isinstance(key, tuple) or not all(isinstance(one, _COMPARABLE) for one in key):
             problem = f"answered {repr(key)[:80]}, expected a tuple of numbers and texts"
             raise PluginError(name, "QueueSort", problem)
-        kinds = "".join("t" if isinstance(one, str) else "n" for one in key)
+        kinds = "".join("p" if isinstance(one, Place) else "nt"[isinstance(one, str)] for one in key)
         shape[:] = shape or [kinds]
         if kinds != shape[0]:
             problem = f"answered {repr(key)[:80]}, which is not like its other keys"
@@ -181,4 +182,4 @@ def _checked_sort(sort_key: Callable[..., Any], name: str) -> Callable[..., Any]
     return checked
 
 
-_COMPARABLE = (int, float, str)
+_COMPARABLE = (int, float, str, Place)

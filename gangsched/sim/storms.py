@@ -26,11 +26,11 @@ from gangsched.sim.racks import racked_workload
 from gangsched.sim.workloads import Workload, hostile_workload, preempting_workload, random_workload
 
 FENCED = Settings(fence=True)
-# Without a fence there must be no late binds: one that lands after a GET has found the pod unbound, when its
-# room has been released, or after another process has listed its pod, does harm.
+# Without a fence there must be no late binds: one does harm if it lands after a GET found the pod unbound and
+# its room was released, or after another process listed its pod.
 ROUGH = replace(STORM, late=0.0)
 HOSTILE = replace(STORM, proxied=0.06, throttled=0.03, spite_per_s=1.0)
-# Of thousands of binds one in eight would be lost, and each loss holds a place among those on their way.
+# One in eight of thousands of binds would be lost, and each loss occupies a place among those in flight.
 CROWDED = replace(ROUGH, lost_before=0.01, lost_after=0.01, slow=0.01, longest_timeout_s=2.0)
 _STORM_S = 40.0
 _PACES = ("mischief_per_s", "spite_per_s", "tampering_per_s")
@@ -41,7 +41,8 @@ Make = Callable[[Settings], Scheduler]
 class Storm(msgspec.Struct, frozen=True):
     """A way to run seeds.
 
-    `title`: for people. `is_slow`: seconds a seed; among others one of four is run. `is_duel`: by two.
+    `title`: for people. `is_slow`: a seed takes seconds; one in four is run beside other storms. `is_duel`:
+    two schedulers. `foresees`: they list pods in the fence before they place them.
     """
 
     title: str
@@ -52,6 +53,7 @@ class Storm(msgspec.Struct, frozen=True):
     make: Make = make_scheduler
     is_slow: bool = False
     is_duel: bool = False
+    foresees: bool = False
 
 
 STORMS: dict[str, Storm] = {
@@ -87,10 +89,32 @@ STORMS: dict[str, Storm] = {
         settings=replace(FENCED, permit_wait_s=15.0, queueing=QueueingSettings(2, mode="hard")),
         storm_s=60.0,
     ),
+    "budget": Storm(
+        "as claims, and only once what a claim keeps idle is earned",
+        limited_workload,
+        settings=replace(FENCED, permit_wait_s=15.0, queueing=QueueingSettings(2, mode="budget")),
+        storm_s=60.0,
+    ),
+    "overrun": Storm(
+        "as claims, and what runs past its stated walltime is evicted for them",
+        partial(limited_workload, longest_s=120.0),
+        settings=replace(
+            FENCED,
+            permit_wait_s=15.0,
+            queueing=QueueingSettings(2, mode="hard", on_overrun="yield"),
+        ),
+        storm_s=60.0,
+    ),
     "duel": Storm(
         "as storm, by two schedulers, each of which may believe that it leads",
         make=make_follower,
         is_duel=True,
+    ),
+    "foreseen": Storm(
+        "as duel, and what is first in line is listed in the fence before it is placed",
+        make=make_follower,
+        is_duel=True,
+        foresees=True,
     ),
     "racks": Storm(
         "as storm, of gangs that must be in one rack or block, or would rather be",
@@ -102,7 +126,7 @@ STORMS: dict[str, Storm] = {
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One seed of a storm, with what is left of its workload and its faults."""
+    """One seed of a storm, with the remaining part of its workload and faults."""
 
     storm: Storm
     seed: int
@@ -112,14 +136,14 @@ class Case(msgspec.Struct, frozen=True):
     def run(self) -> Simulation | Duel:
         """The storm, then calm until all is at rest. Raises: Broken."""
         storm = self.storm
-        start = Duel if storm.is_duel else Simulation
+        start = partial(Duel, foresees=storm.foresees) if storm.is_duel else Simulation
         sim = start(self.seed, self.workload, rates=self.rates, settings=storm.settings, make=storm.make)
         sim.run_for(storm.storm_s)
         sim.settle()
         return sim
 
     def failure(self) -> Broken | None:
-        """What breaks, if anything."""
+        """Runs it; returns the violation, if any."""
         try:
             self.run()
         except Broken as broken:
@@ -147,7 +171,7 @@ class Shrunk(msgspec.Struct, frozen=True):
 
 
 def _faults(rates: Rates) -> list[str]:
-    """What happens at these rates, each of which may be left out."""
+    """The kinds of events with these rates, each of which may be left out."""
     names = [name for name in Rates.__struct_fields__ if name not in _MEASURES and getattr(rates, name)]
     if rates.mischief_per_s:
         names += mischief.DEEDS

@@ -6,6 +6,7 @@ the page (queue_command). Text of users and servers is made safe to print; a rea
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import math
 import time
@@ -13,17 +14,20 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from gangsched.core.estimates import in_steps
 from gangsched.core.reports import GroupView, view_group
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import Group, GroupState
+from gangsched.core.types.group import Group
+from gangsched.core.types.states import NOT_QUEUED
+from gangsched.model.pod_group import GroupKey
 from gangsched.web.queues_page import queues_page
 
 # Building a row takes some 20 us of the scheduler's loop; the rest is a number.
 MAX_ROWS = 500
-_STARTED = (GroupState.BOUND, GroupState.DELETED)
 
 
 class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -36,6 +40,7 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
     its source and the field that says so; passes: how many groups have started in front of it since it was
     first refused, and how many may; claimed_s: for how long it has been, or would have been,
     claimed. With a claim: starts_in_s, is_promised (else it is an estimate), and on how many nodes.
+    Without one, if starts were asked for: estimate_in_s, by core.estimates; None: nothing can be said.
     """
 
     position: int
@@ -63,6 +68,7 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
     starts_in_s: float | None = None
     is_promised: bool = False
     claimed_nodes: int = 0
+    estimate_in_s: float | None = None
 
 
 class QueuePage(msgspec.Struct, frozen=True, rename="camel"):
@@ -91,6 +97,28 @@ class Queue:
         """The page as JSON."""
         return msgspec.json.encode(self.page(namespace, limit=limit))
 
+    async def listed_with_estimates(self, namespace: str = "") -> bytes:
+        """The same, with estimated starts, which are worked out while the scheduler goes on."""
+        now_s = self._clock_s()
+        steps = in_steps(self._scheduler, now_s)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                page = self._estimated(self.page(namespace), done.value, now_s)
+                return msgspec.json.encode(page)
+            await asyncio.sleep(0)
+
+    def _estimated(self, page: QueuePage, found: dict[GroupKey, float], now_s: float) -> QueuePage:
+        starts = {clean(str(key)): at_s for key, at_s in found.items()}
+        rows = [
+            replace(row, estimate_in_s=round(max(starts[row.group] - now_s, 0.0), 3))
+            if row.group in starts
+            else row
+            for row in page.rows
+        ]
+        return replace(page, rows=tuple(rows))
+
     def queues(self) -> bytes:
         """What each queue holds and is due (web.queues_page), as JSON."""
         return msgspec.json.encode(queues_page(self._scheduler.shared))
@@ -98,7 +126,7 @@ class Queue:
     def page(self, namespace: str = "", *, limit: int = MAX_ROWS) -> QueuePage:
         """`namespace`: only its groups; their positions are among all."""
         shared, now_s = self._scheduler.shared, self._clock_s()
-        waiting = [group for group in shared.groups.values() if group.state not in _STARTED]
+        waiting = [group for group in shared.groups.values() if group.state not in NOT_QUEUED]
         keyed = [(not group.recovering, shared.sort_key(group)[0], group.key, group) for group in waiting]
         if namespace:
             keyed.sort()

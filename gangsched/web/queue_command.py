@@ -13,8 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangsched.core.state.reporter import clean
-from gangsched.errors import ApiError
-from gangsched.web.asking import add_flags, ask
+from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.queue import QueuePage, QueueRow
 
 _MAX_WHY = 100
@@ -34,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start",
         action="store_true",
-        help="only those that room is kept for: when each starts, promised or estimated, on how many nodes",
+        help="when each starts: promised where room is kept for it, on so many nodes, else estimated (~)",
     )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     add_flags(parser)
@@ -42,14 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
-    query = f"?namespace={quote(args.namespace, safe='')}" if args.namespace else ""
+    asked = [f"namespace={quote(args.namespace, safe='')}"] if args.namespace else []
+    asked += ["estimates=true"] if args.start else []
+    query = f"?{'&'.join(asked)}" if asked else ""
     body = anyio.run(ask, args, f"/queue{query}")
-    try:
-        page = msgspec.json.decode(body or b"", type=QueuePage)
-    except msgspec.MsgspecError as error:
-        raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {error}") from None
+    page = decoded(args, body, QueuePage)
     if args.start:
-        page = msgspec.structs.replace(page, rows=tuple(r for r in page.rows if r.starts_in_s is not None))
+        known = (r for r in page.rows if r.starts_in_s is not None or r.estimate_in_s is not None)
+        page = msgspec.structs.replace(page, rows=tuple(known))
         body = msgspec.json.encode(page)
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(body or b"", indent=2) + b"\n")
@@ -63,23 +62,31 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_starts(page: QueuePage, console: Console) -> None:
-    """A line for each that room is kept for, the first start first."""
+    """A line for each whose start is promised or estimated: those first that room is kept for."""
     if not page.rows:
-        console.print(f"Room is kept for none of the {page.n_waiting} that wait.")
+        console.print(f"Nothing can be said of the start of the {page.n_waiting} that wait.")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("GANG", "PRIO", "PASSED", "STARTS IN", "", "NODES"):
         table.add_column(heading, justify="right" if heading in ("PRIO", "PASSED", "NODES") else "left")
-    for row in sorted(page.rows, key=lambda row: (row.starts_in_s or 0.0, row.position)):
+    for row in sorted(page.rows, key=_by_start):
+        has_claim = row.starts_in_s is not None
+        starts_s = (row.starts_in_s if has_claim else row.estimate_in_s) or 0.0
         table.add_row(
             escape(clean(row.group)),
             str(row.priority),
             _passed(row),
-            duration(row.starts_in_s or 0.0),
+            duration(starts_s) if row.is_promised else f"~{duration(starts_s)}",
             "promised" if row.is_promised else "estimated",
-            str(row.claimed_nodes),
+            str(row.claimed_nodes) if has_claim else "-",
         )
     console.print(table)
+
+
+def _by_start(row: QueueRow) -> tuple[bool, float, int]:
+    if row.starts_in_s is not None:
+        return False, row.starts_in_s, row.position
+    return True, row.estimate_in_s or 0.0, row.position
 
 
 def print_queue(page: QueuePage, console: Console, *, wide: bool) -> None:

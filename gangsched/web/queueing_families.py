@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 
 from gangsched.core.queueing.bypasses import BUCKETS
 from gangsched.core.queueing.claims import ERRORS_S
+from gangsched.core.state.reporter import clean
 from gangsched.web.families import counter_family, gauge_family, histogram_family
 from gangsched.web.measures import Distribution
 from gangsched.web.reading import ClaimsReading, QueueingReading
@@ -48,6 +49,18 @@ def _claims(reading: ClaimsReading) -> Iterator[Metric]:
         "Groups that room is kept for, by whether their start is promised or estimated.",
         ("state",),
         {("promised",): reading.n_promised, ("estimated",): reading.n_estimated},
+    )
+    yield gauge_family(
+        "gangsched_claimed_idle",
+        "The share of the cluster's resource that is kept for groups and free, from 0 to 1.",
+        ("resource",),
+        {(clean(resource),): share for resource, share in reading.idle.items()},
+    )
+    yield gauge_family(
+        "gangsched_claims_too_idle",
+        "Groups at their bound whose claim would keep too much idle, in mode budget.",
+        (),
+        {(): reading.n_too_idle},
     )
     yield counter_family(
         "gangsched_promises",

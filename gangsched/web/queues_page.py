@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import GroupState
+from gangsched.core.types.states import NOT_QUEUED
 
-_STARTED = (GroupState.BOUND, GroupState.DELETED)
 Amounts = dict[str, int]
 
 
@@ -48,7 +47,7 @@ def queues_page(shared: SharedState) -> QueuesPage:
         return QueuesPage(())
     waiting = dict.fromkeys(book.tree.queues, 0)
     for group in shared.groups.values():
-        if group.state not in _STARTED:
+        if group.state not in NOT_QUEUED:
             for name in book.tree.paths.get(view.queue_of(group), ()):
                 waiting[name] += 1
     rows = []

@@ -18,6 +18,7 @@ from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
+from gangsched.journal.counted import Counted
 from gangsched.model.walltime import SOURCES
 from gangsched.web.loads import Loads
 from gangsched.web.queues_page import QueuesPage
@@ -66,8 +67,7 @@ class Reading(msgspec.Struct, frozen=True):
     loads: Loads = Loads()
     queueing: QueueingReading | None = None
     queues: QueuesPage = QueuesPage(())
-    journal: tuple[int, int, int, bool] | None = None
-    """Records written, their bytes on disk, records dropped; whether it goes on."""
+    journal: Counted | None = None
 
 
 class QueueingReading(msgspec.Struct, frozen=True):
@@ -85,13 +85,16 @@ class QueueingReading(msgspec.Struct, frozen=True):
 
 class ClaimsReading(msgspec.Struct, frozen=True):
     """Where bounds are enforced. errors: promised starts by core.queueing.claims' ERRORS_S; promises: by
-    kept, else by what made them late."""
+    kept, else by what made them late; idle: by resource, the share of the cluster's that is claimed and free;
+    n_too_idle: groups at their bound that wait for mode budget."""
 
     n_promised: int
     n_estimated: int
     promises: Mapping[str, int]
     errors: tuple[int, ...]
     total_error_s: float
+    idle: Mapping[str, float] = {}
+    n_too_idle: int = 0
 
 
 class Totals(msgspec.Struct):
@@ -178,6 +181,8 @@ def _claims(claims: Claims | None) -> ClaimsReading | None:
         dict.fromkeys(CAUSES, 0) | claims.promises,
         tuple(claims.errors),
         claims.total_error_s,
+        claims.idle(),
+        len(claims.too_idle),
     )
 
 

@@ -29,13 +29,13 @@ def settings_of(ours: str) -> tuple[Any, Settings]:
     return config, config.settings
 
 
-def queued(ours: str, *, nodes: int = 1, gpus: int = 8) -> Cluster:
+def queued(ours: str, *, nodes: int = 1, gpus: int = 8, kind: type[Cluster] = Cluster) -> Cluster:
     config, settings = settings_of(ours)
 
     def make(settings: Settings) -> Scheduler:
         return Scheduler(build_profiles(config), settings, node_capacity=4)
 
-    c = Cluster(settings, make=make)
+    c = kind(settings, make=make)
     for i in range(nodes):
         c.node(make_node(f"n{i}", gpus=gpus))
     return c

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
+from gangsched.core.explain import explain
 from gangsched.core.queueing.claims import KEPT, Claims
 from gangsched.core.state.reporter import START_PROMISED
 from gangsched.core.types.claim import StartClaim
@@ -15,6 +16,7 @@ from gangsched.model import effects as ef
 from gangsched.model.objects import Affinity, LabelSelector, PodAffinity, PodAffinityTerm, SchedulingGroup
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import make_node, make_pod, make_pod_group
+from tests.core.queued import queued
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
@@ -69,6 +71,42 @@ def test_a_gang_of_eight_starts_within_its_bound_behind_an_endless_stream() -> N
     assert c.placed("large", on=8)
     assert n_before <= 20
     assert not claims(c).by_key
+
+
+def test_the_first_in_line_is_promised_a_start_before_anybody_passes_it() -> None:
+    c = bounded(bound=None).submit(lone("holds", 8, "600s")).run()
+    c.submit(gang("large", pods=2, gpus=8)).run().submit(gang("next", pods=2, gpus=8)).run()
+    c.submit(lone("passes", 8, "2h")).run()
+    assert not c.pod("passes").spec.node_name
+    assert claim(c, "large").start_s == 601.0
+    assert claim(c, "large").is_promise
+    assert claims(c).of(c.group("next")) is None, "only the first has one"
+    c.submit(lone("fills", 8, "500s")).run()
+    assert c.pod("fills").spec.node_name
+
+
+def test_the_first_in_line_waits_for_its_bound_where_no_start_can_be_promised() -> None:
+    c = bounded(bound=None).submit(lone("holds", 8)).run()
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    c.submit(lone("passes", 8, "2h")).run()
+    assert c.pod("passes").spec.node_name
+    assert not claims(c).by_key
+
+
+def test_where_the_shortest_goes_first_a_long_one_is_passed_by_those_that_came_later() -> None:
+    c = queued(
+        "queueing: {bound: {groups: 2, mode: hard}}\n"
+        "queues: [{name: all, order: shortest, namespaces: ['*']}]",
+        nodes=2,
+    )
+    c.submit(lone("holds", 8)).run()
+    c.submit(with_annotations(gang("long", pods=2, gpus=8), {WALLTIME_KEY: "40h"})).run()
+    for k in range(3):
+        c.submit(lone(f"short-{k}", 8, "1h")).run()
+        if k < 2:
+            c.delete(f"short-{k}").run()
+    assert claims(c).of(c.group("long")) is not None
+    assert not c.pod("short-2").spec.node_name
 
 
 def claimed(*, fill: str = "", bound: int = 1) -> Cluster:
@@ -315,3 +353,199 @@ def test_claims_end_when_the_configuration_says_so() -> None:
     c.run().wait(15.0)
     assert c.scheduler.shared.queue.claims is None
     assert c.pod("passes").spec.node_name
+
+
+def budgeted(*, percent: int = 10, n: int = 8, bound: int = 8) -> Cluster:
+    """A gang of all nodes has come to its bound behind a stream of pods that never say when they end."""
+    own = QueueingSettings(bound, mode="budget", idle_share=percent / 100)
+    c = cluster(nodes=n, gpus=1, settings=Settings(queueing=own))
+    c.submit([make_pod(f"small-{k}", gpus=1) for k in range(n)]).run()
+    return c.submit(gang("large", pods=n, gpus=1)).run()
+
+
+def keep_coming(c: Cluster, from_n: int, n: int, *, every_s: float = 8.0) -> tuple[int, float]:
+    """One pod comes and one goes, until the gang starts: (how many came, GPU-seconds kept idle)."""
+    idle = 0.0
+    for k in range(from_n, from_n + n):
+        c.submit(make_pod(f"small-{k}", gpus=1)).run()
+        running = sorted(
+            (pod for pod in c.pods.values() if pod.spec.node_name and "small" in pod.metadata.name),
+            key=lambda pod: c.bind_order().index(pod.metadata.name),
+        )
+        if running:
+            c.delete(running[0].metadata.name).run()
+        if c.placed("large"):
+            return k - from_n, idle
+        c.wait(every_s)
+        idle += (len(c.nodes) - sum(bool(pod.spec.node_name) for pod in c.pods.values())) * every_s
+    return n, idle
+
+
+def test_in_mode_budget_a_claim_waits_until_what_it_keeps_idle_is_earned() -> None:
+    c = budgeted()
+    keep_coming(c, 100, 20)
+    bypasses = c.scheduler.shared.queue.bypasses
+    assert bypasses is not None
+    passed = bypasses.of(c.group("large"))
+    assert passed is not None
+    assert passed.n > passed.bound
+    assert passed.claimed_s is not None
+    said = c.said("large-0")
+    assert "It has come to its bound of 8, and is given room about 2026-01-01" in said
+    assert "until then that would keep too much nvidia.com/gpu idle" in said
+
+
+def test_in_mode_budget_a_gang_still_starts_and_no_more_is_idle_than_earned() -> None:
+    shown = {}
+    for percent in (10, 40):
+        c = budgeted(percent=percent)
+        n_came, idle = keep_coming(c, 100, 400)
+        assert c.placed("large", on=8), f"{percent} %: it starves"
+        shown[percent] = n_came
+        earned = percent / 100 * 8 * c.now_s
+        assert idle <= earned, f"{percent} %: {idle} GPU-seconds were idle, {earned} were earned"
+    assert shown[40] < shown[10]
+
+
+def test_what_can_be_afforded_at_once_is_claimed_at_the_bound() -> None:
+    own = QueueingSettings(1, mode="budget", idle_share=1.0)
+    c = cluster(nodes=2, gpus=8, settings=Settings(queueing=own)).wait(3600.0)
+    c.submit(lone("holds", 8, "600s")).run()
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    c.submit(lone("before", 8, "10s")).run()
+    c.delete("before").run()
+    c.submit(lone("passes", 8, "2h")).run()
+    assert claim(c, "large").is_promise
+    assert claims(c).idle()["nvidia.com/gpu"] == 0.5
+
+
+def test_the_bound_of_a_queue_goes_before_that_of_all() -> None:
+    c = queued(
+        "queueing: {bound: {groups: 50, mode: hard}}\n"
+        "queues:\n"
+        "- name: top\n"
+        "  bound: 2\n"
+        "  queues: [{name: d, namespaces: [d]}, {name: e, namespaces: [e], bound: 9}]\n"
+        "- {name: rest, namespaces: ['*']}\n",
+        nodes=2,
+    )
+    c.submit(lone("holds", 8)).run()
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    assert stream(c, 10, 8) <= 2
+    tree = c.scheduler.shared.queue_book
+    assert tree is not None
+    found = [tree.tree.bound(make_pod("x", namespace=name).metadata) for name in ("d", "e", "other")]
+    assert found == [2, 9, None]
+
+
+def overrunning(on_overrun: str = "yield", **more: Any) -> Cluster:
+    """As `claimed`, and the pod that is in the way does not end."""
+    own = QueueingSettings(1, mode="hard", on_overrun=on_overrun)  # type: ignore[arg-type]
+    c = cluster(nodes=2, gpus=8, settings=Settings(queueing=own, **more))
+    c.submit(lone("holds", 8, "600s")).run()
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    c.submit(lone("before", 8, "10s")).run()
+    c.delete("before").run()
+    return c.submit(lone("passes", 8, "2h")).run()
+
+
+def told(c: Cluster) -> str:
+    return "\n".join(one.message for one in c.all(ef.RecordEvent))
+
+
+def evicted(c: Cluster) -> list[str]:
+    return [one.name for one in c.all(ef.EvictPod)]
+
+
+def test_who_runs_past_its_walltime_is_evicted_for_the_claim_that_waits() -> None:
+    c = overrunning().wait(625.0)
+    assert evicted(c) == []
+    c.wait(20.0)
+    assert evicted(c) == ["holds"]
+    assert "Preempted by gang d/large on node" in told(c)
+    c.run().wait(2.0)
+    assert c.placed("large", on=2)
+    assert claims(c).promises == {KEPT: 1}
+
+
+def test_nobody_is_evicted_for_its_walltime_unless_it_is_asked_for() -> None:
+    for c in (overrunning("none"), overrunning(allow_eviction=False)):
+        c.wait(3600.0)
+        assert evicted(c) == []
+        assert not c.placed("large")
+
+
+def test_nobody_is_evicted_where_no_claim_waits_for_it_or_it_would_not_help() -> None:
+    c = overrunning()
+    c.delete("large-0", "large-1").run().wait(3600.0)
+    assert evicted(c) == []
+    c = overrunning()
+    c.submit(lone("urgent", 8, "9000s", priority=10)).run().wait(3600.0)
+    assert c.pod("urgent").spec.node_name
+    assert evicted(c) == []
+
+
+def extend(c: Cluster, name: str, walltime: str) -> None:
+    pod = c.pod(name)
+    own = {**(pod.metadata.annotations or {}), WALLTIME_KEY: walltime}
+    c.update(pod, metadata=replace(pod.metadata, annotations=own)).run()
+
+
+def test_an_extension_moves_the_claim_and_the_cause_is_told() -> None:
+    c = overrunning("none").wait(100.0)
+    extend(c, "holds", "1800s")
+    c.wait(2.0)
+    found = claim(c, "large")
+    assert (found.start_s, found.because, found.is_promise) == (1801.0, "extended", True)
+    c.wait(1690.0)
+    c.delete("holds").run().wait(2.0)
+    assert c.placed("large")
+    assert claims(c).promises == {"extended": 1}
+
+
+def test_where_overrunners_yield_a_promise_cannot_be_put_off() -> None:
+    c = overrunning().wait(100.0)
+    extend(c, "holds", "1800s")
+    c.wait(2.0)
+    found = claim(c, "large")
+    assert (found.start_s, found.is_promise) == (601.0, True)
+    assert "its longer walltime does not count: the start of d/large was promised" in told(c)
+    c.wait(550.0).run().wait(2.0)
+    assert evicted(c) == ["holds"]
+    assert c.placed("large", on=2)
+
+
+def test_an_extension_counts_again_once_no_promise_rests_on_it() -> None:
+    c = overrunning().wait(100.0)
+    extend(c, "holds", "1800s")
+    c.delete("large-0", "large-1").run().wait(2.0)
+    c.submit(gang("next", pods=2, gpus=8)).run()
+    c.delete("passes").run()
+    c.submit(lone("second", 8, "10s")).run()
+    c.delete("second").run()
+    c.submit(lone("third", 8, "2h")).run()
+    assert claim(c, "next").start_s == 1801.0
+
+
+def test_a_running_pod_is_told_when_it_ends_and_who_starts_after_it() -> None:
+    c = overrunning()
+    pod = c.pod("holds")
+    c.update(pod, status=replace(pod.status, start_time=pod.metadata.creation_timestamp)).run()
+    said = explain(c.scheduler, c.group("holds"), c.now_s).answer
+    assert said == (
+        "It has started: 1 of 1 members are bound. It ends about 2026-01-01 00:10 UTC (by its walltime)."
+        " Room is kept where it runs, and d/large starts after it."
+    )
+
+
+def test_an_end_can_be_put_off_again_once_overrunners_need_not_yield() -> None:
+    c = overrunning().wait(100.0)
+    extend(c, "holds", "1800s")
+    c.wait(2.0)
+    assert claim(c, "large").start_s == 601.0
+    c.settings = Settings(queueing=QueueingSettings(1, mode="hard"))
+    effects, _ = c.scheduler.reconfigure(c.scheduler.shared.profiles, c.settings, c.now_s)
+    c.effects += effects
+    c.run().wait(640.0)
+    assert evicted(c) == []
+    assert claim(c, "large").start_s == 1801.0

@@ -24,6 +24,7 @@ from gangsched.model.objects import (
     Taint,
     Toleration,
 )
+from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import RACK, make_node, make_pod
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
@@ -360,3 +361,23 @@ def test_a_rack_constraint_names_the_rack() -> None:
     c.submit(with_annotations(gang("train", pods=3, gpus=8), spec)).run()
     assert f"no {RACK} has room for 3 members: r0 could take 2, r1 could take 2. In r0: " in c.said("train-0")
     assert "node(s) were outside of r0" in [one.reason for one in told(c, "train").reasons]
+
+
+def test_it_says_for_whom_room_is_kept_and_who_may_fill_it() -> None:
+    c = cluster(nodes=2, gpus=8, settings=Settings(queueing=QueueingSettings(1, mode="hard")))
+    c.submit(with_annotations([make_pod("holds", gpus=8)], {WALLTIME_KEY: "600s"})).run()
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    c.submit(with_annotations([make_pod("before", gpus=8)], {WALLTIME_KEY: "10s"})).run()
+    c.delete("before").run()
+    c.submit(with_annotations([make_pod("passes", gpus=8)], {WALLTIME_KEY: "2h"})).run().wait(5.0)
+    found = explain(c.scheduler, c.group("passes"), c.now_s)
+    assert "8 nvidia.com/gpu are kept for d/large, which is promised to start by 2026-01-01 00:11 UTC." in (
+        found.answer
+    )
+    assert found.cures[0].startswith("State a walltime (the annotation gangsched.io/walltime)")
+    assert "are kept for d/large" in c.said("passes")
+    found = explain(c.scheduler, c.group("large"), c.now_s)
+    assert found.answer.startswith(
+        "It starts by 2026-01-01 00:11 UTC: room is kept for it on 2 nodes."
+        " That is on n0, n1; first 1 pod there ends: d/holds. "
+    )

@@ -8,6 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.core.cache.queue_tree import BY_KUEUE, OTHERS
+from gangsched.core.explain import explain
+from gangsched.model import events as ev
 from gangsched.model.effects import BindPod
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.queued import GPU, book, pods, queued, reconfigured, started
@@ -285,3 +287,38 @@ def test_what_a_node_held_is_gone_with_it() -> None:
     [pod] = c.pods.values()
     c.drop_node(pod.spec.node_name)
     assert held(c, "a") == 0
+
+
+def test_what_a_queue_has_held_lately_survives_the_process() -> None:
+    """A process that ends, one that begins, and one that has followed for long: all come to the same."""
+    c = queued(TWO + "\n", nodes=2, gpus=8)
+    c.submit(pods("a", "p", gpus=8)).run().wait(3600.0)
+    before = book(c).all_decayed(c.now_s)
+    assert before["a"] > before["b"] == 0.0
+    written_s = c.now_s
+    c.wait(100.0)
+    truth = book(c).decayed("a", c.now_s)
+    c.tell(ev.QueueUsageRead(before, c.now_s - written_s))
+    assert book(c).decayed("a", c.now_s) == pytest.approx(truth), "it has counted all along"
+    c.restart()
+    assert book(c).decayed("a", c.now_s) == 0.0
+    c.tell(ev.QueueUsageRead({**before, "gone": 0.5}, c.now_s - written_s))
+    lost_s = 100.0  # nobody counted meanwhile
+    assert book(c).decayed("a", c.now_s) == pytest.approx(before["a"] * 2 ** (-lost_s / 86_400.0))
+    c.wait(3600.0)
+    assert book(c).decayed("a", c.now_s) > before["a"]
+
+
+def test_explain_says_which_queue_is_at_its_limit_by_how_much_and_who_holds_it() -> None:
+    c = queued(LIMITED, nodes=2)
+    c.submit(pods("nlp", "one", gpus=4)).run().submit(gang("wide", pods=4, namespace="cv")).run()
+    [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name == "wide"]
+    told = explain(c.scheduler, group, c.now_s)
+    assert told.answer == (
+        "Queue research is at its limit: 4 of 6 nvidia.com/gpu are used, and it needs 4, 2 too many."
+        " Held by nlp/one (4)."
+    )
+    assert told.cures == ("Wait until 2 nvidia.com/gpu of queue research are free, or raise its limit.",)
+    c.submit(pods("cv", "too-wide", gpus=5)).run()
+    [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name.endswith("too-wide")]
+    assert "it never starts" in explain(c.scheduler, group, c.now_s).cures[0]

@@ -26,7 +26,7 @@ from tests.support.scenario import Cluster, gang
 
 PAGE = DOCS / "writing-plugins.md"
 SHOWN = [block.text for block in blocks(PAGE, "python")]
-FILTER, SCORE, PERMIT, KUBERNETES, SORT, LANES, ENQUEUE, BUDGET = SHOWN
+FILTER, SCORE, PERMIT, KUBERNETES, SORT, LANES, USERS, ENQUEUE, BUDGET = SHOWN
 CONFIGS = [block.text for block in blocks(PAGE, "yaml") if "TeamNodes" in block.text]
 [SORT_CONFIG] = [block.text for block in blocks(PAGE, "yaml") if "GpuFirst" in block.text]
 # The page names the third plugin in a profile as it does the first.
@@ -166,6 +166,16 @@ def test_the_lanes_let_tenants_take_turns(tmp_path: Path) -> None:
     c.node(make_node("n0", gpus=8))
     pods = [make_pod(f"{team}{i}", namespace=team, gpus=1) for team in "ab" for i in range(3)]
     c.submit(pods).run()
+    assert [name[0] for name in started(c)] == list("ababab")
+
+
+def test_users_share_what_is_there(tmp_path: Path) -> None:
+    c, _ = cluster(tmp_path, USERS, SORT_CONFIG.replace("GpuFirst", "UserShare"))
+    c.node(make_node("n0", gpus=8))
+    for user in ("ann", "bob"):
+        own = {"example.com/user": user}
+        c.submit([make_pod(f"{user}{k}", namespace=f"x{k}", gpus=1, labels=own) for k in range(3)])
+    c.run()
     assert [name[0] for name in started(c)] == list("ababab")
 
 

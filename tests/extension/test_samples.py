@@ -268,3 +268,16 @@ def test_fair_tenants_take_turns_by_their_weights() -> None:
     first = [name[0] for name in started(c)][:12]
     assert (first.count("a"), first.count("b")) == (8, 4)
     known.budget.turn_ended()
+
+
+def test_users_take_turns_by_what_they_hold_in_all_namespaces() -> None:
+    c, known = cluster_with("user_share.py", "UserShare", sorts=True)
+    own = [("ann", 6), ("bob", 6), ("", 2)]
+    c.submit(make_pod("large", namespace="y", gpus=4, labels={"example.com/user": "ann"})).run()
+    for user, n in own:
+        marks = {"example.com/user": user} if user else {}
+        c.submit([make_pod(f"{user or 'nobody'}{k}", namespace=f"x{k}", labels=marks) for k in range(n)])
+    c.run()
+    first = [name.rstrip("0123456789") for name in started(c)][1:11]
+    assert (first.count("bob"), first.count("nobody"), first.count("ann")) == (6, 2, 2)
+    known.budget.turn_ended()

@@ -59,6 +59,12 @@ class Picture:
         self._version = listed["metadata"]["resourceVersion"]
         self._thread.start()
 
+    def taken(self) -> list[Sight]:
+        """What has come since the last time, which is forgotten."""
+        with self._changed:
+            sights, self.sights = self.sights, []
+        return sights
+
     def stop(self) -> None:
         self._stop.set()
         if self._thread.ident is not None:
@@ -158,31 +164,48 @@ def gpus_of(pod: Json) -> int:
     return sum(int(c["resources"].get("limits", {}).get(GPU, 0)) for c in pod["spec"]["containers"])
 
 
-def check(sights: list[Sight], inventory: dict[str, set[str]], ours: Collection[str] = (OURS,)) -> None:
-    """What must hold for every history, faults or not. `inventory`: healthy IDs by node; `ours`: profiles.
+class Checker:
+    """What must hold for every history, faults or not, event by event.
 
     One owner for each device; node, IDs, gang, rank and attempt in one event; IDs of that node, as many as
     asked for; nobody else's pod written to; never more of ours on a node than it has room for.
     """
-    owner: dict[tuple[str, str], str] = {}
-    before: dict[str, Json] = {}
-    for type_, pod, _ in sights:
-        if pod["spec"].get("schedulerName") not in ours:
+
+    def __init__(self, inventory: dict[str, set[str]], ours: Collection[str] = (OURS,)) -> None:
+        """`inventory`: healthy IDs by node; `ours`: profiles."""
+        self._inventory = inventory
+        self._ours = ours
+        self._owner: dict[tuple[str, str], str] = {}
+        self._before: dict[str, Json] = {}
+
+    def see(self, sight: Sight) -> None:
+        """The next event."""
+        type_, pod, _ = sight
+        if pod["spec"].get("schedulerName") not in self._ours:
             written = [key for key in pod["metadata"].get("annotations", {}) if key == GANG_KEY]
             assert not written, f"{pod['metadata']['name']} is another scheduler's"
-            continue
+            return
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
-        known = before.get(uid, {"spec": {}})
+        known = self._before.get(uid, {"spec": {}})
         if not node_of(pod):
             assert not annotation(pod, ATTEMPT_KEY), f"{name} has our annotations and no node"
         elif not node_of(known) and type_ == "MODIFIED":
-            _check_bound(pod, inventory)
+            _check_bound(pod, self._inventory)
         held = {(node_of(pod), i) for i in ids_of(pod)} if type_ != "DELETED" and is_live(pod) else set()
-        for key in [key for key, of in owner.items() if of == uid and key not in held]:
-            del owner[key]
+        for key in [key for key, of in self._owner.items() if of == uid and key not in held]:
+            del self._owner[key]
         for key in held:
-            assert owner.setdefault(key, uid) == uid, f"{key} is given to {name} and to another live pod"
-        before[uid] = pod
+            assert self._owner.setdefault(key, uid) == uid, f"{key} is given to {name} and another live pod"
+        self._before[uid] = pod
+        if type_ == "DELETED":
+            del self._before[uid]
+
+
+def check(sights: list[Sight], inventory: dict[str, set[str]], ours: Collection[str] = (OURS,)) -> None:
+    """The whole history at once."""
+    checker = Checker(inventory, ours)
+    for sight in sights:
+        checker.see(sight)
 
 
 def _check_bound(pod: Json, inventory: dict[str, set[str]]) -> None:

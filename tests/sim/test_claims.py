@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.groups.claiming import Claiming
+from gangsched.core.queueing.ends import End, Ends
 from gangsched.core.scheduler import Scheduler
 from gangsched.sim.driver import Broken, Simulation, make_scheduler
 from gangsched.sim.limits import limited_workload
@@ -75,3 +76,30 @@ def test_a_core_that_does_not_keep_the_room_is_found(monkeypatch: pytest.MonkeyP
 
 def failure(seed: int) -> Broken | None:
     return case(replace(CLAIMS, workload=limited_workload), seed).failure()
+
+
+def test_with_a_budget_all_of_it_starts_too() -> None:
+    n_made = 0
+    for seed in range(41_030, 41_032):
+        sim = run(STORMS["budget"], seed)
+        n_made += sim.scheduler.shared.counters["claims_made"]
+        waiting = [g for g in sim.scheduler.shared.groups.values() if g.n_pending and g.is_complete]
+        assert not waiting, f"seed {seed}: everything ends by itself, and {waiting} never started"
+    assert n_made, "nobody was claimed for"
+
+
+def test_what_runs_past_its_walltime_is_evicted_and_nothing_else() -> None:
+    n_victims = sum(
+        run(STORMS["overrun"], seed).scheduler.shared.counters["overrun_victims"] for seed in (41_045, 41_046)
+    )
+    assert n_victims, "nobody was evicted"
+
+
+def test_a_core_that_evicts_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def over(self: Ends, info: Any, now_s: float, wall_ahead_s: Any) -> End:
+        return End(now_s + 60.0, over_s=now_s - 60.0)
+
+    monkeypatch.setattr(Ends, "of", over)
+    storm = STORMS["overrun"]
+    found = [one for seed in range(41_050, 41_053) if (one := case(storm, seed).failure()) is not None]
+    assert any("I10: " in str(one.problem) for one in found), found

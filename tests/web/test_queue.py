@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from pathlib import Path
@@ -23,7 +24,7 @@ from gangsched.sim.objects import at, make_pod
 from gangsched.web.explain_command import print_page
 from gangsched.web.explanations import Page
 from gangsched.web.queue import Queue, QueuePage
-from gangsched.web.queue_command import duration, print_queue
+from gangsched.web.queue_command import duration, print_queue, print_starts
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 from tests.web.test_server import serving
 
@@ -195,3 +196,40 @@ async def test_a_page_that_comes_in_many_parts_is_read_whole(
     assert len(told) > 200_000
     page = json.loads(told)
     assert (page["nWaiting"], len(page["rows"])) == (600, 500)
+
+
+def test_starts_are_estimated_if_they_are_asked_for_and_never_called_promised() -> None:
+    c = cluster(nodes=2, gpus=8, settings=Settings(queueing=QueueingSettings(1, mode="hard")))
+    c.submit(with_annotations([make_pod("holds", gpus=8)], {WALLTIME_KEY: "600s"})).run()
+    c.submit(with_annotations(gang("large", pods=2, gpus=8), {WALLTIME_KEY: "1h"})).run()
+    c.submit(with_annotations([make_pod("before", gpus=8)], {WALLTIME_KEY: "10s"})).run()
+    c.delete("before").run()
+    c.submit(with_annotations([make_pod("next", gpus=8)], {WALLTIME_KEY: "2h"})).run()
+    queue = Queue(c.scheduler, clock_s=lambda: c.now_s)
+    assert not any("estimateInS" in row and row["estimateInS"] for row in json.loads(queue.listed())["rows"])
+    page = msgspec.json.decode(asyncio.run(queue.listed_with_estimates()), type=QueuePage)
+    console = Console(width=200, file=io.StringIO())
+    print_starts(page, console)
+    assert isinstance(console.file, io.StringIO)
+    heading, first, then = (line.split() for line in console.file.getvalue().splitlines())
+    assert heading == ["GANG", "PRIO", "PASSED", "STARTS", "IN", "NODES"]
+    assert first == ["d/large", "0", "1/1!", "10m00s", "promised", "2"]
+    assert then[0] == "d/next"
+    assert then[-2:] == ["estimated", "-"]
+    assert then[-3].startswith("~1h1")
+
+
+async def test_the_command_asks_for_estimates_and_shows_only_those_that_can_be_said(
+    pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    c = cluster(nodes=1, gpus=8, settings=Settings(queueing=QueueingSettings()))
+    c.submit(with_annotations([make_pod("holds", gpus=8)], {WALLTIME_KEY: "600s"})).run()
+    c.submit([make_pod("next", gpus=8)], [make_pod("too-large", gpus=9)]).run()
+    async with serving(pair, queue=Queue(c.scheduler, clock_s=lambda: c.now_s)) as client:
+        at = [f"--server=https://127.0.0.1:{client.port}", "--token=good", "-o", "json"]
+        for more in ([], ["-n", "d"]):
+            assert await anyio.to_thread.run_sync(main, ["queue", "--start", *more, *at]) == 0
+            [row] = json.loads(capsys.readouterr().out)["rows"]
+            assert row["group"] == "d/next"
+            assert 600.0 <= row["estimateInS"] <= 615.0

@@ -18,16 +18,19 @@ from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
-_Held = tuple[str, Mapping[str, int]]
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
+_Held = tuple[tuple[str, ...], Mapping[str, int]]
 
 TOTALS = ""
 """The key, beside the namespaces, for what the nodes offer."""
 
 
 class NamespaceUsage:
-    """Resources held by pods, reserved or bound and of every scheduler, by namespace."""
+    """Resources held by pods, reserved or bound and of every scheduler, by namespace, and by the values of
+    some labels: as "label=value"."""
 
-    def __init__(self) -> None:
+    def __init__(self, labels: tuple[str, ...] = ()) -> None:
+        self.labels = labels
         self.used: dict[str, dict[str, int]] = {}
         self.changed: set[str] = set()
         """Namespaces whose use has changed since a reader cleared this; TOTALS: what the nodes offer has."""
@@ -55,7 +58,7 @@ class NamespaceUsage:
         on_row = self._on_row.setdefault(row, {})
         for info in infos:
             # As it is counted now: the pod may be another version when it leaves.
-            held = on_row[info.uid] = (info.pod.metadata.namespace, info.template.requests)
+            held = on_row[info.uid] = (self._names(info), info.template.requests)
             self._add(held, 1)
 
     def leave(self, info: PodInfo, row: int, now_s: float) -> None:
@@ -70,18 +73,26 @@ class NamespaceUsage:
         self.n_node_changes += 1
         self.changed.add(TOTALS)
 
+    def _names(self, info: PodInfo) -> tuple[str, ...]:
+        meta = info.pod.metadata
+        if not self.labels:
+            return (meta.namespace,)
+        own = meta.labels or _NO_LABELS
+        return (meta.namespace, *(f"{label}={own[label]}" for label in self.labels if label in own))
+
     def _add(self, held: _Held, sign: int) -> None:
-        namespace, requests = held
-        self.changed.add(namespace)
-        used = self.used.setdefault(namespace, {})
-        for name, amount in requests.items():
-            left = used.get(name, 0) + sign * amount
-            if left:
-                used[name] = left
-            else:
-                used.pop(name, None)
-        if not used:
-            del self.used[namespace]
+        names, requests = held
+        for whose in names:
+            self.changed.add(whose)
+            used = self.used.setdefault(whose, {})
+            for name, amount in requests.items():
+                left = used.get(name, 0) + sign * amount
+                if left:
+                    used[name] = left
+                else:
+                    used.pop(name, None)
+            if not used:
+                del self.used[whose]
 
 
 class QueueView:
@@ -98,6 +109,10 @@ class QueueView:
         self._book = book
         self.walltime_of: Callable[[Group], float] | None = None
         """How long a group runs, where the configuration has `queueing`."""
+        self.promised: Callable[[], Iterable[PodInfo]] = tuple
+        """Pods that room is kept for until others have gone."""
+        self.going: Collection[str] = ()
+        """UIDs of those others."""
         self._totals: Mapping[str, int] = _NOTHING
         self._largest: Mapping[str, int] = _NOTHING
         self._totals_of = -1
@@ -109,15 +124,13 @@ class QueueView:
         """Namespaces (and TOTALS) read since this was last cleared."""
         self.reads_time = False
 
-        self.promised: Callable[[], Iterable[PodInfo]] = tuple
-        """Pods that room is kept for until others have gone."""
-        self.going: Collection[str] = ()
-        """UIDs of those others."""
     def set_time(self, now_s: float) -> None:
         """A turn begins."""
         self.now_s = now_s
         if self.began_s is None:
             self.began_s = now_s
+        if self._book is not None:  # parts of the cluster count from when its nodes are known
+            self._book.take_totals(self.totals(), now_s)
 
     def totals(self) -> Mapping[str, int]:
         """What all nodes offer together (status.allocatable)."""
@@ -134,6 +147,11 @@ class QueueView:
         self.reads.add(namespace)
         used = self._usage.used.get(namespace)
         return _NOTHING if used is None else MappingProxyType(used)
+
+    def used_by_label(self, label: str, value: str) -> Mapping[str, int]:
+        """As `used`, for pods of all namespaces with this label. QueueSort's plugin names its labels in
+        `usage_labels`."""
+        return self.used(f"{label}={value}")
 
     @property
     def queues(self) -> QueueBook | None:
@@ -167,11 +185,21 @@ class QueueView:
         self.reads.add(f"/{queue}")
         return self._book.used(queue)
 
-    def place_of_queue(self, queue: str, request: Mapping[str, int]) -> Place:
-        """Where the queue stands among all, if its first group asks for this much (QueueBook.place)."""
-        book = self.queues
+    def promised_to_queue(self, queue: str) -> Mapping[str, int]:
+        """What pods of the queue, and of all below it, are about to get once others have gone."""
+        book = self._book
         if book is None:
-            return ()
+            return _NOTHING
+        paths = book.tree.paths
+        own = [i for i in self.promised() if queue in paths.get(book.tree.of(i.pod.metadata).queue, ())]
+        return requests_of(own)
+
+    def place_of_queue(self, queue: str, request: Mapping[str, int]) -> Place:
+        """Where the queue stands among all, if its first group asks for this much (QueueBook.place); () for
+        one that is not in the tree, which comes first."""
+        book = self.queues
+        if book is None or queue not in book.tree.paths:
+            return Place()
         self.reads.update(f"/{name}" for name in book.tree.paths[queue])
         self.reads_time = True
         return book.place(queue, request, self.now_s)
@@ -185,15 +213,6 @@ class QueueView:
         resources."""
         totals, used = self.totals(), self.used(namespace)
         named = resources or tuple(used)
-    def promised_to_queue(self, queue: str) -> Mapping[str, int]:
-        """What pods of the queue, and of all below it, are about to get once others have gone."""
-        book = self._book
-        if book is None:
-            return _NOTHING
-        paths = book.tree.paths
-        own = [i for i in self.promised() if queue in paths.get(book.tree.of(i.pod.metadata).queue, ())]
-        return requests_of(own)
-
         shares = [used.get(name, 0) / totals[name] for name in named if totals.get(name)]
         return max(shares, default=0.0)
 

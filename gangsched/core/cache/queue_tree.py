@@ -7,7 +7,7 @@ what queues hold and whose turn it is (core.cache.queue_book).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from gangsched.config.queues import QueueConfig, QueuesSettings
 from gangsched.model.objects import ObjectMeta
@@ -112,6 +112,14 @@ class QueueTree:
         """The walltime of the pod's queue, or of the closest above it that has one."""
         for name in reversed(self.paths.get(self.of(meta).queue, ())):
             own = self.queues[name].default_walltime_s
+            if own is not None:
+                return own
+        return None
+
+    def bound(self, meta: ObjectMeta) -> int | Literal["auto"] | None:
+        """Likewise, its bound on being passed over; None: none of them has one."""
+        for name in reversed(self.paths.get(self.of(meta).queue, ())):
+            own = self.queues[name].bound
             if own is not None:
                 return own
         return None

@@ -86,6 +86,7 @@ from gangsched.core.framework.filled_node import FilledNode
 from gangsched.core.framework.plan import DemandOn, DryRun, FitError, PostFilterResult
 from gangsched.core.framework.queueing_points import (
     LaneSortPlugin,
+    PassingPlugin,
     PreEnqueuePlugin,
     QueueSortPlugin,
 )
@@ -364,6 +365,7 @@ __all__ = [
     "NodeFilterPlugin",
     "NodeScorePlugin",
     "NodeSubset",
+    "PassingPlugin",
     "PermitPlugin",
     "Plugin",
     "PodSigningPlugin",

@@ -15,6 +15,7 @@ from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import Group, PodInfo
 
 MAX_RAISE = 2**31
+MAX_USAGE_LABELS = 4
 
 
 @runtime_checkable
@@ -44,6 +45,14 @@ def sees_view(method: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):
         return False
     return len(named) > 1
+
+
+def usage_labels(plugin: object) -> tuple[str, ...]:
+    """The labels by whose values QueueSort's plugin wants to know what is used: its attribute `usage_labels`,
+    of a few texts."""
+    named: object = getattr(plugin, "usage_labels", ())
+    texts = named if isinstance(named, tuple | list) else ()
+    return tuple(one for one in texts if isinstance(one, str))[:MAX_USAGE_LABELS]
 
 
 def bad_raise(status: Status) -> str:
@@ -106,7 +115,8 @@ class LaneSortPlugin(Protocol):
     by `lane_key`, which reads the view. A lane's key is asked for again when its first group changes, when
     what the last call read of the view changes, and, if that read `waited_s`, after `rekey_s` seconds (a
     class attribute; without it 10). So a pod that comes or goes costs one call for each lane that reads its
-    namespace, however many groups wait there. `sort_key` and `lane` may have a second argument, the view;
+    namespace, however many groups wait there. The attribute `usage_labels` names labels, at most four, for
+    `view.used_by_label`. `sort_key` and `lane` may have a second argument, the view;
     what they read there is as of the time at which the group was put in line.
     """
 
@@ -127,4 +137,18 @@ class LaneSortPlugin(Protocol):
 
     def lane_key(self, first: Group, view: QueueView) -> tuple[Any, ...]:
         """Comparable with every other lane's; the smallest has the next turn. Ties: the lane's name."""
+        ...
+
+
+@runtime_checkable
+class PassingPlugin(Protocol):
+    """A QueueSort with lanes that tries groups in another order than the one in which they may claim a start.
+
+    Shortest first, say: without this nobody would pass a long group, however many shorter ones started.
+    """
+
+    name: str
+
+    def passing_key(self, group: Group, view: QueueView) -> tuple[Any, ...] | None:
+        """In its lane; a group is passed by those with a larger one. None: by `sort_key`, as tried."""
         ...

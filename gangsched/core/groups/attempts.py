@@ -228,7 +228,8 @@ class Attempts:
         if answer.shortage is not None:
             holding = self._shared.queue.waiting
             told = told_of(answer.shortage, answer.group, holding)
-            message = " ".join((message, *told, *self._passed_over.told_ends(answer)))
+            kept = self.claiming.told_kept(unit, answer.shortage)
+            message = " ".join((message, *told, *kept, *self._passed_over.told_ends(answer)))
         self.reject(unit, f"{claimed} {message}" if claimed else message, answer=answer)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:

@@ -7,7 +7,7 @@ Trials without the pods that will have ended. Called by core.groups.claiming.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -19,7 +19,9 @@ from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End
-from gangsched.core.queueing.planning import Search, earliest, moments_from
+from gangsched.core.queueing.idle_budget import idle_until
+from gangsched.core.queueing.planning import Search, copies, earliest, freed, moments_from
+from gangsched.core.queueing.running_pods import RunningPods
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.claim import Blocker, StartClaim
@@ -31,35 +33,45 @@ from gangsched.core.types.pod_template import PodTemplate
 _STUCK = End(math.inf)
 
 
-class _Running(msgspec.Struct):
-    """Pods on nodes, and when each ends."""
+class _Room(msgspec.Struct):
+    """Room for one template, by resources. free int64[k, n_rows]: now, without claims, None: not worked out;
+    amounts int64[k, slots] of the running pods."""
 
-    infos: list[PodInfo]
-    ends: list[End]
+    template: PodTemplate
+    need: int
+    ok: BoolArray
+    running: RunningPods
+    free: IntArray | None = None
+    amounts: IntArray | None = None
 
-    def ended_by(self, at_s: float) -> Iterator[PodInfo]:
-        for info, end in zip(self.infos, self.ends, strict=True):
-            if end.at_s <= at_s:
-                yield info
+    def earliest_s(self, claimed: Sequence[tuple[int, float, PodTemplate]]) -> float:
+        """When enough fit, beside claims: the row, the end and what it is for, of each of their members."""
+        if self.free is None or self.amounts is None:
+            return -math.inf
+        columns = self.template.columns
+        kinds = {one.serial: dict(zip(one.columns, one.amounts, strict=True)) for _, _, one in claimed}
+        theirs = np.array(
+            [[kinds[one.serial].get(column, 0) for _, _, one in claimed] for column in columns],
+            dtype=np.int64,
+        ).reshape(len(columns), len(claimed))
+        their_rows = np.array([row for row, _, _ in claimed], dtype=np.int64)
+        return earliest(
+            self.free - freed(self.free.shape[1], their_rows, theirs),
+            self.template.amount_array[:, 0],
+            self.ok,
+            self.need,
+            np.concatenate((their_rows, self.running.rows)),
+            np.append([end_s for _, end_s, _ in claimed], self.running.ends_s),
+            np.concatenate((theirs, self.amounts), axis=1),
+        )
 
-
-class _Holders(msgspec.Struct):
-    """Who holds room until when, pods and members of earlier claims, as parallel lists."""
-
-    rows: list[int]
-    ends_s: list[float]
-    templates: list[PodTemplate]
-
-    def amounts(self, columns: Sequence[int]) -> IntArray:
-        """int64[len(columns), n]: what each holds of some columns."""
-        kinds = {one.serial: one for one in self.templates}
-        code_of = {serial: code for code, serial in enumerate(kinds)}
-        of_kind = np.zeros((len(columns), len(kinds)), dtype=np.int64)
-        for code, template in enumerate(kinds.values()):
-            held = dict(zip(template.columns, template.amounts, strict=True))
-            of_kind[:, code] = [held.get(column, 0) for column in columns]
-        codes = np.array([code_of[one.serial] for one in self.templates], dtype=np.int64)
-        found: IntArray = of_kind[:, codes]
+    def rows_at(self, at_s: float) -> BoolArray:
+        """bool[n_rows]: where at least one fits once those have ended that end by then."""
+        assert self.free is not None
+        assert self.amounts is not None
+        gone = np.flatnonzero(self.running.ends_s <= at_s)
+        more = freed(self.free.shape[1], self.running.rows[gone], self.amounts[:, gone])
+        found: BoolArray = self.ok & (copies(self.free + more, self.template.amount_array[:, 0]) > 0)
         return found
 
 
@@ -69,12 +81,13 @@ class ClaimPlans:
     def __init__(self, shared: SharedState, demands_of: Callable[[list[Group]], list[Demand]]) -> None:
         self._shared = shared
         self._demands_of = demands_of
+        self._running: RunningPods | None = None
 
     def made(self, claims: Claims, unit: list[Group]) -> StartClaim | None:
         """A claim from the first moment that is found at which it fits; None: it would not, whatever ends."""
-        now_s, running = self._shared.now_s, self._running()
+        now_s = self._shared.now_s
         try:
-            found = self._first(claims, unit, running)
+            found = self._first(claims, unit)
         except PluginError as error:
             self._shared.hooks.blame(error, unit[0])
             return None
@@ -83,10 +96,11 @@ class ClaimPlans:
         start_s, plan = found
         held = self._held(plan.placements)
         nodes = {one.node_name for one in held}
+        there = [info for name in nodes for info in self._shared.cache.by_node.get(name, {}).values()]
         blockers = [
-            Blocker(info.pod.key, end.at_s, end.is_stated, end.is_over)
-            for info, end in zip(running.infos, running.ends, strict=True)
-            if info.node_name in nodes and end.at_s <= start_s
+            Blocker(info.pod.key, end.at_s, end.is_stated, end.is_over, info.uid)
+            for info in there
+            if info.row >= 0 and (end := self._end(info)).at_s <= start_s
         ]
         return StartClaim(
             unit=tuple(unit),
@@ -104,30 +118,50 @@ class ClaimPlans:
     def still(self, claims: Claims, claim: StartClaim) -> tuple[Nominated, ...]:
         """Where its members go if it stays on its nodes and starts as it was to; (): that is not possible."""
         at_s, unit = max(claim.start_s, self._shared.now_s), list(claim.unit)
+        nodes = None if any(one.template.needs for one in claim.held) else claim.nodes
         try:
-            answer = self._try(claims, unit, at_s, self._running(), claim.nodes)
+            answer = self._try(claims, unit, at_s, self._ended_on(nodes, at_s), claim.nodes)
         except PluginError as error:
             self._shared.hooks.blame(error, unit[0])
             return ()
         return self._held(answer.placements) if isinstance(answer, Plan) else ()
+
+    def idle_s(self, claim: StartClaim) -> dict[str, float]:
+        """What the claim will keep idle if nobody fills in (core.queueing.idle_budget.idle_until)."""
+        shared = self._shared
+        assert shared.ends is not None
+        ends, ahead_s, now_s = shared.ends, shared.wall_ahead_s, shared.now_s
+        there = [info for name in claim.nodes for info in shared.cache.by_node.get(name, {}).values()]
+        leaving = [
+            (info.row, end_s, info.template)
+            for info in there
+            if info.uid not in shared.stuck
+            and (end_s := ends.of(info, now_s, ahead_s).at_s) <= claim.start_s
+            and info.row >= 0
+        ]
+        return idle_until(claim.start_s, claim.held, shared.cache.view, leaving, now_s)
 
     def walltime_s(self, unit: Sequence[Group]) -> float:
         """As long as the longest of its groups."""
         walltimes = self._shared.walltimes
         return math.inf if walltimes is None else max(walltimes.of(group).seconds for group in unit)
 
-    def _first(self, claims: Claims, unit: list[Group], running: _Running) -> tuple[float, Plan] | None:
+    def _first(self, claims: Claims, unit: list[Group]) -> tuple[float, Plan] | None:
         now_s = self._shared.now_s
         ahead = claims.ahead_of(unit)
-        first_s = max(self._guess(claims, unit, running, ahead), now_s)
-        moments = moments_from(
-            first_s, [one.at_s for one in running.ends] + [claims.end_s(one) for one in ahead]
-        )
-        if first_s == now_s:
-            moments = [now_s, *moments]
+        running = self._look()
+        rooms = self._rooms(unit, running)
+        first_s = max(self._guess(claims, rooms, ahead), now_s)
+        if not math.isfinite(first_s):
+            return None
+        answer = self._try(claims, unit, first_s, self._ended_by(first_s, rooms))
+        if isinstance(answer, Plan):
+            return first_s, answer
+        ends_s = np.append(running.ends_s, [claims.end_s(one) for one in ahead])
+        moments = moments_from(math.nextafter(first_s, math.inf), ends_s)
         search, found = Search(len(moments)), None
         for at in search:
-            answer = self._try(claims, unit, moments[at], running)
+            answer = self._try(claims, unit, moments[at], self._ended_by(moments[at], rooms))
             search.told(isinstance(answer, Plan))
             if isinstance(answer, Plan):
                 found = moments[at], answer
@@ -138,13 +172,13 @@ class ClaimPlans:
         claims: Claims,
         unit: list[Group],
         at_s: float,
-        running: _Running,
+        gone: Sequence[PodInfo],
         nodes: Sequence[str] | None = None,
     ) -> Plan | FitError:
         """Places it as things will be then, beside the claims to which it yields; on `nodes` only."""
         shared = self._shared
         trial = Trial(shared.cache.view)
-        trial.remove(*running.ended_by(at_s))
+        trial.remove(*gone)
         demands = self._demands_of(unit)
         if nodes is not None:
             within: BoolArray = np.zeros(trial.n_rows, dtype=np.bool_)
@@ -155,9 +189,24 @@ class ClaimPlans:
         kept += claims.against(unit, at_s, at_s + self.walltime_s(unit))
         return run_cycle(demands, trial, topology_key=shared.settings.topology_key, nominated=kept)
 
-    def _guess(
-        self, claims: Claims, unit: list[Group], running: _Running, ahead: Sequence[StartClaim]
-    ) -> float:
+    def _rooms(self, unit: list[Group], running: RunningPods) -> list[_Room]:
+        """For each template by itself."""
+        view = self._shared.cache.view
+        found = []
+        for demand in self._demands_of(unit):
+            for template, members in demand.by_template().values():
+                state, status = demand.pre_filter(template, view)
+                if not status.is_success or not template.columns:
+                    found.append(_Room(template, 0, view.live, running))
+                    continue
+                ok = demand.profile.filtering.feasible(state, template, view)
+                ok = ok if state.subset is None else ok & state.subset
+                need = demand.n_needed - len(demand.members) + len(members)
+                free = view.free_at(template.column_array, np.arange(view.n_rows))
+                found.append(_Room(template, need, ok, running, free, running.amounts(template.columns)))
+        return found
+
+    def _guess(self, claims: Claims, rooms: Sequence[_Room], ahead: Sequence[StartClaim]) -> float:
         """By resources, each template alone."""
         view = self._shared.cache.view
         claimed = [
@@ -166,49 +215,42 @@ class ClaimPlans:
             for one in claim.held
             if (row := view.row_of(one.node_name)) is not None
         ]
-        holders = _Holders(
-            [row for row, _, _ in claimed] + [info.row for info in running.infos],
-            [end_s for _, end_s, _ in claimed] + [end.at_s for end in running.ends],
-            [template for _, _, template in claimed] + [info.template for info in running.infos],
-        )
-        guesses_s = [
-            self._guess_for(
-                demand, template, demand.n_needed - len(demand.members) + len(members), holders, len(claimed)
-            )
-            for demand in self._demands_of(unit)
-            for template, members in demand.by_template().values()
-        ]
-        return max(guesses_s, default=-math.inf)
+        return max((room.earliest_s(claimed) for room in rooms), default=-math.inf)
 
-    def _guess_for(
-        self,
-        demand: Demand,
-        template: PodTemplate,
-        need: int,
-        holders: _Holders,
-        n_claimed: int,
-    ) -> float:
-        view = self._shared.cache.view
-        state, status = demand.pre_filter(template, view)
-        if not status.is_success or not template.columns:
-            return -math.inf
-        ok = demand.profile.filtering.feasible(state, template, view)
-        ok = ok if state.subset is None else ok & state.subset
-        amounts = holders.amounts(template.columns)
-        rows = np.array(holders.rows, dtype=np.int64)
-        free = view.free_at(template.column_array, np.arange(view.n_rows)).copy()
-        for i in range(n_claimed):
-            free[:, rows[i]] -= amounts[:, i]
-        ends_s = np.array(holders.ends_s, dtype=np.float64)
-        return earliest(free, template.amount_array[:, 0], ok, need, rows, ends_s, amounts)
-
-    def _running(self) -> _Running:
+    def _look(self) -> RunningPods:
         shared = self._shared
         assert shared.ends is not None
-        ends, ahead_s, now_s = shared.ends, shared.wall_ahead_s, shared.now_s
-        infos = [info for there in shared.cache.by_node.values() for info in there.values() if info.row >= 0]
-        found = [_STUCK if one.uid in shared.stuck else ends.of(one, now_s, ahead_s) for one in infos]
-        return _Running(infos, found)
+        if self._running is None or self._running.ends is not shared.ends:
+            self._running = RunningPods(shared.cache, shared.ends, shared.stuck)
+        self._running.look(shared.now_s, shared.wall_ahead_s)
+        return self._running
+
+    def _ended_by(self, at_s: float, rooms: Sequence[_Room]) -> list[PodInfo]:
+        """Pods that will have ended, where that matters."""
+        if any(room.free is None or room.template.needs for room in rooms):
+            return self._ended_on(None, at_s)
+        view = self._shared.cache.view
+        rows: BoolArray = np.zeros(view.n_rows, dtype=np.bool_)
+        for room in rooms:
+            rows |= room.rows_at(at_s)
+        return self._ended_on([view.name(row) for row in np.flatnonzero(rows).tolist()], at_s)
+
+    def _ended_on(self, nodes: Sequence[str] | None, at_s: float) -> list[PodInfo]:
+        """On these nodes. Elsewhere they make no difference to pods without terms about others and without
+        volumes, if those would not fit there in any case; None: on all nodes."""
+        by_node = self._shared.cache.by_node
+        there = by_node.values() if nodes is None else [by_node[name] for name in nodes if name in by_node]
+        return [
+            info
+            for infos in there
+            for info in infos.values()
+            if info.row >= 0 and self._end(info).at_s <= at_s
+        ]
+
+    def _end(self, info: PodInfo) -> End:
+        shared = self._shared
+        assert shared.ends is not None
+        return _STUCK if info.uid in shared.stuck else shared.ends.of(info, shared.now_s, shared.wall_ahead_s)
 
     def _held(self, placements: Sequence[Placement]) -> tuple[Nominated, ...]:
         view = self._shared.cache.view

@@ -12,29 +12,34 @@ core.scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 
+from gangsched.config.queueing import YIELD, QueueingSettings
 from gangsched.core.cycle.cycle import run_cycle
-from gangsched.core.framework.plan import FitError, Plan
+from gangsched.core.framework.plan import FitError, Plan, Shortage
 from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.claim_plans import ClaimPlans
 from gangsched.core.groups.claims_told import ClaimsTold, was_claimed
 from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
+from gangsched.core.queueing.idle_budget import TooIdle
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.arrays import BoolArray
-from gangsched.core.types.claim import StartClaim
-from gangsched.core.types.group import NEVER_S, Group
+from gangsched.core.types.claim import Blocker, StartClaim
+from gangsched.core.types.group import NEVER_S, Group, PodInfo
 from gangsched.core.types.placement import Nominated
 
-# What cannot be claimed is not tried again for so long: a plan costs as much as several turns.
+# What cannot be claimed, or promised early, is not tried again for so long: a plan costs as much as several
+# turns.
 _HOPELESS_S = 60.0
 # Kubelets take a moment to end a pod that is over: a claim is not late before this.
 _LATE_S = 30.0
+# A claim that keeps too much idle is not planned again before this.
+_AGAIN_S = 10.0
 _LOOK_EVERY_S = 30.0
 # A victim's grace, and half a minute.
 _SOON_S = 60.0
@@ -59,9 +64,11 @@ class Claiming:
         """unit_of: a group with those that start with it; demands_of: what a unit asks a cycle for."""
         self._shared = shared
         self._unit_of = unit_of
-        self._plans = ClaimPlans(shared, demands_of)
+        self.plans = ClaimPlans(shared, demands_of)
         self._told = ClaimsTold(shared, reporter)
         self._mark = 0
+        self._revision = 0
+        self._settled: QueueingSettings | None = None
         self._before: Claims | None = None
         """As of the last turn: the configuration may end all claims."""
 
@@ -77,8 +84,20 @@ class Claiming:
         claims = self._claims
         if claims is not None and claims.by_key:
             now_s = self._shared.now_s
-            kept += claims.against(unit, now_s, now_s + self._plans.walltime_s(unit))
+            kept += claims.against(unit, now_s, now_s + self.plans.walltime_s(unit))
         return kept
+
+    def told_kept(self, unit: Sequence[Group], short: Shortage) -> Iterator[str]:
+        """What is kept for others where the unit lacks it, in sentences."""
+        claims, now_s = self._claims, self._shared.now_s
+        if claims is not None and claims.by_key:
+            holding_up = claims.holding_up(unit, now_s, now_s + self.plans.walltime_s(unit))
+            yield from self._told.kept(holding_up, short)
+
+    def told_own(self, group: Group) -> str:
+        """What is said of the group's claim, or of why it has none; "": nothing is."""
+        claim = self._claims.of(group) if self._claims is not None else None
+        return self._told.why_none(group) if claim is None else self._told.as_told(claim)
 
     def needs_nobody_who_is_to_come(self, demands: Sequence[Demand], plan: Plan) -> FitError | None:
         """Why a unit with required terms about other pods would not fit there without those claimed for.
@@ -106,9 +125,15 @@ class Claiming:
         if bypasses is None:
             return True
         while (full := bypasses.before_start(unit, plan, shared.cache.view, shared.now_s)) is not None:
-            if len(self._claims or ()) >= MAX_CLAIMS or self._make(full):
+            if bypasses.is_early(full):
+                if self._make_early(full):
+                    return False
+                continue
+            claims = self._claims
+            if claims is not None and claims.budget is not None and len(claims) >= MAX_CLAIMS:
+                bypasses.yields(full, shared.now_s + _HOPELESS_S, shared.now_s)
+            elif len(claims or ()) >= MAX_CLAIMS or self._make(full):
                 return False
-            bypasses.no_claim(full, shared.now_s + _HOPELESS_S)
         return True
 
     def started(self, unit: Sequence[Group], plan: Plan) -> None:
@@ -127,8 +152,8 @@ class Claiming:
         for group in unit:
             if was_claimed(group):
                 bypasses.at_bound(group, self._shared.now_s)
-        if any(was_claimed(group) for group in unit) and len(claims) < MAX_CLAIMS and not self._make(first):
-            bypasses.no_claim(first, self._shared.now_s + _HOPELESS_S)
+        if any(was_claimed(group) for group in unit) and len(claims) < MAX_CLAIMS:
+            self._make(first, is_paid=True)
 
     def refused(self, unit: list[Group]) -> str:
         """The unit does not fit now: its claim is looked at again. Returns what is to be said of it."""
@@ -137,7 +162,7 @@ class Claiming:
             self._recall(claims, unit)
         claim = claims.of(unit[0]) if claims is not None else None
         if claims is None or claim is None:
-            return ""
+            return self._told.why_none(unit[0])
         if claim.unit != tuple(unit) or not claims.is_sound(claim):
             self._drop(claims, claim)
             return ""
@@ -146,7 +171,7 @@ class Claiming:
             claim.looked_s = now_s
             self._look_at(claim, max(claim.start_s + 1.0, now_s + _LOOK_EVERY_S))
             self._look_again(claims, claim)
-        return self._told.words(claim) if claims.of(unit[0]) is claim else ""
+        return self._told.words(claim) if claims.of(unit[0]) is claim else self._told.why_none(unit[0])
 
     def kept_out(self, unit: Sequence[Group]) -> None:
         """Admit keeps the unit out: meanwhile it has no claim, and nobody who starts passes it."""
@@ -180,6 +205,17 @@ class Claiming:
             self._told.ended(ended)
         claims.ended.clear()
         mark, self._mark = self._mark, shared.cache.view.journal_end
+        revision, self._revision = self._revision, claims.revision
+        if claims.budget is not None and (mark, revision) != (self._mark, self._revision):
+            claims.budget.keep(claims.idle(), shared.now_s)
+        own = shared.settings.queueing
+        is_new, self._settled = own is not self._settled, own
+        if is_new or revision != self._revision:
+            self._rest_on(claims)
+        if shared.ends is not None and shared.ends.extended:
+            for info in shared.ends.extended:
+                self._told.extended(claims, info)
+            shared.ends.extended.clear()
         if not claims.by_key or mark == self._mark:
             return
         rows = shared.cache.view.changed_since(mark)
@@ -188,6 +224,13 @@ class Claiming:
             if changed is None or not changed.isdisjoint(claim.nodes):
                 soon_s = max(claim.looked_s + _LEAST_PAUSE_S, shared.now_s)
                 self._look_at(claim, min(claim.look_s, soon_s))
+
+    def _rest_on(self, claims: Claims) -> None:
+        """With onOverrun: yield the ends that promises rest on cannot be put off."""
+        own, ends = self._shared.settings.queueing, self._shared.ends
+        if own is not None and ends is not None:
+            promises = claims.all if own.on_overrun == YIELD else ()
+            ends.rest_on({one.uid: one.end_s for claim in promises for one in claim.blockers if one.is_said})
 
     def _end_all(self, claims: Claims) -> None:
         for claim in claims.all:
@@ -215,19 +258,57 @@ class Claiming:
 
     # -- one claim ---------------------------------------------------------------------------------------
 
-    def _make(self, group: Group) -> bool:
+    def _make_early(self, group: Group) -> bool:
+        """For the first in line, if its start can be promised; if not, it waits for its bound."""
         claims, shared = self._claims, self._shared
         assert claims is not None
+        assert shared.queue.bypasses is not None
+        claim = self.plans.made(claims, self._unit_of(group)) if len(claims) < MAX_CLAIMS else None
+        if claim is not None and claim.is_promise and self._too_idle(claims, claim) is None:
+            self._put_up(claims, claim)
+            return True
+        shared.queue.bypasses.not_early(group, shared.now_s + _HOPELESS_S)
+        return False
+
+    def _make(self, group: Group, *, is_paid: bool = False) -> bool:
+        """False: it gets none now, and may be passed for a while. is_paid: an earlier process afforded it."""
+        claims, shared = self._claims, self._shared
+        assert claims is not None
+        assert shared.queue.bypasses is not None
         unit = self._unit_of(group)
-        claim = self._plans.made(claims, unit)
+        claim = self.plans.made(claims, unit)
         if claim is None:
+            claims.too_idle.pop(group.key, None)
+            shared.queue.bypasses.no_claim(group, shared.now_s + _HOPELESS_S)
             return False
-        claims.put(claim)
-        self._look_at(claim, shared.now_s)  # it is tried once more, and then its pods are told
-        self._stands(claim)
-        shared.count("claims_made")
-        self._told.made(claim)
+        if not is_paid and not self._affords(claims, claim):
+            return False
+        self._put_up(claims, claim)
         return True
+
+    def _put_up(self, claims: Claims, claim: StartClaim) -> None:
+        claims.put(claim)
+        self._look_at(claim, self._shared.now_s)  # it is tried once more, and then its pods are told
+        self._stands(claim)
+        self._shared.count("claims_made")
+        self._told.made(claim)
+
+    def _affords(self, claims: Claims, claim: StartClaim) -> bool:
+        """Whether the budget pays for what the claim will keep idle; if not, its groups yield until then."""
+        shared = self._shared
+        too_idle = self._too_idle(claims, claim)
+        if too_idle is None or shared.queue.bypasses is None:
+            return True
+        again_s = min(max(too_idle.from_s, shared.now_s + _AGAIN_S), shared.now_s + _HOPELESS_S)
+        for group in claim.unit:
+            claims.too_idle[group.key] = too_idle
+            shared.queue.bypasses.yields(group, again_s, shared.now_s)
+        return False
+
+    def _too_idle(self, claims: Claims, claim: StartClaim) -> TooIdle | None:
+        if claims.budget is None:
+            return None
+        return claims.budget.too_idle(self.plans.idle_s(claim), self._shared.now_s)
 
     def _stands(self, claim: StartClaim) -> None:
         assert self._shared.queue.bypasses is not None
@@ -244,13 +325,16 @@ class Claiming:
         """It stays where it is, or moves, or is no more."""
         now_s, unit = self._shared.now_s, list(claim.unit)
         is_late = now_s >= claim.start_s + _LATE_S
-        stays = () if is_late else self._plans.still(claims, claim)
+        if not is_late and self._may_yield(claim):
+            self._look_at(claim, claim.start_s + _LATE_S)
+            return
+        stays = () if is_late else self.plans.still(claims, claim)
         if stays:
             claims.put(claim, before=claim)
             claim.held = stays
             if now_s < claim.planned_s + _PLAN_EVERY_S:
                 return
-        fresh = self._plans.made(claims, unit)
+        fresh = self.plans.made(claims, unit)
         if fresh is None and not stays:
             self._drop(claims, claim)
             assert self._shared.queue.bypasses is not None
@@ -260,7 +344,16 @@ class Claiming:
         enough_s = max(_EARLIER_S, _EARLIER_SHARE * (claim.start_s - now_s))
         if fresh is None or (stays and fresh.start_s > claim.start_s - enough_s):
             return
+        if fresh.start_s > claim.start_s + 1.0 and not self._affords(claims, fresh):
+            self._drop(claims, claim)
+            return
         self._move(claims, claim, fresh)
+
+    def _may_yield(self, claim: StartClaim) -> bool:
+        """Whether some of those in its way are past their end, and evicted for it if they do not go."""
+        own, now_s = self._shared.settings.queueing, self._shared.now_s
+        is_on = own is not None and own.on_overrun == YIELD and now_s >= claim.start_s
+        return is_on and any(one.is_said and one.end_s <= now_s for one in claim.blockers)
 
     def _move(self, claims: Claims, claim: StartClaim, fresh: StartClaim) -> None:
         if fresh.start_s > claim.start_s + 1.0:
@@ -273,17 +366,26 @@ class Claiming:
         self._stands(claim)
         self._told.moved(claim)
 
+    def _is_extended(self, info: PodInfo, before: Blocker) -> bool:
+        """Whether it states another end than it did, and that one is not over."""
+        ends, now_s = self._shared.ends, self._shared.now_s
+        if ends is None or not before.is_stated or before.end_s <= now_s:
+            return False
+        return ends.of(info, now_s, self._shared.wall_ahead_s).at_s > before.end_s + 1.0
+
     def _cause(self, claim: StartClaim) -> str:
         """Why it cannot be kept where it is."""
         cache, now_s = self._shared.cache, self._shared.now_s
-        known = {one.name for one in claim.blockers}
+        known = {one.uid: one for one in claim.blockers}
         least = claim.priority
         for name in claim.nodes:
             row = cache.nodes.row_of.get(name)
             if row is None or cache.view.unschedulable[row]:
                 return "node"
             for info in cache.by_node.get(name, {}).values():
-                if info.pod.key in known:
+                if (before := known.get(info.uid)) is not None:
+                    if self._is_extended(info, before):
+                        return "extended"
                     continue
                 if info.group is None:
                     return "other scheduler"

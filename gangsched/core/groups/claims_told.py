@@ -8,13 +8,19 @@ core.groups.claiming.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
-from gangsched.core.state.reporter import START_PROMISED, Reporter
+import numpy as np
+
+from gangsched.core.cycle.shortage import amount_text, lacks
+from gangsched.core.framework.plan import Shortage
+from gangsched.core.queueing.claims import Claims
+from gangsched.core.state.reporter import START_PROMISED, Reporter, clean
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
-from gangsched.core.types.group import Group, GroupState
+from gangsched.core.types.group import Group, GroupState, PodInfo
 
 _ANEW_S = 60.0
 _ANEW_SHARE = 0.1
@@ -48,6 +54,10 @@ class ClaimsTold:
         enough_s = max(_ANEW_S, _ANEW_SHARE * (claim.start_s - now_s))
         if abs(claim.start_s - claim.told_s) > enough_s or claim.told_promise != claim.is_promise:
             claim.told_s, claim.told_promise = claim.start_s, claim.is_promise
+        return self.as_told(claim)
+
+    def as_told(self, claim: StartClaim) -> str:
+        """The same again."""
         n_nodes = len(claim.nodes)
         nodes = f"{n_nodes} node{'s' if n_nodes != 1 else ''}"
         if claim.told_promise:
@@ -55,6 +65,40 @@ class ClaimsTold:
         n = sum(not one.is_stated for one in claim.blockers)
         about = self._by(claim.told_s, "about")
         return f"An estimate: it starts{about}; room is kept for it on {nodes}; no end stated by {n} there."
+
+    def kept(self, claims: Sequence[StartClaim], short: Shortage) -> Iterator[str]:
+        """Sentences for a group to which claims leave too little: what is free and kept, and for whom."""
+        for lack in islice(lacks(short), 1):
+            column = short.template.columns[short.template.names.index(lack.resource)]
+            free = np.maximum(short.trial.base().free(column), 0)
+            for claim in claims:
+                kept = np.zeros_like(free)
+                for one in claim.held:
+                    if (row := short.trial.row_of(one.node_name)) is not None and lack.rows[row]:
+                        kept[row] += one.template.requests.get(lack.resource, 0)
+                n = int(np.minimum(kept, free).sum())
+                free = np.maximum(free - kept, 0)
+                if n:
+                    yield f"{amount_text(lack.resource, n)} {lack.resource} {self._whose(claim)}."
+
+    def _whose(self, claim: StartClaim) -> str:
+        name = f"are kept for {claim.unit[0].key}"
+        if claim.told_promise:
+            return f"{name}, which is promised to start{self._by(claim.told_s, 'by')}"
+        return f"{name}, which may start{self._by(claim.told_s, 'about')}"
+
+    def why_none(self, group: Group) -> str:
+        """A sentence for a group at its bound whose claim would keep too much idle; "": it is not one."""
+        claims, bypasses = self._shared.queue.claims, self._shared.queue.bypasses
+        too_idle = claims.too_idle.get(group.key) if claims is not None else None
+        passed = bypasses.of(group) if bypasses is not None else None
+        if too_idle is None or passed is None:
+            return ""
+        when = self._by(too_idle.from_s, "about") or " later"
+        return (
+            f"It has come to its bound of {passed.bound}, and is given room{when}:"
+            f" until then that would keep too much {too_idle.resource} idle."
+        )
 
     def started(self, group: Group) -> None:
         """It is reserved, and its object tells of an earlier process' claim."""
@@ -79,6 +123,13 @@ class ClaimsTold:
                 self.started(group)
             else:
                 self._say(group, "Withdrawn", "no room is kept for it any more")
+
+    def extended(self, claims: Claims, info: PodInfo) -> None:
+        """A pod was given a longer walltime, which does not count: a promise rests on the shorter one."""
+        by_it = (str(one.unit[0].key) for one in claims.all if any(b.uid == info.uid for b in one.blockers))
+        whose = next(by_it, "another")
+        message = f"its longer walltime does not count: the start of {whose} was promised by the shorter one"
+        self._reporter.pod_event(info.pod, "Warning", "WalltimeKept", "Scheduling", clean(message))
 
     def _tell(self, claim: StartClaim) -> None:
         words = self.words(claim)

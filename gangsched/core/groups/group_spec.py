@@ -56,6 +56,10 @@ class GroupSpecs:
         self.asked_for: dict[str, None] = {}
         """Kinds that must be followed for some PodGroup, by the names under which they are followed."""
 
+    def objects(self) -> list[PodGroupAdded | PodGroupUpdated]:
+        """PodGroup objects as received last."""
+        return [event for told in self._read_from.values() for event in told.values()]
+
     def put_object(self, event: PodGroupAdded | PodGroupUpdated) -> None:
         """A PodGroup object's current state."""
         meta = event.item.metadata

@@ -62,6 +62,10 @@ class Owners:
         """UIDs of owners whose way of starting was reported."""
         shared.on_given_back.append(self._left)
 
+    def all(self) -> list[Owner]:
+        """Owners as read last."""
+        return list(self._known.values())
+
     # -- what is heard ---------------------------------------------------------------------------------
 
     def put(self, event: OwnerPut) -> list[Group]:

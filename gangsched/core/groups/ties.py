@@ -16,12 +16,12 @@ class Ties:
 
     def __init__(self, shared: SharedState, pick: Callable[[int], int]) -> None:
         self._shared = shared
-        self._pick = pick
+        self.pick = pick
         self._n_ties = 0
 
     def __call__(self, n: int) -> int:
         if self._shared.settings.ties == "random":
-            return self._pick(n)
+            return self.pick(n)
         at = self._n_ties % n
         self._n_ties += 1
         return at

@@ -8,7 +8,10 @@ wait; and bypasses of a group that would not fit on an empty cluster either.
 Each group has a bound from its first refusal on. In shadow mode nothing is enforced: when a start would go
 beyond a group's bound, the group "would be claimed" from there on, which is counted and told. In mode hard
 such a start waits until the group has a claim (core.queueing.claims): nobody passes a group with a claim,
-because who starts leaves it its room, so it is not counted on.
+because who starts leaves it its room, so it is not counted on. In mode budget it is counted on beyond its
+bound while its claim would keep too much idle (core.queueing.idle_budget). Where the bound is derived, the
+first in line may have one before it is passed at all, as EASY backfilling plans for the head of the queue
+(Lifka, JSSPP 1995): that costs the others little, and a bound alone leaves the head to luck.
 
 Groups with the same needs are one class, an array of counters in the order of the line, so that a start costs
 one comparison a class, and one addition to a part of an array where it takes what the class lacks. Called by
@@ -19,8 +22,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -31,22 +33,22 @@ from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.status import Code
 from gangsched.core.queueing.needs import bits, fits_empty, open_to, refused_for, taken
-from gangsched.core.types.arrays import BoolArray, IntArray
+from gangsched.core.queueing.waiting_classes import Needs, Rank, Record, WaitingClass
+from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import BOUND, Group, GroupState
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.states import NOT_QUEUED
 from gangsched.model.pod_group import GroupKey
 
 BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEAST_BOUND = 64
 _BOUND_PER_RUNNING = 8
+# Where groups are tried in another order than they came: that order needs room.
+_REORDERED = 2
 # Counting the groups that run is a walk over all of them.
 _COUNT_AGAIN_S = 1.0
 _MAX_MASKS = 10_000
 _ELIGIBLE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
-
-Rank = tuple[Any, ...]
-_Needs = dict[int, frozenset[int]]
-"""By template serial: the resource columns that it was refused for."""
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -57,63 +59,6 @@ class Passed(msgspec.Struct, frozen=True):
     claimed_s: float | None
 
 
-class _Record(msgspec.Struct, eq=False):
-    """What is known of a group that was refused. klass: where it is counted; None: it is not eligible now.
-    not_before_s: until then no claim can be made for it, whatever ends, so it is not eligible."""
-
-    group: Group
-    bound: int
-    needs: _Needs = {}
-    can_fit: bool = True
-    not_before_s: float = -math.inf
-    n: int = 0
-    claimed_s: float | None = None
-    rank: Rank = ()
-    klass: _Class | None = None
-
-
-class _Class:
-    """Groups of one priority with the same needs, in the order of the line."""
-
-    __slots__ = ("bounds", "key", "members", "needs", "passes", "priority", "ranks")
-
-    def __init__(self, key: tuple[object, ...], priority: int, needs: _Needs) -> None:
-        self.key = key
-        self.priority = priority
-        self.needs = needs
-        self.ranks: list[Rank] = []
-        self.members: list[_Record] = []
-        self.passes: IntArray = np.zeros(0, dtype=np.int64)
-        self.bounds: IntArray = np.zeros(0, dtype=np.int64)
-
-    def add(self, record: _Record) -> None:
-        at = bisect_left(self.ranks, record.rank)
-        self.ranks.insert(at, record.rank)
-        self.members.insert(at, record)
-        self.passes = np.insert(self.passes, at, record.n)
-        self.bounds = np.insert(self.bounds, at, record.bound)
-        record.klass = self
-
-    def remove(self, record: _Record) -> None:
-        at = bisect_left(self.ranks, record.rank)
-        record.n = int(self.passes[at])
-        del self.ranks[at], self.members[at]
-        self.passes = np.delete(self.passes, at)
-        self.bounds = np.delete(self.bounds, at)
-        record.klass = None
-
-    def full_before(self, rank: Rank, n: int) -> int:
-        """The place of the first before `rank` that cannot be passed by n more; -1: there is none."""
-        found = np.flatnonzero(self._before(self.passes, rank) + n > self._before(self.bounds, rank))
-        return int(found[0]) if len(found) else -1
-
-    def _before(self, counts: IntArray, rank: Rank) -> IntArray:
-        return counts[: bisect_left(self.ranks, rank)]
-
-    def count_of(self, record: _Record) -> int:
-        return int(self.passes[bisect_left(self.ranks, record.rank)])
-
-
 class Bypasses:
     """Counts, and remembers the counts of groups that have started."""
 
@@ -122,13 +67,21 @@ class Bypasses:
         settings: QueueingSettings,
         groups: Mapping[GroupKey, Group],
         sort_key: Callable[[Group], Rank],
+        bound_of: Callable[[Group], int | str | None] = lambda group: None,
+        is_reordered: Callable[[Group], bool] = lambda group: False,
     ) -> None:
+        """sort_key: a group is passed by those with a larger one. bound_of: the bound of the group's queue,
+        None: it has none, so that the settings' holds. is_reordered: whether groups are tried in another
+        order there."""
         self._settings = settings
-        self._claimed: Container[GroupKey] = ()
+        self._claimed: Collection[GroupKey] = ()
         self._groups = groups
         self._sort_key = sort_key
-        self._records: dict[GroupKey, _Record] = {}
-        self._classes: dict[tuple[object, ...], _Class] = {}
+        self._bound_of = bound_of
+        self._is_reordered = is_reordered
+        self._early: Group | None = None
+        self._records: dict[GroupKey, Record] = {}
+        self._classes: dict[tuple[object, ...], WaitingClass] = {}
         self._masks: dict[int, int] = {}
         """By template serial: the rows where it may go, as bits; of nodes as they were at `_revision`."""
         self._asked: dict[int, tuple[Demand, PodTemplate]] = {}
@@ -147,7 +100,7 @@ class Bypasses:
         """Another bound is in effect, for groups that are refused for the first time from now on."""
         self._settings = settings
 
-    def count_claimed(self, claimed: Container[GroupKey]) -> None:
+    def count_claimed(self, claimed: Collection[GroupKey]) -> None:
         """These, and no others, have claims from now on: they are not counted."""
         self._claimed = claimed
         for record in self._records.values():
@@ -194,9 +147,11 @@ class Bypasses:
             if record is None or record.group is not group:
                 if record is not None:
                     self._leave(record)
-                record = self._records[group.key] = _Record(group, self._bound(now_s))
+                record = self._records[group.key] = Record(group, self._bound(group, now_s))
             self._leave(record)
-            needs: _Needs = {}
+            if now_s >= record.yields_until_s:
+                record.yields_until_s = -math.inf
+            needs: Needs = {}
             record.can_fit = code is not Code.UNRESOLVABLE and now_s >= record.not_before_s
             for template, members in demand.by_template().values():
                 n_wanted = min(len(members), demand.n_needed)
@@ -213,8 +168,10 @@ class Bypasses:
         """The unit is about to be reserved as planned: whoever is bypassed is counted first.
 
         Where bounds are enforced and one would be exceeded, nobody is counted: returns the first such group
-        in line, which needs a claim before the unit may start.
+        in line, which needs a claim before the unit may start. Likewise the first in line, before its bound,
+        where its start can be promised (is_early).
         """
+        self._early = None
         if not self._records:
             return None
         for group in unit:
@@ -229,11 +186,24 @@ class Bypasses:
             if not (group.recovering or group.satisfied)
             for hit in self._hits(group, plan)
         ]
-        if self._settings.mode != SHADOW and (full := self._full(hits)) is not None:
-            return full
+        if self._settings.mode != SHADOW and hits:
+            if (full := self._full(hits)) is not None:
+                return full
+            if (first := self._first(hits, now_s)) is not None:
+                self._early = first
+                return first
         for klass, rank in hits:
             self._count(klass, rank, now_s)
         return None
+
+    def is_early(self, group: Group) -> bool:
+        """Whether before_start returned it before its bound."""
+        return self._early is group
+
+    def not_early(self, group: Group, until_s: float) -> None:
+        """No start can be promised to it: it is not claimed for before its bound."""
+        if (record := self._records.get(group.key)) is not None:
+            record.not_early_s = until_s
 
     def no_claim(self, group: Group, until_s: float) -> None:
         """It would not fit whatever ends: it waits for something to come, and is not counted until then."""
@@ -242,11 +212,23 @@ class Bypasses:
             record.not_before_s, record.can_fit = until_s, False
             self._leave(record)
 
+    def yields(self, group: Group, until_s: float, now_s: float) -> None:
+        """Its claim would keep too much idle: until then it may be passed beyond its bound."""
+        record = self._records.get(group.key)
+        if record is None or record.group is not group:
+            return
+        self._leave(record)
+        record.yields_until_s = until_s
+        if record.claimed_s is None:
+            record.claimed_s = now_s
+            self.n_claimed += 1
+        self._enter(record)
+
     def at_bound(self, group: Group, now_s: float) -> None:
         """It had a claim under an earlier process, whose counts are lost: it is at its bound again."""
         record = self._records.get(group.key)
         if record is None or record.group is not group:
-            record = self._records[group.key] = _Record(group, self._bound(now_s))
+            record = self._records[group.key] = Record(group, self._bound(group, now_s))
         self._leave(record)
         record.n = record.bound
         record.claimed_s = now_s
@@ -257,7 +239,7 @@ class Bypasses:
         record = self._records.get(group.key)
         if record is None or record.group is not group:
             return
-        if group.state in (GroupState.BOUND, GroupState.DELETED):
+        if group.state in NOT_QUEUED:
             self._leave(record)
             del self._records[group.key]
             if group.state is GroupState.BOUND:
@@ -270,7 +252,7 @@ class Bypasses:
 
     # -- how it is counted -------------------------------------------------------------------------------
 
-    def _hits(self, by: Group, plan: Plan) -> list[tuple[_Class, Rank]]:
+    def _hits(self, by: Group, plan: Plan) -> list[tuple[WaitingClass, Rank]]:
         """The classes that lack something of what it takes, with its place in line."""
         placed = [one for one in plan.placements if one.info.group is by]
         took = taken((one.row, one.info.template) for one in placed)
@@ -281,9 +263,9 @@ class Bypasses:
             if klass.priority >= by.priority and self._is_hit(klass, took)
         ]
 
-    def _full(self, hits: Sequence[tuple[_Class, Rank]]) -> Group | None:
+    def _full(self, hits: Sequence[tuple[WaitingClass, Rank]]) -> Group | None:
         """The first in line that so many starts would pass beyond its bound."""
-        first: _Record | None = None
+        first: Record | None = None
         for klass in {id(klass): klass for klass, _ in hits}.values():
             ranks = [rank for other, rank in hits if other is klass]
             at = klass.full_before(max(ranks), len(ranks))
@@ -291,7 +273,19 @@ class Bypasses:
                 first = klass.members[at]
         return None if first is None else first.group
 
-    def _count(self, klass: _Class, rank: Rank, now_s: float) -> None:
+    def _first(self, hits: Sequence[tuple[WaitingClass, Rank]], now_s: float) -> Group | None:
+        """The first in line, if it would be passed and has no claim."""
+        first = min((klass.members[0] for klass in self._classes.values()), key=lambda one: one.rank)
+        if now_s < first.not_early_s or self._stated_bound(first.group) is not None:
+            return None
+        if not any(first.klass is klass and first.rank < rank for klass, rank in hits):
+            return None
+        claimed = (self._records[key].group for key in self._claimed if key in self._records)
+        if any(self._place_of(group) < first.rank for group in claimed):
+            return None
+        return first.group
+
+    def _count(self, klass: WaitingClass, rank: Rank, now_s: float) -> None:
         n_before = bisect_left(klass.ranks, rank)
         passes = klass.passes[:n_before]
         for at in np.flatnonzero(passes == klass.bounds[:n_before]).tolist():
@@ -300,7 +294,7 @@ class Bypasses:
                 self.n_claimed += 1
         passes += 1
 
-    def _is_hit(self, klass: _Class, took: Mapping[int, int]) -> bool:
+    def _is_hit(self, klass: WaitingClass, took: Mapping[int, int]) -> bool:
         """Whether what is taken is of what the class was refused for, where it may go."""
         for serial, columns in klass.needs.items():
             rows = self._masks.get(serial, 0)
@@ -311,13 +305,13 @@ class Bypasses:
     def _place_of(self, group: Group) -> Rank:
         return self._sort_key(group), group.key
 
-    def _is_eligible(self, record: _Record) -> bool:
+    def _is_eligible(self, record: Record) -> bool:
         group = record.group
         if group.key in self._claimed or not record.can_fit:
             return False
         return group.state in _ELIGIBLE and not group.problem and not group.recovering
 
-    def _enter(self, record: _Record) -> None:
+    def _enter(self, record: Record) -> None:
         if not self._is_eligible(record):
             return
         group = record.group
@@ -326,10 +320,10 @@ class Bypasses:
         key = (group.priority, *needs)
         klass = self._classes.get(key)
         if klass is None:
-            klass = self._classes[key] = _Class(key, group.priority, record.needs)
+            klass = self._classes[key] = WaitingClass(key, group.priority, record.needs)
         klass.add(record)
 
-    def _leave(self, record: _Record) -> None:
+    def _leave(self, record: Record) -> None:
         klass = record.klass
         if klass is None:
             return
@@ -337,14 +331,20 @@ class Bypasses:
         if not klass.members:
             del self._classes[klass.key]
 
-    def _bound(self, now_s: float) -> int:
-        if self._settings.bound is not None:
-            return self._settings.bound
+    def _stated_bound(self, group: Group) -> int | None:
+        own = self._bound_of(group) or self._settings.bound
+        return own if isinstance(own, int) else None
+
+    def _bound(self, group: Group, now_s: float) -> int:
+        own = self._stated_bound(group)
+        if own is not None:
+            return own
         counted_s, n = self._running
         if now_s - counted_s >= _COUNT_AGAIN_S:
             n = sum(group.counts[BOUND] > 0 for group in self._groups.values())
             self._running = (now_s, n)
-        return max(_LEAST_BOUND, _BOUND_PER_RUNNING * n)
+        bound = max(_LEAST_BOUND, _BOUND_PER_RUNNING * n)
+        return bound * _REORDERED if self._is_reordered(group) else bound
 
     def _follow(self, view: ClusterView) -> None:
         """Nodes have changed: asks again where the templates may go."""

@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from gangsched.config.queueing import BUDGET, QueueingSettings
 from gangsched.core.cache.cache import Cache
+from gangsched.core.queueing.idle_budget import IdleBudget, TooIdle, idle_now
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import PENDING, Group, GroupState
@@ -27,7 +29,7 @@ KEPT_WITHIN_S = 60.0
 """A promise is kept if the start comes no later than this after what was promised first."""
 ERRORS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 KEPT = "kept"
-CAUSES = (KEPT, "overrun", "estimate", "node", "priority", "other scheduler", "claims")
+CAUSES = (KEPT, "overrun", "extended", "estimate", "node", "priority", "other scheduler", "claims")
 _IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
 _STARTS = (GroupState.WAITING, GroupState.BINDING, GroupState.BOUND)
 _ENDS = (*_STARTS, GroupState.UNWINDING, GroupState.DELETED)
@@ -40,6 +42,8 @@ class Claims:
         self._cache = cache
         self._clock = clock
         self._n_made = 0
+        self.revision = 0
+        """Changes with every claim that comes, moves or goes."""
         self.by_key: dict[GroupKey, StartClaim] = {}
         """Each claim by each of its groups."""
         self.freed: list[ClusterChange] = []
@@ -51,6 +55,26 @@ class Claims:
         self.errors = [0] * (len(ERRORS_S) + 1)
         """Such starts by how late they were."""
         self.total_error_s = 0.0
+        self.budget: IdleBudget | None = None
+        """In mode budget."""
+        self._evicts_for: dict[GroupKey, StartClaim] = {}
+        """By its first group: a claim that has ended since room is made for it, and has not started yet."""
+        self.too_idle: dict[GroupKey, TooIdle] = {}
+        """Groups at their bound whose claim would keep too much idle, and when each can be made."""
+
+    def configure(self, settings: QueueingSettings, now_s: float) -> None:
+        """These are in effect from now on; what was earned stays."""
+        if settings.mode != BUDGET:
+            self.budget = None
+            self.too_idle.clear()
+        elif self.budget is None:
+            self.budget = IdleBudget(settings.idle_share, now_s)
+        else:
+            self.budget.configure(settings.idle_share, now_s)
+
+    def idle(self) -> dict[str, float]:
+        """By resource: the share of the cluster's that is claimed and free."""
+        return idle_now((one for claim in self.all for one in claim.held), self._cache.view)
 
     def __len__(self) -> int:
         return len(self.all)
@@ -74,13 +98,14 @@ class Claims:
 
         A gang that is bound in part, and what replaces a lost member, waits for no claim.
         """
+        return [one for claim in self.holding_up(unit, from_s, until_s) for one in claim.held]
+
+    def holding_up(self, unit: Sequence[Group], from_s: float, until_s: float) -> list[StartClaim]:
+        """Likewise, whose that is."""
         if not self.by_key or any(group.recovering or group.satisfied for group in unit):
             return []
         return [
-            one
-            for claim in self.ahead_of(unit)
-            if claim.start_s < until_s and self.end_s(claim) > from_s
-            for one in claim.held
+            claim for claim in self.ahead_of(unit) if claim.start_s < until_s and self.end_s(claim) > from_s
         ]
 
     def end_s(self, claim: StartClaim) -> float:
@@ -105,13 +130,16 @@ class Claims:
         """It stands from now on, in the place of `before`, whose room is free for others."""
         if before is not None:
             self.freed += self._room_of(before)
+        self.revision += 1
         for group in claim.unit:
             self.by_key[group.key] = claim
+            self.too_idle.pop(group.key, None)
 
     def drop(self, claim: StartClaim) -> None:
         """It stands no more. Dropping twice changes nothing."""
         if not any(self.by_key.get(group.key) is claim for group in claim.unit):
             return
+        self.revision += 1
         for group in claim.unit:
             self.by_key.pop(group.key, None)
         self.freed += self._room_of(claim)
@@ -120,11 +148,19 @@ class Claims:
     def moved(self, group: Group) -> None:
         """The group's state has changed. Whether it still waits as it did is looked at later (is_sound):
         between two attempts it leaves the line for a moment."""
-        claim = self.by_key.get(group.key)
-        if claim is None or group.state not in _ENDS:
+        if group.state not in _ENDS:
             return
+        self.too_idle.pop(group.key, None)
+        claim = self.by_key.get(group.key) or self._evicts_for.get(group.key)
+        if claim is None:
+            return
+        self._evicts_for.pop(claim.unit[0].key, None)
         if group.state in _STARTS and group.preemption is None:
             self._started(claim)
+        elif group.state is GroupState.WAITING and group.preemption is not None:
+            if group.preemption.is_overrun:
+                claim.because = claim.because or "overrun"
+            self._evicts_for[claim.unit[0].key] = claim
         self.drop(claim)
 
     def is_sound(self, claim: StartClaim) -> bool:

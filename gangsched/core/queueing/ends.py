@@ -28,15 +28,22 @@ _LEAVES_IN_S = 40.0
 # Pods that are gone are forgotten when so many more are remembered than there are.
 _MAX_GONE = 1000
 _STATED = ("stated", "enforced")
+# Statements are in whole seconds.
+_SAME_S = 1.0
 
 
 class End(msgspec.Struct, frozen=True, gc=False):
     """at_s: on the core's clock, inf: never. is_stated: by the pod or its kubelet, and not over yet.
-    is_over: it was stated, and is over."""
+    over_s: when it was stated to end, if that is over; else inf."""
 
     at_s: float
     is_stated: bool = False
-    is_over: bool = False
+    over_s: float = math.inf
+
+    @property
+    def is_over(self) -> bool:
+        """It was stated, and is over."""
+        return self.over_s < math.inf
 
 
 class _Known(msgspec.Struct, gc=False):
@@ -53,6 +60,20 @@ class Ends:
         self._pods = pods
         self._began_s: dict[str, float] = {}
         self._known: dict[str, _Known] = {}
+        self._promised_s: dict[str, float] = {}
+        self._told: dict[str, Pod] = {}
+        self.extended: list[PodInfo] = []
+        """Pods whose longer walltime does not count, as a promise rests on the shorter one; not told yet."""
+
+    def rest_on(self, ends_s: Mapping[str, float]) -> None:
+        """Promises rest on these ends, by UID: a walltime that was made longer since does not count."""
+        before, self._promised_s = self._promised_s, {}
+        for uid, end_s in ends_s.items():
+            self._promised_s[uid] = min(end_s, before.get(uid, math.inf))
+        for uid in dict.fromkeys((*before, *self._promised_s)):
+            if before.get(uid) != self._promised_s.get(uid):
+                self._known.pop(uid, None)
+        self._told = {uid: pod for uid, pod in self._told.items() if uid in self._promised_s}
 
     def began(self, infos: Iterable[PodInfo], now_s: float) -> None:
         """They have been reserved."""
@@ -71,26 +92,46 @@ class Ends:
         is_same = known is not None and known.pod is info.pod and known.definition is definition
         if known is not None and is_same and now_s < known.end.at_s:
             return known.end
-        end = self._end(info, now_s, wall_ahead_s)
-        self._known[info.uid] = _Known(info.pod, definition, end)
-        return end
-
-    def _end(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
-        """Holds until it is over, or the pod or its group is another version."""
-        walltime = pod_walltime(info.pod) if info.group is None else self._walltimes.of(info.group)
         began_s = self._began_s.get(info.uid)
         if began_s is None:
             began_s = self._began_s[info.uid] = _began_s(info.pod, now_s, wall_ahead_s)
+        end, is_put_off = self._end(info, now_s, began_s)
+        if is_put_off and self._told.get(info.uid) is not info.pod:
+            self._told[info.uid] = info.pod
+            self.extended.append(info)
+        self._known[info.uid] = _Known(info.pod, definition, end)
+        return end
+
+    def expected(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
+        """Likewise; remembers nothing, so that a question changes no decision."""
+        known, began_s = self._known.get(info.uid), self._began_s.get(info.uid)
+        if known is not None and known.pod is info.pod and now_s < known.end.at_s:
+            return known.end
+        if info.pod.metadata.deletion_timestamp is not None:
+            return End(now_s + _LEAVES_IN_S, is_stated=True)
+        if began_s is None:
+            began_s = _began_s(info.pod, now_s, wall_ahead_s)
+        return self._end(info, now_s, began_s)[0]
+
+    def _end(self, info: PodInfo, now_s: float, began_s: float) -> tuple[End, bool]:
+        """Holds until it is over, or the pod or its group is another version. True: it was to be put off, and
+        a promise rests on it."""
+        walltime = pod_walltime(info.pod) if info.group is None else self._walltimes.of(info.group)
         if math.isfinite(walltime.seconds):
             at_s = began_s + walltime.seconds
             is_stated = walltime.source in _STATED
+            promised_s = self._promised_s.get(info.uid, math.inf)
+            is_put_off = at_s > promised_s + _SAME_S
+            if is_put_off:
+                at_s, is_stated = promised_s, True
             if at_s > now_s:
-                return End(at_s, is_stated)
-            return End(at_s + _first_above(now_s - at_s), is_over=is_stated)
+                return End(at_s, is_stated), is_put_off
+            late_s = _first_above(now_s - at_s)
+            return End(at_s + late_s, over_s=at_s if is_stated else math.inf), is_put_off
         if walltime.field:
-            return End(math.inf)
+            return End(math.inf), False
         age_s = max(now_s - began_s, _LEAST_AGE_S)
-        return End(began_s + 2.0 ** (math.floor(math.log2(age_s)) + 1))
+        return End(began_s + 2.0 ** (math.floor(math.log2(age_s)) + 1)), False
 
 
 def _began_s(pod: Pod, now_s: float, wall_ahead_s: float | None) -> float:

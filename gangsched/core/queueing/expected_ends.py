@@ -19,7 +19,7 @@ import numpy as np
 from gangsched.core.cycle.shortage import Lack, amount_text, lacks
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.queueing.walltimes import Walltimes
-from gangsched.core.types.group import PodInfo
+from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.states import MemberState
 from gangsched.model.walltime import Walltime, pod_walltime
 
@@ -79,6 +79,15 @@ def holders(lack: Lack, short: Shortage, walltimes: Walltimes) -> list[Holder]:
         if ends is not None:
             found.append(Holder(name, amounts[name], ends, _HOW[walltime.source]))
     return sorted(found, key=lambda one: (one.ends, one.name))
+
+
+def told_end(group: Group, walltimes: Walltimes) -> str:
+    """When a group that runs is due to end, and who says so; "" if nobody does."""
+    first = next((info for info in group.members.values() if info.state is MemberState.BOUND), None)
+    if first is None:
+        return ""
+    walltime, ends = _end(first, walltimes)
+    return "" if ends is None else f"{_time(ends)} ({_HOW[walltime.source]})"
 
 
 def _end(info: PodInfo, walltimes: Walltimes) -> tuple[Walltime, datetime | None]:

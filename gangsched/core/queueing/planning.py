@@ -1,4 +1,4 @@
-"""When there is room for a gang, if pods end when they are thought to: one pass over arrays of pods by end.
+"""When there is room for a gang, if pods end when they are thought to: by halving the moments.
 
 Pure functions of arrays. `earliest` counts room of one template by resources alone, on nodes that it may use,
 so what it says is a first guess: the cycle that places the gang decides (core.groups.claim_plans), and looks
@@ -36,29 +36,35 @@ def earliest(
     bool[n_rows]: where copies may go. Of each pod that ends: its row, when, and what it holds, int64[k, n].
     Pods that end at the same moment count together.
     """
-    now = _copies(free[:, ok], request).sum()
+    now = copies(free[:, ok], request).sum()
     if now >= need:
         return -math.inf
     known = np.flatnonzero(np.isfinite(ends_s) & ok[rows]) if len(rows) else np.zeros(0, dtype=np.int64)
     if not len(known):
         return math.inf
-    order = known[np.lexsort((ends_s[known], rows[known]))]
-    row, end_s = rows[order], ends_s[order]
-    begins = np.r_[True, row[1:] != row[:-1]]
-    segment = begins.cumsum() - 1
-    summed = amounts[:, order].cumsum(axis=1)
-    summed -= (summed[:, begins] - amounts[:, order][:, begins])[:, segment]
-    after = _copies(free[:, row] + summed, request)
-    before = np.r_[0, after[:-1]]
-    before[begins] = _copies(free[:, row[begins]], request)
-    gained = after - before
-    at = np.argsort(end_s, kind="stable")
-    there = now + gained[at].cumsum()
-    enough = np.flatnonzero(there >= need)
-    return float(end_s[at][enough[0]]) if len(enough) else math.inf
+    found = math.inf
+    while len(known):
+        middle_s = np.partition(ends_s[known], len(known) // 2)[len(known) // 2]
+        is_early = ends_s[known] <= middle_s
+        more = freed(free.shape[1], rows[known[is_early]], amounts[:, known[is_early]])
+        if copies((free + more)[:, ok], request).sum() >= need:
+            found = float(middle_s)
+            known = known[ends_s[known] < middle_s]
+        else:
+            free = free + more
+            known = known[~is_early]
+    return found
 
 
-def _copies(free: IntArray, request: IntArray) -> IntArray:
+def freed(n_rows: int, rows: IntArray, amounts: IntArray) -> IntArray:
+    """int64[k, n_rows]: what comes free on each row when these pods end. Exact up to 2**53."""
+    found: IntArray = np.array(
+        [np.bincount(rows, weights=one, minlength=n_rows) for one in amounts], dtype=np.int64
+    ).reshape(len(amounts), n_rows)
+    return found
+
+
+def copies(free: IntArray, request: IntArray) -> IntArray:
     """int64[n]: how many copies fit into each column of `free`."""
     if not len(request):
         return np.full(free.shape[1], np.iinfo(np.int32).max, dtype=np.int64)
@@ -66,7 +72,7 @@ def _copies(free: IntArray, request: IntArray) -> IntArray:
     return fits
 
 
-def moments_from(first_s: float, ends_s: Sequence[float]) -> list[float]:
+def moments_from(first_s: float, ends_s: Sequence[float] | FloatArray) -> list[float]:
     """The moments at which something ends, from `first_s` on, each once, in order."""
     found = np.unique(np.asarray(ends_s, dtype=np.float64))
     found = found[np.isfinite(found) & (found >= first_s)]

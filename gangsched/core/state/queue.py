@@ -21,7 +21,7 @@ from gangsched.core.state.lanes import Lanes
 from gangsched.core.state.timers import Timers
 from gangsched.core.state.transitions import Cause, move
 from gangsched.core.types.cluster_events import ClusterChange
-from gangsched.core.types.group import NEVER_S, Group, GroupState
+from gangsched.core.types.group import NEVER_S, Group, GroupState, PodInfo
 from gangsched.model.pod_group import GroupKey
 
 # Waking compares every change with every unschedulable group; beyond this many pairs the changes of one kind
@@ -127,6 +127,12 @@ class SchedulingQueue:
         key = (not group.recovering, self._sort_key(group), group.key, self._serial, group)
         heapq.heappush(self._active, key)
 
+    def first(self) -> Group | None:
+        """The group that `pop_active` would return; None when unsure, as with lanes."""
+        while self._active and self._active[0][-1].active_token != self._active[0][-2]:
+            heapq.heappop(self._active)
+        return self._active[0][-1] if self._active else None
+
     def pop_active(self) -> Group | None:
         """The next group; None when nothing can be tried now."""
         while self._active:
@@ -200,6 +206,12 @@ class SchedulingQueue:
             woken = [g for g in self._unschedulable.values() if any(self._cures(g, c, view) for c in heard)]
             for group in woken:
                 self.wake(group, Cause.CURED, now_s)
+
+    def may_end_otherwise(self, info: PodInfo, now_s: float) -> None:
+        """A running pod was edited: groups whose claims wait for its end are tried again."""
+        for claim in self.claims.all if self.claims is not None else ():
+            if any(one.uid == info.uid for one in claim.blockers):
+                self.wake(claim.unit[0], Cause.CURED, now_s)
 
     def set_deadline(self, group: Group, deadline_s: float) -> None:
         """When the group's present state times out; replaces an earlier deadline."""

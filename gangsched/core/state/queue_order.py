@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
-from gangsched.core.framework.interface import LaneSortPlugin, QueueSortPlugin, serves
+from gangsched.core.framework.interface import LaneSortPlugin, PassingPlugin, QueueSortPlugin, serves
 from gangsched.core.framework.plugin_calls import PluginError, blamed
 from gangsched.core.framework.queueing_points import sees_view
 from gangsched.core.state.lanes import Lanes
@@ -38,6 +38,7 @@ class QueueOrder:
         self._key_sees = view is not None and sees_view(sort.sort_key)
         self._laned = sort if serves(sort, LaneSortPlugin) else None
         self._lane_sees = self._laned is not None and sees_view(self._laned.lane)
+        self._passing = sort if serves(sort, PassingPlugin) else None
         self._view = view
         self._usage = usage
         self._blame = blame
@@ -73,6 +74,17 @@ class QueueOrder:
             return (0, self._lane_key(group), self._lane(group), self._key(group)), None
         except PluginError as error:
             return LAST, error
+
+    def passing(self, group: Group) -> tuple[Key, bool]:
+        """The group's key for who passes whom, and whether it is another than the one it is tried by."""
+        key, _ = self.look(group)
+        if self._passing is None or self._view is None or key == LAST:
+            return key, False
+        try:
+            own: Key | None = self._called(self._passing.passing_key, group, self._view)
+        except PluginError:
+            return key, False
+        return (key, False) if own is None else ((*key[:-1], own), True)
 
     def _lane_or_last(self, group: Group) -> str:
         try:

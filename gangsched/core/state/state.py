@@ -23,6 +23,7 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
+from gangsched.core.framework.queueing_points import usage_labels
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import Ends
@@ -38,8 +39,8 @@ from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo, Preemption
 from gangsched.core.types.needed import needed_members
 from gangsched.model.effects import Effect
-from gangsched.model.objects import Pod
 from gangsched.model.events import QueueUsageRead
+from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 
 PRE_ENQUEUE = -1
@@ -148,7 +149,7 @@ class SharedState:
         before, self.queue_view, usage = self.queue_view, None, None
         known, self.queue_book = self.queue_book, None
         if any(profile.reads_usage for profile in profiles.values()):
-            usage = NamespaceUsage()
+            usage = NamespaceUsage(usage_labels(next(iter(profiles.values())).queue_sort))
             trackers.append(usage)
             if self.settings.queues is not None:
                 self.queue_book = QueueBook(QueueTree(self.settings.queues), usage.changed)
@@ -157,18 +158,15 @@ class SharedState:
                     self.queue_book.inherit(known, self.now_s)
             self.queue_view = QueueView(self.cache.nodes, usage, self.queue_book)
             self.queue_view.walltime_of = self._walltime_s
-            if before is not None:
             self.queue_view.promised = lambda: [one.info for one in self.cache.nominated.values()]
             self.queue_view.going = self.victims
+            if before is not None:
                 self.queue_view.began_s, self.queue_view.now_s = before.began_s, before.now_s
         self.cache.keep_usage_trackers(trackers)
         sort = next(iter(profiles.values())).queue_sort
         self._order = QueueOrder(sort, self.queue_view, usage, self.hooks.blame)
         self.queue.lanes = self._order.make_lanes()
 
-    def _take_queueing(self, settings: Settings) -> None:
-        """Keeps what was counted and learned while `queueing` is in effect."""
-        own = settings.queueing
     def recall_queues(self, event: QueueUsageRead) -> None:
         """What queues have held lately, as an earlier process knew it."""
         book, view = self.queues(), self.queue_view
@@ -180,13 +178,22 @@ class SharedState:
         """What each queue holds, as parts of what the nodes offer now; None: no queues are configured."""
         return None if self.queue_view is None else self.queue_view.queues
 
+    def _take_queueing(self, settings: Settings) -> None:
+        """Keeps what was counted and learned while `queueing` is in effect."""
+        own = settings.queueing
         if own is None:
             self.walltimes = self.ends = self.queue.bypasses = self.queue.claims = None
             return
         if self.walltimes is None or self.ends is None or self.queue.bypasses is None:
             self.walltimes = Walltimes(own, self._default_walltime_s)
             self.ends = Ends(self.walltimes, self.cache.pods)
-            self.queue.bypasses = Bypasses(own, self.groups, lambda group: self.sort_key(group)[0])
+            self.queue.bypasses = Bypasses(
+                own,
+                self.groups,
+                lambda group: self._order.passing(group)[0],
+                self._bound_of_queue,
+                lambda group: self._order.passing(group)[1],
+            )
         else:
             self.walltimes.configure(own)
             self.queue.bypasses.configure(own)
@@ -196,12 +203,20 @@ class SharedState:
         elif self.queue.claims is None:
             self.queue.claims = Claims(self.cache, lambda: self.now_s)
             self.queue.bypasses.count_claimed(self.queue.claims.by_key)
+        if self.queue.claims is not None:
+            self.queue.claims.configure(own, self.now_s)
 
     def _walltime_s(self, group: Group) -> float:
         return NEVER_S if self.walltimes is None else self.walltimes.of(group).seconds
 
     def _default_walltime_s(self, pod: Pod) -> float | None:
         return None if self.queue_book is None else self.queue_book.tree.default_walltime_s(pod.metadata)
+
+    def _bound_of_queue(self, group: Group) -> int | str | None:
+        first = None if self.queue_book is None else group.first()
+        if self.queue_book is None or first is None:
+            return None
+        return self.queue_book.tree.bound(first.pod.metadata)
 
     def _sign(self, pod: Pod) -> Hashable:
         profile = self.profiles.get(pod.spec.scheduler_name)

@@ -18,6 +18,12 @@ class Blocker(msgspec.Struct, frozen=True):
     end_s: float
     is_stated: bool
     is_over: bool = False
+    uid: str = ""
+
+    @property
+    def is_said(self) -> bool:
+        """Whether it says itself when it ends, over or not."""
+        return self.is_stated or self.is_over
 
 
 class StartClaim(msgspec.Struct, eq=False):

@@ -66,5 +66,7 @@ PENDING, ASSUMED = MemberState.PENDING, MemberState.ASSUMED
 BOUND, DONE, LEAVING = MemberState.BOUND, MemberState.DONE, MemberState.LEAVING
 ENDED = (MemberState.DONE, MemberState.FAILED)
 UNASKED, SENT = BindState.NONE, BindState.SENT
+NOT_QUEUED = (GroupState.BOUND, GroupState.DELETED)
+"""A group that has started, or of which no pod is left: it has no place in the queue."""
 ON_ITS_WAY = (BindState.SENT, BindState.READING, BindState.BUMPING)
 """For these a bind was sent and may take effect."""

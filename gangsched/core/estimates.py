@@ -1,0 +1,225 @@
+"""Estimates: when groups that wait will start, if what runs ends as expected and nothing else comes.
+
+A pure function of the scheduler's present state, computed on demand; nothing is written and no counter moves.
+The line is followed into the future: whenever something ends, all that fits then starts, in order (list
+scheduling). By resources, each template alone: ports, devices' places and terms about other pods are left
+out, and groups that need one domain, or start together with others, get none. Room of claims counts as taken.
+So it is a forecast, and never a promise (core.queueing.claims). Called by gangsched.web.queue.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Generator, Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cycle.topology import requires_domain
+from gangsched.core.framework.profile import Demand
+from gangsched.core.queueing.needs import open_to
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.group import Group, GroupState, MemberState
+from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.pod_group import GroupKey
+
+# The first so many in line.
+_MAX_GROUPS = 100
+# Each looks at all nodes that a template may use: 50 us of 5,000 nodes.
+_MAX_LOOKS = 1_000
+# A step takes some 5 ms of CPU.
+_PODS_AT_ONCE = 200
+# Ends are rounded up to a fiftieth of the time until then.
+_STEP = 0.02
+_LEAST_STEP_S = 1.0
+_IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
+
+_Taken = tuple[PodTemplate, IntArray, IntArray]
+"""A template, rows, and how many copies each of them holds."""
+
+
+class _Need(msgspec.Struct, eq=False):
+    """So many copies of a template, on these rows."""
+
+    template: PodTemplate
+    rows: IntArray
+    n: int
+
+
+class _Waiting(msgspec.Struct, eq=False):
+    group: Group
+    needs: list[_Need]
+    walltime_s: float
+
+    @property
+    def kind(self) -> tuple[tuple[int, int], ...]:
+        """Equal for groups of which either all fit or none."""
+        return tuple((one.template.serial, one.n) for one in self.needs)
+
+
+def estimated_starts(scheduler: Scheduler, now_s: float) -> dict[GroupKey, float]:
+    """On the core's clock; groups of which nothing can be said, and those with claims, are missing."""
+    steps = in_steps(scheduler, now_s)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: dict[GroupKey, float] = done.value
+            return found
+
+
+def in_steps(scheduler: Scheduler, now_s: float) -> Generator[None, None, dict[GroupKey, float]]:
+    """The same, in steps of some milliseconds. What happens between two of them may be left out."""
+    shared = scheduler.shared
+    if shared.ends is None or shared.walltimes is None or not scheduler.is_synced:
+        return {}
+    waiting = yield from _waiting(shared)
+    room = _Room(shared.cache.view, [need.template for one in waiting for need in one.needs])
+    ends = yield from _ends(shared, room, now_s)
+    found: dict[GroupKey, float] = {}
+    n_looks, at_s = 0, now_s
+    while waiting and n_looks < _MAX_LOOKS:
+        refused: set[object] = set()
+        left = []
+        for one in waiting:
+            took = None
+            if one.kind not in refused:
+                n_looks += 1
+                yield
+                took = room.place(one.needs)
+            if took is None:
+                refused.add(one.kind)
+                left.append(one)
+                continue
+            found[one.group.key] = at_s
+            if math.isfinite(one.walltime_s):
+                end_s = now_s + _rounded(at_s + one.walltime_s - now_s)
+                heapq.heappush(ends, (end_s, -n_looks, took))
+        waiting = left
+        if not ends:
+            break
+        at_s = ends[0][0]
+        yield
+        while ends and ends[0][0] <= at_s:
+            room.give_back(heapq.heappop(ends)[2])
+    return found
+
+
+def _rounded(in_s: float) -> float:
+    """Up, so that what ends at about the same time ends together."""
+    if in_s <= _LEAST_STEP_S:
+        return _LEAST_STEP_S
+    return max(math.ceil(in_s), (1.0 + _STEP) ** math.ceil(math.log(in_s) / math.log1p(_STEP)))
+
+
+class _Room:
+    """What is free of the resources that somebody waits for. Shape: int64[n_resources, n_rows]."""
+
+    def __init__(self, view: ClusterView, templates: Iterable[PodTemplate]) -> None:
+        columns = sorted({column for template in templates for column in template.columns})
+        self.n_rows = view.n_rows
+        self._index = {column: i for i, column in enumerate(columns)}
+        rows = np.arange(view.n_rows)
+        self.free: IntArray = np.zeros((0, view.n_rows), dtype=np.int64)
+        if columns:
+            self.free = view.free_at(np.array(columns, dtype=np.int64), rows).copy()
+
+    def place(self, needs: Sequence[_Need]) -> list[_Taken] | None:
+        """All of them, on as few nodes as possible each; None: they do not fit, and nothing is taken."""
+        done: list[_Taken] = []
+        for need in needs:
+            at = np.array([self._index[column] for column in need.template.columns], dtype=np.int64)
+            amounts = np.array(need.template.amounts, dtype=np.int64)[:, np.newaxis]
+            fits = np.maximum((self.free[np.ix_(at, need.rows)] // amounts).min(axis=0), 0)
+            order = np.argsort(-fits, kind="stable")
+            summed = fits[order].cumsum()
+            n = int(np.searchsorted(summed, need.n)) + 1
+            if not len(summed) or n > len(summed):
+                self.give_back(done)
+                return None
+            counts = fits[order[:n]].copy()
+            counts[-1] -= summed[n - 1] - need.n
+            done.append((need.template, need.rows[order[:n]], counts))
+            self.take(done[-1], 1)
+        return done
+
+    def give_back(self, taken: Iterable[_Taken]) -> None:
+        for one in taken:
+            self.take(one, -1)
+
+    def take(self, taken: _Taken, sign: int) -> None:
+        """The rows are different ones."""
+        template, rows, counts = taken
+        for column, amount in zip(template.columns, template.amounts, strict=True):
+            if (at := self._index.get(column)) is not None:
+                self.free[at, rows] -= sign * amount * counts
+
+
+def _waiting(shared: SharedState) -> Generator[None, None, list[_Waiting]]:
+    """In the order of the line."""
+    claims = shared.queue.claims
+    groups = [
+        (shared.sort_key(group)[0], group.key, group)
+        for group in shared.groups.values()
+        if group.state in _IN_LINE
+        and group.is_complete
+        and not group.problem
+        and not group.start_together
+        and (claims is None or claims.of(group) is None)
+    ]
+    view, found = shared.cache.view, []
+    n_rows = view.n_rows
+    for _, _, group in heapq.nsmallest(_MAX_GROUPS, groups):
+        yield
+        members = group.in_state(MemberState.PENDING)
+        n_needed = min(group.n_needed, len(members))
+        demand = Demand(group, shared.profile_of(group).quiet, members, n_needed)
+        if not members or requires_domain([demand]):
+            continue
+        needs = [
+            _Need(template, np.flatnonzero(open_to(demand, template, view)[:n_rows]), n)
+            for template, infos in demand.by_template().values()
+            if (n := n_needed - len(members) + len(infos)) > 0 and not template.missing
+        ]
+        if needs and shared.walltimes is not None:
+            found.append(_Waiting(group, needs, shared.walltimes.of(group).seconds))
+    return found
+
+
+def _ends(
+    shared: SharedState, room: _Room, now_s: float
+) -> Generator[None, None, list[tuple[float, int, list[_Taken]]]]:
+    """What ends when, as a heap; what claims and nominations keep is taken from `room`."""
+    view, one_copy = shared.cache.view, np.ones(1, dtype=np.int64)
+    found: list[tuple[float, int, list[_Taken]]] = []
+    ends = shared.ends
+    assert ends is not None
+    alike: dict[tuple[float, int], tuple[PodTemplate, list[int]]] = {}
+    infos = [info for there in shared.cache.by_node.values() for info in there.values()]
+    for i, info in enumerate(infos):
+        if i % _PODS_AT_ONCE == 0:
+            yield
+        end_s = ends.expected(info, now_s, shared.wall_ahead_s).at_s
+        if 0 <= info.row < room.n_rows and math.isfinite(end_s) and info.uid not in shared.stuck:
+            until_s = _rounded(max(end_s - now_s, 0.0)) + now_s
+            alike.setdefault((until_s, info.template.serial), (info.template, []))[1].append(info.row)
+    for i, ((end_s, _), (template, at)) in enumerate(alike.items()):
+        if i % _PODS_AT_ONCE == 0:
+            yield
+        rows, counts = np.unique(np.array(at), return_counts=True)
+        found.append((end_s, len(found), [(template, rows, counts)]))
+    claims = shared.queue.claims
+    kept = [(claims.end_s(claim), one) for claim in claims.all for one in claim.held] if claims else []
+    kept += [(math.inf, one) for one in shared.cache.nominated.values()]
+    for end_s, one in kept:
+        if (row := view.row_of(one.node_name)) is not None and row < room.n_rows:
+            own = one.template, np.array([row]), one_copy
+            room.take(own, 1)
+            if math.isfinite(end_s):
+                found.append((end_s, len(found), [own]))
+    heapq.heapify(found)
+    return found

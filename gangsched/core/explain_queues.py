@@ -1,0 +1,61 @@
+"""Why a group's queue keeps it out: which limit, by how much it is exceeded, and who holds what is limited.
+
+Called by core.explain_room.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gangsched.config.queues import amount_text
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import Group
+from gangsched.core.types.needed import requests_of
+
+_MAX_NAMED = 4
+
+
+def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
+    """(the sentence, what would cure it); None: no limit of its queue keeps it out."""
+    shared = scheduler.shared
+    book, view = shared.queues(), shared.queue_view
+    if book is None or view is None or group.is_half_bound:
+        return None
+    asked = requests_of(shared.members_to_admit(group))
+    over: list[tuple[bool, str, str, list[str]]] = []
+    for name in book.tree.paths.get(view.queue_of(group), ()):
+        for resource, limit in book.tree.queues[name].limit.items():
+            used, needs = book.used(name).get(resource, 0), asked.get(resource, 0)
+            if needs and used + needs > limit:
+                amounts = (used, limit, needs, used + needs - limit)
+                over.append((needs <= limit, name, resource, [amount_text(resource, n) for n in amounts]))
+    if not over:
+        return None
+    may_start, name, resource, (used_text, limit_text, needs_text, over_text) = min(
+        over, key=lambda one: one[0]
+    )
+    sentence = (
+        f"Queue {name} is at its limit: {used_text} of {limit_text} {resource} are used, and it needs"
+        f" {needs_text}, {over_text} too many."
+    )
+    if not may_start:
+        return sentence, f"Ask for less, or raise the limit of queue {name}: as it is it never starts."
+    cure = f"Wait until {over_text} {resource} of queue {name} are free, or raise its limit."
+    return f"{sentence} {_holders(scheduler, name, resource)}", cure
+
+
+def _holders(scheduler: Scheduler, name: str, resource: str) -> str:
+    """Who holds most of it, of the queue and those below it."""
+    book = scheduler.shared.queue_book
+    assert book is not None
+    held: Counter[str] = Counter()
+    for leaf, path in book.tree.paths.items():
+        if name in path:
+            for info in book.on_nodes(leaf):
+                group = info.group
+                owner = info.pod.key if group is None or not group.is_gang else str(group.key)
+                held[owner] += info.template.requests.get(resource, 0)
+    most = sorted(((n, owner) for owner, n in held.items() if n), key=lambda one: (-one[0], one[1]))
+    named = ", ".join(f"{owner} ({amount_text(resource, n)})" for n, owner in most[:_MAX_NAMED])
+    more = f" and {len(most) - _MAX_NAMED} more" if len(most) > _MAX_NAMED else ""
+    return f"Held by {named}{more}."

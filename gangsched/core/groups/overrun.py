@@ -1,0 +1,78 @@
+"""Overrun: whom a claim may evict: groups that run past the walltime they stated (onOverrun: yield).
+
+Only where that makes the claim's gang start at once, and only half a minute after the stated end; of several
+ways the one that spares most. A gang goes as a whole. Not here: the eviction (core.groups.nomination), claims
+(core.groups.claiming). Called by core.groups.making_room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gangsched.config.queueing import YIELD
+from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.framework.plan import FitError, Plan, PostFilterResult
+from gangsched.core.framework.profile import Demand
+from gangsched.core.preemption.victims import is_leaving
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import BOUND, Group, PodInfo
+from gangsched.model.pod_group import GroupKey
+
+# A job that obeys its limit takes a moment to end.
+_SPARED_S = 30.0
+# Each costs a cycle.
+_MAX_LOOKS = 16
+
+_Over = dict[GroupKey, list[PodInfo]]
+
+
+def past_walltime(
+    shared: SharedState,
+    unit: Sequence[Group],
+    demands: Sequence[Demand],
+    cycle: Callable[[Sequence[Demand], ClusterView, int | None], Plan | FitError],
+) -> PostFilterResult | None:
+    """Those to evict so that the unit, which has a claim, starts; None: nobody, or it would not help."""
+    claims, own = shared.queue.claims, shared.settings.queueing
+    claim = claims.of(unit[0]) if claims is not None else None
+    if claim is None or own is None or own.on_overrun != YIELD or not shared.settings.allow_eviction:
+        return None
+    gone = _over(shared, claim)
+    plan = _without(shared, demands, gone, cycle) if gone else None
+    for key in list(gone)[:_MAX_LOOKS] if isinstance(plan, Plan) and len(gone) > 1 else ():
+        fewer = {other: infos for other, infos in gone.items() if other != key}
+        if fewer and isinstance(answer := _without(shared, demands, fewer, cycle), Plan):
+            gone, plan = fewer, answer
+    if not isinstance(plan, Plan):
+        return None
+    return PostFilterResult(plan, tuple(info for infos in gone.values() for info in infos))
+
+
+def _over(shared: SharedState, claim: StartClaim) -> _Over:
+    """On the claim's nodes, of no higher priority; the one that is over for longest last."""
+    assert shared.ends is not None
+    found: dict[GroupKey, tuple[float, Group]] = {}
+    for name in claim.nodes:
+        for info in shared.cache.by_node.get(name, {}).values():
+            group = info.group
+            if group is None or group.priority > claim.priority or info.state is not BOUND:
+                continue
+            if is_leaving(info) or info.uid in shared.stuck:
+                continue
+            over_s = shared.ends.of(info, shared.now_s, shared.wall_ahead_s).over_s
+            if shared.now_s >= over_s + _SPARED_S:
+                found[group.key] = over_s, group
+    in_order = sorted(found.items(), key=lambda one: (-one[1][0], one[0]))
+    return {key: group.in_state(BOUND) for key, (_, group) in in_order}
+
+
+def _without(
+    shared: SharedState,
+    demands: Sequence[Demand],
+    gone: _Over,
+    cycle: Callable[[Sequence[Demand], ClusterView, int | None], Plan | FitError],
+) -> Plan | FitError:
+    trial = Trial(shared.cache.view)
+    trial.remove(*(info for infos in gone.values() for info in infos))
+    return cycle(demands, trial, 0)

@@ -1,0 +1,135 @@
+"""What claims keep idle: how much now, how much a planned one will, and how much they may (mode budget).
+
+Idle is what is claimed and free, so what others fill in is not. The budget is earned: with 10 % all claims
+together may keep so much idle as the whole cluster offers in six minutes of each hour, of each resource, and
+what is not used is saved for a week. So a gang for which nobody states ends waits longer for its claim, and
+still gets one. Called by core.groups.claiming; read by web.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.types.placement import Nominated
+from gangsched.core.types.pod_template import PodTemplate
+
+_SAVED_FOR_S = 7 * 86_400.0
+# Each pod takes one of these, and nobody misses it.
+_PODS = "pods"
+
+_Kept = dict[tuple[int, int], int]
+"""(row, column) -> how much of it is claimed there."""
+
+
+class TooIdle(msgspec.Struct, frozen=True):
+    """A claim that cannot be afforded yet. resource: the one that is short for longest; from_s: when it is
+    earned; inf: more than is ever saved."""
+
+    resource: str
+    from_s: float
+
+
+class IdleBudget:
+    """Earns and spends, per resource, in seconds of the whole cluster's."""
+
+    def __init__(self, share: float, now_s: float) -> None:
+        self._share = share
+        self._at_s = now_s
+        self._earned_s = 0.0
+        self._saved_s: dict[str, float] = {}
+        """Of resources that were ever kept idle."""
+        self._idle: Mapping[str, float] = {}
+
+    def configure(self, share: float, now_s: float) -> None:
+        """What is earned from now on."""
+        self._pass_to(now_s)
+        self._share = share
+
+    def keep(self, idle: Mapping[str, float], now_s: float) -> None:
+        """From now on these shares of the cluster are claimed and free."""
+        self._pass_to(now_s)
+        self._idle = idle
+
+    def too_idle(self, costs_s: Mapping[str, float], now_s: float) -> TooIdle | None:
+        """What a claim at this cost waits for; None: it can be afforded."""
+        self._pass_to(now_s)
+        worst = TooIdle("", now_s)
+        for resource, cost_s in sorted(costs_s.items()):
+            short_s = cost_s - self._saved_s.get(resource, self._earned_s)
+            if short_s <= 0.0:
+                continue
+            can_be_saved = cost_s <= self._share * _SAVED_FOR_S
+            from_s = now_s + short_s / self._share if can_be_saved else math.inf
+            if from_s > worst.from_s:
+                worst = TooIdle(resource, from_s)
+        return worst if worst.resource else None
+
+    def _pass_to(self, now_s: float) -> None:
+        past_s, most_s = now_s - self._at_s, self._share * _SAVED_FOR_S
+        if past_s <= 0.0:
+            return
+        before_s, self._at_s = self._earned_s, now_s
+        self._earned_s = min(before_s + past_s * self._share, most_s)
+        for resource in dict.fromkeys((*self._saved_s, *self._idle)):
+            saved_s = self._saved_s.get(resource, before_s)
+            saved_s += past_s * (self._share - self._idle.get(resource, 0.0))
+            self._saved_s[resource] = min(saved_s, most_s)
+
+
+def idle_now(held: Iterable[Nominated], view: ClusterView) -> dict[str, float]:
+    """By resource: the share of the cluster's that is claimed and free."""
+    kept, names = _kept(held, view)
+    amounts: dict[int, int] = {}
+    for (row, column), amount in kept.items():
+        free = view.free_on((column,), row)[0]
+        amounts[column] = amounts.get(column, 0) + min(amount, max(free, 0))
+    return {names[column]: amount / _total(column, view) for column, amount in amounts.items() if amount}
+
+
+def idle_until(
+    start_s: float,
+    held: Sequence[Nominated],
+    view: ClusterView,
+    leaving: Iterable[tuple[int, float, PodTemplate]],
+    now_s: float,
+) -> dict[str, float]:
+    """By resource: what a claim will keep idle until it starts, if nobody fills in, in seconds of the whole
+    cluster's. leaving: of each pod that ends before: its row, when, and its template."""
+    kept, names = _kept(held, view)
+    gains: dict[tuple[int, int], list[tuple[float, int]]] = {place: [] for place in kept}
+    for row, end_s, template in leaving:
+        for column, amount in zip(template.columns, template.amounts, strict=True):
+            if (row, column) in gains:
+                gains[row, column].append((max(end_s, now_s), amount))
+    costs: dict[int, float] = {}
+    for (row, column), amount in kept.items():
+        free, at_s = view.free_on((column,), row)[0], now_s
+        for end_s, more in [*sorted(gains[row, column]), (start_s, 0)]:
+            until_s = min(end_s, start_s)
+            costs[column] = costs.get(column, 0.0) + (until_s - at_s) * min(amount, max(free, 0))
+            free, at_s = free + more, until_s
+    return {names[column]: cost / _total(column, view) for column, cost in costs.items() if cost > 0.0}
+
+
+def _kept(held: Iterable[Nominated], view: ClusterView) -> tuple[_Kept, dict[int, str]]:
+    kept: _Kept = {}
+    names: dict[int, str] = {}
+    for one in held:
+        row = view.row_of(one.node_name)
+        if row is None:
+            continue
+        template = one.template
+        for name, column, amount in zip(template.names, template.columns, template.amounts, strict=True):
+            if name != _PODS:
+                names[column] = name
+                kept[row, column] = kept.get((row, column), 0) + amount
+    return kept, names
+
+
+def _total(column: int, view: ClusterView) -> int:
+    return max(int(np.where(view.live, view.allocatable(column), 0).sum()), 1)

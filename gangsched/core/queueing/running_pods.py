@@ -1,0 +1,114 @@
+"""RunningPods: the pods on nodes as arrays, and when each is thought to end, for first guesses.
+
+Followed by the journal of the node table, a few rows at a time: asking for the ends of 40,000 pods takes
+longer than all the rest of a plan. What changes without a row (a walltime that is edited or learned) is found
+within some plans; whoever plans asks core.queueing.ends about the pods that matter. Called by
+core.groups.claim_plans.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Sequence
+
+import numpy as np
+
+from gangsched.core.cache.cache import Cache
+from gangsched.core.queueing.ends import Ends
+from gangsched.core.queueing.planning import FloatArray
+from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.pod_template import PodTemplate
+
+# Rows that are read again at each look, whether they have changed or not.
+_AGAIN = 128
+_NO_ROW = -1
+
+
+class RunningPods:
+    """One slot a pod; a free slot has row -1 and never ends."""
+
+    def __init__(self, cache: Cache, ends: Ends, stuck: Container[str]) -> None:
+        self._cache = cache
+        self.ends = ends
+        self._stuck = stuck
+        self._mark = _NO_ROW
+        self._again = 0
+        self._slots: dict[int, list[int]] = {}
+        self._free: list[int] = []
+        self._code_of: dict[int, int] = {}
+        self._templates: list[PodTemplate] = []
+        self.rows: IntArray = np.zeros(0, dtype=np.int64)
+        self.ends_s: FloatArray = np.zeros(0, dtype=np.float64)
+        self._codes: IntArray = np.zeros(0, dtype=np.int64)
+
+    def look(self, now_s: float, wall_ahead_s: float | None) -> None:
+        """Follows what has happened."""
+        view = self._cache.view
+        changed = view.rows_since(self._mark) if self._mark >= 0 else None
+        self._mark = view.journal_end
+        if changed is None or len(self._templates) > 2 * len(self.rows) + _AGAIN:
+            self._forget()
+            changed = set(range(view.n_rows))
+        else:
+            over = self.rows[(self.ends_s <= now_s) & (self.rows >= 0)]
+            again = range(self._again, min(self._again + _AGAIN, view.n_rows))
+            self._again = again.stop if again.stop < view.n_rows else 0
+            changed = changed.union(over.tolist(), again)
+        for row in sorted(changed):
+            self._read(row, now_s, wall_ahead_s)
+
+    def _end_of(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
+        """As of now. A pod that did not go when it was evicted is not waited for."""
+        return math.inf if info.uid in self._stuck else self.ends.of(info, now_s, wall_ahead_s).at_s
+
+    def amounts(self, columns: Sequence[int]) -> IntArray:
+        """int64[len(columns), slots]: what each holds of some columns; of a free slot it is meaningless."""
+        of_kind = np.zeros((len(columns), max(len(self._templates), 1)), dtype=np.int64)
+        for code, template in enumerate(self._templates):
+            held = dict(zip(template.columns, template.amounts, strict=True))
+            of_kind[:, code] = [held.get(column, 0) for column in columns]
+        found: IntArray = of_kind[:, self._codes]
+        return found
+
+    def _forget(self) -> None:
+        self._slots.clear()
+        self._code_of.clear()
+        self._templates.clear()
+        self.rows[:] = _NO_ROW
+        self.ends_s[:] = math.inf
+        self._codes[:] = 0
+        self._free = list(range(len(self.rows)))
+
+    def _read(self, row: int, now_s: float, wall_ahead_s: float | None) -> None:
+        for slot in self._slots.pop(row, ()):
+            self.rows[slot], self.ends_s[slot], self._codes[slot] = _NO_ROW, math.inf, 0
+            self._free.append(slot)
+        if row >= self._cache.view.n_rows:
+            return
+        there = self._cache.by_node.get(self._cache.view.name(row), {})
+        mine = [info for info in there.values() if info.row == row]
+        if not mine:
+            return
+        if len(self._free) < len(mine):
+            self._grow(len(mine))
+        slots = [self._free.pop() for _ in mine]
+        self._slots[row] = slots
+        self.rows[slots] = row
+        self.ends_s[slots] = [self._end_of(info, now_s, wall_ahead_s) for info in mine]
+        self._codes[slots] = [self._code(info.template) for info in mine]
+
+    def _code(self, template: PodTemplate) -> int:
+        code = self._code_of.get(template.serial)
+        if code is None:
+            code = self._code_of[template.serial] = len(self._templates)
+            self._templates.append(template)
+        return code
+
+    def _grow(self, n: int) -> None:
+        n_now = len(self.rows)
+        more = max(n_now, n, 64)
+        self._free += range(n_now, n_now + more)
+        self.rows = np.concatenate((self.rows, np.full(more, _NO_ROW, dtype=np.int64)))
+        self.ends_s = np.concatenate((self.ends_s, np.full(more, math.inf)))
+        self._codes = np.concatenate((self._codes, np.zeros(more, dtype=np.int64)))

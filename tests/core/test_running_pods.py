@@ -1,0 +1,67 @@
+"""The arrays of running pods, followed by what changes, beside the pods themselves."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import numpy as np
+import pytest
+
+from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
+from gangsched.core.queueing.running_pods import RunningPods
+from gangsched.core.types.group import PodInfo
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import make_node, make_pod
+from tests.support.scenario import Cluster, cluster, with_annotations
+
+
+def there(c: Cluster) -> list[PodInfo]:
+    return [info for infos in c.scheduler.shared.cache.by_node.values() for info in infos.values()]
+
+
+def asked(c: Cluster, columns: list[int]) -> list[tuple[int, float, tuple[int, ...]]]:
+    shared = c.scheduler.shared
+    assert shared.ends is not None
+    found = []
+    for info in there(c):
+        held = dict(zip(info.template.columns, info.template.amounts, strict=True))
+        end_s = shared.ends.of(info, shared.now_s, shared.wall_ahead_s).at_s
+        found.append((info.row, end_s, tuple(int(held.get(column, 0)) for column in columns)))
+    return sorted(found)
+
+
+def followed(c: Cluster, pods: RunningPods, columns: list[int]) -> list[tuple[int, float, tuple[int, ...]]]:
+    shared = c.scheduler.shared
+    pods.look(shared.now_s, shared.wall_ahead_s)
+    used = np.flatnonzero(pods.rows >= 0).tolist()
+    assert all(math.isinf(one) for one in pods.ends_s[pods.rows < 0].tolist())
+    amounts = pods.amounts(columns)
+    return sorted((int(pods.rows[k]), float(pods.ends_s[k]), tuple(amounts[:, k].tolist())) for k in used)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_they_are_the_same_as_asking_each_pod(seed: int) -> None:
+    rng = Random(seed)
+    c = cluster(nodes=3, gpus=8, settings=Settings(queueing=QueueingSettings()))
+    shared = c.scheduler.shared
+    assert shared.ends is not None
+    pods = RunningPods(shared.cache, shared.ends, shared.stuck)
+    names: list[str] = []
+    for step in range(60):
+        what = rng.random()
+        if what < 0.5:
+            name = f"p{step}"
+            pod = make_pod(name, gpus=1, cpu=rng.choice(("100m", "200m")))
+            walltime = {WALLTIME_KEY: f"{rng.randint(20, 400)}s"} if rng.random() < 0.7 else {}
+            c.submit(with_annotations([pod], walltime)).run()
+            names.append(name)
+        elif what < 0.8 and names:
+            c.delete(names.pop(rng.randrange(len(names)))).run()
+        elif what < 0.85:
+            c.node(make_node(f"more-{step}", gpus=8)).run()
+        else:
+            c.wait(rng.uniform(1.0, 100.0))
+        columns = sorted({column for info in there(c) for column in info.template.columns})
+        assert followed(c, pods, columns) == asked(c, columns), f"seed {seed}, step {step}"
