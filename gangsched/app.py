@@ -188,6 +188,7 @@ class SchedulerApp:
             self._decider,
             self.inbox,
             submit=self.submit,
+            foresees=self._leadership.foresees(self.scheduler.first),
             hears=_nothing if self._tracing is None else self._tracing.hear,
             heard=self._heard,
             n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,

@@ -158,14 +158,21 @@ class GroupQueue:
         heard: Callable[[Sequence[Event]], None],
         n_binds_waiting: Callable[[], int],
         ahead: tuple[int, int] = AHEAD,
+        foresees: Callable[[], bool] | None = None,
     ) -> None:
-        """`submit` gets each turn's effects; `hears` its events before the core, `heard` after it."""
-        self._scheduler = scheduler
+        """`submit` gets each turn's effects; `hears` its events before the core, `heard` after it.
+
+        `foresees`: asks for what the next group will need before it is tried; whether the sockets must have a
+        turn for that.
+        """
+        self.scheduler = scheduler
+        """May be replaced between two turns."""
         self._inbox = inbox
         self._submit = submit
         self._hears = hears
         self._heard = heard
         self._n_binds_waiting = n_binds_waiting
+        self._foresees = foresees
         self._few_binds, self._many_binds = ahead
         self._yield_at_s = 0.0
         self._goes_on = False
@@ -180,7 +187,7 @@ class GroupQueue:
         events = self._inbox.take()
         if events:
             self._hears(events)
-            self._submit(self._scheduler.handle(events, now_s))
+            self._submit(self.scheduler.handle(events, now_s))
             self._heard(events)
         return bool(events)
 
@@ -197,21 +204,24 @@ class GroupQueue:
             if self._is_closed:
                 self._goes_on = False
             elif self._n_binds_waiting() < (self._many_binds if self._goes_on else self._few_binds):
-                group = self._scheduler.pop()
+                if self._foresees is not None and self._foresees():
+                    await anyio.lowlevel.checkpoint()
+                    continue
+                group = self.scheduler.pop()
                 if group is not None:
                     self._goes_on = True
                     return group
             self._goes_on = False
             if self._advance(now_s):
                 continue
-            deadline_s = self._scheduler.next_deadline_s()
+            deadline_s = self.scheduler.next_deadline_s()
             await self._inbox.wait(None if deadline_s is None else deadline_s - now_s)
             self._yield_at_s = time.monotonic() + _MAX_TURN_S
 
     def _advance(self, now_s: float) -> bool:
         """Handles due deadlines; returns whether there were any."""
-        deadline_s = self._scheduler.next_deadline_s()
+        deadline_s = self.scheduler.next_deadline_s()
         if deadline_s is None or deadline_s > now_s:
             return False
-        self._submit(self._scheduler.advance(now_s))
+        self._submit(self.scheduler.advance(now_s))
         return True

@@ -6,25 +6,28 @@ between gaining the lease and the first decision (kube.take_over). Called by the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
 import structlog
 
 from gangsched.config import SchedulerConfig
+from gangsched.core.types.group import PENDING
 from gangsched.kube.client import ApiClient
 from gangsched.kube.election.elector import LeaderElector
+from gangsched.kube.election.fence import MAX_EXPECTED, expected_of
 from gangsched.kube.election.fence_keeper import FenceKeeper
-from gangsched.kube.take_over import take_over
-
 from gangsched.kube.queue_usage import QueueUsage
-if TYPE_CHECKING:
+from gangsched.kube.take_over import take_over
 from gangsched.queue_memory import QueueMemory
-    from gangsched.kube.effects.bumps import Bumps
-    from gangsched.kube.watch.watch_state import WatchState
+
+if TYPE_CHECKING:
     from gangsched.core.cache.queue_book import QueueBook
     from gangsched.core.types.group import Group
+    from gangsched.kube.effects.bumps import Bumps
+    from gangsched.kube.watch.watch_state import WatchState
+    from gangsched.model.events import Event
 
 _log = structlog.get_logger(__name__)
 
@@ -42,11 +45,11 @@ class Leadership:
         acts: bool,
         is_on_its_way: Callable[[str], bool],
         ended: Callable[[], None],
+        queues: Callable[[], QueueBook | None],
+        put: Callable[[Sequence[Event]], Awaitable[None]],
     ) -> None:
         """`acts`: false in shadow mode, where no process may act. `ended`: called once, when the lease or the
         fence is lost: from then on nothing may leave the process."""
-        queues: Callable[[], QueueBook | None],
-        put: Callable[[Sequence[Event]], Awaitable[None]],
         # Unique to this process, even against a container on a host of the same name.
         identity = f"{instance}_{rng.randbytes(8).hex()}"
         election = config.leader_election
@@ -57,10 +60,10 @@ class Leadership:
         self.has_lost = False
         self.elector: LeaderElector | None = None
         self.fence: FenceKeeper | None = None
+        self._queues = QueueMemory(QueueUsage(client, election), queues, put, may_act=self.may_act)
         if election.leader_elect:
             self.elector = LeaderElector(client, election, identity=identity, rng=rng)
         if config.settings.fence:
-        self._queues = QueueMemory(QueueUsage(client, election), queues, put, may_act=self.may_act)
             self.fence = FenceKeeper(
                 client, election, identity=identity, rng=rng, is_on_its_way=is_on_its_way, deposed=self._lose
             )
@@ -73,6 +76,24 @@ class Leadership:
             self._lose("its time ran out while we were busy or asleep")
         return self.elector.holds
 
+    def foresees(self, first: Callable[[], Group | None]) -> Callable[[], bool] | None:
+        """Asks the fence about the group that is `first` in line, before it is placed; None without a fence.
+
+        So its round trip passes meanwhile. Only before a first attempt: what was refused once most likely is
+        again, and would cost a write for nothing each time.
+        """
+        fence = self.fence
+        if fence is None:
+            return None
+
+        def ask() -> bool:
+            group = first() if fence.is_idle else None
+            if group is None or group.attempts or group.n_pending > MAX_EXPECTED or not self.may_act():
+                return False
+            return fence.expect([expected_of(info.pod, str(group.key)) for info in group.in_state(PENDING)])
+
+        return ask
+
     async def elect(self, elector: LeaderElector, gained: Callable[[], None]) -> None:
         """Follows until the lease is gained, then renews it until it is lost or released."""
         await elector.run(gained)
@@ -81,12 +102,20 @@ class Leadership:
 
     async def take_over(self, pods: WatchState, bumps: Bumps) -> None:
         """Returns once no earlier leader's bind can land, and `pods` has shown those that landed."""
+        await self._queues.recall()
         await take_over(self._client, pods, self.fence, bumps, self._rng)
+
+    async def remember(self) -> None:
+        """Keeps what the next leader is to know; runs until cancelled."""
+        if self._acts and self.elector is None and self.fence is None:
+            await self._queues.recall()  # it leads from the start
+        await self._queues.run()
 
     async def give_up(self, *, is_settled: bool) -> None:
         """Ends in order. With a bind unanswered the lease is left to expire: it may land until then."""
         if self.has_lost:
             return
+        await self._queues.save()
         if self.fence is not None:
             await self.fence.close()
         if self.elector is not None and is_settled and not self.has_lost:
@@ -99,11 +128,3 @@ class Leadership:
         self.has_lost = True
         self._ended()
         _log.error("the lease is lost, stopping", why=why)
-        await self._queues.recall()
-    async def remember(self) -> None:
-        """Keeps what the next leader is to know; runs until cancelled."""
-        if self._acts and self.elector is None and self.fence is None:
-            await self._queues.recall()  # it leads from the start
-        await self._queues.run()
-
-        await self._queues.save()

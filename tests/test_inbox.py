@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import anyio
@@ -117,7 +118,9 @@ class _Fifo:
         return self.deadline_s
 
 
-def _queue(decider: _Fifo, inbox: Inbox | None = None) -> GroupQueue:
+def _queue(
+    decider: _Fifo, inbox: Inbox | None = None, foresees: Callable[[], bool] | None = None
+) -> GroupQueue:
     return GroupQueue(
         decider,
         inbox or Inbox(),
@@ -125,6 +128,7 @@ def _queue(decider: _Fifo, inbox: Inbox | None = None) -> GroupQueue:
         hears=lambda events: None,
         heard=lambda events: None,
         n_binds_waiting=lambda: decider.n_waiting,
+        foresees=foresees,
     )
 
 
@@ -156,6 +160,20 @@ async def test_deadlines_are_seen_to_while_there_is_always_another_group() -> No
     with anyio.fail_after(10):
         while not decider.n_advanced:
             await queue.pop()
+
+
+async def test_the_sockets_have_a_turn_before_a_group_is_placed_whose_needs_were_asked_for() -> None:
+    told: list[str] = []
+
+    def foresees() -> bool:
+        told.append("asked")
+        if told.count("asked") == 1:
+            asyncio.get_running_loop().call_soon(told.append, "sent")
+        return told.count("asked") == 1
+
+    await _queue(_Fifo(n_groups=1, size=1), foresees=foresees).pop()
+    told.append("placed")
+    assert told == ["asked", "sent", "asked", "placed"]
 
 
 async def test_a_closed_queue_returns_no_group_and_still_sees_to_deadlines_and_events() -> None:

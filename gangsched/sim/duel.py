@@ -48,7 +48,7 @@ def make_follower(settings: Settings) -> Scheduler:
 
 
 class Replica:
-    """One process after the other under one name."""
+    """The processes under one name, one after the other."""
 
     def __init__(self, name: str, duel: Duel, peer: SimApi | None) -> None:
         self.name = name
@@ -67,7 +67,7 @@ class Replica:
         self.start()
 
     def start(self) -> None:
-        """A process begins, or the next one: it follows."""
+        """Starts a process, or the next one: it follows."""
         if self.fence is not None:
             self.fence.end()
             self.fence = None
@@ -82,7 +82,7 @@ class Replica:
         self.api.connect(down_s=lambda: self._rng.uniform(0.0, 1.0))
 
     def lead(self) -> None:
-        """It has the lease: takes the fence, bumps, and learns what is bound by then; then it decides."""
+        """It has the lease: it takes the fence, bumps, learns what is bound by then, and then decides."""
         if self.fence is not None:
             return
         self.fence = SimFence(
@@ -118,7 +118,7 @@ class Replica:
         self.inbox.append(event)
 
     def _released(self, effects: Sequence[Fenced]) -> None:
-        """They are listed; a process that is paused sends them when it wakes up."""
+        """They are listed in the fence; a paused process sends them when it wakes up."""
         if self._duel.timeline.now_s < self.paused_until_s:
             wakes_s = self.paused_until_s + self._rng.uniform(0.0, 0.1)
             self._duel.timeline.at(wakes_s, partial(self._send, effects, self.n_processes))
@@ -155,17 +155,24 @@ class Replica:
         if process == self.n_processes and due_s is not None and due_s <= now_s:
             self._do(scheduler.advance(now_s))
         for _ in range(4):
+            if self._foresees():
+                break
             effects = scheduler.schedule_next(now_s) if process == self.n_processes else None
             if effects is None:
                 break
             self._do(effects)
 
+    def _foresees(self) -> bool:
+        """Whether the first in line is now expected by the fence, and placed some time later."""
+        group = self.scheduler.first() if self._duel.foresees else None
+        return group is not None and self.fence is not None and self.fence.expect(group)
+
     def _do(self, effects: Sequence[ef.Effect]) -> None:
-        if self.owns:  # to another it may look as if a device belonged to it and to its successor
+        if self.owns:  # to another replica a device may seem to belong both to it and to its successor
             try:
                 self.scheduler.validate()
             except InvariantError as error:
-                # A lagging watch may still tell that a pod was bound which has been deleted since.
+                # A lagging watch may still report the bind of a pod that has been deleted since.
                 known, there = self.scheduler.shared.cache.pods, self.api.books.uids
                 if not any(uid in error.message for uid in known if uid not in there):
                     self._duel.judge([error.message])
@@ -197,8 +204,11 @@ class Duel:
         *,
         settings: Settings | None = None,
         make: Callable[[Settings], Scheduler] = make_follower,
+        foresees: bool = False,
     ) -> None:
+        """`foresees`: the fence lists pods before they are placed, as it does live when it is idle."""
         self.seed = seed
+        self.foresees = foresees
         self.settings = settings or Settings(fence=True)
         self.make = make
         self.timeline = Timeline()
@@ -233,7 +243,7 @@ class Duel:
         self.mischief.start()
 
     def die_after(self, n_effects: int) -> None:
-        """One of them, after so many more effects (sim.mischief)."""
+        """Kills one of them after that many more effects (sim.mischief)."""
         self._rng.choice(self.replicas).dies_after = n_effects
 
     # -- leadership ------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Lives here: the one object, requests to it that are late, lost or answered by a front end, and the bumps of a
 new leader. Not here: what an answer means (kube.election.fence), bumps that the core asks for (sim.api). A
-request that its client gave up may still be done, as with binds.
+request that its client gave up on may still take effect, as with binds.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from gangsched.core.state.pending_hooks import BIND, PRE_BIND
-from gangsched.kube.election.fence import Fence, Fenced, FenceRecord, FenceState, Step
+from gangsched.core.types.group import PENDING, Group
+from gangsched.kube.election.fence import Fence, Fenced, FenceRecord, FenceState, Step, expected_of
 from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.model.effects import BindPod, BumpPod, CancelBinds, CancelHooks, Effect, RunHook
 from gangsched.model.events import BindCancelled, Event
 from gangsched.sim.faults import BindFate, Weather
 from gangsched.sim.timeline import Timeline
 
-# Shorter than kube.election.fence_keeper has it, so that processes that die often get to work at all.
+# Shorter than in kube.election.fence_keeper, so that processes that die often get any work done.
 _TIMEOUT_S = 1.0
 _AGAIN_S = 0.05
 _LOST = (BindFate.LOST_BEFORE, BindFate.LOST_AFTER, BindFate.LATE)
 
 
 class FenceObject:
-    """The one object, as the server has it."""
+    """The one object, in the server's state."""
 
     def __init__(self) -> None:
         self.record: FenceRecord | None = None
@@ -78,16 +79,29 @@ class SimFence:
         self._go_on()
 
     def end(self) -> None:
-        """The process is gone: what it sent may still arrive, and is not answered."""
+        """The process is gone: its requests may still arrive, and are not answered."""
         self._is_over = True
 
     def submit(self, effect: Fenced) -> None:
         self.fence.submit(effect)
+        self._release_listed()
         self._go_on()
 
+    def expect(self, group: Group) -> bool:
+        """Lists the pods of a group that is about to be placed; as gangsched.leadership."""
+        pods = [expected_of(info.pod, str(group.key)) for info in group.in_state(PENDING)]
+        is_asked = not group.attempts and self.fence.expect(pods)
+        self._go_on()
+        return is_asked
+
+    def _release_listed(self) -> None:
+        released = self.fence.take_released()
+        if released:
+            self._release(released)
+
     def holds_back(self, effect: Effect, answer: Callable[[Event], None]) -> bool:
-        """As kube.effects.dispatcher: whether the effect waits here; what it takes back is taken back here
-        too."""
+        """As kube.effects.dispatcher: whether the effect waits here; an effect that withdraws others
+        withdraws them here too."""
         if isinstance(effect, BindPod) or (isinstance(effect, RunHook) and effect.point in (PRE_BIND, BIND)):
             self.submit(effect)
             return True
@@ -151,9 +165,7 @@ class SimFence:
             return
         if self.fence.state is FenceState.TAKEN and self._n_to_bump < 0:
             self._bump_inherited()
-        released = self.fence.take_released()
-        if released:
-            self._release(released)
+        self._release_listed()
         self._go_on()
 
     def _bump_inherited(self) -> None:

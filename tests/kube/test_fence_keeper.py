@@ -17,7 +17,7 @@ from gangsched.kube.election import fence_keeper
 from gangsched.kube.election.fence import Fenced, FenceState
 from gangsched.kube.election.fence_keeper import LIST_KEY, FenceKeeper
 from gangsched.model.effects import BindPod
-from tests.kube.test_fence import bind
+from tests.kube.test_fence import bind, expected
 
 
 class OneLease:
@@ -125,6 +125,33 @@ async def test_a_gang_that_comes_alone_does_not_wait_for_others() -> None:
         await leader.reaches(1)
         leader.keeper.submit(bind("b"))
         await leader.reaches(2)
+
+
+async def test_what_is_expected_is_asked_for_before_the_loop_places_it() -> None:
+    server = OneLease()
+    async with leading(server) as leader:
+        await anyio.wait_all_tasks_blocked()
+        n_writes = server.n_writes
+        assert leader.keeper.expect(expected("a", "b"))
+        await anyio.lowlevel.checkpoint()
+        assert not leader.keeper.expect(expected("c")), "a request is on its way"
+        leader.keeper.submit(bind("a"))
+        leader.keeper.submit(bind("b"))
+        assert not leader.released, "not answered yet"
+        await leader.reaches(2)
+        assert server.n_writes == n_writes + 1
+
+
+async def test_what_was_expected_and_is_placed_after_the_answer_leaves_without_a_write() -> None:
+    server = OneLease()
+    async with leading(server) as leader:
+        await anyio.wait_all_tasks_blocked()
+        leader.keeper.expect(expected("a"))
+        await anyio.wait_all_tasks_blocked()
+        n_writes = server.n_writes
+        leader.keeper.submit(bind("a"))
+        await leader.reaches(1)
+        assert server.n_writes == n_writes
 
 
 async def test_a_write_whose_answer_is_the_object_as_it_was_releases_nothing() -> None:

@@ -42,6 +42,13 @@ def test_two_schedulers_that_both_believe_to_lead_give_nothing_twice(seed: int) 
     duel.settle()
 
 
+@pytest.mark.parametrize("seed", range(N_SEEDS // 10))
+def test_nor_if_they_list_pods_before_they_place_them(seed: int) -> None:
+    duel = Duel(seed, random_workload(seed), STORM, foresees=True)
+    duel.run_for(40.0)
+    duel.settle()
+
+
 def no_fence(patch: pytest.MonkeyPatch) -> None:
     """Nobody is deposed: each writes as if it owned the object."""
 

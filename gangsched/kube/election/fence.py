@@ -13,6 +13,8 @@ bumps (kube.effects.bumps), decisions (the core). tests/kube/fence_model.py chec
 | Untaken | POST or PUT answered; GET: ours (an answer was lost) | Taken | nothing: its list is bumped first |
 | Taken | bumped() | Owned | |
 | Owned | a bind or a hook waits | | PUT, with it in the list, without what is settled |
+| Owned | a bind is expected and nothing waits | | PUT, with its pod in the list |
+| Owned | an expected bind comes, its pod as it was | | nothing: it may be sent with that PUT's answer |
 | Owned | PUT answered; GET: ours, with it in the list | Owned | listed effects may be sent; the next batch |
 | Owned | GET: ours, without it | Owned | PUT again |
 | Owned | GET: another's, or none | Deposed | |
@@ -26,6 +28,11 @@ they replace.
 While a PUT is in flight the next batch gathers, and it goes on gathering while enough listed binds are still
 to be sent: under load many gangs share one PUT, and a single gang waits for one round trip. Binds beyond
 MAX_LIST_BYTES wait, in order, until others are settled.
+
+Pods may be listed before anything is decided about them (`expect`), so that the round trip passes while
+their gang is placed. Listing a pod that is never bound is harmless. Its bind needs no PUT of its own if it
+carries the version that the pod had when that PUT was asked for: a successor bumps the pod, and the bind
+cannot land. With another version, or after another PUT, it waits as all others do.
 """
 
 from __future__ import annotations
@@ -38,11 +45,14 @@ import msgspec
 
 from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.model.effects import BindPod, RunHook
+from gangsched.model.objects import Pod
 
 # An object's annotations may have 256 KiB in all. This fits several times the binds decided ahead.
 MAX_LIST_BYTES = 128 * 1024
 
 Fenced = BindPod | RunHook
+# More than this are placed by several cycles, and then one round trip is a small part of it.
+MAX_EXPECTED = 64
 
 
 class ListedPod(msgspec.Struct, frozen=True, gc=False):
@@ -61,6 +71,13 @@ class ListedPod(msgspec.Struct, frozen=True, gc=False):
 
 Listed = Mapping[str, ListedPod]
 """By UID."""
+
+
+class Expected(msgspec.Struct, frozen=True, gc=False):
+    """A pod that may be bound next, as it is known."""
+
+    pod: ListedPod
+    version: str
 
 
 class FenceRecord(msgspec.Struct, frozen=True, gc=False):
@@ -105,13 +122,17 @@ class Fence:
         self._batch: list[Fenced] = []
         self._waiting: deque[Fenced] = deque()
         self._released: list[Fenced] = []
+        self._expected: Sequence[Expected] = ()
+        self._versions: dict[str, str] = {}
+        """Of expected pods in the list that was last asked for, by UID."""
+        self._is_asking = False
 
     # -- what waits ------------------------------------------------------------------------------------
 
     @property
     def n_waiting(self) -> int:
         """Binds and hooks that may not be sent yet."""
-        return len(self._waiting) + len(self._batch)
+        return len(self._waiting) + len(self._batch) + len(self._released)
 
     @property
     def is_writing(self) -> bool:
@@ -120,12 +141,36 @@ class Fence:
 
     def submit(self, effect: Fenced) -> None:
         """Queue it until the fence lists it."""
-        self._waiting.append(effect)
+        if not isinstance(effect, BindPod) or not self._is_foreseen(effect):
+            self._waiting.append(effect)
+        elif self._is_asking:
+            self._batch.append(effect)
+        else:
+            self._released.append(effect)
+
+    def _is_foreseen(self, bind: BindPod) -> bool:
+        """The last list that was asked for has the pod as the bind knows it; counts once."""
+        version = self._versions.pop(bind.uid, "")
+        return version != "" and version == bind.resource_version and not self._is_closed
+
+    @property
+    def is_idle(self) -> bool:
+        """Owned, and nothing is being written, nor waits to be."""
+        is_busy = self._is_asking or self._must_read or self.n_waiting or self._expected or self._is_closed
+        return self.state is FenceState.OWNED and not is_busy
+
+    def expect(self, pods: Sequence[Expected]) -> bool:
+        """List these with the next request, if the fence is idle; whether they will be."""
+        if not self.is_idle or not 0 < len(pods) <= MAX_EXPECTED:
+            return False
+        self._expected = pods
+        return True
 
     def take_back(self, is_meant: Callable[[Fenced], bool]) -> list[Fenced]:
         """Remove matching effects that were not released; a listed one that is never sent is harmless."""
-        taken = [one for one in (*self._batch, *self._waiting) if is_meant(one)]
+        taken = [one for one in (*self._released, *self._batch, *self._waiting) if is_meant(one)]
         if taken:
+            self._released = [one for one in self._released if not is_meant(one)]
             self._batch = [one for one in self._batch if not is_meant(one)]
             self._waiting = deque(one for one in self._waiting if not is_meant(one))
         return taken
@@ -162,6 +207,11 @@ class Fence:
         """The next request; None: nothing to write, or blocked until something is settled."""
         if self.state in (FenceState.DEPOSED, FenceState.TAKEN):
             return None
+        step = self._next()
+        self._is_asking = step is not None
+        return step
+
+    def _next(self) -> Step | None:
         if self._must_read:
             return Get()
         if self.state is FenceState.UNTAKEN:
@@ -183,10 +233,13 @@ class Fence:
 
     def _fill(self) -> bool:
         """Build the next batch, and the list with it and without settled pods; False: nothing to write."""
-        if not self._waiting:
+        expected, self._expected = self._expected, ()
+        if not (self._waiting or expected):
             return False
         listed = self._unsettled()
         n_bytes = sum(pod.n_bytes for pod in listed.values())
+        if not self._waiting:
+            return self._foresee(expected, listed, n_bytes)
         while self._waiting:
             pod = _listed_pod(self._waiting[0])
             if pod.uid not in listed:
@@ -197,13 +250,22 @@ class Fence:
             self._batch.append(self._waiting.popleft())
         if self._batch:
             self._listed = listed
+            self._versions = {}
         return bool(self._batch)
+
+    def _foresee(self, expected: Sequence[Expected], listed: dict[str, ListedPod], n_bytes: int) -> bool:
+        """Put expected pods into the list, if there is room for all of them."""
+        if n_bytes + sum(one.pod.n_bytes for one in expected) > self._max_bytes:
+            return False
+        self._listed = {**listed, **{one.pod.uid: one.pod for one in expected}}
+        self._versions = {one.pod.uid: one.version for one in expected}
+        return True
 
     # -- answers ---------------------------------------------------------------------------------------
 
     def found(self, record: FenceRecord, version: str) -> None:
         """GET: the object as read."""
-        self._must_read = False
+        self._must_read = self._is_asking = False
         is_newer = version != self._version
         self._seen, self._version = record, version
         if record.holder != self.identity:
@@ -220,7 +282,7 @@ class Fence:
 
     def absent(self) -> None:
         """GET: there is no such object."""
-        self._must_read = False
+        self._must_read = self._is_asking = False
         self._seen, self._version = FenceRecord(), ""
         if self.state is FenceState.OWNED:  # deleted by hand; others may have made and lost one since
             self.state = FenceState.DEPOSED
@@ -228,6 +290,7 @@ class Fence:
     def written(self, version: str) -> None:
         """POST or PUT: done."""
         assert self._asked is not None
+        self._is_asking = False
         self._seen, self._version = self._asked.record, version
         self.n_written += 1
         if self.state is FenceState.UNTAKEN:
@@ -237,7 +300,8 @@ class Fence:
 
     def unanswered(self) -> None:
         """Refused or not answered: the write may have been done, or may be done later."""
-        self._must_read = True
+        self._must_read, self._is_asking = True, False
+        self._versions = {}
 
     def _taken(self, record: FenceRecord) -> None:
         self.state = FenceState.TAKEN
@@ -248,6 +312,12 @@ class Fence:
         if not self._is_closed:
             self._released += self._batch
             self._batch = []
+
+
+def expected_of(pod: Pod, gang: str) -> Expected:
+    """A pod as it is known now."""
+    meta = pod.metadata
+    return Expected(ListedPod(meta.uid, meta.namespace, meta.name, gang), meta.resource_version)
 
 
 def _listed_pod(effect: Fenced) -> ListedPod:

@@ -23,7 +23,16 @@ import structlog
 from gangsched.config import LeaderElectionSettings
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
-from gangsched.kube.election.fence import Fence, Fenced, FenceRecord, FenceState, Step, list_text, read_list
+from gangsched.kube.election.fence import (
+    Expected,
+    Fence,
+    Fenced,
+    FenceRecord,
+    FenceState,
+    Step,
+    list_text,
+    read_list,
+)
 from gangsched.kube.election.steps import Create, Get
 from gangsched.kube.evidence import Target, is_gone
 from gangsched.kube.reach import is_told
@@ -99,6 +108,18 @@ class FenceKeeper:
         self.fence.submit(effect)
         self._wake.set()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether what is expected would be listed at once."""
+        return self._has_begun and self.fence.is_idle
+
+    def expect(self, pods: Sequence[Expected]) -> bool:
+        """List these if the fence is idle; the request leaves in the loop's next round. Whether it will."""
+        is_asked = self._has_begun and self.fence.expect(pods)
+        if is_asked:
+            self._wake.set()
+        return is_asked
+
     async def take(self) -> None:
         """Begins a new epoch; returns when it is ours. `run` must be running."""
         self._has_begun = True
@@ -136,6 +157,9 @@ class FenceKeeper:
         fence = self.fence
         async with self._client:
             while fence.state is not FenceState.DEPOSED:
+                released = fence.take_released()
+                if released:
+                    release(released)
                 gathers = self._is_owned and not fence.is_writing and has_enough()
                 step = fence.next() if self._has_begun and not gathers else None
                 if step is None:
@@ -147,9 +171,6 @@ class FenceKeeper:
                 self._closed.set()
                 if fence.state is not FenceState.UNTAKEN:
                     self._taken.set()
-                released = fence.take_released()
-                if released:
-                    release(released)
         self._deposed("another process has taken over the fence, or it was deleted")
 
     @property
