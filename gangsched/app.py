@@ -46,11 +46,11 @@ from gangsched.leadership import Leadership
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event, LeadershipGained
 from gangsched.plugins import build_profiles, metrics_server_s
+from gangsched.recording import Recorded, Recording
 
 if TYPE_CHECKING:
     from gangsched.extension.budget import TurnBudget
     from gangsched.extension.source import ConfigSource
-    from gangsched.journal.recorder import Sink
     from gangsched.journal.state import BuildCore
     from gangsched.shadow.published import Reports, ShadowSettings
     from gangsched.telemetry.service import Tracing
@@ -83,20 +83,18 @@ class SchedulerApp:
         tracing: Tracing | None = None,
         shadow: ShadowSettings | None = None,
         source: ConfigSource | None = None,
-        journal: Sink | None = None,
+        recording: Recording | None = None,
     ) -> None:
         """`even_ties`: lone pods use equally good nodes evenly, instead of always the first.
 
         `web`: the port of health and metrics, which is bound here. Raises: ConfigError, if that fails.
 
         `tracing` must be closed by the caller after `run`.
-
         `source`: where the configuration is reread from, and its out-of-tree plugins come from; none:
         nowhere.
-
         `shadow`: decide and write nothing; gangsched.shadow must have prepared the configuration.
 
-        `journal`: takes a record of everything that the core is told; not with `shadow`.
+        `recording`: the journal of what the core is told; closed by the caller. Not with `shadow`.
         """
         rng = Random(seed)
         instance = os.uname().nodename
@@ -112,19 +110,17 @@ class SchedulerApp:
         self._asking, extenders = optional.extenders(config, self._client, self.inbox.put)
         self._extenders = extenders
         pick: Callable[[int], int] = rng.randrange if even_ties else first_of
-        self._recorder = optional.recorder(journal, pick, self._plugins) if journal is not None else None
         leads = not config.leader_election.leader_elect and not config.settings.fence
-        pick = pick if self._recorder is None else self._recorder.picks
         self.scheduler = self._new_scheduler(leads, pick, optional.observer(measures, tracing))
         self._leadership = self._new_leadership(instance, rng)
         self.dispatcher = self._new_dispatcher(instance, rng)
         may_act = self._leadership.may_act
         self.edge = Edge(self.scheduler, self._client, emit_nowait=self.inbox.put_nowait, may_act=may_act)
         self.reload = optional.reload(source, self) if source is not None and shadow is None else None
-        self._decider: Decider = self.scheduler
-        if self._recorder is not None:
-            self._recorder.begin(self.scheduler, config, self._core_like, leading=leads)
-            self._decider = self._recorder
+        self._recording = recording or Recording()
+        self.may_record = self._recording.prepare
+        self._recorded = Recorded(self.scheduler, self._core_like, leads, self._plugins)
+        self._decider: Decider = self._recording.begin(self._recorded, config)
         self._reports: Reports | None = None
         if shadow is not None:
             self._decider, self._reports = optional.shadow(self.scheduler, self.build(config), shadow)
@@ -161,12 +157,12 @@ class SchedulerApp:
             self._client,
             self.config,
             instance=instance,
-            queues=self.scheduler.shared.queues,
-            put=self.inbox.put,
             rng=rng,
             acts=self._acts,
             is_on_its_way=self.scheduler.is_on_its_way,
             ended=self._lost,
+            queues=self.scheduler.shared.queues,
+            put=self.inbox.put,
         )
 
     def _new_dispatcher(self, instance: str, rng: Random) -> Dispatcher:
@@ -188,11 +184,11 @@ class SchedulerApp:
             self._decider,
             self.inbox,
             submit=self.submit,
-            foresees=self._leadership.foresees(self.scheduler.first),
             hears=_nothing if self._tracing is None else self._tracing.hear,
             heard=self._heard,
             n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
             ahead=AHEAD if self._leadership.fence is None else AHEAD_WITH_FENCE,
+            foresees=self._leadership.foresees(self.scheduler.first),
         )
 
     @property
@@ -216,7 +212,7 @@ class SchedulerApp:
             is_stopping=lambda: self._stopping,
             put_nowait=self.inbox.put_nowait,
             may_act=self._leadership.may_act,
-            journal=lambda: None if self._recorder is None else self._recorder.counted,
+            journal=lambda: self._recording.counted,
         )
         return Web(settings, measures, parts)
 
@@ -237,10 +233,10 @@ class SchedulerApp:
             self._everything = everything
             if on_signals:
                 everything.start_soon(self._stop_on_signal, grace_s)
-            everything.start_soon(self._leadership.remember)
             self._following.start(everything)
             everything.start_soon(self._metrics_server.run)
             everything.start_soon(self.dispatcher.run)
+            everything.start_soon(self._leadership.remember)
             if self._reports is not None:
                 everything.start_soon(self._reports.run)
             elif (elector := self._leadership.elector) is not None:
@@ -258,8 +254,7 @@ class SchedulerApp:
                 everything.start_soon(self._web.run)
         await self.edge.close()
         self._client.close()
-        if self._recorder is not None:
-            self._recorder.end("the scheduler stopped", time.monotonic())
+        self._recording.stop()
         if self._reports is not None:
             self._reports.say()
         if self._tracing is not None:
@@ -313,10 +308,14 @@ class SchedulerApp:
     ) -> tuple[Sequence[Effect], Sequence[str]]:
         """The core decides by these from now on; returns effects, and the kinds to follow too."""
         self.config = config
-        now_s = time.monotonic()
-        if self._recorder is not None:
-            return self._recorder.reconfigure(profiles, config, now_s)
-        return self.scheduler.reconfigure(profiles, config.settings, now_s)
+        now_s, recorder = time.monotonic(), self._recording.recorder
+        told = (
+            self.scheduler.reconfigure(profiles, config.settings, now_s)
+            if recorder is None
+            else recorder.reconfigure(profiles, config, now_s)
+        )
+        self._decider = self.queue.scheduler = self._recording.change(self._recorded, config)
+        return told
 
     def wake(self) -> None:
         """Lets the scheduling loop look for a group to try, without an event."""

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from gangsched.config import SchedulerConfig, TracingSettings
     from gangsched.extension.loading import KnownPlugins
     from gangsched.extension.source import ConfigSource
-    from gangsched.journal.writing import DiskJournal
     from gangsched.telemetry.service import Tracing
 
 # For the last of the journal at the end.
@@ -126,6 +125,10 @@ _COMMANDS = {
         "gangsched.apiserver.command",
         "an API server in memory with simulated nodes: a cluster to try things on",
     ),
+    "counterfactual": (
+        "gangsched.counterfactual.command",
+        "what a recorded day would have been with another configuration, more nodes, or without a gang",
+    ),
     "devices": (
         "gangsched.devices.command",
         "show which devices each node has, who holds them, since when, planned or confirmed",
@@ -157,6 +160,14 @@ _COMMANDS = {
     "replay": (
         "gangsched.journal.command",
         "make the decisions of a recorded day again, and see them, one by one or as of a time",
+    ),
+    "import": (
+        "gangsched.importing.command",
+        "make a journal of what another scheduler ran: Kubernetes, Slurm, SWF, CSV",
+    ),
+    "anonymise": (
+        "gangsched.journal.anonymise_command",
+        "write a recorded day under other names, with the same decisions, to hand it over",
     ),
     "story": (
         "gangsched.web.command",
@@ -210,6 +221,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     from gangsched.app import SchedulerApp
     from gangsched.extension.loading import KnownPlugins
     from gangsched.kube.credentials import load_credentials
+    from gangsched.recording import Recording
 
     shadow = shadow_settings(args)
     plugins = KnownPlugins(args.plugin)
@@ -224,7 +236,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
         return _write_config(args.write_config_to, config)
     web = web_settings(args)
     tracing = _tracing(trace) if trace.is_on else None
-    journal = _journal(config) if config.record.directory else None
+    recording = Recording(config.record)
 
     async def run() -> int:
         kubeconfig = args.kubeconfig or config.client_connection.kubeconfig
@@ -236,7 +248,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
             tracing=tracing,
             shadow=shadow,
             source=source,
-            journal=journal,
+            recording=recording,
         )
         return await app.run()
 
@@ -245,8 +257,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     finally:
         if tracing is not None:
             tracing.close()
-        if journal is not None:
-            journal.close(_JOURNAL_S)
+        recording.close(_JOURNAL_S)
 
 
 def _config_source(
@@ -287,12 +298,6 @@ def _tracing(settings: TracingSettings) -> Tracing:
     from gangsched.telemetry.service import Tracing
 
     return Tracing(settings)
-
-
-def _journal(config: SchedulerConfig) -> DiskJournal:
-    from gangsched.journal.writing import DiskJournal, process_name
-
-    return DiskJournal(config.record, process_name())
 
 
 def _write_config(path: str, config: SchedulerConfig) -> int:

@@ -21,10 +21,8 @@ from gangsched.model.events import Event
 if TYPE_CHECKING:
     from gangsched.core.groups.extenders import ExtenderVerdicts
     from gangsched.extenders.asking import Asking
-    from gangsched.extension.loading import KnownPlugins
     from gangsched.extension.reload import Host, Reload
     from gangsched.extension.source import ConfigSource
-    from gangsched.journal.recorder import Recorder, Sink
     from gangsched.shadow.published import Reports, ShadowSettings
     from gangsched.telemetry.service import Tracing
     from gangsched.web.measures import Measures
@@ -78,13 +76,6 @@ def shadow(
 
     follower = Shadow(scheduler, profiles)
     return follower, Reports(follower.records, settings, names=list(profiles))
-
-
-def recorder(sink: Sink, pick: Callable[[int], int], known: KnownPlugins | None) -> Recorder:
-    """What stands before the core and writes down what it is told."""
-    from gangsched.journal.recorder import Recorder
-
-    return Recorder(sink, pick, known)
 
 
 def measures(tracing: Tracing | None) -> Measures:

@@ -9,6 +9,7 @@ here: when to read it, which parts need a restart, the order of applying it. Not
 | invalid | the old one stays; the log says where it is wrong |
 | valid, unchanged | nothing |
 | a plugin reads a kind that we may not list | the old one stays; the log says which |
+| a directory of `record` cannot be written to | the old one stays; the log says why |
 | a removed profile still has gangs binding | it waits until they are bound or given back |
 | valid | it is in effect from the next turn on, kinds that its plugins read are followed; /configz shows it |
 | leaderElection, clientConnection, tracing, extenders, parallelism, … | at the next start; the log says so |
@@ -28,6 +29,7 @@ import structlog
 from msgspec.structs import fields, replace
 
 from gangsched.config import SchedulerConfig, Settings
+from gangsched.config.recording import RecordSettings
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
@@ -41,7 +43,7 @@ LOOK_S = 1.0
 _LEAVE_STEP_S = 0.05
 _SAY_S = 10.0
 # Other parts of the process were built from these and cannot be rebuilt while it runs.
-_AT_START = ("leader_election", "client_connection", "tracing", "extenders", "record")
+_AT_START = ("leader_election", "client_connection", "tracing", "extenders")
 _SETTINGS_AT_START = ("parallelism", "reporting_controller", "invalid_inventory", "devices", "fence")
 
 
@@ -73,6 +75,10 @@ class Host(Protocol):
 
     async def may_follow(self, kinds: Sequence[str]) -> None:
         """Raises: ConfigError, for a kind that we are not allowed to list."""
+        ...
+
+    async def may_record(self, settings: RecordSettings) -> None:
+        """Raises: ConfigError, for a directory that cannot be written to."""
         ...
 
     def ask_metrics_server(self, period_s: float) -> None:
@@ -141,6 +147,7 @@ class Reload:
                 return
             profiles = self._host.build(config)
             await self._host.may_follow(self._host.scheduler.unfollowed(profiles, config.settings))
+            await self._host.may_record(config.record)
         except ConfigError as error:
             self.n_refused += 1
             self.error = str(error)

@@ -12,7 +12,11 @@ the journal decided.
     recorder    the core's calls into records
     settings    what the configuration says of it
     replaying   a journal into calls of a new core, compared as they go
+    tracing     what is replayed as traces, into a collector
+    picture     the day as an SVG: nodes over time, waits by size
     command     `gangsched replay`
+    vocabulary, renaming, renamed_state, anonymising    a journal under other names
+    anonymise_command    `gangsched anonymise`
 
 Not here: deciding (the core does not know of it).
 """

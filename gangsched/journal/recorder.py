@@ -1,8 +1,9 @@
 """Recorder: stands between the loop and the core, and writes down each call before it is answered.
 
-It changes nothing of what goes through it. Where a call cannot be written down the journal ends with the
-reason, since nothing after a gap could be replayed, and deciding goes on. Called by app.py in the core's
-place; without a journal there is none, and the loop calls the core itself.
+It changes nothing of what goes through it. Where a call cannot be written down the journal has a gap: calls
+are counted and no more, until the sink asks for a segment, which begins with the core's state and says why
+those before are missing. Called by app.py in the core's place; without a journal there is none, and the loop
+calls the core itself.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import Literal, Protocol
 
 import msgspec
 import numpy as np
-import structlog
 
 from gangsched import __version__
 from gangsched.config import SchedulerConfig
@@ -24,6 +24,7 @@ from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.extension.loading import KnownPlugins
+from gangsched.journal.counted import Counted
 from gangsched.journal.records import (
     FORMAT,
     End,
@@ -41,7 +42,6 @@ from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 
-_log = structlog.get_logger(__name__)
 # Lone surrogates and numbers beyond JSON's; no server sends them.
 UNWRITABLE = (ValueError, TypeError, RecursionError, OverflowError)
 _NO_EVENTS = b"[]"
@@ -54,31 +54,37 @@ class Sink(Protocol):
         """The next record. Returns why it was not taken; "": it was."""
         ...
 
+    def skip(self) -> None:
+        """There is a record that cannot be taken."""
+        ...
+
+    def lose(self, why: str) -> None:
+        """The next record cannot follow those before: there is a gap."""
+        ...
+
     @property
     def wants_segment(self) -> bool:
-        """Whether a new one should begin, since this one is long."""
+        """Whether a new one should begin, since this one is long, or since it can go on after a gap."""
         ...
 
     def begin_segment(self, number: int, write: Callable[[], list[bytes]]) -> None:
         """It begins with what `write` returns, of this moment, and goes on with what is put from now on; if
-        `write` raises NotWritable the old one goes on alone."""
+        `write` raises NotWritable the old one goes on alone, or the gap."""
         ...
 
     @property
-    def counted(self) -> tuple[int, int, int, bool]:
-        """Records written, their bytes on disk, records dropped, and whether it goes on."""
-        ...
+    def counted(self) -> Counted: ...
 
 
 class Picks:
     """Chance, written down: pairs of out of how many and which, since `take`."""
 
     def __init__(self, pick: Callable[[int], int]) -> None:
-        self._pick = pick
+        self.pick = pick
         self._told: list[int] = []
 
     def __call__(self, n: int) -> int:
-        at = self._pick(n)
+        at = self.pick(n)
         self._told += (n, at)
         return at
 
@@ -88,7 +94,10 @@ class Picks:
 
 
 class Recorder:
-    """The core, with a journal of what it is asked. ended: why nothing is recorded any more."""
+    """The core, with a journal of what it is asked.
+
+    ended: why nothing is recorded any more; gap: why nothing is recorded now.
+    """
 
     _scheduler: Scheduler
     _config: SchedulerConfig
@@ -102,8 +111,9 @@ class Recorder:
         self._known = known
         self._n_plugin_calls = 0
         self._n_turns = 0
-        self._n_segments = 1
-        self.ended = ""
+        self._n_segments = 0
+        self._writes = True
+        self.ended = self.gap = ""
 
     def begin(
         self,
@@ -112,18 +122,25 @@ class Recorder:
         build: Callable[[SchedulerConfig], BuildCore],
         *,
         leading: bool,
+        from_state: bool = False,
     ) -> None:
-        """Stands before the core from now on, which has not been called yet: that could not be repeated.
+        """Stands before the core from now on.
 
-        build: makes another core of a configuration, with an observer, chance, and who is told of faults.
+        from_state: it has been called before, and remembers. build: makes another core of a configuration,
+        with an observer, chance, and who is told of faults.
         """
         self._scheduler = scheduler
         self._config = config
         self._build = build
         self._leading = leading
-        self._write(self._start())
+        scheduler.ties.pick = self.picks
+        if from_state:
+            self._next_segment()
+        else:
+            self._n_segments = 1
+            self._write(self._start())
 
-    def _start(self) -> Start:
+    def _start(self, gap: str = "") -> Start:
         config, observer = self._config, self._scheduler.shared.observer
         observed: Literal["no", "yes", "calls"] = "no"
         if observer is not None:
@@ -132,38 +149,41 @@ class Recorder:
         wall_s = time.time() if ahead_s is None else now_s + ahead_s
         return Start(
             *(FORMAT, wall_s, now_s, self._leading, effective_yaml(config)),
-            *(self._sources(config), versions(), self._n_turns, observed),
+            *(self._sources(config), versions(), self._n_turns, observed, gap),
         )
 
     def _next_segment(self) -> None:
         """The state is written by another process, which has it as it is now."""
 
+        gap, self.gap = self.gap, ""
+
         def write() -> list[bytes]:
             state = write_state(self._scheduler, self._build(self._config))
-            return [framed(self._start()), framed(State(state))]
+            return [framed(self._start(gap)), framed(State(state))]
 
         self._n_segments += 1
+        self._writes = True
         self._sink.begin_segment(self._n_segments, write)
 
     @property
-    def counted(self) -> tuple[int, int, int, bool]:
-        """The sink's; False once the journal has ended, for whatever reason."""
-        n_records, n_bytes, n_dropped, goes_on = self._sink.counted
-        return n_records, n_bytes, n_dropped, goes_on and not self.ended
+    def counted(self) -> Counted:
+        """The sink's."""
+        return self._sink.counted
 
     def end(self, why: str, now_s: float) -> None:
         """The last record; deciding goes on without."""
-        if not self.ended:
+        if self._writes:
             self._write(End(now_s, why))
-            self.ended = why
+        self.ended, self._writes = why, False
+        self._scheduler.ties.pick = self.picks.pick
 
     # -- the core ----------------------------------------------------------------------------------------
 
     def handle(self, events: Sequence[Event], now_s: float) -> list[Effect]:
         try:
-            body = _NO_EVENTS if self.ended else encoded_events(events)
+            body = encoded_events(events) if self._writes else _NO_EVENTS
         except UNWRITABLE as error:
-            self._fail(f"an event could not be written down: {error}", now_s)
+            self._fail(f"an event could not be written down: {error}")
             body = _NO_EVENTS
         self._begin()
         effects = self._scheduler.handle(events, now_s)
@@ -194,15 +214,15 @@ class Recorder:
     ) -> tuple[list[Effect], tuple[str, ...]]:
         """The core's; `profiles` were made from `config`."""
         effects, more = self._scheduler.reconfigure(profiles, config.settings, now_s)
-        if not self.ended:
+        self._config = config
+        if self._writes:
             try:
                 found = digest(effects, more)
             except UNWRITABLE as error:
-                self._fail(f"an effect could not be written down: {error}", now_s)
-                return effects, more
-            self._config = config
-            self._write(Reconfigured(now_s, found, effective_yaml(config), self._sources(config)))
-            self._turned()
+                self._fail(f"an effect could not be written down: {error}")
+            else:
+                self._write(Reconfigured(now_s, found, effective_yaml(config), self._sources(config)))
+        self._turned()
         return effects, more
 
     # -- writing it down ---------------------------------------------------------------------------------
@@ -229,36 +249,32 @@ class Recorder:
         group: GroupKey | None = None,
     ) -> None:
         picks = self.picks.take()
-        if self.ended:
-            return
-        before = self._n_plugin_calls
-        found_late = () if self._known is None else self._known.budget.stopped_since(before)
-        stopped = tuple(n - before for n in found_late)
-        try:
-            found = digest(effects)
-        except UNWRITABLE as error:
-            self._fail(f"an effect could not be written down: {error}", now_s)
-            return
-        self._write(Turn(do, now_s, found, msgspec.Raw(events), group, picks, stopped))
+        if self._writes:
+            before = self._n_plugin_calls
+            found_late = () if self._known is None else self._known.budget.stopped_since(before)
+            stopped = tuple(n - before for n in found_late)
+            try:
+                found = digest(effects)
+            except UNWRITABLE as error:
+                self._fail(f"an effect could not be written down: {error}")
+            else:
+                self._write(Turn(do, now_s, found, msgspec.Raw(events), group, picks, stopped))
         self._turned()
 
     def _turned(self) -> None:
         self._n_turns += 1
+        if self.gap:
+            self._sink.skip()
         if self._sink.wants_segment and not self.ended:
             self._next_segment()
 
     def _write(self, record: Record) -> None:
         if why := self._sink.put(framed(record)):
-            self._lose(why)
+            self.gap, self._writes = why, False
 
-    def _fail(self, why: str, now_s: float) -> None:
-        self.end(why, now_s)
-        self._lose(why)
-
-    def _lose(self, why: str) -> None:
-        if not self.ended:
-            self.ended = why
-        _log.error("the journal ends here; scheduling goes on, unrecorded until the next start", why=why)
+    def _fail(self, why: str) -> None:
+        self._sink.lose(why)
+        self.gap, self._writes = why, False
 
 
 def versions() -> dict[str, str]:

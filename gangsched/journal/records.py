@@ -33,8 +33,9 @@ _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 class Start(msgspec.Struct, tag="start", array_like=True, frozen=True):
     """The first record of a segment: how the core was made.
 
-    n_before: calls before it, which earlier segments have. observed: whether the core had an observer, and
-    whether of plugins' calls too: its objects are arranged by it. Others:
+    n_before: calls before it, which earlier segments have, or which are missing: `gap` then says why.
+    observed: whether the core had an observer, and whether of plugins' calls too: its objects are arranged by
+    it. Others:
     wall_s: the time of day, in seconds since 1970, when the core's clock was at now_s. config: both documents
     of the configuration in effect, in YAML. plugins: of plugins that are not ours, where they came from.
     versions: of this program and of what it computes with.
@@ -49,6 +50,7 @@ class Start(msgspec.Struct, tag="start", array_like=True, frozen=True):
     versions: dict[str, str]
     n_before: int = 0
     observed: Literal["no", "yes", "calls"] = "no"
+    gap: str = ""
 
 
 class State(msgspec.Struct, tag="state", array_like=True, frozen=True):
@@ -165,5 +167,14 @@ def digest(effects: Sequence[Effect], more: Sequence[str] = ()) -> str:
     """
     if not effects and not more:
         return ""
-    body = _encode([[(type(effect).__name__, effect) for effect in effects], more])
+    body = _encode([_named(effects), more])
     return hashlib.blake2b(body, digest_size=8).hexdigest()
+
+
+def named_effects(effects: Sequence[Effect]) -> bytes:
+    """Pairs of type and effect, as JSON. Raises: ValueError, TypeError (one of them has none)."""
+    return _encode(_named(effects))
+
+
+def _named(effects: Sequence[Effect]) -> list[tuple[str, Effect]]:
+    return [(type(effect).__name__, effect) for effect in effects]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from gangsched.config import SchedulerConfig, parse_config
+from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.extenders import ExtenderVerdicts
 from gangsched.core.scheduler import Scheduler
@@ -76,9 +77,10 @@ class _Stopped(TurnBudget):
 
 
 class _Picks:
-    """Answers as chance did."""
+    """Answers as chance did. compares: it is an error to be asked otherwise; if not, the first is taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, compares: bool) -> None:
+        self._compares = compares
         self._left: Iterator[int] = iter(())
 
     def begin(self, told: Sequence[int]) -> None:
@@ -87,6 +89,8 @@ class _Picks:
     def __call__(self, n: int) -> int:
         recorded, at = next(self._left, 0), next(self._left, 0)
         if recorded != n or not 0 <= at < n:
+            if not self._compares:
+                return 0
             raise _OtherChoice(f"{n} nodes are equally good; recorded: {recorded or 'none'}")
         return at
 
@@ -99,32 +103,64 @@ class _OtherChoice(BaseException):
     """Not an Exception: what contains the faults of one object must not contain this."""
 
 
+class Listener(Protocol):
+    """Follows what a replay makes happen; it alters nothing."""
+
+    def observer(self, observed: str) -> Observer:
+        """What stands in the place of the observer that the recorded core had: no, yes, or calls of plugins
+        too."""
+        ...
+
+    def began(self, events: Sequence[Event], now_s: float) -> None:
+        """A call is about to be made."""
+        ...
+
+    def ended(self, effects: Sequence[Effect]) -> None:
+        """It was answered."""
+        ...
+
+
 class Replay:
     """One process's journal, call by call."""
 
-    def __init__(self, start: Start, *, plugin_files: Sequence[str] = ()) -> None:
-        """plugin_files: out-of-tree plugins of the recorded configuration. Raises: ConfigError."""
+    def __init__(
+        self,
+        start: Start,
+        *,
+        plugin_files: Sequence[str] = (),
+        listener: Listener | None = None,
+        compares: bool = True,
+    ) -> None:
+        """plugin_files: out-of-tree plugins of the recorded configuration. compares: whether an answer that
+        differs ends it; another order of groups always does. Raises: ConfigError."""
         self.start = start
         self._budget = _Stopped()
-        self._picks = _Picks()
+        self._compares = compares
+        self._picks = _Picks(compares=compares)
         self._known = KnownPlugins(plugin_files, budget=self._budget)
         self.config = self._read(start.config, start.plugins)
         self._extenders = _extenders(self.config)
         self.defects: list[Defect] = []
         """Faults of our own that the core has contained."""
-        self._given = Given(observer_of(start.observed), self._picks, self.defects.append)
-        self.scheduler = Scheduler(
-            self._profiles(self.config),
-            self.config.settings,
-            leading=start.leading,
-            extenders=self._extenders,
-            wall_ahead_s=round(start.wall_s - start.now_s, 3),
-            **self._given._asdict(),
-        )
+        self._listener = listener
+        observer = observer_of(start.observed) if listener is None else listener.observer(start.observed)
+        self._given = Given(observer, self._picks, self.defects.append)
+        self.scheduler = self.build(self._given)
         self.played = Played(now_s=start.now_s)
         self.began_s = time.perf_counter()
         self.events: Sequence[Event] = ()
         """Those of the call that was made last."""
+
+    def build(self, given: Given) -> Scheduler:
+        """A new core of the configuration in effect."""
+        return Scheduler(
+            self._profiles(self.config),
+            self.config.settings,
+            leading=self.start.leading,
+            extenders=self._extenders,
+            wall_ahead_s=round(self.start.wall_s - self.start.now_s, 3),
+            **given._asdict(),
+        )
 
     @property
     def n_turns(self) -> int:
@@ -154,6 +190,11 @@ class Replay:
         """At a segment's beginning; a replay that comes from an earlier one has it."""
         if self.played.n_turns:
             return
+        if self._listener is not None and self.start.observed == "no":
+            raise ConfigError(
+                "the recorded process had neither pages nor traces, so that its state does not say what they"
+                " need: begin where its journal begins"
+            )
         try:
             read_state(state.body, self.scheduler, self._given)
         except ParseError as error:
@@ -168,14 +209,18 @@ class Replay:
         self.events = events
         self._picks.begin(turn.picks)
         self._budget.begin(turn.stopped)
+        if self._listener is not None:
+            self._listener.began(events, turn.now_s)
         try:
             effects = self._call(turn, events)
         except _OtherChoice as error:
             raise Divergence(self._where(turn, str(error)), at_s=turn.now_s) from None
-        if not self._picks.is_spent:
+        if self._compares and not self._picks.is_spent:
             raise Divergence(self._where(turn, "fewer choices among equals"), at_s=turn.now_s)
         played.n_turns += 1
         played.n_events += len(events)
+        if self._listener is not None:
+            self._listener.ended(effects)
         self._compare(turn, effects, turn.effects)
         return effects
 
@@ -196,8 +241,12 @@ class Replay:
     def _reconfigure(self, record: Reconfigured) -> list[Effect]:
         self.config = self._read(record.config, record.plugins)
         profiles = self._profiles(self.config)
+        if self._listener is not None:
+            self._listener.began((), record.now_s)
         effects, more = self.scheduler.reconfigure(profiles, self.config.settings, record.now_s)
         self.played.n_turns += 1
+        if self._listener is not None:
+            self._listener.ended(effects)
         self._compare(record, effects, record.effects, more)
         return effects
 
@@ -206,7 +255,7 @@ class Replay:
     ) -> None:
         played = self.played
         played.now_s = record.now_s
-        if digest(effects, more) != recorded:
+        if self._compares and digest(effects, more) != recorded:
             found = f"{len(effects)} effect(s), which are not those recorded"
             raise Divergence(self._where(record, found), at_s=record.now_s, effects=effects)
         played.n_effects += len(effects)

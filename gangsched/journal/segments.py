@@ -22,6 +22,8 @@ from gangsched.errors import ConfigError, ParseError
 from gangsched.journal.records import FORMAT, HEAD, MAX_RECORD, Record, Start, read_record
 
 SUFFIX = ".journal.zst"
+PART = ".journal.part"
+"""Of a file that is no segment yet."""
 _NAME = re.compile(r"(?P<process>[\w.-]+)\.(?P<number>[0-9]{4,9})\.journal\.zst")
 _LEVEL = 1
 """Of zstd: half the time of level 3 for a tenth more bytes."""
@@ -58,6 +60,11 @@ def name_of(process: str, number: int) -> str:
     return f"{process}.{number:04}{SUFFIX}"
 
 
+def part_of(path: Path) -> Path:
+    """Where a segment is begun."""
+    return path.with_name(path.name.removesuffix(SUFFIX) + PART)
+
+
 def segments_in(directory: Path) -> list[Segment]:
     """All segments in it, oldest process first. Raises: ConfigError (it cannot be read)."""
     try:
@@ -70,6 +77,16 @@ def segments_in(directory: Path) -> list[Segment]:
         if match is not None:
             found.append(Segment(directory / name, match["process"], int(match["number"])))
     return sorted(found, key=lambda one: (one.process, one.number))
+
+
+def segments_at(path: Path) -> list[Segment]:
+    """Those in a directory, or the one that is this file. Raises: ConfigError (there is none)."""
+    found = segments_in(path if path.is_dir() else path.parent)
+    if not path.is_dir():
+        found = [one for one in found if one.path.name == path.name]
+    if not found:
+        raise ConfigError("has no journal: no file named *.journal.zst", source=str(path))
+    return found
 
 
 class Reader:

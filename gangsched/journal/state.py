@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 import pickle
 import types
+from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -160,6 +161,8 @@ class Given(NamedTuple):
 
 
 BuildCore = Callable[[Given], Scheduler]
+States = dict[str, dict[str, Any]]
+WriteStates = Callable[[BinaryIO, dict[int, str], States], None]
 
 
 def _pairs(new: Scheduler, live: Scheduler, given: Given) -> dict[str, tuple[Any, Any]]:
@@ -195,8 +198,10 @@ def _nothing(_: Defect) -> None:
     """Stands for who is told of faults."""
 
 
-def write_state(live: Scheduler, build: BuildCore) -> bytes:
-    """All that it remembers. build: makes a core of the same configuration. Raises: NotWritable."""
+def write_state(live: Scheduler, build: BuildCore, write: WriteStates | None = None) -> bytes:
+    """All that it remembers. build: makes a core of the same configuration. write: in place of what writes
+    states of parts by their places, with the places of all that there is from the start. Raises: NotWritable.
+    """
     # Objects of their own: the core may have these functions in other places too.
     given = Given(observer_like(live.shared.observer), partial(first_of), partial(_nothing))
     new = build(given)
@@ -216,16 +221,20 @@ def write_state(live: Scheduler, build: BuildCore) -> bytes:
     }
     out = io.BytesIO()
     try:
-        _Writer(out, places).dump(states)
+        (write or _written)(out, places, states)
     except (pickle.PicklingError, TypeError, AttributeError, RecursionError, ValueError) as error:
         raise NotWritable(f"{type(error).__name__}: {error}"[:500]) from None
     return out.getvalue()
 
 
-class _Writer(pickle.Pickler):
-    def __init__(self, out: BinaryIO, places: dict[int, str]) -> None:
-        super().__init__(out, protocol=5)
-        self._places = places
+def _written(out: BinaryIO, places: dict[int, str], states: States) -> None:
+    _Writer(out, places).dump(states)
+
+
+class Forms:
+    """How each thing is written: half of a pickler."""
+
+    _places: dict[int, str]
 
     def persistent_id(self, one: Any) -> str | tuple[str, str] | None:
         place = self._places.get(id(one))
@@ -243,6 +252,8 @@ class _Writer(pickle.Pickler):
             if one.dtype.hasobject:
                 raise NotWritable("an array of objects")
             return _array, (one.dtype.str, one.shape, np.ascontiguousarray(one).tobytes())
+        if isinstance(one, array):
+            return _numbers, (one.typecode, one.tobytes())
         if isinstance(one, np.generic):
             return _number, (one.dtype.str, one.tobytes())
         if isinstance(one, np.dtype):
@@ -254,6 +265,12 @@ class _Writer(pickle.Pickler):
         if isinstance(one, msgspec.Struct):
             return _struct, (type(one), [getattr(one, name) for name in one.__struct_fields__])
         return NotImplemented
+
+
+class _Writer(Forms, pickle.Pickler):
+    def __init__(self, out: BinaryIO, places: dict[int, str]) -> None:
+        super().__init__(out, protocol=5)
+        self._places = places
 
 
 def _written_code(one: Any) -> Any:
@@ -342,6 +359,10 @@ def _array(dtype: str, shape: tuple[int, ...], body: bytes) -> Any:
     return np.frombuffer(body, dtype=np.dtype(dtype)).reshape(shape).copy()
 
 
+def _numbers(typecode: str, body: bytes) -> Any:
+    return array(typecode, body)
+
+
 def _number(dtype: str, body: bytes) -> Any:
     return np.frombuffer(body, dtype=np.dtype(dtype))[0]
 
@@ -374,5 +395,6 @@ def _method(one: Any, name: str) -> Any:
 
 
 _MAKERS = {
-    make.__name__: make for make in (_array, _number, _dtype, _read_only, _weak_keys, _struct, _method)
+    make.__name__: make
+    for make in (_array, _numbers, _number, _dtype, _read_only, _weak_keys, _struct, _method)
 }

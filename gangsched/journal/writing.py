@@ -1,32 +1,41 @@
 """DiskJournal: a thread that writes a journal's records, and keeps the directory within its bounds.
 
 The loop only puts bytes into a list. Where the disk is slower than the cluster for so long that the list is
-full, or refuses, the journal of this process ends: what follows a gap cannot be replayed. What is lost is
-counted, and scheduling never waits.
+full, or refuses, the journal has a gap: what is lost is counted, and scheduling never waits. What follows a
+gap cannot be replayed from what was before, so it goes on with a new segment, once the disk takes one again:
+the thread tries that after seconds, then ever more seldom.
 
 A segment that is long is followed by another, which begins with the core's state. A copy of this process, as
 the kernel makes it in a moment, writes that; until it is done records go to both segments, and if it fails
 the old one goes on. The oldest segments are deleted where all together are too large, and where one is too
 old.
+
+| file | next segment | what becomes of a record |
+|---|---|---|
+| open | none | it is written |
+| open | begun by a copy | it is written, and to the next one too when the copy is done |
+| none: a gap | none | it is dropped, and counted |
+| none: a gap | begun by a copy | it is written to the next one when the copy is done, or dropped |
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import BinaryIO, NamedTuple, NoReturn
 
 import structlog
 
 from gangsched.config.recording import RecordSettings
 from gangsched.errors import ConfigError
-from gangsched.journal.segments import Stream, name_of, segments_in
+from gangsched.journal.counted import Counted
+from gangsched.journal.directory import keep_bounds, try_to_write
+from gangsched.journal.segments import Stream, name_of, part_of
 from gangsched.web.board.aside import KEPT, alone, forked
 
 _log = structlog.get_logger(__name__)
@@ -42,12 +51,12 @@ _SEGMENT_S = 3600.0
 _AGAIN_S = 600.0
 _COPY_S = 600.0
 _LOOK_S = 60.0
-
-
-def process_name() -> str:
-    """When, where and which: names of files sort by it."""
-    host = re.sub(r"[^\w-]", "-", os.uname().nodename, flags=re.ASCII)
-    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{host}-{os.getpid()}"
+# After a gap: first soon, then twice as late each time, and from the beginning after a while without one.
+_FIRST_TRY_S = 2.0
+_LAST_TRY_S = 600.0
+_LONG_S = 300.0
+# Why nothing is written before the first segment is; nobody is told.
+_NOT_BEGUN = "unbegun"
 
 
 class _Next(NamedTuple):
@@ -61,15 +70,22 @@ class _Next(NamedTuple):
 class DiskJournal:
     """The journal of one process. n_*: what has been, for metrics; bytes are those on disk."""
 
-    def __init__(self, settings: RecordSettings, process: str) -> None:
-        """Raises: ConfigError (the directory cannot be written to)."""
+    def __init__(self, settings: RecordSettings, process: str, *, from_state: bool = False) -> None:
+        """from_state: it has no first record, but begins with begin_segment.
+
+        Raises: ConfigError (the directory cannot be written to).
+        """
         self._settings = settings
         self._process = process
         self._directory = Path(settings.directory)
         self._path = self._directory / name_of(process, 1)
+        self._file: BinaryIO | None = None
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            self._file = open(self._path, "xb", buffering=0)  # noqa: SIM115 (closed by the thread)
+            if from_state:
+                try_to_write(self._directory, process, b"")
+            else:
+                self._file = open(self._path, "xb", buffering=0)  # noqa: SIM115 (closed by the thread)
         except OSError as error:
             problem = f"cannot be written to: {error.strerror}"
             raise ConfigError(problem, path="record.directory", source=settings.directory) from None
@@ -77,23 +93,27 @@ class DiskJournal:
         self._lock = threading.Lock()
         self._wanted = threading.Event()
         self._waiting: list[bytes] = []
-        self._n_waiting = 0
-        self._next: _Next | None = None
         self._for_next: list[bytes] = []
-        self._is_closing = False
+        self._n_waiting = self._n_for_next = 0
+        self._next: _Next | None = None
+        self._is_late = self._is_beginning = self._is_closing = False
         self._look_at_s = 0.0
         self._n_in_segment = 0
         self._n_begun_with = 0
         self._began_s = time.monotonic()
         self._not_before_s = 0.0
+        self._try_s = _FIRST_TRY_S
+        self._lost_s, self._n_dropped_before = 0.0, 0
         self.wants_segment = False
-        self.lost = ""
-        """Why nothing is written any more."""
-        self.n_records = 0
-        self.n_bytes = 0
-        self.n_dropped = 0
+        self.lost = _NOT_BEGUN if from_state else ""
+        """Why nothing is written now."""
+        self.n_records = self.n_bytes = self.n_dropped = self.n_gaps = self.n_tries = 0
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
+
+    def change(self, settings: RecordSettings) -> None:
+        """Other bounds for the same directory, from now on."""
+        self._settings = settings
 
     @property
     def _segment_s(self) -> float:
@@ -101,25 +121,58 @@ class DiskJournal:
 
     def put(self, framed: bytes) -> str:
         """Takes a record, if there is room for it; returns why it is not taken."""
+        n = len(framed)
         with self._lock:
-            if not self.lost and self._n_waiting + len(framed) > _MAX_WAITING:
-                self.lost = f"the disk is too slow: {self._n_waiting // 2**20} MB wait for it"
-            if self.lost:
-                self.n_dropped += 1
-                return self.lost
-            self._waiting.append(framed)
-            self._n_waiting += len(framed)
-            if self._next is not None:
+            if self._next is not None and not self._is_late:
                 self._for_next.append(framed)
-            if self._n_waiting >= _MANY_BYTES:
-                self._wanted.set()
+                self._n_for_next += n
+                self._is_late = self._n_for_next > _MAX_WAITING
+            if not self.lost and self._n_waiting + n > _MAX_WAITING:
+                self._lose(f"the disk is too slow: {self._n_waiting // 2**20} MB wait for it")
+            if not self.lost:
+                self._waiting.append(framed)
+                self._n_waiting += n
+                if self._n_waiting >= _MANY_BYTES and not self._wanted.is_set():
+                    self._wanted.set()
+            elif self._next is None or self._is_late:
+                return self.lost
         return ""
+
+    def skip(self) -> None:
+        """Counts a record that is missing."""
+        with self._lock:
+            self.n_dropped += 1
+
+    def lose(self, why: str) -> None:
+        """A record will be missing: what comes from now on cannot follow what has come."""
+        with self._lock:
+            self._lose(why)
+
+    def _lose(self, why: str) -> None:
+        """With the lock held."""
+        if self.lost and self.lost != _NOT_BEGUN:
+            return
+        self.lost = why
+        self._lost_s = now_s = time.monotonic()
+        self._n_dropped_before = self.n_dropped
+        self.n_gaps += 1
+        if now_s - self._began_s > _LONG_S:
+            self._try_s = _FIRST_TRY_S
+        self._put_off(now_s)
+        _log.error("the journal has a gap from here on; scheduling goes on", why=why)
+
+    def _put_off(self, now_s: float) -> None:
+        """The next try to go on."""
+        self.wants_segment = False
+        self._not_before_s = now_s + self._try_s
+        self._try_s = min(2.0 * self._try_s, _LAST_TRY_S)
 
     def begin_segment(self, number: int, write: Callable[[], list[bytes]]) -> None:
         """A copy of this process writes what it begins with, as of now."""
+        self._is_beginning = True
         self.wants_segment = False
         path = self._directory / name_of(self._process, number)
-        part = path.with_suffix(".part")
+        part = part_of(path)
         try:
             file = os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o666)
             try:
@@ -129,18 +182,34 @@ class DiskJournal:
             finally:
                 os.close(file)
         except OSError as error:
+            self._failed(error.strerror or str(error))
+        else:
+            with self._lock:
+                self._next, self._is_late = _Next(pid, path, part), False
+        self._is_beginning = False
+
+    def _failed(self, why: str) -> None:
+        """There is no next segment now. In a gap that is what the log says already, and it is counted."""
+        if self.lost == _NOT_BEGUN:
+            self.lose(why)
+        elif self.lost:
+            self._put_off(time.monotonic())
+        else:
             self._not_before_s = time.monotonic() + _AGAIN_S
-            _log.warning("no new segment of the journal now, the old one goes on", err=error.strerror)
-            return
-        with self._lock:
-            self._next = _Next(pid, path, part)
+            _log.warning("no new segment of the journal now, the old one goes on", err=why)
 
     @property
-    def counted(self) -> tuple[int, int, int, bool]:
-        return self.n_records, self.n_bytes, self.n_dropped, not self.lost
+    def is_open(self) -> bool:
+        """Whether the thread still writes."""
+        return self._thread.is_alive()
+
+    @property
+    def counted(self) -> Counted:
+        n_missing, goes_on = self.n_dropped, not self.lost
+        return Counted(self.n_records, self.n_bytes, n_missing, self.n_gaps, self.n_tries, goes_on)
 
     def close(self, timeout_s: float) -> None:
-        """Writes what waits, within that time."""
+        """Writes what waits, within that time; 0: the thread does that alone."""
         self._is_closing = True
         self._wanted.set()
         self._thread.join(timeout_s)
@@ -148,24 +217,49 @@ class DiskJournal:
     # -- the thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        while not self._is_closing:
+            self._wanted.wait(_WRITE_S)
+            self._wanted.clear()
+            self._step()
+        self._step(is_last=True)
+        if self._next is not None:
+            with contextlib.suppress(OSError):
+                os.kill(self._next.pid, signal.SIGKILL)
+                os.waitpid(self._next.pid, 0)
+            with contextlib.suppress(OSError):
+                self._next.part.unlink(missing_ok=True)
+
+    def _step(self, *, is_last: bool = False) -> None:
+        has_gap = bool(self.lost)  # before the rest is taken, which still follows what was written
         try:
-            while not self._is_closing:
-                self._wanted.wait(_WRITE_S)
-                self._wanted.clear()
-                self._write(self._taken())
+            self._write(self._taken())
+            if is_last or has_gap:
+                self._end_segment()
+            if not is_last:
                 self._turn_over()
                 self._keep_bounds()
-            self._write(self._taken())
-            self._file.write(self._stream.end())
         except OSError as error:
-            self._lose(f"{self._path}: {error.strerror}")
-        finally:
-            self._file.close()
-            if self._next is not None:
-                with contextlib.suppress(OSError):
-                    os.kill(self._next.pid, signal.SIGKILL)
-                    os.waitpid(self._next.pid, 0)
-                self._next.part.unlink(missing_ok=True)
+            self._refused(error)
+
+    def _refused(self, error: OSError) -> None:
+        """The disk refuses: what waits is lost, and what was written in part is taken back."""
+        with self._lock:
+            self._lose(f"{self._path.name}: {error.strerror}")
+            self.n_dropped += len(self._waiting)
+            self._waiting, self._n_waiting = [], 0
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.truncate(self._n_in_segment)
+            with contextlib.suppress(OSError):
+                file.close()
+
+    def _end_segment(self) -> None:
+        """Raises: OSError."""
+        file, self._file = self._file, None
+        if file is not None:
+            with file:
+                file.write(self._stream.end())
 
     def _taken(self) -> list[bytes]:
         with self._lock:
@@ -177,54 +271,95 @@ class DiskJournal:
         """Raises: OSError."""
         if not records:
             return
+        if self._file is None:
+            self._missing(len(records))
+            return
         packed = memoryview(self._stream.take(records))
-        while packed:
-            n = self._file.write(packed)
-            packed = packed[n:]
-            self.n_bytes += n
-            self._n_in_segment += n
+        n_whole = len(packed)
+        try:
+            while packed:
+                packed = packed[self._file.write(packed) :]
+        except OSError as error:
+            self.lose(f"{self._path.name}: {error.strerror}")
+            self._missing(len(records))
+            raise
+        self.n_bytes += n_whole
+        self._n_in_segment += n_whole
         self.n_records += len(records)
+
+    def _missing(self, n: int) -> None:
+        with self._lock:
+            self.n_dropped += n
 
     def _turn_over(self) -> None:
         """Goes on to the next segment, once its beginning is written. Raises: OSError."""
         upcoming = self._next
         if upcoming is None:
-            n_since = self._n_in_segment - self._n_begun_with
-            is_long = n_since > max(self._settings.max_bytes // _N_SEGMENTS, self._n_begun_with)
-            now_s = time.monotonic()
-            is_due = is_long or (n_since > 0 and now_s >= self._began_s + self._segment_s)
-            self.wants_segment = is_due and now_s >= self._not_before_s
+            self._look_ahead()
             return
+        if self._is_late:
+            with contextlib.suppress(OSError):
+                os.kill(upcoming.pid, signal.SIGKILL)
         pid, status = os.waitpid(upcoming.pid, os.WNOHANG)
         if not pid:
             return
         with self._lock:
+            lost, is_done = self.lost, not (status or self._is_late)
             records, self._waiting, self._n_waiting = self._waiting, [], 0
-            others, self._for_next, self._next = self._for_next, [], None
+            others, self._for_next, self._n_for_next, self._next = self._for_next, [], 0, None
+            if is_done:
+                self.lost = ""
         self._write(records)
-        if status:
-            why = upcoming.part.read_bytes()[:500].decode(errors="replace") or f"status {status}"
-            upcoming.part.unlink()
-            self._not_before_s = time.monotonic() + _AGAIN_S
-            _log.warning("no new segment of the journal now, the old one goes on", err=why)
+        if not is_done:
+            said = upcoming.part.read_bytes()[:500].decode(errors="replace") if status > 0xFF else ""
+            upcoming.part.unlink(missing_ok=True)
+            if lost:
+                self._missing(len(others))
+            self._failed(said or f"its copy ended with status {status}")
             return
-        self._file.write(self._stream.end())
-        self._file.close()
+        try:
+            self._go_on(upcoming)
+        except OSError:
+            self._missing(len(others))
+            raise
+        self._write(others)
+        if not lost:
+            self.n_records -= len(others)  # they are in both
+        elif lost != _NOT_BEGUN:
+            gap_s = round(time.monotonic() - self._lost_s, 3)
+            n_missing = self.n_dropped - self._n_dropped_before
+            _log.warning("the journal goes on after a gap", missing=n_missing, gap_s=gap_s)
+
+    def _go_on(self, upcoming: _Next) -> None:
+        """Into a file that has its beginning. Raises: OSError."""
+        with contextlib.suppress(OSError):  # that nothing follows is known without
+            self._end_segment()
         self._file = open(upcoming.part, "ab", buffering=0)  # noqa: SIM115
         upcoming.part.rename(upcoming.path)
         self._path, self._stream = upcoming.path, Stream()
         self._n_in_segment = self._n_begun_with = os.stat(upcoming.path).st_size
         self.n_bytes += self._n_in_segment
         self._began_s = time.monotonic()
-        self._write(others)
-        self.n_records -= len(others)  # they are in both
 
-    def _lose(self, why: str) -> None:
-        with self._lock:
-            self.lost = self.lost or why
-            self.n_dropped += len(self._waiting)
-            self._waiting.clear()
-            self._n_waiting = 0
+    def _look_ahead(self) -> None:
+        """Whether a segment should begin now, by this one's length and age, or after a gap."""
+        now_s = time.monotonic()
+        if self._is_beginning or self.lost == _NOT_BEGUN:
+            return
+        if self.lost:
+            if now_s >= self._not_before_s and not self.wants_segment:
+                self.n_tries += 1
+                try:
+                    try_to_write(self._directory, self._process)
+                except OSError:
+                    self._put_off(now_s)
+                else:
+                    self.wants_segment = True
+            return
+        n_since = self._n_in_segment - self._n_begun_with
+        is_long = n_since > max(self._settings.max_bytes // _N_SEGMENTS, self._n_begun_with)
+        is_due = is_long or (n_since > 0 and now_s >= self._began_s + self._segment_s)
+        self.wants_segment = is_due and now_s >= self._not_before_s
 
     def _keep_bounds(self) -> None:
         """Raises: OSError."""
@@ -232,21 +367,10 @@ class DiskJournal:
         if now_s < self._look_at_s:
             return
         self._look_at_s = now_s + _LOOK_S
-        settings = self._settings
-        total = self._n_in_segment
-        others = []
-        for one in segments_in(self._directory):
-            if one.path != self._path:
-                found = os.stat(one.path)
-                others.append((found.st_mtime, found.st_size, one.path))
-                total += found.st_size
-        for written_s, n_bytes, path in sorted(others):
-            if total > settings.max_bytes or time.time() - written_s > settings.max_age_s:
-                path.unlink(missing_ok=True)
-                total -= n_bytes
-                _log.info("a journal is deleted, too old or too much", file=str(path))
-        if total > settings.max_bytes:
-            self._lose(f"it has reached maxSizeMB, {settings.max_bytes // 10**6}")
+        own = None if self._file is None else self._path
+        total = keep_bounds(self._directory, self._settings, own=own, n_own=self._n_in_segment)
+        if total > self._settings.max_bytes and not self.lost:
+            self.lose(f"it has reached maxSizeMB, {self._settings.max_bytes // 10**6}")
 
 
 def _copy(write: Callable[[], list[bytes]], file: int) -> NoReturn:
@@ -259,10 +383,20 @@ def _copy(write: Callable[[], list[bytes]], file: int) -> NoReturn:
             body, status = stream.take(write()) + stream.end(), 0
         except Exception as error:
             body = f"{type(error).__name__}: {error}".encode(errors="replace")
-        at = memoryview(body)
-        while at:
-            at = at[os.write(KEPT, at) :]
+        try:
+            _write_all(body)
+        except OSError as error:
+            os.ftruncate(KEPT, 0)
+            os.lseek(KEPT, 0, os.SEEK_SET)
+            status = 1
+            _write_all((error.strerror or "").encode(errors="replace"))
     except BaseException:
         status = 1
     finally:
         os._exit(status)
+
+
+def _write_all(body: bytes) -> None:
+    at = memoryview(body)
+    while at:
+        at = at[os.write(KEPT, at) :]

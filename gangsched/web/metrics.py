@@ -309,20 +309,25 @@ def _journal(reading: Reading) -> Iterator[Metric]:
     """Where everything that the core is told is recorded."""
     if reading.journal is None:
         return
-    n_records, n_bytes, n_dropped, goes_on = reading.journal
-    yield counter_family("gangsched_journal_records", "Records written to the journal.", (), {(): n_records})
-    yield counter_family("gangsched_journal_bytes", "Their bytes on disk, compressed.", (), {(): n_bytes})
-    yield counter_family(
-        "gangsched_journal_dropped_records",
-        "Records that the journal lacks, since the disk was too slow or refused.",
-        (),
-        {(): n_dropped},
+    counted = reading.journal
+    totals = (
+        ("records", "Records written to the journal.", counted.n_records),
+        ("bytes", "Their bytes on disk, compressed.", counted.n_bytes),
+        (
+            "dropped_records",
+            "Records that the journal lacks, since the disk was too slow or refused.",
+            counted.n_dropped,
+        ),
+        ("gaps", "Gaps in the journal, each of records that it lacks.", counted.n_gaps),
+        ("tries", "Tries to go on after a gap: the disk was asked to take a file.", counted.n_tries),
     )
+    for name, words, n in totals:
+        yield counter_family(f"gangsched_journal_{name}", words, (), {(): n})
     yield gauge_family(
         "gangsched_journal_goes_on",
-        "1 while everything is recorded; 0 once the journal has ended early: the log says why.",
+        "1 while everything is recorded; 0 in a gap, until it goes on: the log says why.",
         (),
-        {(): int(goes_on)},
+        {(): int(counted.goes_on)},
     )
 
 

@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from gangsched.config import SchedulerConfig, Settings, default_config
+from gangsched.config.recording import RecordSettings
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
@@ -60,6 +61,10 @@ class Host:
         for kind in kinds:
             if kind in self.forbidden:
                 raise ConfigError(f"its plugins read {kind}, which we may not")
+
+    async def may_record(self, settings: RecordSettings) -> None:
+        if settings.directory == "/nowhere":
+            raise ConfigError("cannot be written to", path="record.directory")
 
     def ask_metrics_server(self, period_s: float) -> None:
         self.asked_s.append(period_s)

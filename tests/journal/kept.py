@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from gangsched.journal.counted import Counted
 from gangsched.journal.records import HEAD, Record, Start, read_record
 from gangsched.journal.replaying import Replay
 from gangsched.journal.segments import Stream, name_of
+from gangsched.journal.writing import DiskJournal
 from gangsched.sim.wire.run import Verdict, run_seed
 from gangsched.sim.wire.weather import CALM, Rates
 
@@ -18,6 +20,8 @@ class Kept:
     def __init__(self, per_segment: int = 10**9) -> None:
         self.segments: list[list[bytes]] = [[]]
         self._per_segment = per_segment
+        self.lost = ""
+        self.n_skipped = 0
 
     def put(self, framed: bytes) -> str:
         self.segments[-1].append(framed)
@@ -36,9 +40,15 @@ class Kept:
         assert number == len(self.segments) + 1
         self.segments.append(write())
 
+    def skip(self) -> None:
+        self.n_skipped += 1
+
+    def lose(self, why: str) -> None:
+        self.lost = why
+
     @property
-    def counted(self) -> tuple[int, int, int, bool]:
-        return len(self.framed), sum(map(len, self.framed)), 0, True
+    def counted(self) -> Counted:
+        return Counted(len(self.framed), sum(map(len, self.framed)), self.n_skipped, 0, 0, not self.lost)
 
     @property
     def records(self) -> list[Record]:
@@ -53,6 +63,22 @@ class Kept:
             stream = Stream()
             (directory / name_of(process, number)).write_bytes(stream.take(framed) + stream.end())
         return directory / name_of(process, 1)
+
+
+def key_in(directory: Path) -> str:
+    """A key for `gangsched anonymise`."""
+    path = directory / "key"
+    path.touch(mode=0o600)
+    path.write_text("0" * 64)
+    return str(path)
+
+
+def full(journal: DiskJournal) -> DiskJournal:
+    """Its first segment is on a disk that is full, as /dev/full is."""
+    assert journal._file is not None
+    journal._file.close()
+    journal._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115
+    return journal
 
 
 def recorded(

@@ -267,7 +267,7 @@ def test_a_segment_in_the_middle_that_is_missing_is_said(
     (tmp_path / name_of("day", 2)).unlink()
     assert main(["replay", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "What follows is missing, up to the state of a later segment." in out
+    assert " calls (a segment is missing); it goes on from the state after it" in out
     assert out.count("all as recorded") == 2
 
 

@@ -13,10 +13,13 @@ import structlog.testing
 from gangsched.config.recording import RecordSettings
 from gangsched.errors import ConfigError
 from gangsched.journal import writing
+from gangsched.journal.counted import Counted
+from gangsched.journal.directory import process_name
 from gangsched.journal.records import End, Record, Start, State, framed
 from gangsched.journal.segments import Reader, name_of
 from gangsched.journal.state import NotWritable
-from gangsched.journal.writing import DiskJournal, process_name
+from gangsched.journal.writing import DiskJournal
+from tests.journal.kept import full
 from tests.support.processes import until
 
 START = Start(1, 0.0, 0.0, True, "", {}, {})
@@ -35,7 +38,7 @@ def test_what_is_put_is_read_again(tmp_path: Path) -> None:
     reader = Reader(path)
     assert list(reader) == records
     assert reader.torn == ""
-    assert journal.counted == (len(records), path.stat().st_size - 3, 0, True)
+    assert journal.counted == Counted(len(records), path.stat().st_size - 3, 0, 0, 0, True)
 
 
 def test_it_can_be_read_while_it_is_written(tmp_path: Path) -> None:
@@ -49,30 +52,17 @@ def test_it_can_be_read_while_it_is_written(tmp_path: Path) -> None:
         journal.close(60.0)
 
 
-def test_a_disk_that_refuses_ends_the_journal_and_what_is_lost_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """/dev/full is a full disk."""
-    monkeypatch.setattr(writing, "name_of", lambda process, number: "full")
-    (tmp_path / "full").symlink_to("/dev/full")
-    monkeypatch.setattr("builtins.open", _not_exclusive(open))
-    journal = DiskJournal(settings(tmp_path), "p")
+def test_a_disk_that_refuses_makes_a_gap_and_what_is_lost_is_counted(tmp_path: Path) -> None:
+    journal = full(DiskJournal(settings(tmp_path), "p"))
     journal.put(framed(START))
     until(lambda: journal.lost, "the disk is full")
     assert "No space left on device" in journal.lost
     assert journal.put(framed(START)) == journal.lost
-    assert journal.counted[2:] == (1, False)
+    assert journal.counted == Counted(0, 0, 1, 1, 0, False)
     journal.close(60.0)
 
 
-def _not_exclusive(real: object) -> object:
-    def opened(path: object, mode: str = "r", **more: object) -> object:
-        return real(path, mode.replace("x", "w"), **more)  # type: ignore[operator]
-
-    return opened
-
-
-def test_a_disk_that_is_too_slow_ends_it_and_memory_is_bounded(
+def test_a_disk_that_is_too_slow_makes_a_gap_and_memory_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "_MAX_WAITING", 1000)
@@ -81,7 +71,7 @@ def test_a_disk_that_is_too_slow_ends_it_and_memory_is_bounded(
     said = [journal.put(b"x" * 300) for _ in range(5)]
     assert said[:3] == ["", "", ""]
     assert all("the disk is too slow" in one for one in said[3:])
-    assert journal.counted == (0, 0, 2, False)
+    assert journal.counted == Counted(0, 0, 0, 1, 0, False)
     journal.close(60.0)
 
 
@@ -102,7 +92,7 @@ def test_old_files_go_and_too_much_of_them_and_others_stay(tmp_path: Path) -> No
     ]
 
 
-def test_a_process_whose_own_file_is_too_large_ends_its_journal(
+def test_a_process_whose_own_file_is_too_large_has_a_gap_in_its_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "_LOOK_S", 0.0)

@@ -5,9 +5,6 @@ Each process has its own journal: those that were killed too, to the last record
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 
@@ -16,6 +13,7 @@ import pytest
 from gangsched.controlplane.daemon import free_ports
 from gangsched.journal.records import Turn
 from gangsched.journal.segments import Reader, segments_in
+from tests.real import replicas
 from tests.real.cluster import Cluster
 from tests.real.process import Scheduler, service_account, write_config
 from tests.real.test_reload import rewrite, says
@@ -23,17 +21,13 @@ from tests.real.test_reload import rewrite, says
 pytestmark = pytest.mark.real
 
 SEED = 20
-_SAID = re.compile(
-    r"([\d,]+) calls, ([\d,]+) events, ([\d,]+) effects, ([\d,]+) of them binds, all as recorded"
-)
 
 
 def replay(directory: Path, *flags: str) -> str:
-    """As a user runs it, in a process with hashes of its own."""
-    command = [sys.executable, "-m", "gangsched.cli", "replay", str(directory), *flags]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    """What it prints; it must end well."""
+    done = replicas.replay(directory, *flags)
+    assert done.code == 0, done.said
+    return done.said
 
 
 def has_decided(directory: Path) -> bool:
@@ -78,7 +72,7 @@ def test_what_is_left_of_a_long_life_is_replayed_from_the_state_in_it(cluster: C
     first, *_ = segments_in(directory)
     first.path.unlink()
     out = replay(directory)
-    ((_, n_events, _, n_binds),) = [[int(n.replace(",", "")) for n in one] for one in _SAID.findall(out)]
+    ((_, n_events, _, n_binds),) = replicas.numbers_of(out)
     assert n_events > 0 < n_binds, out
     assert "no new segment of the journal" not in scheduler.said
 
@@ -112,7 +106,7 @@ def test_churn_with_kills_and_a_reload_is_replayed_equal(cluster: Cluster) -> No
     scheduler.stop_cleanly()
 
     out = replay(directory)
-    found = [[int(n.replace(",", "")) for n in numbers] for numbers in _SAID.findall(out)]
+    found = replicas.numbers_of(out)
     assert len(found) == 3, out
     assert all(n_binds > 0 for *_, n_binds in found), out
     assert out.count("the process was killed, or still runs") == 2

@@ -1,0 +1,77 @@
+"""The directory of a journal: names of processes, whether the disk takes anything, which files are deleted.
+
+Lives here: what the writing thread asks of the file system beside writing. Called by writing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import time
+from pathlib import Path
+
+import structlog
+
+from gangsched.config.recording import RecordSettings
+from gangsched.errors import ConfigError
+from gangsched.journal.segments import PART, segments_in
+
+_log = structlog.get_logger(__name__)
+_PROBE = bytes(2**20)
+# What a process left that was killed while it began a segment.
+_LEFT_S = 86_400.0
+
+
+def process_name(n: int = 1) -> str:
+    """When, where and which: names of files sort by it. n: which journal of this process."""
+    host = re.sub(r"[^\w-]", "-", os.uname().nodename, flags=re.ASCII)
+    name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{host}-{os.getpid()}"
+    return name if n == 1 else f"{name}-{n}"
+
+
+def try_to_write(directory: Path, process: str, body: bytes = _PROBE) -> None:
+    """Whether a file can be made there, with so much in it; it is gone again. Raises: OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    part = directory / f"{process}{PART}"
+    try:
+        with open(part, "wb", buffering=0) as file:
+            if file.write(body) < len(body):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            part.unlink()
+
+
+def keep_bounds(directory: Path, settings: RecordSettings, *, own: Path | None, n_own: int) -> int:
+    """Deletes the oldest where all together are too large, and what is too old; returns what stays.
+
+    Sizes in bytes. own: the file that is written, which stays. Raises: OSError (it is gone, or all).
+    """
+    if own is not None:
+        os.stat(own)
+    total = n_own
+    others = []
+    try:
+        found = segments_in(directory)
+    except ConfigError as error:
+        raise OSError(errno.EIO, str(error)) from None
+    now_s = time.time()
+    for one in found:
+        # Another process keeps the same bounds, where they share a directory.
+        with contextlib.suppress(FileNotFoundError):
+            if one.path != own:
+                stat = os.stat(one.path)
+                others.append((stat.st_mtime, stat.st_size, one.path))
+                total += stat.st_size
+    for written_s, n_bytes, path in sorted(others):
+        if total > settings.max_bytes or now_s - written_s > settings.max_age_s:
+            path.unlink(missing_ok=True)
+            total -= n_bytes
+            _log.info("a journal is deleted, too old or too much", file=str(path))
+    for part in directory.glob(f"*{PART}"):
+        with contextlib.suppress(FileNotFoundError):
+            if now_s - os.stat(part).st_mtime > _LEFT_S:
+                part.unlink()
+    return total
