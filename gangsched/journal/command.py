@@ -7,20 +7,26 @@ import sys
 import time
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 
+from gangsched.config.tracing import traces_url
 from gangsched.core.state.reporter import clean
 from gangsched.errors import ConfigError
 from gangsched.flags import add_plugin_flag
 from gangsched.journal.recorder import versions
 from gangsched.journal.records import Reconfigured, Start, Turn
 from gangsched.journal.replaying import Divergence, Replay
-from gangsched.journal.segments import Reader, Segment, segments_in
+from gangsched.journal.segments import Reader, Segment, segments_at
 from gangsched.journal.stepping import Steps
 from gangsched.journal.times import told, wall_s
 from gangsched.journal.watching import Watched, print_explanation, print_stories
+
+if TYPE_CHECKING:
+    from gangsched.journal.picture import Drawing
+    from gangsched.journal.tracing import Collector, ReplayTraces
 
 _MAX_SHOWN = 10
 
@@ -55,6 +61,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--step", action="store_true", help="stop after each decision, and take commands from the terminal"
     )
+    parser.add_argument(
+        "--trace-endpoint",
+        metavar="URL",
+        default="",
+        help="send the traces of all gangs to this collector (OTLP over HTTP, as Jaeger takes it), with the"
+        " times of the journal",
+    )
+    parser.add_argument(
+        "--picture", metavar="FILE.svg", default="", help="draw the day: nodes over time, and waits by size"
+    )
     add_plugin_flag(parser)
 
 
@@ -65,25 +81,46 @@ def run(args: argparse.Namespace) -> int:
     if args.at and args.until:
         raise ConfigError("cannot be given with --at, at which the replay ends", path="--until")
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    segments, collector = segments_at(Path(args.journal)), _collector(args.trace_endpoint)
+    drawing = _drawing(args.picture)
     code, n_known = 0, 0
-    for _, of_one in groupby(_segments(Path(args.journal)), key=lambda one: one.process):
-        one = _Process(list(of_one), args, console)
+    for _, of_one in groupby(segments, key=lambda one: one.process):
+        one = _Process(list(of_one), args, console, collector, drawing)
         code = max(code, one.play())
         n_known += one.n_known
+    if collector is not None:
+        collector.flush()
+        console.print(f"{collector.n_traces:,} traces, {collector.n_spans:,} spans, were sent")
+    if drawing is not None:
+        from gangsched.journal.picture import svg
+
+        Path(args.picture).write_text(svg(drawing), encoding="utf-8")
     name = args.story or args.explain
     if name and not n_known and not code:
         raise ConfigError(f"no gang and no pod named {_full(name)} is in it by then", source=args.journal)
     return code
 
 
-def _segments(path: Path) -> list[Segment]:
-    """Raises: ConfigError."""
-    found = segments_in(path if path.is_dir() else path.parent)
-    if not path.is_dir():
-        found = [one for one in found if one.path.name == path.name]
-    if not found:
-        raise ConfigError("has no journal: no file named *.journal.zst", source=str(path))
-    return found
+def _collector(endpoint: str) -> Collector | None:
+    """Raises: ConfigError (it does not take spans)."""
+    if not endpoint:
+        return None
+    from gangsched.journal.tracing import Collector
+
+    return Collector(traces_url(endpoint, "--trace-endpoint"))
+
+
+def _drawing(file: str) -> Drawing | None:
+    """Raises: ConfigError (the file cannot be written)."""
+    if not file:
+        return None
+    from gangsched.journal.picture import Drawing
+
+    try:
+        Path(file).touch()
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", path="--picture", source=file) from None
+    return Drawing()
 
 
 def _full(name: str) -> str:
@@ -93,11 +130,21 @@ def _full(name: str) -> str:
 class _Process:
     """One process's journal, segment by segment."""
 
-    def __init__(self, segments: list[Segment], args: argparse.Namespace, console: Console) -> None:
+    def __init__(
+        self,
+        segments: list[Segment],
+        args: argparse.Namespace,
+        console: Console,
+        collector: Collector | None,
+        drawing: Drawing | None,
+    ) -> None:
         self._segments = segments
         self._args = args
         self._console = console
         self._name = segments[0].process
+        self._collector = collector
+        self._drawing = drawing
+        self._traces: ReplayTraces | None = None
         name = args.story or args.explain
         self._watched = Watched(_full(name)) if name else None
         self.n_known = 0
@@ -121,30 +168,57 @@ class _Process:
                 break
             if replay is None or replay.n_turns != start.n_before:
                 if replay is not None:
-                    self._console.print("  What follows is missing, up to the state of a later segment.")
-                replay = Replay(start, plugin_files=args.plugin)
+                    self._gap(replay, start)
+                    self._end_traces(replay)
+                self._begin_traces(start)
+                replay = Replay(start, plugin_files=args.plugin, listener=self._traces)
             following = starts[number + 1][1] if number + 1 < len(starts) else None
-            run = _Run(replay, Reader(segment.path), until_s - replay.ago_s, self._watched, args.step)
+            run = _Run(
+                replay, Reader(segment.path), until_s - replay.ago_s, args.step, self._watched, self._drawing
+            )
             try:
                 run.play(None if following is None else following.n_before, self._console)
             except Divergence as error:
+                self._end_traces(replay)
                 self._differs(replay, error)
                 return 1
-            if following is None or replay.n_turns != following.n_before or following.wall_s > until_s:
-                self._same(replay, run)
+            is_cut = following is not None and replay.n_turns != following.n_before
+            if following is None or is_cut or following.wall_s > until_s:
+                self._same(replay, run, is_last=not is_cut)
             if run.is_over:
                 break
+        if replay is not None:
+            self._end_traces(replay)
         if replay is not None and self._watched is not None:
             tell = print_stories if args.story else print_explanation
             self.n_known = tell(replay, self._watched, self._console)
         return 0
+
+    def _begin_traces(self, start: Start) -> None:
+        if self._collector is not None:
+            from gangsched.journal.tracing import ReplayTraces
+
+            self._traces = ReplayTraces(start, self._name, self._collector)
+
+    def _end_traces(self, replay: Replay) -> None:
+        if self._traces is not None:
+            self._traces.stop(replay.played.now_s)
 
     # -- what is said ------------------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
         self._console.print(f"[bold]{escape(self._name)}[/bold]: {escape(text)}", soft_wrap=True)
 
-    def _same(self, replay: Replay, run: _Run) -> None:
+    def _gap(self, before: Replay, after: Start) -> None:
+        """Between the last call that is there and the state with which it goes on."""
+        from_s, to_s = before.played.now_s + before.ago_s, after.wall_s
+        why = clean(after.gap) or "a segment is missing"
+        self._say(
+            f"{told(from_s)} to {told(to_s)} UTC, {max(to_s - from_s, 0.0):.3f} s: a gap of"
+            f" {after.n_before - before.n_turns:,} calls ({why}); it goes on from the state after it"
+        )
+
+    def _same(self, replay: Replay, run: _Run, *, is_last: bool) -> None:
         played, start, torn = replay.played, replay.start, run.reader.torn
         took_s = time.perf_counter() - replay.began_s
         lasted_s = played.now_s - start.now_s
@@ -159,7 +233,7 @@ class _Process:
             self._console.print(f"  It {escape(torn)}: the record before that is the last one read.")
         elif played.ended:
             self._console.print(f"  It ends there: {escape(clean(played.ended))}.")
-        elif not run.is_over:
+        elif is_last and not run.is_over:
             self._console.print("  It ends there without a reason: the process was killed, or still runs.")
         for defect in replay.defects[:_MAX_SHOWN]:
             self._console.print(
@@ -195,12 +269,19 @@ class _Run:
     """One segment, played. is_over: the user has seen enough."""
 
     def __init__(
-        self, replay: Replay, reader: Reader, until_s: float, watched: Watched | None, steps: bool
+        self,
+        replay: Replay,
+        reader: Reader,
+        until_s: float,
+        steps: bool,
+        watched: Watched | None,
+        drawing: Drawing | None,
     ) -> None:
         self._replay = replay
         self.reader = reader
         self._until_s = until_s
         self._watched = watched
+        self._drawing = drawing
         self._steps = steps
         self.is_over = False
 
@@ -219,6 +300,8 @@ class _Run:
             effects = replay.play(record)
             if self._watched is not None:
                 self._watched.look(replay)
+            if self._drawing is not None:
+                self._drawing.look(replay, effects)
             if steps is not None and isinstance(record, Turn) and not steps.took(record, effects):
                 self.is_over = True
                 return

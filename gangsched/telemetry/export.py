@@ -27,7 +27,7 @@ DELAY_MS = 1000.0
 SAY_AGAIN_S = 60.0
 
 
-class _Said(logging.Handler):
+class Said(logging.Handler):
     """Captures the log of OpenTelemetry's own loggers, which would go to stderr past our log's format."""
 
     def __init__(self) -> None:
@@ -36,6 +36,14 @@ class _Said(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.last = record.getMessage()[:512]
+
+    def begin(self) -> None:
+        logger = logging.getLogger("opentelemetry")
+        logger.addHandler(self)
+        logger.propagate = False
+
+    def end(self) -> None:
+        logging.getLogger("opentelemetry").removeHandler(self)
 
 
 class SpanLane(SpanExporter):
@@ -53,10 +61,8 @@ class SpanLane(SpanExporter):
         self._failing = False
         self._say_again_s = 0.0
         self._why = ""
-        self._said = _Said()
-        logger = logging.getLogger("opentelemetry")
-        logger.addHandler(self._said)
-        logger.propagate = False
+        self._said = Said()
+        self._said.begin()
         # Larger than our own queue: it must never drop by itself, since it does not report drops.
         self._processor = BatchSpanProcessor(
             self,
@@ -93,7 +99,7 @@ class SpanLane(SpanExporter):
         n_lost = self.n_offered - self.n_exported
         if n_lost:
             _log.warning("spans were not exported", to=self.target, n_lost=n_lost, err=self._why)
-        logging.getLogger("opentelemetry").removeHandler(self._said)
+        self._said.end()
 
     # -- in the exporter's thread ----------------------------------------------------------------------
 

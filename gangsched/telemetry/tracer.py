@@ -24,6 +24,7 @@ from gangsched import __version__
 from gangsched.config.tracing import KeepTraces
 from gangsched.core.framework.interface import Code
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.states import NOT_QUEUED
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import (
     BindCancelled,
@@ -45,7 +46,6 @@ from gangsched.telemetry.traceparent import of_bound_members, parse, written
 _log = structlog.get_logger(__name__)
 
 _RESTING = (GroupState.GATHERING, GroupState.GATED)
-_ENDED = (GroupState.BOUND, GroupState.DELETED)
 
 
 class GangTracer:
@@ -61,15 +61,17 @@ class GangTracer:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         wall_ns: Callable[[], int] = time.time_ns,
         ids: IdGenerator | None = None,
+        logs: bool = True,
     ) -> None:
         """`ratio` of the gangs are traced, chosen by their trace ids, and those that `keep` names; clock_ns
-        never goes back."""
+        never goes back. logs: whether failed attempts are logged with their trace's ids."""
         self._emit = emit
         self._resource = resource
         self._sampler = TraceIdRatioBased(ratio)
         self._clock = clock_ns
         self._wall = wall_ns
         self._ids = ids or RandomIdGenerator()
+        self._logs = logs
         self._scope = InstrumentationScope(names.SCOPE, __version__)
         self._traces: dict[GroupKey, GangTrace] = {}
         self._unsampled: dict[GroupKey, str] = {}
@@ -113,7 +115,8 @@ class GangTracer:
             trace.turn_ended()
         self._touched.clear()
         for span in self._ended:
-            _say(span)
+            if self._logs:
+                _say(span)
             self._emit(span)
         self._ended.clear()
         if any(isinstance(effect, BindPod) for effect in effects):
@@ -200,7 +203,7 @@ class GangTracer:
             self._touched[group.key] = trace
             if not trace.enter(group.state, now_ns, self._points):
                 del self._traces[group.key]
-        if group.state in _ENDED:
+        if group.state in NOT_QUEUED:
             self._unsampled.pop(group.key, None)
         elif group.state is GroupState.BINDING:
             traceparent = self._unsampled[group.key] if trace is None else trace.traceparent
@@ -211,7 +214,7 @@ class GangTracer:
     def _trace_of(self, group: Group, now_ns: int) -> GangTrace | None:
         """The group's trace, started now if it has none; None if it is not traced, or its trace has ended."""
         trace = self._traces.get(group.key)
-        if trace is not None or group.key in self._unsampled or group.state in _ENDED:
+        if trace is not None or group.key in self._unsampled or group.state in NOT_QUEUED:
             return trace
         before = of_bound_members(group)
         goes_on = before is not None and not group.satisfied
@@ -255,7 +258,7 @@ class GangTracer:
             context = parse(text)
             if context is not None:
                 trace.root.links.append(Link(context, {names.LINK: "submitter"}))
-            else:
+            elif self._logs:
                 trace_id, span_id = _ids_of(trace.maker)
                 _log.warning(
                     f"annotation {names.SUBMITTERS_KEY} is not a W3C traceparent, ignored",
