@@ -1,0 +1,128 @@
+"""`gangsched anonymise DIR OUT --key FILE`: a journal under other names, to hand over. Called by cli.py."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from gangsched.core.state.reporter import clean
+from gangsched.errors import ConfigError
+from gangsched.flags import add_plugin_flag
+from gangsched.journal.anonymising import Anonymising, NotTheSame
+from gangsched.journal.replaying import Divergence
+from gangsched.journal.segments import segments_at
+
+_MIN_KEY = 16
+_MAX_KEY = 4096
+_NEW_KEY = "`openssl rand -out FILE 32; chmod 600 FILE` makes one"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    parser.description = (
+        "Writes a journal under other names: namespaces, names, labels, annotations, images, IDs, addresses"
+        " and messages are replaced, the same ones alike, by letters that a keyed hash and order choose."
+        " Numbers, times and the words that Kubernetes and this program know stay. All decisions of both"
+        " journals are made and compared: nothing is left in OUT unless they are the same up to names."
+    )
+    parser.add_argument("journal", metavar="DIR", help="the directory, or one file of it")
+    parser.add_argument(
+        "out", metavar="OUT", help="where the new one goes: a directory that is empty or not there"
+    )
+    parser.add_argument(
+        "--key",
+        metavar="FILE",
+        required=True,
+        help=f"what the hash is keyed with: {_MIN_KEY} bytes or more, readable by you alone; keep it from"
+        " those who get OUT",
+    )
+    add_plugin_flag(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command; returns the exit code. Raises: ConfigError."""
+    key = _key(Path(args.key))
+    segments = segments_at(Path(args.journal))
+    out = Path(args.out)
+    was_there = _checked(out)
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    try:
+        done = Anonymising(segments, key, args.plugin).write(out)
+    except BaseException as error:
+        _clear(out, was_there)
+        if isinstance(error, OSError):
+            raise ConfigError(f"cannot be written: {error.strerror}", source=args.out) from None
+        if not isinstance(error, Divergence | NotTheSame):
+            raise
+        console.print(f"{escape(_why(error))}\nNothing is left in {escape(args.out)}.", soft_wrap=True)
+        return 1
+    console.print(
+        f"{done.n_segments:,} segment(s) written to {escape(args.out)}: {done.n_turns:,} calls and"
+        f" {done.n_effects:,} effects, the same as in {escape(args.journal)} up to names."
+        f" {done.n_words:,} words, long numbers and IDs are replaced.",
+        soft_wrap=True,
+    )
+    if done.n_torn:
+        console.print(
+            f"{done.n_torn} segment(s) end within a record: the record before that is the last one."
+        )
+    console.print(
+        "Times, numbers, lengths and the order of names stay: gangsched replay reads it like the first one."
+    )
+    return 0
+
+
+def _why(error: Divergence | NotTheSame) -> str:
+    if isinstance(error, Divergence):
+        return f"The journal itself does not replay here: {clean(str(error))}. gangsched replay says more."
+    return (
+        f"A decision would be another one under other names, at {clean(str(error))}. It hangs on a part of a"
+        " name, as with a pattern that ends within a word; please report it."
+    )
+
+
+def _key(path: Path) -> bytes:
+    """Raises: ConfigError."""
+    try:
+        with open(path, "rb") as file:
+            found = os.fstat(file.fileno())
+            key = file.read(_MAX_KEY + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot be read: {error.strerror}; {_NEW_KEY}", path="--key", source=str(path)
+        ) from None
+    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        mode = stat.S_IMODE(found.st_mode)
+        problem = f"has mode {mode:04o}, so others have it too: chmod 600 {path}"
+        raise ConfigError(problem, path="--key", source=str(path))
+    if not _MIN_KEY <= len(key) <= _MAX_KEY:
+        n = f"more than {_MAX_KEY}" if len(key) > _MAX_KEY else str(len(key))
+        problem = f"has {n} bytes, {_MIN_KEY} to {_MAX_KEY} are needed; {_NEW_KEY}"
+        raise ConfigError(problem, path="--key", source=str(path))
+    return key
+
+
+def _checked(out: Path) -> bool:
+    """Whether it was there before; it is now. Raises: ConfigError."""
+    try:
+        if out.is_dir():
+            if any(out.iterdir()):
+                raise ConfigError("is not empty: give a directory that is, or a new one", source=str(out))
+            return True
+        out.mkdir(parents=True)
+    except OSError as error:
+        raise ConfigError(f"cannot be written to: {error.strerror}", source=str(out)) from None
+    return False
+
+
+def _clear(out: Path, was_there: bool) -> None:
+    for path in out.iterdir():
+        path.unlink()
+    if not was_there:
+        out.rmdir()

@@ -1,0 +1,147 @@
+"""A core's state under other names: written as journal.state writes it, with every text renamed.
+
+What is no text of a user stays: names of classes, attributes and kinds of arrays, and where things are. Not
+here: what is renamed how (journal.renaming). Called by anonymising, for a journal that begins in the middle.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import types
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, BinaryIO, ClassVar
+
+import msgspec
+
+from gangsched.journal.renaming import walk
+from gangsched.journal.state import Forms, States, WriteStates
+
+_TEXT = re.compile(rb"[A-Za-z]{6}")
+_QUOTED = re.compile(r"(?<=/key )'((?:[^'\\]|\\.)*)'")
+
+
+def renamed_by(rename: Callable[[str], str]) -> WriteStates:
+    """What journal.state.write_state is to write with. rename: also told of what it does not change."""
+
+    def write(out: BinaryIO, places: dict[int, str], states: States) -> None:
+        _RenamingWriter(out, places, rename).dump(states)
+
+    return write
+
+
+class _Kept(str):
+    """A text that is written as it is."""
+
+    __slots__ = ()
+
+
+class _KeptBytes(bytes):
+    """Numbers, and no text."""
+
+    __slots__ = ()
+
+
+_Pickler: Any = pickle._Pickler
+
+
+class _RenamingWriter(Forms, _Pickler):  # type: ignore[misc]
+    """In Python, which is slower, since only there each text can be looked at."""
+
+    def __init__(self, out: BinaryIO, places: dict[int, str], rename: Callable[[str], str]) -> None:
+        super().__init__(out, protocol=5)
+        self._places = places
+        self._rename = rename
+        self._is_plain = False
+
+    def dump(self, states: States) -> None:
+        """Places and attributes are keys of it."""
+        super().dump({_Kept(self._place(place)): _keys_kept(one) for place, one in states.items()})
+
+    def _place(self, place: str) -> str:
+        """Names of profiles are in it, as Python shows them."""
+        return _QUOTED.sub(lambda found: f"'{self._rename(found[1])}'", place)
+
+    def reducer_override(self, one: Any) -> Any:
+        found = super().reducer_override(one)
+        if found is NotImplemented:
+            return _reduced(one)
+        make, args = found
+        if make.__name__ in ("_array", "_numbers", "_number", "_dtype", "_method"):
+            return make, tuple(map(_kept, args))
+        return found
+
+    # Names of pickle's own, called by it.
+
+    def save_pers(self, pid: Any) -> None:
+        kept = self._place(pid) if isinstance(pid, str) else pid
+        was, self._is_plain = self._is_plain, True
+        super().save_pers(kept)
+        self._is_plain = was
+
+    def save_global(self, one: Any, name: str | None = None) -> None:
+        was, self._is_plain = self._is_plain, True
+        super().save_global(one, name)
+        self._is_plain = was
+
+    def _save_text(self, text: str) -> None:
+        new = str.__str__(text) if self._is_plain or type(text) is _Kept else self._rename(text)
+        known = self.memo.get(id(new))
+        if known is None:
+            super().save_str(new)
+        else:
+            self.write(self.get(known[0]))
+
+    def _save_bytes(self, body: bytes) -> None:
+        """MessagePack, by which what is alike is found, or numbers."""
+        if type(body) is _KeptBytes:
+            super().save_bytes(bytes(body))
+            return
+        try:
+            plain = msgspec.msgpack.decode(body)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError):
+            plain = None
+        if isinstance(plain, list | dict):
+            body = msgspec.msgpack.encode(walk(plain, self._rename))
+        elif _TEXT.search(body):
+            raise pickle.PicklingError("bytes of no known form, in which names could be")
+        super().save_bytes(body)
+
+    dispatch: ClassVar[dict[type, Any]] = {
+        **_Pickler.dispatch,
+        types.FunctionType: save_global,
+        str: _save_text,
+        _Kept: _save_text,
+        bytes: _save_bytes,
+        _KeptBytes: _save_bytes,
+    }
+
+
+def _reduced(one: Any) -> Any:
+    """As it would be, with its attributes' names as they are."""
+    if isinstance(one, Enum):
+        return type(one), (_Kept(one.value) if isinstance(one.value, str) else one.value,)
+    if isinstance(one, datetime | timedelta):
+        found: Any = one.__reduce_ex__(5)
+        return found[0], tuple(map(_kept, found[1]))
+    if isinstance(one, type) or not type(one).__module__.startswith("gangsched"):
+        return NotImplemented
+    reduced: Any = one.__reduce_ex__(5)
+    if isinstance(reduced, str) or len(reduced) < 3:
+        return NotImplemented
+    make, args, state, *rest = reduced
+    if isinstance(state, dict):
+        return make, args, _keys_kept(state), *rest
+    if isinstance(state, tuple) and len(state) == 2:
+        return make, args, tuple(_keys_kept(each) for each in state), *rest
+    return NotImplemented
+
+
+def _kept(one: Any) -> Any:
+    return _Kept(one) if type(one) is str else _KeptBytes(one) if type(one) is bytes else one
+
+
+def _keys_kept(state: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if state is None else {_Kept(name): value for name, value in state.items()}
