@@ -13,7 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.bench import command
-from gangsched.bench.queueing import judge, live, policies
+from gangsched.bench.progress import Progress
+from gangsched.bench.queueing import judge, live, policies, speed
 from gangsched.bench.queueing.jobs import Job, Workload, at_load, in_order, shaken, with_limits
 from gangsched.bench.queueing.lublin import lublin
 from gangsched.bench.queueing.policies import EASY, FIRST_FIT, POLICIES, Starts
@@ -230,6 +231,14 @@ def test_the_command_prints_a_table_and_draws(tmp_path: Path, capsys: pytest.Cap
     words = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert "40 jobs on 32 devices" in words
     assert "EASY" in words
+
+
+def test_turns_and_plans_are_timed_while_claims_stand() -> None:
+    found = speed.measure(Progress(), n_nodes=40, n_pending=10, n_claims=2, n_ends=20)
+    assert found.n_claims == 2
+    assert len(found.plans_ms) >= 2
+    assert len(found.turns_ms) > len(found.plans_ms)
+    assert [target.met is not None for target in found.targets] == [True] * 5
 
 
 def test_the_command_answers_programs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,10 @@ _SESSION_GAP_S = 1200.0
 
 
 class Job(msgspec.Struct, frozen=True):
-    """`stated_s`: the limit that its user gave; 0: none. `number`: its place in the order of arrival."""
+    """`stated_s`: the limit that its user gave; 0: none. `number`: its place in the order of arrival.
+
+    pods: that share its devices evenly; 0: each has one. cpu_milli, memory_mib: of each pod, where known.
+    """
 
     number: int
     arrival_s: float
@@ -25,6 +28,13 @@ class Job(msgspec.Struct, frozen=True):
     n_devices: int
     stated_s: float = 0.0
     user: str = ""
+    pods: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+    @property
+    def n_pods(self) -> int:
+        return self.pods or self.n_devices
 
 
 class Workload(msgspec.Struct, frozen=True):

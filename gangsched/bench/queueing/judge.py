@@ -24,8 +24,8 @@ class Figures(msgspec.Struct, frozen=True):
     """Slowdowns are bounded ones: (wait + run) / max(run, 10 s), at least 1. Waits in seconds.
 
     most_passed: the most later jobs that started before one that waited. wide_wait_s: the mean wait of the
-    largest 5 percent. utilisation: of all devices until the last arrival. of_bound, promises_kept: as the
-    policy says (Starts), where it bounds and promises.
+    largest 5 percent. utilisation: of all devices until the last arrival. of_bound, promises_kept,
+    claimed_idle: as the policy says (Starts), where it bounds and promises.
     """
 
     mean_slowdown: float
@@ -37,6 +37,7 @@ class Figures(msgspec.Struct, frozen=True):
     utilisation: float
     of_bound: float | None = None
     promises_kept: float | None = None
+    claimed_idle: float | None = None
 
 
 def problems(workload: Workload, starts: Starts) -> list[str]:
@@ -106,6 +107,7 @@ def figures(workload: Workload, starts: Starts) -> Figures:
         utilisation=float(busy.sum() / (workload.n_devices * last)),
         of_bound=starts.of_bound,
         promises_kept=starts.promises_kept,
+        claimed_idle=starts.claimed_idle,
     )
 
 

@@ -45,12 +45,14 @@ POLICIES = (
 class Starts(msgspec.Struct, frozen=True):
     """When each job started, by number; and on which devices, where the policy knows devices. of_bound:
     how often one was passed before room was kept for it, by how often it may be, the most of all;
-    promises_kept: of the starts that were promised. Both where the policy bounds and promises."""
+    promises_kept: of the starts that were promised; claimed_idle: of all devices until the last arrival,
+    those that jobs in line would have got if nobody had a claim. All where the policy bounds and promises."""
 
     at_s: Sequence[float]
     devices: Sequence[Sequence[str]] = ()
     of_bound: float | None = None
     promises_kept: float | None = None
+    claimed_idle: float | None = None
 
 
 def replay(workload: Workload, policy: Policy) -> Starts:

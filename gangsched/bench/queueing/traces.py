@@ -1,4 +1,4 @@
-"""Recorded workloads: SWF files of the Parallel Workloads Archive, and CSV files of jobs with devices.
+"""Recorded workloads: SWF of the Parallel Workloads Archive, CSV of jobs with devices, Slurm's sacct.
 
 The Standard Workload Format: https://www.cs.huji.ac.il/labs/parallel/workload/swf.html. CSV by its header:
 `arrival_s, run_s, devices` with `stated_s` and `user` where known; or the pods of the published openb trace,
@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 import msgspec
+from msgspec.structs import replace
 
 from gangsched.bench.queueing.jobs import Job, Workload, in_order
+from gangsched.bench.queueing.sacct import NEVER_RAN, STILL_RUNS, sacct_jobs
 from gangsched.errors import ConfigError
+from gangsched.journal.segments import SUFFIX
 
 _MAX_LINE = 10_000
 _MAX_LINES = 5_000_000
@@ -28,6 +33,13 @@ _NEEDED = {
 }
 
 
+Read = Callable[[], Job | str]
+"""A line that is still to be read: a job, or why it is none."""
+
+
+_OF_A_POD = ("cpu_milli", "memory_mib")
+
+
 class Trace(msgspec.Struct, frozen=True):
     """n_left_out: jobs that never ran, or request no device or more than there are."""
 
@@ -37,20 +49,17 @@ class Trace(msgspec.Struct, frozen=True):
 
 def read_trace(path: str, n_jobs: int, n_devices: int) -> Trace:
     """The first `n_jobs` that can run on `n_devices`. Raises: ConfigError, with file and line."""
-    parse = _swf if path.endswith(".swf") else _csv if path.endswith(".csv") else None
-    if parse is None:
-        raise ConfigError("is neither a .swf nor a .csv file", source=path)
     jobs: list[Job] = []
     n_left_out = 0
     try:
-        with Path(path).open(encoding="utf-8", errors="replace", newline="") as file:
-            for job in parse(path, _lines(path, file)):
-                if job is None or not 1 <= job.n_devices <= n_devices or job.run_s <= 0:
-                    n_left_out += 1
-                    continue
-                jobs.append(job)
-                if len(jobs) == n_jobs:
-                    break
+        for job in jobs_of(path):
+            if isinstance(job, str) or not 1 <= job.n_devices <= n_devices or job.run_s <= 0:
+                n_left_out += 1
+                continue
+            # Published policies count devices, wherever they are; ours is to do the same work.
+            jobs.append(replace(job, pods=0, cpu_milli=0, memory_mib=0))
+            if len(jobs) == n_jobs:
+                break
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", source=path) from None
     if len(jobs) < 2 or jobs[0].arrival_s == jobs[-1].arrival_s:
@@ -62,45 +71,98 @@ def read_trace(path: str, n_jobs: int, n_devices: int) -> Trace:
     return Trace(Workload(Path(path).name, in_order(jobs), n_devices), n_left_out)
 
 
-def _lines(path: str, file: Iterable[str]) -> Iterator[str]:
-    for number, line in enumerate(file, start=1):
-        if len(line) > _MAX_LINE or number > _MAX_LINES:
-            what = f"longer than {_MAX_LINE} characters" if len(line) > _MAX_LINE else "one too many"
-            raise ConfigError(f"line {number} is {what}", source=path)
+def jobs_of(
+    path: str, kind: str = "", refuse: Callable[[ConfigError], None] | None = None
+) -> Iterator[Job | str]:
+    """Line by line a job, or why it is none. kind: swf, csv or sacct; "": as the file is named, or a journal.
+
+    refuse: is told of a bad line, which is then left out. Raises: ConfigError (a bad line, or no such file),
+    OSError.
+    """
+    if not kind and (Path(path).is_dir() or path.endswith(SUFFIX)):
+        from gangsched.bench.queueing.recorded import journal_jobs
+
+        yield from journal_jobs(path)
+        return
+    parse = _PARSERS.get(kind or path.rpartition(".")[2])
+    if parse is None:
+        raise ConfigError("is neither a .swf nor a .csv file, nor a .sacct file, nor a journal", source=path)
+    with Path(path).open(encoding="utf-8", errors="replace", newline="") as file:
+        for read in parse(path, _lines(path, file)):
+            try:
+                yield read()
+            except ConfigError as error:
+                if refuse is None:
+                    raise
+                refuse(error)
+
+
+def _lines(path: str, file: TextIO) -> Iterator[str]:
+    """Of one that is too long the beginning, which whoever reads it refuses. Raises: ConfigError."""
+    number = 0
+    while line := file.readline(_MAX_LINE + 1):
+        number += 1
+        if number > _MAX_LINES:
+            raise ConfigError(f"line {number} is one too many", source=path)
+        rest = line
+        while len(line) > _MAX_LINE and rest and not rest.endswith("\n"):
+            rest = file.readline(_MAX_LINE)
         yield line
 
 
-def _swf(path: str, lines: Iterable[str]) -> Iterator[Job | None]:
+def _check_length(path: str, number: int, line: str) -> None:
+    """Raises: ConfigError."""
+    if len(line) > _MAX_LINE:
+        raise ConfigError(f"line {number} is longer than {_MAX_LINE} characters", source=path)
+
+
+def _swf(path: str, lines: Iterable[str]) -> Iterator[Read]:
     for number, line in enumerate(lines, start=1):
-        fields = line.split()
-        if not fields or fields[0].startswith(";"):
-            continue
-        if len(fields) < _N_FIELDS:
-            raise ConfigError(
-                f"line {number} has {len(fields)} fields, a job of the Standard Workload Format has 18",
-                source=path,
-            )
-        value = _reader(path, number, lambda k, fields=fields: fields[k])
-        n_devices = int(value(_ALLOCATED) if value(_ALLOCATED) > 0 else value(_ASKED))
-        limit_s = max(value(_LIMIT), 0.0)
-        yield Job(number, value(_SUBMITTED), value(_RAN), n_devices, limit_s, fields[_USER])
+        if line.strip() and not line.lstrip().startswith(";"):
+            yield partial(_swf_job, path, number, line)
 
 
-def _csv(path: str, lines: Iterable[str]) -> Iterator[Job | None]:
-    rows = csv.DictReader(lines)
-    columns = {name.strip() for name in rows.fieldnames or ()}
-    kind = next((kind for needed, kind in _NEEDED.items() if needed <= columns), None)
-    if kind is None:
+def _swf_job(path: str, number: int, line: str) -> Job:
+    """Raises: ConfigError."""
+    _check_length(path, number, line)
+    fields = line.split()
+    if len(fields) < _N_FIELDS:
         raise ConfigError(
-            f"has the columns {', '.join(sorted(columns)) or 'of no header'}: arrival_s, run_s and devices"
-            " are needed, or num_gpu, creation_time, scheduled_time and deletion_time",
+            f"line {number} has {len(fields)} fields, a job of the Standard Workload Format has 18",
             source=path,
         )
-    for row in rows:
-        fields = {str(name).strip(): text for name, text in row.items() if isinstance(text, str)}
-        number = rows.line_num
-        value = _reader(path, number, lambda name, fields=fields: fields.get(name, ""))
-        yield _ours(number, fields, value) if kind == "ours" else _openb(number, fields, value)
+    value = number_reader(path, number, lambda k: fields[k])
+    n_devices = int(value(_ALLOCATED) if value(_ALLOCATED) > 0 else value(_ASKED))
+    limit_s = max(value(_LIMIT), 0.0)
+    return Job(number, value(_SUBMITTED), value(_RAN), n_devices, limit_s, fields[_USER])
+
+
+def _csv(path: str, lines: Iterable[str]) -> Iterator[Read]:
+    rows = iter(lines)
+    names = [name.strip() for name in _fields(next(rows, ""))]
+    kind = next((kind for needed, kind in _NEEDED.items() if needed <= set(names)), None)
+    if kind is None:
+        raise ConfigError(
+            f"has the columns {', '.join(sorted(names))[:400] or 'of no header'}: arrival_s, run_s and"
+            " devices are needed, or num_gpu, creation_time, scheduled_time and deletion_time",
+            source=path,
+        )
+    for number, line in enumerate(rows, start=2):
+        if line.strip():
+            yield partial(_csv_job, path, number, names, line, _ours if kind == "ours" else _openb)
+
+
+def _fields(line: str) -> list[str]:
+    return next(csv.reader([line]), []) if len(line) <= _MAX_LINE else []
+
+
+def _csv_job(
+    path: str, number: int, names: Sequence[str], line: str, read: Callable[..., Job | str]
+) -> Job | str:
+    """Raises: ConfigError."""
+    _check_length(path, number, line)
+    fields = dict(zip(names, _fields(line), strict=False))
+    return read(number, fields, number_reader(path, number, lambda name: fields.get(name, "")))
 
 
 def _ours(number: int, fields: Mapping[str, str], value: Callable[..., float]) -> Job:
@@ -109,15 +171,21 @@ def _ours(number: int, fields: Mapping[str, str], value: Callable[..., float]) -
     return Job(number, value("arrival_s"), value("run_s"), int(value("devices")), max(stated_s, 0.0), user)
 
 
-def _openb(number: int, fields: Mapping[str, str], value: Callable[..., float]) -> Job | None:
-    """None: it was never scheduled, or never ended."""
-    if not fields["scheduled_time"].strip() or not fields["deletion_time"].strip():
-        return None
+def _openb(number: int, fields: Mapping[str, str], value: Callable[..., float]) -> Job | str:
+    """One pod each."""
+    if not fields.get("scheduled_time", "").strip():
+        return NEVER_RAN
+    if not fields.get("deletion_time", "").strip():
+        return STILL_RUNS
     run_s = value("deletion_time") - value("scheduled_time")
-    return Job(number, value("creation_time"), run_s, int(value("num_gpu")))
+    cpu, memory = (int(value(name)) if fields.get(name, "").strip() else 0 for name in _OF_A_POD)
+    n_devices = int(value("num_gpu"))
+    return Job(number, value("creation_time"), run_s, n_devices, pods=1, cpu_milli=cpu, memory_mib=memory)
 
 
-def _reader(path: str, line: int, field: Callable[..., str]) -> Callable[..., float]:
+def number_reader(path: str, line: int, field: Callable[..., str]) -> Callable[..., float]:
+    """A field as a number. Its result raises: ConfigError."""
+
     def value(key: int | str) -> float:
         text = field(key)
         try:
@@ -130,3 +198,10 @@ def _reader(path: str, line: int, field: Callable[..., str]) -> Callable[..., fl
         return found
 
     return value
+
+
+_PARSERS: Mapping[str, Callable[[str, Iterable[str]], Iterator[Read]]] = {
+    "swf": _swf,
+    "csv": _csv,
+    "sacct": sacct_jobs,
+}

@@ -1,0 +1,107 @@
+"""A workload's jobs on nodes, decided by the real core in virtual time, and written down as it is told.
+
+A workload knows when jobs came and how long they ran, not which node they were on; so the nodes are given,
+and starts are this scheduler's own. Called by the command.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from gangsched.bench.queueing.jobs import Job, in_order
+from gangsched.bench.queueing.live import Cluster
+from gangsched.bench.workload import RESOURCE
+from gangsched.config import default_config
+from gangsched.core.scheduler import Scheduler
+from gangsched.errors import ConfigError, InvariantError
+from gangsched.importing.writing import JournalFile, VirtualRecorder
+from gangsched.journal.state import BuildCore
+from gangsched.model.objects import Node
+from gangsched.model.quantity import to_int, to_milli
+from gangsched.plugins import IN_TREE, build_profiles
+
+# Of a workload without a date.
+_NO_DATE_S = 946_684_800.0
+# Below, seconds count from the beginning of a log.
+_FIRST_DATE_S = 100_000_000.0
+NO_RUN = "jobs without a run time"
+NO_SIZE = "jobs that request nothing"
+TOO_LARGE = "jobs that no node, or the whole cluster, has room for"
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """The jobs that can be decided, in order, and how many lines were something else, by what."""
+
+    jobs: Sequence[Job]
+    left_out: Counter[str]
+    began_s: float
+
+
+def taken(read: Iterable[Job | str], nodes: Sequence[Node], n_jobs: int) -> Taken:
+    """The first `n_jobs` that these nodes have room for. Raises: ConfigError (there is none)."""
+    room = _Room(nodes)
+    jobs: list[Job] = []
+    left_out: Counter[str] = Counter()
+    for one in read:
+        why = one if isinstance(one, str) else room.problem(one)
+        if why:
+            left_out[why] += 1
+        elif len(jobs) < n_jobs and not isinstance(one, str):
+            jobs.append(one)
+        else:
+            left_out[f"jobs after the first {n_jobs:,}"] += 1
+    if not jobs:
+        told = ", ".join(f"{n:,} {what}" for what, n in left_out.items()) or "nothing is in it"
+        raise ConfigError(f"has no job for these nodes: {told}")
+    first_s = min(job.arrival_s for job in jobs)
+    return Taken(in_order(jobs), left_out, first_s if first_s >= _FIRST_DATE_S else _NO_DATE_S)
+
+
+class _Room:
+    """What the nodes have, at most and together."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        offered = [one.status.allocatable or {} for one in nodes]
+        self._gpus = [to_int(str(one.get(RESOURCE, "0"))) for one in offered]
+        self._cpu_milli = max(to_milli(str(one["cpu"])) for one in offered)
+        self._memory_mib = max(to_int(str(one["memory"])) // 2**20 for one in offered)
+
+    def problem(self, job: Job) -> str:
+        """Why it cannot be taken; "": it can."""
+        if job.run_s <= 0:
+            return NO_RUN
+        if job.n_devices < 0 or job.n_pods < 1:
+            return NO_SIZE
+        each = job.n_devices // job.n_pods
+        n_places = sum(n // each for n in self._gpus) if each else job.n_pods
+        is_large = job.cpu_milli > self._cpu_milli or job.memory_mib > self._memory_mib
+        return TOO_LARGE if is_large or n_places < job.n_pods else ""
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What became of the jobs."""
+
+    n_started: int
+    n_waiting: int
+    lasted_s: float
+
+
+def write_jobs(of: Taken, nodes: Sequence[Node], file: JournalFile) -> Written:
+    """The whole day, until the last job has started, or none that waits ever will."""
+    recorder = VirtualRecorder(file, of.began_s)
+    config = default_config(IN_TREE)
+    core = Scheduler(build_profiles(config), config.settings, pick=recorder.picks, wall_ahead_s=of.began_s)
+    recorder.begin(core, config, no_state, leading=True)
+    cluster = Cluster(of.jobs, nodes, core, recorder)
+    while not cluster.is_over and not cluster.is_stuck:
+        cluster.step()
+    recorder.end("the workload is over", cluster.now_s)
+    return Written(cluster.n_started, len(of.jobs) - cluster.n_started, cluster.now_s)
+
+
+def no_state(_: object) -> BuildCore:
+    """What a recorder builds cores with, which it does for a second segment alone."""
+    raise InvariantError("a journal of one segment has no state")

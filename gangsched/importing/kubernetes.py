@@ -1,0 +1,275 @@
+"""What a Kubernetes cluster tells of its past: an audit log, or what kubectl prints of pods and nodes.
+
+Both say when pods came, where and when they were bound, and when they ended, each with holes, which are
+counted. Source: https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1/. Called by the command.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+from msgspec.structs import replace
+
+from gangsched.errors import ConfigError
+from gangsched.kube.watch.decode import nodes, pods
+from gangsched.model.objects import Node, Pod, PodStatus
+
+_MAX_LINE = 4 * 2**20
+_MAX_LIST = 512 * 2**20
+_MAX_PODS = 1_000_000
+NO_BODY = "pods of which the log has no more than the name (level Metadata)"
+UNSEEN = "binds and ends of pods whose creation is not in it"
+OTHERS = "objects that are neither pods nor nodes"
+NO_TIME = "pods that were bound at a time that is not in it"
+DELETED = "pods that were deleted before: a list has only those that are there"
+NODES_NOW = "nodes as they were earlier: a list has them as they are"
+_NOTHING = (b"", b"null")
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+
+
+class Course(msgspec.Struct):
+    """One pod. Times in seconds since 1970; phase: how it ended, "" if it was deleted while it ran."""
+
+    pod: Pod
+    came_s: float
+    bound_s: float | None = None
+    node: str = ""
+    ended_s: float | None = None
+    phase: str = ""
+    gone_s: float | None = None
+
+
+class History(msgspec.Struct):
+    """By UID the pods, by name the nodes with when they were first told of. missing: what is not in it."""
+
+    courses: dict[str, Course] = {}
+    nodes: dict[str, tuple[float, Node]] = {}
+    missing: Counter[str] = msgspec.field(default_factory=Counter)
+
+
+class _Reference(msgspec.Struct, rename="camel"):
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+
+
+class _Audited(msgspec.Struct, rename="camel"):
+    stage: str
+    verb: str
+    stage_timestamp: datetime
+    object_ref: _Reference | None = None
+    response_status: _Status | None = None
+    request_object: msgspec.Raw = msgspec.Raw(b"")
+    response_object: msgspec.Raw = msgspec.Raw(b"")
+
+    @property
+    def request(self) -> msgspec.Raw | None:
+        return self.request_object if bytes(self.request_object) not in _NOTHING else None
+
+    @property
+    def response(self) -> msgspec.Raw | None:
+        return self.response_object if bytes(self.response_object) not in _NOTHING else None
+
+
+class _Target(msgspec.Struct):
+    name: str = ""
+
+
+class _Binding(msgspec.Struct):
+    target: _Target
+
+
+class _Item(msgspec.Struct):
+    kind: str = ""
+
+
+class _List(msgspec.Struct):
+    kind: str
+    items: list[msgspec.Raw]
+
+
+class _Terminated(msgspec.Struct, rename="camel"):
+    finished_at: datetime | None = None
+
+
+class _State(msgspec.Struct):
+    terminated: _Terminated | None = None
+
+
+class _Container(msgspec.Struct):
+    state: _State | None = None
+
+
+class _Containers(msgspec.Struct, rename="camel"):
+    container_statuses: list[_Container] | None = None
+
+
+class _Ends(msgspec.Struct):
+    status: _Containers = msgspec.field(default_factory=_Containers)
+
+
+_audited = msgspec.json.Decoder(_Audited).decode
+_binding = msgspec.json.Decoder(_Binding).decode
+_listed = msgspec.json.Decoder(_List).decode
+_item = msgspec.json.Decoder(_Item).decode
+_ends = msgspec.json.Decoder(_Ends).decode
+_pod: Callable[[Any], Pod] = pods().decode_object
+_node: Callable[[Any], Node] = nodes().decode_object
+
+
+def read_history(path: str, into: History, refuse: Callable[[ConfigError], None]) -> None:
+    """A file, by what it begins with: a List, or lines of audit.k8s.io. Raises: ConfigError."""
+    try:
+        with Path(path).open("rb") as file:
+            first = file.readline(_MAX_LINE)
+            file.seek(0)
+            if b"audit.k8s.io/" in first:
+                _read_log(path, file, into, refuse)
+            else:
+                _read_list(path, file, into, refuse)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=path) from None
+    if len(into.courses) > _MAX_PODS:
+        raise ConfigError(f"has more than {_MAX_PODS:,} pods", source=path)
+
+
+# -- what kubectl prints ---------------------------------------------------------------------------------
+
+
+def _read_list(path: str, file: BinaryIO, into: History, refuse: Callable[[ConfigError], None]) -> None:
+    body = file.read(_MAX_LIST + 1)
+    if len(body) > _MAX_LIST:
+        raise ConfigError(f"is larger than {_MAX_LIST // 2**20} MiB", source=path)
+    try:
+        found = _listed(body)
+    except _UNREADABLE as error:
+        raise ConfigError(
+            f"is neither an audit log nor a list, as kubectl get pods,nodes -A -o json prints it: {error}",
+            source=path,
+        ) from None
+    into.missing[DELETED] += 0
+    into.missing[NODES_NOW] += 0
+    for number, raw in enumerate(found.items):
+        try:
+            kind = _item(raw).kind
+            if kind == "Pod":
+                _take_pod(_pod(raw), _ends(raw), into)
+            elif kind == "Node":
+                node = _node(raw)
+                into.nodes[node.metadata.name] = (_at(node.metadata.creation_timestamp), node)
+            else:
+                into.missing[OTHERS] += 1
+        except _UNREADABLE as error:
+            refuse(ConfigError(f"items[{number}]: {error}", source=path))
+
+
+def _take_pod(pod: Pod, ends: _Ends, into: History) -> None:
+    meta = pod.metadata
+    course = Course(_unplaced(pod), _at(meta.creation_timestamp), node=pod.spec.node_name)
+    if course.node:
+        course.bound_s = _scheduled_s(pod)
+        if course.bound_s is None:
+            into.missing[NO_TIME] += 1
+            course.bound_s = course.came_s
+    if pod.is_terminal:
+        times = [
+            _at(one.state.terminated.finished_at)
+            for one in ends.status.container_statuses or ()
+            if one.state is not None and one.state.terminated is not None
+        ]
+        course.ended_s = max([*times, course.bound_s or course.came_s])
+        course.phase = pod.status.phase
+    into.courses[meta.uid or pod.key] = course
+
+
+def _scheduled_s(pod: Pod) -> float | None:
+    for one in pod.status.conditions or ():
+        if one.type == "PodScheduled" and one.status == "True" and one.last_transition_time is not None:
+            return one.last_transition_time.timestamp()
+    return None if pod.status.start_time is None else pod.status.start_time.timestamp()
+
+
+# -- an audit log ----------------------------------------------------------------------------------------
+
+
+def _read_log(path: str, file: BinaryIO, into: History, refuse: Callable[[ConfigError], None]) -> None:
+    uid_of: dict[str, str] = {}
+    for number, line in _lines(file):
+        try:
+            if len(line) > _MAX_LINE:
+                raise ConfigError(f"is longer than {_MAX_LINE // 2**20} MiB")
+            if line.strip():
+                _take_line(_audited(line), into, uid_of)
+        except (*_UNREADABLE, ConfigError) as error:
+            refuse(ConfigError(f"line {number}: {error}", source=path))
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    while line := file.readline(_MAX_LINE + 1):
+        number += 1
+        rest = line
+        while len(line) > _MAX_LINE and rest and not rest.endswith(b"\n"):
+            rest = file.readline(_MAX_LINE)
+        yield number, line
+
+
+def _take_line(told: _Audited, into: History, uid_of: dict[str, str]) -> None:
+    """Raises: msgspec.MsgspecError."""
+    ref, status = told.object_ref, told.response_status
+    if told.stage != "ResponseComplete" or ref is None or status is None or not 200 <= status.code < 300:
+        return
+    at_s = told.stage_timestamp.timestamp()
+    if ref.resource == "nodes" and told.verb in ("create", "update", "patch", "get"):
+        if told.response is not None and ref.subresource in ("", "status"):
+            node = _node(told.response)
+            first_s, _ = into.nodes.get(node.metadata.name, (at_s, node))
+            into.nodes[node.metadata.name] = (first_s, node)
+    elif ref.resource == "pods":
+        _take_call(told, ref, at_s, into, uid_of)
+
+
+def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History, uid_of: dict[str, str]) -> None:
+    """Raises: msgspec.MsgspecError."""
+    key = f"{ref.namespace}/{ref.name}"
+    if told.verb == "create" and not ref.subresource:
+        body = told.response or told.request
+        if body is None:
+            into.missing[NO_BODY] += 1
+            return
+        pod = _pod(body)
+        meta = pod.metadata
+        name, namespace = meta.name or ref.name, meta.namespace or ref.namespace
+        pod = replace(pod, metadata=replace(meta, name=name, namespace=namespace))
+        uid = uid_of[pod.key] = meta.uid or f"{pod.key}@{at_s}"
+        into.courses[uid] = Course(_unplaced(pod), at_s)
+        return
+    course = into.courses.get(uid_of.get(key, ""))
+    if course is None:
+        into.missing[UNSEEN] += ref.subresource == "binding" or told.verb == "delete"
+    elif ref.subresource == "binding" and told.request is not None:
+        course.bound_s, course.node = at_s, _binding(told.request).target.name
+    elif ref.subresource == "status" and told.response is not None:
+        pod = _pod(told.response)
+        if pod.is_terminal and course.ended_s is None:
+            course.ended_s, course.phase = at_s, pod.status.phase
+    elif told.verb == "delete" and not ref.subresource:
+        course.gone_s = at_s
+
+
+def _at(time: datetime | None) -> float:
+    return 0.0 if time is None else time.timestamp()
+
+
+def _unplaced(pod: Pod) -> Pod:
+    return replace(pod, spec=replace(pod.spec, node_name=""), status=PodStatus(phase="Pending"))

@@ -1,0 +1,101 @@
+"""Records of a journal into a file, as fast as they come: nothing is decided live, so writing may wait.
+
+Called by jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from msgspec.structs import replace
+
+from gangsched.core.framework.plan import first_of
+from gangsched.errors import ConfigError
+from gangsched.journal.counted import Counted
+from gangsched.journal.recorder import Recorder
+from gangsched.journal.records import Start
+from gangsched.journal.segments import Stream, name_of
+
+_MANY = 1000
+
+
+class JournalFile:
+    """A Sink of one segment, of the process `name`."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        """Raises: ConfigError (the directory is not empty, or cannot be written to)."""
+        self._directory = directory
+        self._was_there = directory.is_dir()
+        try:
+            if self._was_there and any(directory.iterdir()):
+                raise ConfigError(
+                    "is not empty: give a directory that is, or a new one", source=str(directory)
+                )
+            directory.mkdir(parents=True, exist_ok=True)
+            self._path = directory / name_of(name, 1)
+            self._file = open(self._path, "xb")  # noqa: SIM115 (closed at the end)
+        except OSError as error:
+            problem = f"cannot be written to: {error.strerror}"
+            raise ConfigError(problem, source=str(directory)) from None
+        self._stream = Stream()
+        self._waiting: list[bytes] = []
+        self.n_records = 0
+        self.n_bytes = 0
+
+    def __enter__(self) -> JournalFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, trace: TracebackType | None) -> None:
+        """What ended in an error leaves nothing."""
+        if kind is None:
+            self._write()
+            self._file.write(self._stream.end())
+            self.n_bytes = self._file.tell()
+        self._file.close()
+        if kind is not None:
+            self._path.unlink()
+            if not self._was_there:
+                self._directory.rmdir()
+
+    def put(self, framed: bytes) -> str:
+        """Raises: OSError."""
+        self._waiting.append(framed)
+        self.n_records += 1
+        if len(self._waiting) >= _MANY:
+            self._write()
+        return ""
+
+    def _write(self) -> None:
+        self._file.write(self._stream.take(self._waiting))
+        self._waiting.clear()
+
+    @property
+    def wants_segment(self) -> bool:
+        return False
+
+    def begin_segment(self, number: int, write: Callable[[], list[bytes]]) -> None:
+        """Never asked for."""
+
+    def skip(self) -> None:
+        """There is no gap."""
+
+    def lose(self, why: str) -> None:
+        """Raises: ConfigError."""
+        raise ConfigError(why)
+
+    @property
+    def counted(self) -> Counted:
+        return Counted(self.n_records, self.n_bytes, n_dropped=0, n_gaps=0, n_tries=0, goes_on=True)
+
+
+class VirtualRecorder(Recorder):
+    """Its clock begins at 0, which was `began_s` after 1970."""
+
+    def __init__(self, sink: JournalFile, began_s: float) -> None:
+        super().__init__(sink, first_of)
+        self._began_s = began_s
+
+    def _start(self, gap: str = "") -> Start:
+        return replace(super()._start(gap), now_s=0.0, wall_s=self._began_s)

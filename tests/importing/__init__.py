@@ -1,0 +1,1 @@
+"""`gangsched import`: other schedulers' days as journals."""

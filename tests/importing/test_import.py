@@ -1,0 +1,320 @@
+"""`gangsched import`: jobs of other schedulers become a journal that is replayed, asked and benched."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangsched.bench.queueing.jobs import Job
+from gangsched.bench.queueing.traces import jobs_of, read_trace
+from gangsched.cli import main
+from gangsched.counterfactual.reading import read_day
+from gangsched.errors import ConfigError
+from gangsched.journal.records import Start, Turn, read_events
+from gangsched.journal.segments import Reader, segments_at, segments_in
+from gangsched.model import events as ev
+
+Json = dict[str, Any]
+SWF = """; MaxProcs: 16
+1 0 5 100 4 -1 -1 4 200 -1 1 3 1 -1 1 -1 -1 -1
+2 10 5 100 4 -1 -1 4 200 -1 1 3 1 -1 1 -1 -1 -1
+3 2o 5 100 4 -1 -1 4 200 -1 1 3 1 -1 1 -1 -1 -1
+bad
+5 30 0 -1 4 -1 -1 4 200 -1 0 3 1 -1 1 -1 -1 -1
+6 40 5 100 64 -1 -1 64 200 -1 1 3 1 -1 1 -1 -1 -1
+"""
+SACCT = """JobID|User|Submit|Start|End|State|AllocTRES|ReqTRES|TimelimitRaw
+100|ann|2026-05-04T02:00:00|2026-05-04T02:00:05|2026-05-04T03:00:05|COMPLETED|billing=8,cpu=8,gres/gpu=16,mem=64G,node=2||120
+100.batch||2026-05-04T02:00:00|2026-05-04T02:00:05|2026-05-04T03:00:05|COMPLETED|cpu=8,mem=64G,node=1||
+101_[5-9%2]|bob|2026-05-04T02:10:00|Unknown|Unknown|PENDING||cpu=1,gres/gpu=1,mem=4G,node=1|60
+101_1|bob|2026-05-04T02:10:00|2026-05-04T02:20:00|2026-05-04T02:30:00|TIMEOUT|cpu=1,gres/gpu:h100=1,mem=4G,node=1||60
+102|bob|2026-05-04T02:10:00|2026-05-04T02:20:00|Unknown|RUNNING|cpu=1,gres/gpu=1,mem=4G,node=1||UNLIMITED
+103|bob|yesterday|2026-05-04T02:20:00|Unknown|RUNNING|cpu=1|||
+104|bob|2026-05-04T02:40:00|2026-05-04T02:41:00|2026-05-04T02:51:00|CANCELLED by 0|cpu=4,mem=8G,node=1||30
+105|bob|2026-05-04T02:40:00|None|2026-05-04T02:51:00|CANCELLED by 0||cpu=4,mem=8G,node=1|30
+"""
+PODS = """\
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+openb-pod-0000,12000,16384,1,1000,,LS,Running,0,12537496,0
+openb-pod-0017,88000,327680,8,1000,,Burstable,Succeeded,9437497,10769854,9437497
+openb-pod-0018,1000,1024,0,0,,BE,Failed,9437498,10769854,
+openb-pod-0019,200000,1024,0,0,,BE,Succeeded,9437498,10769854,9437499
+"""
+NODES = """sn,cpu_milli,memory_mib,gpu,model
+openb-node-0000,64000,262144,2,P100
+openb-node-0001,96000,786432,8,V100M32
+openb-node-0002,96000,786432,x,V100M32
+openb-node-0001,96000,786432,8,V100M32
+"""
+
+
+def imported(tmp_path: Path, kind: str, text: str, *more: str) -> tuple[int, Path]:
+    source, out = tmp_path / f"jobs.{kind}", tmp_path / "out"
+    source.write_text(text)
+    return main(["import", kind, str(source), str(out), *more]), out
+
+
+def events_of(out: Path) -> list[ev.Event]:
+    (segment,) = segments_in(out)
+    turns = [record for record in Reader(segment.path) if isinstance(record, Turn)]
+    return [event for turn in turns for event in read_events(turn.events)]
+
+
+def test_a_log_of_jobs_becomes_a_journal_that_replays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out = imported(tmp_path, "swf", SWF, "--nodes", "2", "--gpus", "4")
+    assert code == 0
+    told = capsys.readouterr().out
+    assert "2 jobs of 0.0 hours are in" in told
+    assert "left out: 1 jobs without a run time" in told
+    assert "left out: 1 jobs that no node, or the whole cluster, has room for" in told
+    assert "left out: 2 lines that cannot be read:" in told
+    assert "jobs.swf: line 4: field 2: '2o' is not a number" in told
+    assert "jobs.swf: line 5 has 1 fields, a job of the Standard Workload Format has 18" in told
+    assert "not in it: which node a job ran on, when it started, its memory" in told
+    assert main(["replay", str(out)]) == 0
+    assert "8 of them binds, all as recorded" in capsys.readouterr().out
+
+
+def test_pods_of_a_slurm_job_are_its_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = imported(tmp_path, "sacct", SACCT, "--nodes", "2")
+    assert code == 0
+    told = capsys.readouterr().out
+    assert "3 jobs of 1.2 hours are in" in told
+    for line in ("2 jobs that never started", "1 jobs that had not ended", "1 steps of jobs"):
+        assert f"left out: {line}" in told
+    assert "line 7: field Submit: 'yesterday' is no time" in told
+    pods = [event.pod for event in events_of(out) if isinstance(event, ev.PodAdded)]
+    requests = [msgspec.to_builtins(pod.spec.containers[0].resources)["requests"] for pod in pods]
+    assert requests == [
+        *[{"cpu": "4000m", "memory": "32768Mi", "nvidia.com/gpu": "8"}] * 2,
+        {"cpu": "1000m", "memory": "4096Mi", "nvidia.com/gpu": "1"},
+        {"cpu": "4000m", "memory": "8192Mi"},
+    ]
+    (segment,) = segments_in(out)
+    start = next(iter(Reader(segment.path)))
+    assert isinstance(start, Start)
+    assert (start.now_s, start.wall_s) == (0.0, 1777860000.0)  # 2026-05-04T02:00:00Z
+
+
+def test_pods_and_nodes_of_the_openb_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text(NODES)
+    code, out = imported(tmp_path, "csv", PODS, "--node-list", str(nodes))
+    assert code == 0
+    told = capsys.readouterr().out
+    assert re.search(r"2 jobs of [\d,.]+ hours", told)
+    assert "1 jobs that never started" in told
+    assert "1 jobs that no node, or the whole cluster, has room for" in told
+    assert "nodes.csv: line 4: field gpu: 'x' is not a number" in told
+    assert "nodes.csv: line 5: openb-node-0001 is there already" in told
+    found = {
+        event.node.metadata.name: event.node for event in events_of(out) if isinstance(event, ev.NodeAdded)
+    }
+    assert list(found) == ["openb-node-0000", "openb-node-0001"]
+    assert (found["openb-node-0001"].metadata.labels or {})["nvidia.com/gpu.product"] == "V100M32"
+    bound = {
+        event.pod.spec.node_name
+        for event in events_of(out)
+        if isinstance(event, ev.PodUpdated) and event.pod.spec.node_name
+    }
+    assert "openb-node-0001" in bound
+    assert main(["replay", str(out)]) == 0
+
+
+def test_a_journal_is_a_workload_of_the_bench(tmp_path: Path) -> None:
+    """What comes out is what went in."""
+    code, out = imported(tmp_path, "swf", SWF, "--nodes", "2", "--gpus", "4")
+    assert code == 0
+    source = str(tmp_path / "jobs.swf")
+    with pytest.raises(ConfigError):
+        list(jobs_of(source))
+    good = [one for one in jobs_of(source, refuse=lambda _: None) if isinstance(one, Job)][:2]
+    jobs = read_trace(str(out), 10, 8).workload.jobs
+    assert [(job.arrival_s, job.run_s, job.n_devices, job.stated_s) for job in jobs] == [
+        (job.arrival_s, job.run_s, job.n_devices, job.stated_s) for job in good
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "more", "problem"),
+    [
+        ("swf", "", (), "has no job for these nodes: nothing is in it"),
+        ("swf", "x\n", (), "has no job for these nodes: nothing is in it; the first of 1 bad lines: "),
+        ("sacct", "JobID|State\n", (), "line 1 has no column Submit, Start, End: sacct -a -P -o"),
+        ("sacct", "JobID|Submit|Start|End\n", (), "line 1 has no column AllocTRES or ReqTRES"),
+        ("csv", "a,b\n", (), "has the columns a, b: arrival_s, run_s and devices are needed"),
+        ("swf", SWF, ("--nodes", "0"), "--nodes: 0 is not within 1..20000"),
+        ("swf", SWF, ("--gpus", "65"), "--gpus: 65 is not within 1..64"),
+        ("swf", SWF, ("--node-list", "/nowhere"), "--node-list: cannot be read: No such file"),
+    ],
+)
+def test_what_cannot_be_imported_is_said_and_leaves_nothing(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+    text: str,
+    more: tuple[str, ...],
+    problem: str,
+) -> None:
+    code, out = imported(tmp_path, kind, text, *more)
+    assert code == 2
+    assert problem in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_directory_with_something_in_it_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("x")
+    code, out = imported(tmp_path, "swf", SWF)
+    assert code == 2
+    assert "is not empty: give a directory that is, or a new one" in capsys.readouterr().err
+    assert [one.name for one in out.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("kind", ["swf", "csv", "sacct"])
+@settings(max_examples=25)
+@given(
+    junk=st.lists(st.text(max_size=60) | st.sampled_from(["|" * 9, "1 " * 18, "1e999 " * 18, "x" * 20_000]))
+)
+def test_a_bad_line_costs_that_line_alone(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, junk: list[str]
+) -> None:
+    good = {"swf": SWF.splitlines()[1], "sacct": SACCT.splitlines()[1], "csv": PODS.splitlines()[1]}[kind]
+    head = {"swf": "; x", "sacct": SACCT.splitlines()[0], "csv": PODS.splitlines()[0]}[kind]
+    path = tmp_path_factory.mktemp("junk") / f"a.{kind}"
+    lines = [line.replace("\n", " ").replace("\r", " ") for line in junk]
+    path.write_text("\n".join([head, good, *lines, good]) + "\n", encoding="utf-8", errors="replace")
+    bad: list[ConfigError] = []
+    found = [one for one in jobs_of(str(path), kind, bad.append) if isinstance(one, Job)]
+    assert len(found) >= 2
+    assert (found[0].arrival_s, found[0].n_devices) == (found[-1].arrival_s, found[-1].n_devices)
+    assert all(re.search(r": line \d+", str(error)) for error in bad)
+
+
+# -- Kubernetes --------------------------------------------------------------------------------------------
+
+
+def a_node(name: str = "n1") -> Json:
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    made = "2026-01-01T00:00:00Z"
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "uid": f"uid-{name}", "creationTimestamp": made},
+        "status": {"allocatable": amounts},
+    }
+
+
+def a_pod(name: str, uid: str, **more: Any) -> Json:
+    container = {"name": "c", "resources": {"requests": {"nvidia.com/gpu": "4"}}}
+    made = "2026-05-04T02:00:00Z"
+    meta = {"name": name, "namespace": "t", "uid": uid, "creationTimestamp": made}
+    spec = {"schedulerName": "default-scheduler", "containers": [container], **more.pop("spec", {})}
+    return {"kind": "Pod", "metadata": meta, "spec": spec, **more}
+
+
+def ran(name: str, uid: str) -> Json:
+    status = {
+        "phase": "Succeeded",
+        "conditions": [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-05-04T02:05:00Z"}
+        ],
+        "containerStatuses": [{"state": {"terminated": {"finishedAt": "2026-05-04T02:35:00Z"}}}],
+    }
+    return a_pod(name, uid, spec={"nodeName": "n1"}, status=status)
+
+
+def listed(*items: Json) -> str:
+    return json.dumps({"kind": "List", "apiVersion": "v1", "items": items}, indent=1)
+
+
+def audited(at: str, verb: str, name: str, subresource: str = "", **more: Any) -> str:
+    ref = {"resource": "pods", "namespace": "t", "name": name, "subresource": subresource}
+    told = {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "stage": "ResponseComplete",
+        "verb": verb,
+        "stageTimestamp": f"2026-05-04T{at}.000000Z",
+        "objectRef": ref,
+        "responseStatus": {"code": 201},
+        **more,
+    }
+    return json.dumps(told) + "\n"
+
+
+def test_what_kubectl_prints_becomes_what_happened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = a_pod("bad", "p3") | {"metadata": {"name": 5}}
+    text = listed(a_node(), ran("a", "p1"), a_pod("b", "p2"), bad, {"kind": "Event"})
+    code, out = imported(tmp_path, "kubernetes", text)
+    assert code == 0
+    told = capsys.readouterr().out
+    assert "2 pods of 0.6 hours are in" in told
+    assert "1 of them were bound" in told
+    assert "missing: 1 objects that are neither pods nor nodes" in told
+    assert "missing: pods that were deleted before" in told
+    assert "items[3]: Expected `str`, got `int`" in told
+    assert main(["replay", str(out)]) == 0
+    lives = read_day(segments_at(out)).lives
+    assert (lives["p1"].came_s, lives["p1"].bound_s, lives["p1"].run_s) == (0.0, 300.0, 1800.0)
+    assert lives["p2"].bound_s is None
+
+
+def test_an_audit_log_becomes_what_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = a_pod("a", "p1", status={"phase": "Failed"})
+    log = (
+        audited("02:00:00", "create", "a", responseObject=a_pod("a", "p1"))
+        + audited("02:00:01", "create", "b", requestObject=a_pod("b", ""))
+        + audited("02:00:02", "create", "c")
+        + audited("02:00:03", "create", "d", responseObject=a_pod("d", "p4"), responseStatus={"code": 409})
+        + audited("02:01:00", "create", "a", "binding", requestObject={"target": {"name": "n1"}})
+        + audited("02:01:00", "create", "x", "binding", requestObject={"target": {"name": "n1"}})
+        + "no json\n"
+        + audited("02:31:00", "patch", "a", "status", responseObject=status, responseStatus={"code": 200})
+        + audited("02:32:00", "delete", "b", responseStatus={"code": 200})
+    )
+    nodes = tmp_path / "nodes.json"
+    nodes.write_text(listed(a_node()))
+    source, out = tmp_path / "audit.log", tmp_path / "out"
+    source.write_text(log)
+    assert main(["import", "kubernetes", str(source), str(nodes), str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "2 pods of 0.5 hours are in" in told
+    assert "missing: 1 pods of which the log has no more than the name" in told
+    assert "missing: 1 binds and ends of pods whose creation is not in it" in told
+    assert "audit.log: line 7: JSON is malformed" in told
+    assert main(["replay", str(out)]) == 0
+    lives = {life.pod.metadata.name: life for life in read_day(segments_at(out)).lives.values()}
+    assert (lives["a"].bound_s, lives["a"].node, lives["a"].run_s) == (60.0, "n1", 1800.0)
+    assert (lives["b"].bound_s, lives["b"].gone_s) == (None, 1920.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{}", "is neither an audit log nor a list, as kubectl get pods,nodes -A -o json prints it"),
+        ("[" * 100_000, "is neither an audit log nor a list"),
+        (listed(a_node()), "has no pod: kubectl get pods,nodes -A -o json prints both"),
+        (listed(ran("a", "p1")), "has no node: kubectl get pods,nodes -A -o json prints both"),
+    ],
+    ids=["nothing", "deep", "no pod", "no node"],
+)
+def test_what_has_no_past_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, problem: str
+) -> None:
+    code, out = imported(tmp_path, "kubernetes", text)
+    assert code == 2
+    assert problem in capsys.readouterr().err
+    assert not out.exists()
