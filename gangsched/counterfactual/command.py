@@ -1,0 +1,143 @@
+"""`gangsched counterfactual DIR`: its flags, and what is read for it. Called by cli.py."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from gangsched.config import SchedulerConfig, parse_config
+from gangsched.core.framework.profile import Profile
+from gangsched.counterfactual.answer import Answer, Drawn, Question, answer
+from gangsched.counterfactual.day import Day
+from gangsched.counterfactual.gangs import MAX_ADDED
+from gangsched.counterfactual.picture import picture
+from gangsched.counterfactual.reading import read_day
+from gangsched.counterfactual.report import print_answer
+from gangsched.errors import ConfigError
+from gangsched.extension.loading import KnownPlugins
+from gangsched.extension.source import ConfigSource
+from gangsched.flags import add_plugin_flag
+from gangsched.journal.records import Reconfigured, Start
+from gangsched.journal.segments import segments_in
+from gangsched.plugins import build_profiles
+
+_MAX_SEEDS = 100
+_MAX_ROWS = 1000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
+    parser.description = (
+        "Says what a recorded day would have been with another configuration, more nodes, or without a gang:"
+        " the same pods come and run as long as they did, and the scheduler's own code places them on a"
+        " simulated cluster. The recorded configuration goes through the same, so that the model's own error"
+        " is told beside what it claims. Nothing is sent anywhere."
+    )
+    add = parser.add_argument
+    add("journal", metavar="DIR", help="a journal of `gangsched scheduler --record DIR`")
+    add("--config", metavar="FILE", default="", help="the other configuration (default: the recorded one)")
+    add_plugin_flag(parser)
+    add("--nodes", metavar="+N", default="", help="so many more nodes, from the beginning on")
+    add("--like", metavar="NODE", default="", help="with --nodes: empty copies of this one")
+    add(
+        "--without",
+        metavar="NAMESPACE/GANG",
+        action="append",
+        default=[],
+        help="as if this gang or pod had not come; may be given several times",
+    )
+    add(
+        "--seeds",
+        metavar="N",
+        type=int,
+        default=5,
+        help="how many days with slightly other arrivals and run times give the range of each figure (5)",
+    )
+    add("--rows", metavar="N", type=int, default=10, help="of the table of gangs (10)")
+    add("--svg", metavar="FILE", default="", help="draw the cluster over time and waits by size")
+    add("-o", "--output", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command; returns the exit code. Raises: ConfigError, GangschedError."""
+    known = KnownPlugins(args.plugin)
+    question = _question(args, known)
+    segments = segments_in(Path(args.journal))
+    if not segments:
+        raise ConfigError("has no journal: no file named *.journal.zst", source=args.journal)
+    day = read_day(segments, args.plugin)
+    recorded = _recorded(day, known)
+
+    def build(config: SchedulerConfig) -> Mapping[str, Profile]:
+        return build_profiles(config, known.factories, with_hooks=False)
+
+    found, drawn = answer(day, question, recorded, build, _tell)
+    _write_picture(args.svg, found, drawn)
+    if args.output == "json":
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    else:
+        console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+        print_answer(found, console, n_rows=args.rows)
+    return 0
+
+
+def _question(args: argparse.Namespace, known: KnownPlugins) -> Question:
+    """Raises: ConfigError."""
+    if not 0 <= args.seeds <= _MAX_SEEDS:
+        raise ConfigError(f"{args.seeds} is not within 0..{_MAX_SEEDS}", path="--seeds")
+    if not 0 <= args.rows <= _MAX_ROWS:
+        raise ConfigError(f"{args.rows} is not within 0..{_MAX_ROWS}", path="--rows")
+    if bool(args.nodes) != bool(args.like):
+        missing = "--like" if args.nodes else "--nodes"
+        raise ConfigError("is needed too: --nodes +N says how many, --like NODE what they are", path=missing)
+    if args.svg and not Path(args.svg).absolute().parent.is_dir():
+        raise ConfigError("cannot be written: its folder does not exist", path="--svg", source=args.svg)
+    n_added = 0
+    if args.nodes:
+        if re.fullmatch(r"\+[0-9]{1,6}", args.nodes) is None or not 1 <= int(args.nodes) <= MAX_ADDED:
+            raise ConfigError(f"{args.nodes!r} is not within +1..+{MAX_ADDED}; example: +10", path="--nodes")
+        n_added = int(args.nodes)
+    config = ConfigSource(args.config, known).read() if args.config else None
+    if config is None and not n_added and not args.without:
+        raise ConfigError("nothing would be otherwise: give --config, --nodes, or --without")
+    return Question(config, n_added, args.like, tuple(args.without), args.seeds)
+
+
+def _recorded(day: Day, known: KnownPlugins) -> list[tuple[float, SchedulerConfig]]:
+    """The configurations of the recording, each with when it began. Raises: ConfigError."""
+    found, last = [(0.0, _config(day.start, known))], day.start.config
+    for at_s, one in day.changes:
+        if one.config != last:
+            found.append((at_s, _config(one, known)))
+            last = one.config
+    return found
+
+
+def _config(record: Start | Reconfigured, known: KnownPlugins) -> SchedulerConfig:
+    missing = sorted(name for name in record.plugins if name not in known)
+    if missing:
+        problem = (
+            f"was recorded with the plugin {missing[0]} ({record.plugins[missing[0]]}): give its file too"
+        )
+        raise ConfigError(problem, path="--plugin")
+    return parse_config(record.config, source="the journal's configuration", plugins=known)
+
+
+def _tell(done: int, all_: int) -> None:
+    if sys.stderr.isatty():
+        end = "\n" if done == all_ else "\r"
+        print(f"run {done} of {all_}", end=end, file=sys.stderr, flush=True)
+
+
+def _write_picture(path: str, found: Answer, drawn: Drawn) -> None:
+    if path:
+        try:
+            Path(path).write_text(picture(found, drawn), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}", source=path) from None

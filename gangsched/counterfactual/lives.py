@@ -1,0 +1,232 @@
+"""Lives: what became of each pod of a recording, from the versions of it that the watch has shown.
+
+Called by reading, in the order of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+import msgspec
+from msgspec.structs import replace
+
+from gangsched.counterfactual.day import Edit, Ending, Life
+from gangsched.model.device_labels import allocated_labels
+from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_BY_CONTAINER, VISIBLE_KEY
+from gangsched.model.objects import Pod, PodStatus
+from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
+
+_WRITTEN = frozenset((ALLOCATED_KEY, VISIBLE_KEY, GANG_KEY, RANK_KEY, ATTEMPT_KEY))
+# Source: kubernetes `staging/src/k8s.io/api/core/v1/types.go`, PodReasonPreemptionByScheduler.
+_PREEMPTED = "PreemptionByScheduler"
+_ENDINGS = {"Succeeded": Ending.SUCCEEDED, "Failed": Ending.FAILED}
+
+
+class _Course(msgspec.Struct):
+    """A life as far as it is known, in seconds since 1970; leaves_s: when its deletion was asked for.
+
+    disrupted: it was evicted by whomever, or its node went.
+    """
+
+    first: Pod
+    came_s: float
+    last: Pod
+    was_bound: bool = False
+    bound_s: float | None = None
+    leaves_s: float | None = None
+    ended_s: float | None = None
+    gone_s: float | None = None
+    ending: Ending = Ending.NOT_ENDED
+    evicted: bool = False
+    disrupted: bool = False
+    edits: list[tuple[float, Pod]] = []
+
+
+class Lives:
+    """All pods that were ever shown."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, _Course] = {}
+        self._there: dict[str, _Course] = {}
+        self._unseen: dict[str, None] | None = {}
+        """Those that a list, which is under way, has not had yet; None: none is."""
+
+    def listed_anew(self) -> None:
+        """Another process begins, which is shown everything."""
+        self._unseen = dict.fromkeys(self._there)
+
+    def listed(self, now_s: float) -> None:
+        """It has been: what it was not shown has gone meanwhile."""
+        for uid in self._unseen or ():
+            self._end(self._there[uid], now_s)
+        self._unseen = None
+
+    def put(self, pod: Pod, now_s: float) -> None:
+        """A version of it."""
+        uid = pod.metadata.uid
+        course = self._by_uid.get(uid)
+        if course is None:
+            course = self._begin(pod, now_s)
+        if self._unseen is not None:
+            self._unseen.pop(uid, None)
+        if pod.spec.node_name and course.bound_s is None:
+            course.bound_s = now_s
+        elif course.bound_s is None and _differ(
+            _unplaced(pod), course.edits[-1][1] if course.edits else course.first
+        ):
+            course.edits.append((now_s, _unplaced(pod)))
+        if pod.metadata.deletion_timestamp is not None and course.leaves_s is None:
+            course.leaves_s = now_s
+        if course.ended_s is None and (why := _disruption(pod)):
+            course.disrupted = True
+            course.evicted = course.evicted or why == _PREEMPTED
+        if pod.is_terminal and course.ended_s is None:
+            course.ended_s, course.ending = now_s, _ENDINGS[pod.status.phase]
+        course.last = pod
+
+    def _begin(self, pod: Pod, now_s: float) -> _Course:
+        """One that a list shows may be older than that."""
+        is_listed, made = self._unseen is not None, pod.metadata.creation_timestamp
+        came_s = min(now_s, made.timestamp()) if is_listed and made is not None else now_s
+        course = _Course(_unplaced(pod), came_s, pod)
+        if pod.spec.node_name and is_listed:
+            course.was_bound = True
+            course.bound_s = min(now_s, _placed_s(pod) or now_s)
+        self._by_uid[pod.metadata.uid] = self._there[pod.metadata.uid] = course
+        return course
+
+    def gone(self, pod: Pod, now_s: float) -> None:
+        """It is deleted."""
+        course = self._there.get(pod.metadata.uid)
+        if course is not None:
+            self._end(course, now_s)
+
+    def _end(self, course: _Course, now_s: float) -> None:
+        course.gone_s = now_s
+        if course.bound_s is not None and course.ended_s is None:
+            course.ended_s, course.ending = now_s, Ending.DELETED
+        self._there.pop(course.first.metadata.uid, None)
+
+    def evicted(self, uid: str) -> None:
+        """By the scheduler."""
+        if uid in self._there:
+            self._there[uid].evicted = True
+
+    def node_gone(self, name: str) -> None:
+        """With what ran there."""
+        for course in self._there.values():
+            if course.last.spec.node_name == name and course.ended_s is None:
+                course.disrupted = True
+
+    # -- what is told of them --------------------------------------------------------------------------
+
+    def told(self, began_s: float) -> tuple[dict[str, Life], float | None]:
+        """All of them in seconds from then, and how long it took to make one for one that was cut off."""
+        courses = sorted(self._by_uid.items(), key=lambda one: (max(one[1].came_s, began_s), one[0]))
+        replaces, took_s = _successors([course for _, course in courses])
+        found = {}
+        for uid, course in courses:
+            life = _life(course, began_s, replaces.get(uid, ""))
+            if life is not None:
+                found[uid] = life
+        return found, median(took_s) if took_s else None
+
+
+def _life(course: _Course, began_s: float, replaces: str) -> Life | None:
+    """None: it was over before."""
+
+    def since(at_s: float | None) -> float | None:
+        return None if at_s is None else at_s - began_s
+
+    if (course.gone_s is not None and course.gone_s <= began_s) or (
+        course.ended_s is not None and course.ended_s <= began_s
+    ):
+        return None
+    was_bound = course.was_bound and course.bound_s is not None and course.bound_s <= began_s
+    return Life(
+        pod=course.first,
+        came_s=max(course.came_s - began_s, 0.0),
+        was_bound=was_bound,
+        bound_s=since(course.bound_s),
+        node=course.last.spec.node_name,
+        ended_s=since(course.ended_s),
+        gone_s=since(course.gone_s),
+        ending=Ending.CUT_OFF if _is_cut_off(course) else course.ending,
+        evicted=course.evicted,
+        replaces=replaces,
+        edits=tuple(Edit(max(at_s - course.came_s, 0.0), pod) for at_s, pod in course.edits),
+        placed=None
+        if course.bound_s is None
+        else replace(course.last, status=replace(course.last.status, phase="Running")),
+    )
+
+
+def _is_cut_off(course: _Course) -> bool:
+    return course.ended_s is not None and (course.evicted or course.disrupted)
+
+
+def _successors(courses: list[_Course]) -> tuple[dict[str, str], list[float]]:
+    """For pods made in another's place its UID; and how long each took."""
+    by_maker: dict[tuple[str, str], list[_Course]] = {}
+    for course in courses:
+        for maker in _makers(course.first):
+            by_maker.setdefault(maker, []).append(course)
+    replaces: dict[str, str] = {}
+    took_s = []
+    for course in sorted(filter(_is_cut_off, courses), key=lambda one: one.ended_s or 0.0):
+        ended_s = course.ended_s or 0.0
+        left_s = min(ended_s, course.leaves_s or ended_s)
+        for one in _in_turn(course, by_maker):
+            if one is not course and one.came_s >= left_s and one.first.metadata.uid not in replaces:
+                replaces[one.first.metadata.uid] = course.first.metadata.uid
+                took_s.append(max(one.came_s - (course.gone_s or ended_s), 0.0))
+                break
+    return replaces, took_s
+
+
+def _in_turn(course: _Course, by_maker: dict[tuple[str, str], list[_Course]]) -> Iterable[_Course]:
+    """Of its name first."""
+    return (one for maker in _makers(course.first) for one in by_maker[maker])
+
+
+def _makers(pod: Pod) -> list[tuple[str, str]]:
+    """What a pod made in its place has in common with it: its name, or its controller."""
+    meta = pod.metadata
+    found = [(meta.namespace, meta.name)]
+    return found + [("", one.uid) for one in meta.owner_references or () if one.controller and one.uid]
+
+
+def _placed_s(pod: Pod) -> float | None:
+    """When it was bound, as far as it says so."""
+    for one in pod.status.conditions or ():
+        if one.type == "PodScheduled" and one.status == "True" and one.last_transition_time is not None:
+            return one.last_transition_time.timestamp()
+    return None if pod.status.start_time is None else pod.status.start_time.timestamp()
+
+
+def _disruption(pod: Pod) -> str:
+    """Why it is about to end before its time, as the API says it, also where another process evicted it."""
+    for one in pod.status.conditions or ():
+        if one.type == "DisruptionTarget" and one.status == "True":
+            return one.reason or one.type
+    return ""
+
+
+def _unplaced(pod: Pod) -> Pod:
+    """As its user made it, without what schedulers and kubelets have written."""
+    meta = pod.metadata
+    annotations = {
+        key: value
+        for key, value in (meta.annotations or {}).items()
+        if key not in _WRITTEN and not key.partition("/")[0].endswith(VISIBLE_BY_CONTAINER)
+    }
+    theirs = allocated_labels(meta.labels)
+    labels = {key: value for key, value in (meta.labels or {}).items() if key not in theirs}
+    meta = replace(meta, annotations=annotations, labels=labels, resource_version="", deletion_timestamp=None)
+    return Pod(metadata=meta, spec=replace(pod.spec, node_name=""), status=PodStatus())
+
+
+def _differ(one: Pod, other: Pod) -> bool:
+    mine, theirs = one.metadata, other.metadata
+    return (mine.labels, mine.annotations, one.spec) != (theirs.labels, theirs.annotations, other.spec)

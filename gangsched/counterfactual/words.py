@@ -1,0 +1,21 @@
+"""Numbers as people say them."""
+
+from __future__ import annotations
+
+_MINUTE, _HOUR = 60.0, 3600.0
+
+
+def several(n: int, noun: str) -> str:
+    """1 gang, 2 gangs."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """As people say it: 3.2 s, 4 min 10 s, 2 h 05 min."""
+    if seconds < _MINUTE:
+        return f"{seconds:.1f} s" if seconds >= 0.05 else "0 s"
+    if seconds < _HOUR:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest:02} s"
+    hours, rest = divmod(round(seconds / 60), 60)
+    return f"{hours} h {rest:02} min"

@@ -1,0 +1,1 @@
+"""`gangsched counterfactual`."""
