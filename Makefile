@@ -16,6 +16,7 @@
 #                  modules (minutes each, once); VERSIONS="v1.34.4" for some of them
 # make conformance  Kubernetes' own end-to-end tests of scheduling, with gangsched and with kube-scheduler, into
 #                  docs/conformance.md; CONFORMANCE_ARGS="--focus=Preemption" for some of them
+# make day         make the recorded day of tests/journal/day anew, after a change that is meant to decide otherwise
 # make sbom        write build/sbom/: what an image holds, and what tests run with, as CycloneDX
 # make lock        write the requirements locks anew (needs uv)
 # PYTEST_ARGS="-k name -x" narrows the tests, PYTEST_JOBS=0 runs them one after the other; DEMO_ARGS=--keep
@@ -36,9 +37,9 @@ PYTEST_ARGS ?=
 PYTEST_JOBS ?= 2
 STORM_MINUTES ?= 2
 STORM_JOBS ?= 2
-STORM_SAID := build/storm.txt
 LONG_STORM_SEEDS ?= 0..19999
 LONG_STORMS ?= storm duel
+STORM_SAID := build/storm.txt
 STORM_FOUND := build/storm.found
 DEMO_ARGS ?=
 
@@ -79,10 +80,10 @@ storm: $(STAMP)
 	@echo "== simulation, on seeds of this commit's own"
 	@$(BIN)/python -m gangsched.sim --storm all --seeds commit --minutes $(STORM_MINUTES) --jobs $(STORM_JOBS)
 
-controlplane: $(STAMP)
 long-storm: $(STAMP)
 	@$(BIN)/python -m gangsched.sim $(LONG_STORMS:%=--storm %) --seeds $(LONG_STORM_SEEDS) --jobs $(STORM_JOBS)
 
+controlplane: $(STAMP)
 	@$(BIN)/python -m gangsched.controlplane.build
 
 venv: $(STAMP)
@@ -140,6 +141,9 @@ VERSIONS ?=
 versions: $(STAMP)
 	@$(BIN)/python -m gangsched.controlplane.build
 	@$(BIN)/python -m tests.versions $(VERSIONS)
+
+day: $(STAMP)
+	@$(BIN)/python -m tests.journal.day.accept
 
 CONFORMANCE_ARGS ?=
 conformance: $(STAMP)
