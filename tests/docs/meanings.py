@@ -100,6 +100,8 @@ OURS = {
     " that it holds of any of them.",
     "fairness.otherQueues": "`read`: a pod without `gangsched.io/queue` may name its queue by `kai.scheduler/queue`,"
     " `scheduling.volcano.sh/queue-name` or `yunikorn.apache.org/queue`.",
+    "fairness.reclaim": "Whose pods are evicted for a queue: those that hold what is guaranteed to it; with `fair`"
+    " also those that hold what is its share; with `never` nobody's ([queues](queues.md)).",
     "queues[].name": "Lower case letters, digits and dashes, at most 63; once in the whole tree. Without `queues` there are"
     " none, and all groups stand in one line. See [Queues](queues.md).",
     "queues[].share": "What it is due among the queues beside it, as a proportion.",
@@ -110,13 +112,22 @@ OURS = {
     " queues without others below them have any. The closest one counts for a pod that names no queue.",
     "queues[].defaultWalltime": "How long a group of it runs that states nothing and whose kind has not run yet. Goes"
     " before `queueing.defaultWalltime`; needs `queueing`.",
+    "queues[].bound": "The [bound](queueing.md#who-is-passed-over) of its groups: a number, or `auto`. Not set: that of"
+    " the closest queue above it that has one, else `queueing.bound.groups`; needs `queueing`.",
     "queues[].order": "In the queue, after priority: `fifo`, or `shortest` walltime first; needs `queueing`.",
     "queues[].queues": "The queues below it, each with the same fields; 8 levels and 1,000 queues at most.",
     "queueing.bound.groups": "Without `queueing` none of this is read or counted. After how many groups that start in"
     " front of it a group that does not fit [is claimed](queueing.md#who-is-passed-over). `auto`: 8 for each"
-    " group that runs when it is first refused, and at least 64.",
+    " group that runs when it is first refused, and at least 64; and the first in line has a claim as soon as its"
+    " start can be promised.",
     "queueing.bound.mode": "`shadow`: it is counted and told, and nothing else happens. `hard`: at its bound a"
-    " group gets a [claim](queueing.md#claims), and nobody passes it any more.",
+    " group gets a [claim](queueing.md#claims), and nobody passes it any more. `budget`: once the claim keeps no"
+    " more idle [than is earned](queueing.md#without-walltimes); until then it is passed on.",
+    "queueing.bound.idlePercent": "With `mode: budget`: how much of each resource of the cluster claims may keep idle,"
+    " on average: 1 to 100. Not set: 10.",
+    "queueing.onOverrun": "What becomes of a group that runs past the walltime it states while a"
+    " [claim](queueing.md#claims) waits for its place. `none`: nothing. `yield`: half a minute later"
+    " [it is evicted](queueing.md#past-the-walltime), if the claim's gang can start then. Not set: `none`.",
     "queueing.defaultWalltime": "[How long a group runs](queueing.md#how-long-groups-run) that does not say so and is"
     " like none that ran before: `24h`. Not set: for ever.",
     "devices.handOff": "How a resource's IDs reach containers, by resource name; a resource that is not named uses"
@@ -387,6 +398,11 @@ KEYS = {
         "Node",
         "agent",
         "utilisation 0 to 1 and performance of CPU, memory, network and disk",
+    ),
+    "gangsched.io/queue-usage": (
+        "Lease `gangsched-queues`",
+        "scheduler",
+        "JSON: the part of the cluster that each [queue](queues.md) has held lately, for the next leader",
     ),
     "gangsched.io/fenced": ("Pod", "scheduler", "changed where a bind that was sent must not land any more"),
     "gangsched.io/binds-on-the-way": ("Lease", "scheduler", "the fence's list: gang, UID, pod, as JSON"),

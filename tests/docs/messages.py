@@ -45,7 +45,14 @@ ROOMS = (
         "web/checks.py",
         "web/listening.py",
     ),
-    *("web/waiting.py", "kube/reach.py", "journal/recorder.py", "journal/writing.py"),
+    *(
+        "web/waiting.py",
+        "kube/reach.py",
+        "journal/recorder.py",
+        "journal/writing.py",
+        "journal/directory.py",
+        "recording.py",
+    ),
 )
 # What these say is for developers (a broken invariant, which raises), or for a person at a command.
 # The causes of a story are a table of docs/architecture.md.

@@ -24,7 +24,10 @@ from tests.docs.pages import ROOT, Block, blocks_everywhere, commands
 
 _OURS = ("gangsched", ".venv/bin/gangsched")
 # Programs of others, whose arguments are theirs to check.
-_OTHERS = ("buildah", "curl", "docker", "kill", "kustomize", "git", "cd", "mmdebstrap")
+_OTHERS = (
+    *("buildah", "chmod", "curl", "docker", "kill", "kustomize", "git", "cd", "mmdebstrap", "openssl"),
+    "sacct",
+)
 _VERBS = {
     *("annotate", "apply", "create", "delete", "describe", "gangsched", "get", "label", "logs"),
     *("patch", "port-forward", "rollout", "scale"),

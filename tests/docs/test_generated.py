@@ -12,7 +12,7 @@ import pytest
 from gangsched.agent.settings import AgentDocument
 from gangsched.config.documents import KubeDocument, OurDocument
 from gangsched.plugins import IN_TREE
-from tests.docs import meanings, walk
+from tests.docs import claim_scene, meanings, walk
 from tests.docs.generate import fields, keys, pages
 from tests.docs.pages import ROOT
 
@@ -59,3 +59,12 @@ def test_each_step_of_the_walk_is_there(step: walk.Step) -> None:
         found = [one for one in body if getattr(one, "name", "") == part]
         assert found, f"{step.file} has no {step.name}; see tests/docs/walk.py"
         body = getattr(found[0], "body", [])
+
+
+def test_the_picture_of_a_claim_shows_a_promise_that_is_kept_and_only_harmless_fill() -> None:
+    of = claim_scene.scene()
+    [start] = {one.begin for one in of.ran if one.name == claim_scene.GANG}
+    assert of.promised <= start <= of.promised + 0.1
+    after = [one for one in of.ran if one.begin >= of.claimed and one.name != claim_scene.GANG]
+    assert {one.name for one in after} == {"1 h 30", "2 h", "55 min", "says 3 h"}
+    assert all(one.end <= start or one.begin > start for one in after)
