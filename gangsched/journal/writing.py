@@ -26,8 +26,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, NoReturn
+from typing import BinaryIO, NamedTuple
 
 import structlog
 
@@ -36,7 +37,7 @@ from gangsched.errors import ConfigError
 from gangsched.journal.counted import Counted
 from gangsched.journal.directory import keep_bounds, try_to_write
 from gangsched.journal.segments import Stream, name_of, part_of
-from gangsched.web.board.aside import KEPT, alone, forked
+from gangsched.process_copy import forked, write_and_end
 
 _log = structlog.get_logger(__name__)
 
@@ -178,7 +179,7 @@ class DiskJournal:
             try:
                 pid = forked()
                 if not pid:
-                    _copy(write, file)
+                    write_and_end(partial(_beginning, write), file, _COPY_S)
             finally:
                 os.close(file)
         except OSError as error:
@@ -373,30 +374,10 @@ class DiskJournal:
             self.lose(f"it has reached maxSizeMB, {self._settings.max_bytes // 10**6}")
 
 
-def _copy(write: Callable[[], list[bytes]], file: int) -> NoReturn:
-    """What runs in the copy, to its end: the beginning of a segment, or why there is none and status 1."""
-    status = 1
+def _beginning(write: Callable[[], list[bytes]]) -> tuple[bytes, int]:
+    """In the copy: how a segment begins; or why there is none, and status 1."""
+    stream = Stream()
     try:
-        alone(file, _COPY_S)
-        try:
-            stream = Stream()
-            body, status = stream.take(write()) + stream.end(), 0
-        except Exception as error:
-            body = f"{type(error).__name__}: {error}".encode(errors="replace")
-        try:
-            _write_all(body)
-        except OSError as error:
-            os.ftruncate(KEPT, 0)
-            os.lseek(KEPT, 0, os.SEEK_SET)
-            status = 1
-            _write_all((error.strerror or "").encode(errors="replace"))
-    except BaseException:
-        status = 1
-    finally:
-        os._exit(status)
-
-
-def _write_all(body: bytes) -> None:
-    at = memoryview(body)
-    while at:
-        at = at[os.write(KEPT, at) :]
+        return stream.take(write()) + stream.end(), 0
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".encode(errors="replace"), 1

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from functools import lru_cache, wraps
-from typing import Any, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from gangsched.model.objects import Container, CustomObject, Node, Pod, PodSpec
+from gangsched.sim.read_once import read_once
 
 Ids = dict[str, frozenset[str]]
 """Resource -> device IDs."""
@@ -35,30 +36,6 @@ _SUFFIXES = {
 _NUMERALS = frozenset("0123456789.+-eE")
 _VAST = 2**50
 _MAX_IDS, _MAX_ID_CHARS, _MAX_MEMBERS = 4096, 63, 100_000
-_MAX_REMEMBERED = 8192
-
-_Document = TypeVar("_Document")
-_Read = TypeVar("_Read")
-
-
-def _read_once(read: Callable[[_Document], _Read]) -> Callable[[_Document], _Read]:
-    """Reads each document once: a change in the store makes another object, and results are not written to.
-
-    By identity, as documents cannot be hashed. Each is kept alive, so that no other gets its identity.
-    """
-    kept: dict[int, tuple[_Document, _Read]] = {}
-
-    @wraps(read)
-    def read_once(document: _Document) -> _Read:
-        found = kept.get(id(document))
-        if found is None:
-            if len(kept) >= _MAX_REMEMBERED:
-                kept.clear()
-            found = kept[id(document)] = (document, read(document))
-        return found[1]
-
-    return read_once
-
 
 # -- quantities ------------------------------------------------------------------------------------------
 
@@ -100,7 +77,7 @@ def amounts(named: Amounts | None) -> dict[str, int] | None:
     return found
 
 
-@_read_once
+@read_once
 def allocatable(node: Node) -> dict[str, int] | None:
     return amounts(node.status.allocatable)
 
@@ -114,7 +91,7 @@ def container_asks(container: Container) -> dict[str, int] | None:
     return None if requests is None or limits is None else {**limits, **requests}
 
 
-@_read_once
+@read_once
 def pod_asks(spec: PodSpec) -> dict[str, int]:
     """The pod's part of its node: one of `pods`, and every other amount that can be read."""
     asked = _pod_asks(spec)
@@ -164,7 +141,7 @@ def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 # -- devices ---------------------------------------------------------------------------------------------
 
 
-@_read_once
+@read_once
 def healthy_ids(node: Node) -> Ids | None:
     """Resource -> IDs that may be given out; {} where the node lists none."""
     annotations, labels = node.metadata.annotations or {}, node.metadata.labels or {}
@@ -264,7 +241,7 @@ def ids_in(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | No
     return found
 
 
-@_read_once
+@read_once
 def ids_of(pod: Pod) -> Ids:
     """Resource -> the device IDs that a pod's annotation claims."""
     return ids_in(pod.metadata.annotations, pod.metadata.labels)
@@ -317,7 +294,7 @@ _FIRST_SAYS = (
 _TOPOLOGY = "gangsched.io/topology"
 
 
-@_read_once
+@read_once
 def gang_of(pod: Pod) -> Gang | None:
     """None where it names two."""
     meta = pod.metadata

@@ -25,7 +25,8 @@ from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.state.pending_hooks import PRE_BIND, HookCall
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import Deadlines
-from gangsched.core.types.group import NEVER_S, BindState, Group, MemberState, PodInfo, templates_of
+from gangsched.core.types.group import NEVER_S, BindState, Group, MemberState, PodInfo
+from gangsched.core.types.needed import templates_of
 from gangsched.model.events import HookAnswered
 from gangsched.model.pod_group import GroupKey
 

@@ -26,8 +26,8 @@ from gangsched.core.cycle.topology import place_in_domains
 from gangsched.core.framework.interface import CycleState, Status
 from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, SearchOutcome, Shortage, by_template
 from gangsched.core.framework.profile import Demand
-from gangsched.core.types.group import Group, PodInfo, templates_of
-from gangsched.core.types.needed import split
+from gangsched.core.types.group import Group, PodInfo
+from gangsched.core.types.needed import split, templates_of
 from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY

@@ -22,7 +22,8 @@ from gangsched.core.cycle.weighed import Reserving, WeighedNodes
 from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, FloatArray, IntArray, Status
 from gangsched.core.framework.packing_score import PackingScore
 from gangsched.core.framework.profile import Demand
-from gangsched.core.types.group import PodInfo, templates_of
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.needed import templates_of
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.pod_template import PodTemplate
 

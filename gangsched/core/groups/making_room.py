@@ -22,8 +22,9 @@ from gangsched.core.groups.nomination import Nominations, would_take
 from gangsched.core.groups.overrun import past_walltime
 from gangsched.core.preemption.by_domain import run_post_filter_by_domain
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import LOWER, PAST_WALLTIME, Group, GroupState, MemberState, Preemption
+from gangsched.core.types.group import Group, GroupState, MemberState, Preemption
 from gangsched.core.types.placement import Placement
+from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
 
 Cycle = Callable[[Sequence[Demand], ClusterView, int | None], Plan | FitError]
 """A unit placed on a view, with this budget for the search of an order; None: the settings'."""

@@ -23,8 +23,9 @@ from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.group import LOWER, Group, MemberState, PodInfo, Preemption
+from gangsched.core.types.group import Group, MemberState, PodInfo, Preemption
 from gangsched.core.types.placement import Nominated, Placement
+from gangsched.core.types.victim_words import LOWER
 from gangsched.model.effects import DeletePod, EvictPod, NominateNode
 from gangsched.model.events import EvictionFailed
 

@@ -40,7 +40,8 @@ from gangsched.core.preemption.node_costs import rank
 from gangsched.core.preemption.pod_victims import PodVictims
 from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Chosen, Cost, DisruptionBudget, Victims, is_free
-from gangsched.core.types.group import LOWER, PodInfo
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.victim_words import LOWER
 
 # Whole cycles that one search may run: to spare pods (fewer when more pods are removed, as each then costs
 # more), to find a cheaper set.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +30,7 @@ from gangsched.core.types.states import (
     GroupState,
     MemberState,
 )
+from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import POD, GroupKey, PodGroup
 
@@ -38,12 +39,6 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 NEVER_S = math.inf
 # Later than any Unix time, so that ages of pods found at start-up sort before this process's clock.
 LONG_AGO_S = 1e12
-
-LOWER = "pods of lower priority"
-"""The victims of preemption, in words, where no rule of queues says otherwise."""
-PAST_WALLTIME = "pods past their walltime"
-"""Likewise, those that yield to a claim."""
-
 
 _NOBODY = dict.fromkeys(MemberState, 0)
 _EXISTING = frozenset((PENDING, ASSUMED, BOUND, DONE))
@@ -359,17 +354,6 @@ class Group:
         return next(iter(self.members.values()), None)
 
 
-def templates_of(infos: Iterable[PodInfo]) -> dict[int, PodTemplate]:
-    """By serial, in order of arrival."""
-    found: dict[int, PodTemplate] = {}
-    before: PodTemplate | None = None
-    for info in infos:
-        if info.template is not before:
-            before = info.template
-            found[before.serial] = before
-    return found
-
-
 class Preemption(msgspec.Struct, eq=False, gc=True):
     """One unit's reservation by preemption. waits_for: victims by UID that are not gone yet; violating:
     victims protected by a disruption budget; refused: how often each eviction was refused. keeps_at: its room
@@ -396,12 +380,10 @@ __all__ = [
     "DONE",
     "ENDED",
     "LEAVING",
-    "LOWER",
     "NEVER_S",
     "NOTHING",
     "NO_ROW",
     "ON_ITS_WAY",
-    "PAST_WALLTIME",
     "PENDING",
     "SENT",
     "UNASKED",
@@ -411,5 +393,4 @@ __all__ = [
     "MemberState",
     "PodInfo",
     "Preemption",
-    "templates_of",
 ]

@@ -1,6 +1,6 @@
-"""The members that a gang's next attempt has to place, by roles, and what they request together.
+"""The members that a gang's next attempt has to place, by roles, what they request and who made them.
 
-Not here: placing them role by role (core.cycle.roles). Imports core.types.group alone.
+Not here: placing them role by role (core.cycle.roles). Imports the values of core.types alone.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gangsched.core.types.group import PENDING, Group, PodInfo
+from gangsched.core.types.pod_template import PodTemplate
 
 
 def needed_members(group: Group) -> list[PodInfo]:
@@ -47,4 +48,15 @@ def requests_of(members: Iterable[PodInfo]) -> dict[str, int]:
     for info in members:
         for resource, amount in info.template.requests.items():
             found[resource] = found.get(resource, 0) + amount
+    return found
+
+
+def templates_of(infos: Iterable[PodInfo]) -> dict[int, PodTemplate]:
+    """By serial, in order of arrival."""
+    found: dict[int, PodTemplate] = {}
+    before: PodTemplate | None = None
+    for info in infos:
+        if info.template is not before:
+            before = info.template
+            found[before.serial] = before
     return found
