@@ -138,9 +138,7 @@ class Profile:
     @property
     def usage_trackers(self) -> tuple[UsageTracker, ...]:
         """The usage trackers of its plugins (core.cache.usage_trackers)."""
-        return tuple(
-            plugin.usage_tracker for plugin in self._by_name.values() if hasattr(plugin, "usage_tracker")
-        )
+        return tuple(one.usage_tracker for one in self._by_name.values() if hasattr(one, "usage_tracker"))
 
     @property
     def plugins(self) -> Iterable[Plugin]:
