@@ -77,6 +77,22 @@ def test_a_pod_that_is_gone_by_then_holds_nothing() -> None:
     assert not holds(c)
 
 
+def test_a_watch_that_lags_behind_a_bump_shows_a_pod_bound_that_is_gone() -> None:
+    """Its first bind took effect and it was deleted; the answer to the bump says so before the watch does."""
+    c, bind = sent()
+    c.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out")).read("a").wait(1.0)
+    bound = c.commit(bind)
+    del c.pods[bind.uid]
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 404, "NotFound", 'pods "a" not found'))
+    c.tell(ev.PodBumped(bind.uid, None))
+    c.answer = lambda bind: "ok"
+    c.submit(make_pod("b", gpus=8)).run()
+    assert c.pod("b").spec.node_name
+    c.tell(ev.PodUpdated(bound))
+    c.tell(ev.PodDeleted(bound))
+    assert c.ids("b") == {f"GPU-n0-{k}" for k in range(8)}
+
+
 def test_a_refusal_says_nothing_of_a_bind_that_was_sent_before() -> None:
     c, bind = sent()
     c.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out")).read("a").wait(1.0)

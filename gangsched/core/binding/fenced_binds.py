@@ -57,6 +57,7 @@ class FencedBinds:
             return None
         info.in_doubt = False
         pod = event.pod
+        info.said_gone = pod is None
         if pod is not None and pod.spec.node_name:
             return info
         is_leaving = pod is None or pod.metadata.deletion_timestamp is not None or pod.is_terminal

@@ -56,8 +56,9 @@ class PodInfo(msgspec.Struct, eq=False):
     so; pod_class: its class (core.cache.pod_index). nominated: the nominatedNodeName that we wrote last,
     None: none so far. unclear: the last answer to its bind that was not clear; n_refused: how often that was
     a refusal which named no pod. sent_version: the pod's version in the last bind sent. in_doubt: a bind was
-    sent that may or may not land. said_gone: a consistent read has not found it; the watch, which lags, may
-    still show it bound until it shows the end. raised: what PreEnqueue adds to its priority in the queue.
+    sent that may or may not land. said_gone: a consistent read, or a bump, has not found it; the watch, which
+    lags, may still show it bound until it shows the end. raised: what PreEnqueue adds to its priority in the
+    queue.
     """
 
     pod: Pod
