@@ -6,8 +6,8 @@ without bound. What must hold: the device is never bound to two pods. Not here: 
 
     fence    (version, epoch, pods that are listed): one object, written by compare-and-swap
     pods     (resource version, bound) of each
-    leaders  (mode, epoch, known version of the fence, pods to bump, pods known to be bound, task, expected)
     net      Bindings on their way: (pod, resource version)
+    leaders  (mode, epoch, known version of the fence, pods to bump, pods known to be bound, task, expected)
 
 A leader is idle, taking over, or active. A task is (step, pod, resource version):
 
@@ -15,6 +15,9 @@ A leader is idle, taking over, or active. A task is (step, pod, resource version
     listed     the fence lists the pod: the Binding may be sent
     sent       its outcome is unknown
     giving up  it is being given up, its room is not free yet
+
+The first three are shared. No step of a leader reads the other leader, so what it may do is a function of
+what is shared and of itself, and is worked out once for the many states that have both in common.
 
 A Binding that was refused is decided again with the version read since, so the fence is asked before it is
 sent again. A leader may list a pod that it expects to decide for, with the version that it knows; what it
@@ -26,7 +29,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 PODS = (0, 1)
 MAX_EPOCH, MAX_VERSION, MAX_RV, MAX_NET, MAX_CRASHES = 2, 5, 4, 2, 1
@@ -71,165 +74,164 @@ class Pod(NamedTuple):
     bound: bool = False
 
 
-class State(NamedTuple):
+class Shared(NamedTuple):
+    """What is no leader's own: all may see it."""
+
     fence: Fence = Fence()
     pods: tuple[Pod, Pod] = (Pod(), Pod())
-    leaders: tuple[Leader, Leader] = (Leader(), Leader())
     net: frozenset[tuple[int, int]] = frozenset()
     crashes: int = 0
 
-    def led(self, i: int, leader: Leader, **changes: Any) -> State:
-        """The state with another leader in the place of the `i`th, and what else changes."""
-        other = self.leaders[1 - i]
-        both = (leader, other) if i == 0 else (other, leader)
-        return self._replace(leaders=both, **changes)
-
-    def bumped(self, pod: int) -> tuple[Pod, Pod]:
+    def bumped(self, pod: int) -> Shared:
         now = self.pods[pod]
         return self.with_pod(pod, now._replace(version=min(now.version + 1, MAX_RV)))
 
-    def with_pod(self, pod: int, now: Pod) -> tuple[Pod, Pod]:
-        return (now, self.pods[1]) if pod == 0 else (self.pods[0], now)
+    def with_pod(self, pod: int, now: Pod, **changes: Any) -> Shared:
+        pods = (now, self.pods[1]) if pod == 0 else (self.pods[0], now)
+        return self._replace(pods=pods, **changes)
+
+
+class State(NamedTuple):
+    shared: Shared = Shared()
+    leaders: tuple[Leader, Leader] = (Leader(), Leader())
 
 
 NOBODY_LEADS = State()
 ONE_EXPECTS = State(
-    Fence(2, 1, frozenset([0])),
-    leaders=(Leader("active", epoch=1, known=2, expected=(0, 1)), Leader()),
-    crashes=MAX_CRASHES,
+    Shared(Fence(2, 1, frozenset([0])), crashes=MAX_CRASHES),
+    (Leader("active", epoch=1, known=2, expected=(0, 1)), Leader()),
 )
 """Where one leads and expects a pod: within the bounds above, what takes three writes more begins here."""
-Step = tuple[str, State]
+Step = tuple[str, Shared, Leader]
 
 
-def steps(state: State, without: str) -> Iterator[Step]:
-    """Everything that may happen next."""
-    for i, leader in enumerate(state.leaders):
-        if leader.mode != "idle" and state.crashes < MAX_CRASHES:
-            yield f"{i} crashes", state.led(i, Leader(), crashes=state.crashes + 1)
-        if leader.mode == "idle":
-            yield from _takes_over(state, i, without)
-        elif leader.mode == "taking over":
-            yield from _bumps_and_lists(state, i, leader, without)
-        elif leader.task is None:
-            yield from _decides(state, i, leader, without)
-        else:
-            yield from _binds(state, i, leader, leader.task, without)
+def steps_of_others(shared: Shared, without: str) -> Iterator[tuple[str, Shared]]:
+    """What may happen next by itself."""
     for pod in PODS:
-        if state.pods[pod].version < MAX_RV and not state.pods[pod].bound:
-            yield f"somebody edits {pod}", state._replace(pods=state.bumped(pod))
-    for pod, version in state.net:
-        now, rest = state.pods[pod], state.net - {(pod, version)}
-        yield f"a Binding of {pod} is lost", state._replace(net=rest)
+        if shared.pods[pod].version < MAX_RV and not shared.pods[pod].bound:
+            yield f"somebody edits {pod}", shared.bumped(pod)
+    for pod, version in sorted(shared.net):
+        now, rest = shared.pods[pod], shared.net - {(pod, version)}
+        yield f"a Binding of {pod} is lost", shared._replace(net=rest)
         if not now.bound and (version == now.version or without == "no resource version"):
-            pods = state.with_pod(pod, Pod(now.version + 1, bound=True))
-            yield f"{pod} is bound", state._replace(pods=pods, net=rest)
+            yield f"{pod} is bound", shared.with_pod(pod, Pod(now.version + 1, bound=True), net=rest)
 
 
-def _takes_over(state: State, i: int, without: str) -> Iterator[Step]:
-    fence = state.fence
+def steps_of_leader(shared: Shared, leader: Leader, without: str) -> Iterator[Step]:
+    """What one of the leaders may do next."""
+    if leader.mode != "idle" and shared.crashes < MAX_CRASHES:
+        yield "crashes", shared._replace(crashes=shared.crashes + 1), Leader()
+    if leader.mode == "idle":
+        yield from _takes_over(shared, without)
+    elif leader.mode == "taking over":
+        yield from _bumps_and_lists(shared, leader, without)
+    elif leader.task is None:
+        yield from _decides(shared, leader, without)
+    else:
+        yield from _binds(shared, leader, leader.task, without)
+
+
+def _takes_over(shared: Shared, without: str) -> Iterator[Step]:
+    fence = shared.fence
     if fence.epoch < MAX_EPOCH and fence.version < MAX_VERSION:
         to_bump = frozenset[int]() if without == "no bump" else fence.listed
         taken = Fence(fence.version + 1, fence.epoch + 1, fence.listed)
         leader = Leader("taking over", taken.epoch, taken.version, to_bump)
-        yield f"{i} swaps the epoch", state.led(i, leader, fence=taken)
+        yield "swaps the epoch", shared._replace(fence=taken), leader
 
 
-def _bumps_and_lists(state: State, i: int, leader: Leader, without: str) -> Iterator[Step]:
+def _bumps_and_lists(shared: Shared, leader: Leader, without: str) -> Iterator[Step]:
     if leader.to_bump and without != "list first":
         pod = min(leader.to_bump)
-        now = state.pods[pod]
+        now = shared.pods[pod]
         if now.version < MAX_RV or now.bound:
             left = leader._replace(to_bump=leader.to_bump - {pod})
-            yield f"{i} bumps {pod}", state.led(i, left, pods=state.pods if now.bound else state.bumped(pod))
+            yield f"bumps {pod}", shared if now.bound else shared.bumped(pod), left
     else:
-        taken = frozenset(pod for pod in PODS if state.pods[pod].bound)
-        yield f"{i} lists", state.led(i, leader._replace(mode="active", taken=taken))
+        taken = frozenset(pod for pod in PODS if shared.pods[pod].bound)
+        yield "lists", shared, leader._replace(mode="active", taken=taken)
 
 
-def _decides(state: State, i: int, leader: Leader, without: str) -> Iterator[Step]:
-    yield from _bumps_late(state, i, leader, without)
-    for pod in PODS:
-        now = state.pods[pod]
-        if not leader.taken and not now.bound:
-            task = Task("decided", pod, now.version)
-            taken = frozenset([pod])
-            yield f"{i} decides for {pod}", state.led(i, leader._replace(taken=taken, task=task))
+def _decides(shared: Shared, leader: Leader, without: str) -> Iterator[Step]:
+    yield from _bumps_late(shared, leader, without)
     if leader.taken:
         return
+    for pod in PODS:
+        now = shared.pods[pod]
+        if not now.bound:
+            task = Task("decided", pod, now.version)
+            yield f"decides for {pod}", shared, leader._replace(taken=frozenset([pod]), task=task)
     if leader.expected is not None:
         # As it knows the pod: what others have done with it since, it need not have heard.
         pod, version = leader.expected
         if without == "expected and read again":
-            version = state.pods[pod].version
+            version = shared.pods[pod].version
         decided = leader._replace(taken=frozenset([pod]), task=Task("listed", pod, version), expected=None)
-        yield f"{i} decides for {pod} as expected", state.led(i, decided)
-    yield from _expects(state, i, leader, without)
+        yield f"decides for {pod} as expected", shared, decided
+    yield from _expects(shared, leader, without)
 
 
-def _expects(state: State, i: int, leader: Leader, without: str) -> Iterator[Step]:
+def _expects(shared: Shared, leader: Leader, without: str) -> Iterator[Step]:
     """The compare-and-swap that lists a pod before anything is decided for it."""
-    fence = state.fence
+    fence = shared.fence
     if leader.known != fence.version and without != "no fence":
         return  # refused: it is deposed with its next write that somebody waits for
     for pod in PODS:
-        now = state.pods[pod]
+        now = shared.pods[pod]
         if not now.bound and fence.version < MAX_VERSION:
             written = Fence(fence.version + 1, fence.epoch, _list(pod, without))
             known = leader._replace(known=written.version, expected=(pod, now.version))
-            yield f"{i} expects {pod}", state.led(i, known, fence=written)
+            yield f"expects {pod}", shared._replace(fence=written), known
 
 
 def _list(pod: int, without: str) -> frozenset[int]:
     return frozenset() if without == "forgets" else frozenset([pod])
 
 
-def _binds(state: State, i: int, leader: Leader, task: Task, without: str) -> Iterator[Step]:
-    yield from _bumps_late(state, i, leader, without)
-    now = state.pods[task.pod]
+def _binds(shared: Shared, leader: Leader, task: Task, without: str) -> Iterator[Step]:
+    yield from _bumps_late(shared, leader, without)
+    now = shared.pods[task.pod]
     if task.step == "decided":
-        yield from _writes(state, i, leader, task, without)
+        yield from _writes(shared, leader, task, without)
     elif task.step == "listed":
-        if len(state.net) < MAX_NET:
+        if len(shared.net) < MAX_NET:
             version = now.version if without == "version read late" else task.version
             sent = leader._replace(task=task._replace(step="sent"))
-            yield f"{i} sends {task.pod}", state.led(i, sent, net=state.net | {(task.pod, version)})
+            yield f"sends {task.pod}", shared._replace(net=shared.net | {(task.pod, version)}), sent
     elif now.bound:
-        yield f"{i} reads {task.pod}: bound", state.led(i, leader._replace(task=None))
+        yield f"reads {task.pod}: bound", shared, leader._replace(task=None)
     elif task.step == "sent":
         if now.version != task.version:
             step = "listed" if without == "no check after a conflict" else "decided"
-            again = leader._replace(task=Task(step, task.pod, now.version))
-            yield f"{i} reads {task.pod}", state.led(i, again)
-        giving_up = leader._replace(task=task._replace(step="giving up"))
-        yield f"{i} gives {task.pod} up", state.led(i, giving_up)
+            yield f"reads {task.pod}", shared, leader._replace(task=Task(step, task.pod, now.version))
+        yield f"gives {task.pod} up", shared, leader._replace(task=task._replace(step="giving up"))
     else:
         freed = leader._replace(taken=frozenset(), task=None)
         if without == "no bump when giving up":
-            yield f"{i} frees {task.pod}", state.led(i, freed)
+            yield f"frees {task.pod}", shared, freed
         elif now.version < MAX_RV:
-            yield f"{i} bumps {task.pod} and frees it", state.led(i, freed, pods=state.bumped(task.pod))
+            yield f"bumps {task.pod} and frees it", shared.bumped(task.pod), freed
 
 
-def _writes(state: State, i: int, leader: Leader, task: Task, without: str) -> Iterator[Step]:
+def _writes(shared: Shared, leader: Leader, task: Task, without: str) -> Iterator[Step]:
     """The compare-and-swap that lists the pod; what is not sent needs no bump to be given up."""
-    fence = state.fence
-    yield f"{i} gives {task.pod} up unsent", state.led(i, leader._replace(taken=frozenset(), task=None))
+    fence = shared.fence
+    yield f"gives {task.pod} up unsent", shared, leader._replace(taken=frozenset(), task=None)
     if leader.known != fence.version and without != "no fence":
-        yield f"{i} is deposed", state.led(i, Leader())
+        yield "is deposed", shared, Leader()
     elif fence.version < MAX_VERSION:
         written = Fence(fence.version + 1, fence.epoch, _list(task.pod, without))
         expected = leader.expected if without == "expected for ever" else None
         task = task._replace(step="listed")
         known = leader._replace(known=written.version, task=task, expected=expected)
-        yield f"{i} lists {task.pod} in the fence", state.led(i, known, fence=written)
+        yield f"lists {task.pod} in the fence", shared._replace(fence=written), known
 
 
-def _bumps_late(state: State, i: int, leader: Leader, without: str) -> Iterator[Step]:
+def _bumps_late(shared: Shared, leader: Leader, without: str) -> Iterator[Step]:
     if without == "list first" and leader.to_bump:
         pod = min(leader.to_bump)
         left = leader._replace(to_bump=leader.to_bump - {pod})
-        yield f"{i} bumps {pod} late", state.led(i, left, pods=state.bumped(pod))
+        yield f"bumps {pod} late", shared.bumped(pod), left
 
 
 class Explored(NamedTuple):
@@ -239,24 +241,90 @@ class Explored(NamedTuple):
     story: tuple[str, ...]
 
 
+T = TypeVar("T")
+Numbered = tuple[int, int, int]
+"""A state: the numbers of what is shared and of the two leaders."""
+
+
+class Numbers(Generic[T]):
+    """Gives each thing a number, in the order of their coming: numbers are compared and hashed at once."""
+
+    def __init__(self) -> None:
+        self.things: list[T] = []
+        self._numbers: dict[T, int] = {}
+
+    def number(self, thing: T) -> int:
+        number = self._numbers.setdefault(thing, len(self.things))
+        if number == len(self.things):
+            self.things.append(thing)
+        return number
+
+
+class Model:
+    """The steps between numbered states."""
+
+    def __init__(self, without: str) -> None:
+        self._without = without
+        self._shared = Numbers[Shared]()
+        self._leaders = Numbers[Leader]()
+        self._of_others: dict[int, list[tuple[str, int]]] = {}
+        self._of_leader: dict[tuple[int, int], list[tuple[str, int, int]]] = {}
+
+    def numbered(self, state: State) -> Numbered:
+        one, other = state.leaders
+        return self._shared.number(state.shared), self._leaders.number(one), self._leaders.number(other)
+
+    def is_broken(self, state: Numbered) -> bool:
+        return all(pod.bound for pod in self._shared.things[state[0]].pods)
+
+    def steps(self, state: Numbered) -> Iterator[tuple[str, str, Numbered]]:
+        """Everything that may happen next: whose step it is, what it is, where it leads."""
+        shared, one, other = state
+        for what, then, leader in self._steps_of_leader(shared, one):
+            yield "0 ", what, (then, leader, other)
+        for what, then, leader in self._steps_of_leader(shared, other):
+            yield "1 ", what, (then, one, leader)
+        for what, then in self._steps_of_others(shared):
+            yield "", what, (then, one, other)
+
+    def _steps_of_leader(self, shared: int, leader: int) -> list[tuple[str, int, int]]:
+        known = self._of_leader.get((shared, leader))
+        if known is None:
+            found = steps_of_leader(self._shared.things[shared], self._leaders.things[leader], self._without)
+            known = [
+                (what, self._shared.number(then), self._leaders.number(now)) for what, then, now in found
+            ]
+            self._of_leader[shared, leader] = known
+        return known
+
+    def _steps_of_others(self, shared: int) -> list[tuple[str, int]]:
+        known = self._of_others.get(shared)
+        if known is None:
+            found = steps_of_others(self._shared.things[shared], self._without)
+            known = self._of_others[shared] = [(what, self._shared.number(then)) for what, then in found]
+        return known
+
+
 def explore(without: str = "", first: State = NOBODY_LEADS) -> Explored:
     """Every state that can be reached, breadth first, until one is broken."""
-    seen: dict[State, Step | None] = {first: None}
-    queue = deque([first])
+    model = Model(without)
+    start = model.numbered(first)
+    before: dict[Numbered, Numbered | None] = {start: None}
+    queue = deque([start])
     while queue:
         state = queue.popleft()
-        if all(pod.bound for pod in state.pods):
-            return Explored(len(seen), _story(seen, state))
-        for what, following in steps(state, without):
-            if following not in seen:
-                seen[following] = (what, state)
+        if model.is_broken(state):
+            return Explored(len(before), _story(model, before, state))
+        for _, _, following in model.steps(state):
+            if following not in before:
+                before[following] = state
                 queue.append(following)
-    return Explored(len(seen), ())
+    return Explored(len(before), ())
 
 
-def _story(seen: dict[State, Step | None], state: State) -> tuple[str, ...]:
+def _story(model: Model, before: dict[Numbered, Numbered | None], state: Numbered) -> tuple[str, ...]:
     story = []
-    while (step := seen[state]) is not None:
-        what, state = step
-        story.append(what)
+    while (earlier := before[state]) is not None:
+        story.append(next(who + what for who, what, then in model.steps(earlier) if then == state))
+        state = earlier
     return tuple(reversed(story))

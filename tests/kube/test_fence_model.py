@@ -6,9 +6,6 @@ import pytest
 
 from tests.kube.fence_model import ABLATIONS, NOBODY_LEADS, ONE_EXPECTS, State, explore
 
-# A quarter of a minute of one core each, which a machine with other work may stretch tenfold.
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.mark.parametrize(
     ("first", "n_states"),
