@@ -43,6 +43,9 @@ STORM_SAID := build/storm.txt
 STORM_FOUND := build/storm.found
 DEMO_ARGS ?=
 
+# Images set it. Here each of the hundreds of processes that tests start would compile all that it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: test demo lint storm long-storm controlplane venv lock protocol docs docs-reference chart sbom versions conformance day clean
 
 # A find of the storms does not keep pytest from running, and fails the run when pytest has ended: its seed and the
