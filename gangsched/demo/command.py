@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The demo's options."""
     parser.description = (
         f"Starts an API server with {N_NODES} simulated nodes of {N_GPUS} GPUs in {N_RACKS} racks and the "
-        "scheduler, all in this process, and plays a story of gangs on it in less than a minute."
+        "scheduler, all in this process, and plays a story of gangs on it in about a minute."
     )
     add = parser.add_argument
     add(

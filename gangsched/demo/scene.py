@@ -6,6 +6,7 @@ time. Called by gangsched.demo.stage, several times a second.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -19,6 +20,7 @@ ENDED = "ended"
 RUNNING = "running"
 # A demo that goes on (--keep) also shows other work: this much of the past is enough for a table.
 _MAX_GONE = 100
+_PROMISE = re.compile(r"It starts by [^.]*\.")
 _MAX_CHANGES = 10_000
 
 
@@ -134,6 +136,12 @@ def words(seen: Seen) -> str:
         fast = f", {seconds(took)} after the last member came" if took is not None else ""
         return f"{view.n_bound} of {view.n_needed} on {_place(view)}{fast}"
     return seen.why
+
+
+def promise_of(seen: Seen) -> str:
+    """The sentence by which it is told when it starts; "" if there is none."""
+    found = _PROMISE.search("" if seen.gone else seen.view.why)
+    return found.group() if found is not None else ""
 
 
 def took_s(view: GroupView) -> float | None:

@@ -18,6 +18,7 @@ import msgspec
 from gangsched.apiserver.app import EmbeddedCluster
 from gangsched.app import SchedulerApp
 from gangsched.config import SchedulerConfig, TracingSettings, default_config
+from gangsched.config.queueing import QueueingSettings
 from gangsched.core.reports import GroupView, NodeView, view_groups, view_nodes
 from gangsched.demo.play import StoryFailed
 from gangsched.demo.samples import JOBS, read
@@ -34,6 +35,8 @@ _READY_S = 20.0
 # What is in flight at the end is answered in a fraction of this by a server in the same process.
 _STOP_S = 2.0
 _FLUSH_S = 2.0
+# Who does not fit is promised a start.
+QUEUEING = QueueingSettings(mode="hard")
 # For this machine alone, so without a certificate and a login.
 _PAGES = WebSettings(0, "127.0.0.1", always_allow=("/*",), plain=True)
 
@@ -53,7 +56,8 @@ class LiveStage:
     async def act(self, action: Action) -> None:
         if isinstance(action, Delete):
             options = msgspec.json.encode({"propagationPolicy": "Background"})
-            await self._client.delete(f"{JOBS}/{action.job}", options)
+            for job in action.jobs:
+                await self._client.delete(f"{JOBS}/{job}", options)
             return
         if isinstance(action, Report):
             nodes = sorted(view_nodes(self._app.scheduler), key=lambda one: (len(one.name), one.name))
@@ -125,10 +129,10 @@ async def open_stage(
 
 
 def _config() -> SchedulerConfig:
-    """The defaults, and any Indexed Job is a gang."""
+    """The defaults, any Indexed Job is a gang, and starts are promised."""
     config = default_config(IN_TREE)
     inferred = dict.fromkeys(config.settings.infer_gangs, ORDERED)
-    settings = msgspec.structs.replace(config.settings, infer_gangs=inferred)
+    settings = msgspec.structs.replace(config.settings, infer_gangs=inferred, queueing=QUEUEING)
     return msgspec.structs.replace(config, settings=settings)
 
 

@@ -3,7 +3,7 @@
 Data and pure functions: `wants` checks what was seen and returns "" when the step has happened, else what is
 still missing; `shows` describes it with the numbers that were seen. gangsched.demo.play acts and waits. It
 fits the files of config/samples: 16 nodes of 8 GPUs, of which the first five steps leave five nodes empty,
-where the sixth needs eight.
+where the sixth needs eight; those eight are what the last four are about.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from gangsched.core.reports import GroupView
 from gangsched.core.types.group import GroupState
 from gangsched.demo.names import host_list, seconds
-from gangsched.demo.scene import DELETED, RUNNING, Chronicle, took_s
+from gangsched.demo.scene import DELETED, ENDED, RUNNING, Chronicle, promise_of, took_s
 
 N_NODES, N_GPUS, N_RACKS = 16, 8, 4
 TOTAL_MBPS = 1250
@@ -36,12 +36,12 @@ class Apply(msgspec.Struct, frozen=True):
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Deletes a Job with its pods."""
+    """Deletes Jobs with their pods."""
 
-    job: str
+    jobs: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"kubectl delete job {self.job}"
+        return f"kubectl delete job {' '.join(self.jobs)}"
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -106,9 +106,28 @@ def refused(name: str, *, says: str) -> Wants:
     return wants
 
 
-def deleted(name: str) -> Wants:
-    """Its last pod is gone."""
-    return lambda seen: _not_yet(seen, name, DELETED)
+def deleted(*names: str) -> Wants:
+    """The last pod of each is gone."""
+    return lambda seen: "; ".join(said for name in names if (said := _not_yet(seen, name, DELETED)))
+
+
+def promised(name: str) -> Wants:
+    """It was told when it starts; it may have started since."""
+
+    def wants(seen: Chronicle) -> str:
+        return "" if _promise(seen, name) else _not_yet(seen, name, "promised a start")
+
+    return wants
+
+
+def ran(name: str) -> Wants:
+    """Its pods were seen running; they may have ended since."""
+
+    def wants(seen: Chronicle) -> str:
+        is_seen = any(change.seen.word in (RUNNING, ENDED) for change in seen.of(name))
+        return "" if is_seen else _not_yet(seen, name, RUNNING)
+
+    return wants
 
 
 def gave_back(name: str) -> Wants:
@@ -145,6 +164,11 @@ def held_by(seen: Chronicle, name: str) -> tuple[str, ...]:
     """The device IDs that the group last held while it waited in Permit."""
     views = [c.seen.view for c in seen.of(name) if c.seen.view.state is GroupState.WAITING]
     return views[-1].ids if views else ()
+
+
+def _promise(seen: Chronicle, name: str) -> str:
+    """What it was told of its start; "" if nothing."""
+    return next((told for change in reversed(seen.of(name)) if (told := promise_of(change.seen))), "")
 
 
 def _view(seen: Chronicle, name: str) -> GroupView | None:
@@ -200,6 +224,10 @@ def _held(seen: Chronicle) -> str:
     return f"Reserved on {host_list(view.nodes)}, the last empty node, for {wait_s:.0f} s at most."
 
 
+def _kept(seen: Chronicle) -> str:
+    return f"To the gang: {_promise(seen, 'finetune')} The probe fits in before that, the hour does not."
+
+
 STORY: tuple[Step, ...] = (
     Step(
         "A pod of its own wants one GPU. It takes the same path as a gang: a gang of one.",
@@ -242,7 +270,7 @@ STORY: tuple[Step, ...] = (
     ),
     Step(
         "Somebody deletes the training gang: four more nodes become empty.",
-        (Delete("train"),),
+        (Delete(("train",)),),
         all_of(deleted("train"), running("pretrain")),
         bound("pretrain", "The freed room woke the gang that needed it: {n_nodes} nodes, {n_gpus} GPUs."),
         linger_s=2.5,
@@ -274,5 +302,37 @@ STORY: tuple[Step, ...] = (
         running("stream"),
         bound("stream", "Bound after {took}, on {nodes}, with 1100 MB/s left; the other half have 300."),
         linger_s=1.0,
+    ),
+    Step(
+        "Pretraining is over. A simulation takes four of its eight nodes, for 16 s at most.",
+        (Delete(("evaluate", "pretrain")), Apply("demo/promised.yaml", ("simulate",))),
+        all_of(deleted("evaluate", "pretrain"), running("simulate")),
+        bound(
+            "simulate", "It says so itself, by gangsched.io/walltime: so it is known when {nodes} are free."
+        ),
+        linger_s=0.5,
+    ),
+    Step(
+        "A gang wants all eight. Four are empty.",
+        (Apply("demo/promised.yaml", ("finetune",)),),
+        refused("finetune", says="4 of 8 fit"),
+        always("It waits for the simulation. Until then the empty nodes are there for others to use."),
+        linger_s=1.0,
+    ),
+    Step(
+        "A probe of 4 s and a job of an hour want two of the empty nodes each.",
+        (Apply("demo/promised.yaml", ("probe", "nightly")),),
+        all_of(promised("finetune"), ran("probe"), refused("nightly", says="kept for default/finetune")),
+        _kept,
+        linger_s=2.5,
+    ),
+    Step(
+        "The simulation ends. The probe has ended long ago.",
+        (),
+        running("finetune"),
+        bound(
+            "finetune", "The promise is kept: all {n_nodes} nodes, {n_gpus} GPUs. The hour comes after it."
+        ),
+        linger_s=1.5,
     ),
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from gangsched.core.reports import GroupView
 from gangsched.core.types.group import GroupState
 from gangsched.demo.names import host_list, seconds
-from gangsched.demo.scene import Change, Chronicle, took_s
+from gangsched.demo.scene import Change, Chronicle, promise_of, took_s
 
 
 def summary(seen: Chronicle) -> list[str]:
@@ -30,13 +30,16 @@ def summary(seen: Chronicle) -> list[str]:
 def _life(changes: list[Change]) -> Iterator[str]:
     """One gang's life, in the sentences that matter; several of one name are merged."""
     held: Change | None = None
-    refused = bound = False
+    refused = bound = promised = False
     for change in changes:
         view, state = change.seen.view, change.seen.view.state
         at = f"{change.at_s:5.1f} s "
         if change.seen.gone:
             yield f"{at} deleted; what it had is free"
-            refused = bound = False
+            refused = bound = promised = False
+        elif (told := promise_of(change.seen)) and not promised:
+            promised = True
+            yield f"{at} {told.rstrip('.')}"
         elif state is GroupState.WAITING and held is None:
             held = change
             why = change.seen.why.partition(", or ")[0]

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from gangsched.apiserver.simulated.scripts import script_of
+from gangsched.config import Settings
 from gangsched.core.reports import GroupView, NodeView, view_groups, view_nodes
 from gangsched.demo.play import Play, Show
 from gangsched.demo.samples import find_samples, read
 from gangsched.demo.scene import Chronicle
 from gangsched.demo.screen import Frame
 from gangsched.demo.show import Lines
-from gangsched.demo.stage import remaining_text
+from gangsched.demo.stage import QUEUEING, remaining_text
 from gangsched.demo.story import N_GPUS, N_NODES, N_RACKS, STORY, Action, Delete, Report, Step
 from gangsched.model.bandwidth import REMAINING_KEY
 from gangsched.model.objects import Pod
@@ -33,7 +36,10 @@ class Rehearsal:
     """A stage in virtual time, and what was said while the story was played on it."""
 
     def __init__(self, *, nodes: int = N_NODES, show: Show | None = None) -> None:
-        self.world: Cluster = cluster(nodes=nodes, gpus=N_GPUS, racks=N_RACKS)
+        settings = Settings(queueing=QUEUEING)
+        self.world: Cluster = cluster(nodes=nodes, gpus=N_GPUS, racks=N_RACKS, settings=settings)
+        self._run_s: dict[str, float] = {}
+        self._ends_s: dict[str, float] = {}
         self.lines = Lines(io.StringIO())
         self.performance = Play(
             self, show or self.lines, clock=lambda: self.world.now_s, sleep=self.pass_time
@@ -61,7 +67,8 @@ class Rehearsal:
     async def act(self, action: Action) -> None:
         if isinstance(action, Delete):
             names = [pod.metadata.name for pod in self.world.pods.values()]
-            self.world.delete(*(name for name in names if name.startswith(f"{action.job}-")))
+            jobs = tuple(f"{job}-" for job in action.jobs)
+            self.world.delete(*(name for name in names if name.startswith(jobs)))
             return
         if isinstance(action, Report):
             for number, node in enumerate(list(self.world.nodes.values())):
@@ -70,19 +77,31 @@ class Rehearsal:
                 self.world.node(replace(node, metadata=replace(node.metadata, annotations=notes)))
             return
         for document in read(SAMPLES, action.file, action.only):
-            self.world.submit(list(pods_of(document.body)))
+            pods = pods_of(document.body)
+            self._run_s.update((pod.metadata.uid, run_s(document.body)) for pod in pods)
+            self.world.submit(pods)
 
     def look(self) -> tuple[Sequence[GroupView], Sequence[NodeView], float]:
         scheduler = self.world.scheduler
         return view_groups(scheduler), view_nodes(scheduler), self.world.now_s
 
     async def pass_time(self, seconds: float) -> None:
-        """Every group has its turn, what is bound starts to run, deadlines pass."""
+        """Every group has its turn, what is bound starts to run and ends as it says, deadlines pass."""
         self.world.run()
         for pod in list(self.world.pods.values()):
-            if pod.spec.node_name and pod.status.phase != "Running":
+            if pod.spec.node_name and pod.status.phase == "Pending":
+                self._ends_s[pod.metadata.uid] = self.world.now_s + self._run_s[pod.metadata.uid]
                 self.world.phase(pod.metadata.name, "Running")
+            elif pod.status.phase == "Running" and self.world.now_s >= self._ends_s[pod.metadata.uid]:
+                self.world.phase(pod.metadata.name, "Succeeded")
         self.world.wait(seconds)
+
+
+def run_s(body: dict[str, Any]) -> float:
+    """For how long each pod that the object stands for runs."""
+    spec = body["spec"] if body["kind"] == "Pod" else body["spec"]["template"]["spec"]
+    commands = [one.get("command", ()) for one in spec["containers"]]
+    return script_of({}, restart_policy="Never", commands=commands, rng=Random(0)).run_s
 
 
 def pods_of(body: dict[str, Any]) -> list[Pod]:

@@ -7,7 +7,7 @@ import pytest
 from gangsched.core.reports import view_groups
 from gangsched.demo.names import host_list, id_list, seconds
 from gangsched.demo.play import Play, StoryFailed
-from gangsched.demo.scene import DELETED, RUNNING, Chronicle
+from gangsched.demo.scene import DELETED, RUNNING, Chronicle, promise_of
 from gangsched.demo.story import STORY, held_by
 from gangsched.demo.summary import summary
 from gangsched.sim.objects import make_pod
@@ -26,14 +26,18 @@ async def test_every_step_happens() -> None:
     assert words(play, "lone")[-1] == RUNNING
     assert words(play, "train")[-2:] == [RUNNING, DELETED]
     assert words(play, "learners") == ["waiting", "running"]
-    assert words(play, "pretrain") == ["unschedulable", "running"]
-    assert words(play, "evaluate") == ["waiting", "backoff", "unschedulable"]
+    assert words(play, "pretrain") == ["unschedulable", "running", "deleted"]
+    assert words(play, "evaluate") == ["waiting", "backoff", "unschedulable", "deleted"]
     assert words(play, "notebook") == ["unschedulable", "bound", "running"]
+    assert words(play, "simulate") == ["running", "ended"]
+    assert words(play, "finetune") == ["unschedulable", "bound", "running"]
+    assert words(play, "probe") == ["running", "ended"]
+    assert words(play, "nightly") == ["unschedulable"]
 
 
 async def test_it_lasts_as_long_as_people_can_follow() -> None:
     play = await Rehearsal().play()
-    assert 20 < play.seen.scene.at_s < 40
+    assert 20 < play.seen.scene.at_s < 60
 
 
 async def test_what_is_told_has_the_numbers_that_were_seen() -> None:
@@ -59,6 +63,21 @@ async def test_the_notebook_inherits_what_was_held() -> None:
     assert heir is not None
     assert len(held) == 8
     assert sorted(held) == sorted(heir.view.ids)
+
+
+async def test_a_gang_is_promised_a_start_and_small_ones_fill_in_before_it() -> None:
+    play = await Rehearsal().play()
+    first = {name: play.seen.of(name)[0].at_s for name in ("simulate", "finetune", "probe")}
+    told = next(change for change in play.seen.of("finetune") if promise_of(change.seen))
+    started = next(change for change in play.seen.of("finetune") if change.seen.word == RUNNING)
+    assert first["simulate"] < first["finetune"] < told.at_s <= first["probe"] + 1.0 < started.at_s
+    assert promise_of(told.seen) in play.frames[13].shows
+    assert started.at_s < first["simulate"] + 16.0, "as promised by what the simulation says of itself"
+    probe, gang = (play.seen.scene.group(name) for name in ("probe", "finetune"))
+    assert probe is not None
+    assert gang is not None
+    bound = next(change.seen.view for change in play.seen.of("probe") if change.seen.view.nodes)
+    assert set(bound.nodes) < set(gang.view.nodes), "it had two of the nodes that were kept"
 
 
 async def test_a_step_that_does_not_happen_ends_it_and_says_what_is_missing() -> None:
@@ -102,7 +121,7 @@ async def test_faster_means_shorter_pauses_and_the_same_story() -> None:
     await Play(fast, fast.lines, speed=20, clock=lambda: fast.world.now_s, sleep=fast.pass_time).perform(
         STORY
     )
-    assert fast.world.now_s < slow.world.now_s / 3
+    assert fast.world.now_s < slow.world.now_s / 2
     assert [f.title for f in fast.frames] == [f.title for f in slow.frames]
 
 
@@ -112,7 +131,7 @@ async def test_lines_tell_one_thing_after_the_other() -> None:
     assert stamps == sorted(stamps)
     told = [" ".join(line[6:].split()) for line in play.said if line]
     for expected in (
-        "2 of 11: A training gang of 4 pods with 8 GPUs each: all four start, or none.",
+        "2 of 15: A training gang of 4 pods with 8 GPUs each: all four start, or none.",
         "$ kubectl apply -f config/samples/gang-ours.yaml",
         "train running 4 of 4",
         "learners waiting 2 of 2 reserved on n[4,8], 16 GPUs; "
@@ -132,6 +151,12 @@ async def test_lines_tell_one_thing_after_the_other() -> None:
         "notebook running 1 of 1",
         "$ gangsched agent --bandwidth # on each node",
         "stream running 2 of 2",
+        "$ kubectl delete job evaluate pretrain",
+        "simulate running 4 of 4",
+        "$ kubectl apply -f config/samples/demo/promised.yaml # probe, nightly only",
+        "probe running 2 of 2",
+        "simulate ended 4 of 4",
+        "finetune running 8 of 8",
     ):
         assert expected in told, (expected, told)
         told = told[told.index(expected) :]
@@ -142,12 +167,14 @@ async def test_the_summary_tells_every_life_with_its_end() -> None:
     lines = summary(play.seen)
     text = "\n".join(lines)
     assert [line.split()[0] for line in lines[1:-1] if line[2] != " "] == [
-        *("lone", "train", "mpi", "learners", "actors", "pretrain", "evaluate", "notebook", "stream")
+        *("lone", "train", "mpi", "learners", "actors", "pretrain", "evaluate", "notebook", "stream"),
+        *("simulate", "finetune", "nightly", "probe"),
     ]
     assert "bound after 0 ms: 4 pods, 32 GPUs on n[1,5,9,13]" in text
     assert "deleted; what it had is free" in text
     assert "held 16 GPUs on n[4,8]: group default/actors does not exist\n" in text
     assert "gave all of it back, after 6.0 s in Permit" in text
+    assert "35.0 s  It starts by 2026-01-01 00:01 UTC: room is kept for it on 8 nodes\n" in text
     assert max(map(len, lines)) <= 90, max(lines, key=len)
     assert lines[-1] == "At no moment was a gang bound in part, or a GPU given to two pods."
 

@@ -110,14 +110,15 @@ def test_in_a_pipe_it_prints_lines_and_goes_on_when_asked_to(tmp_path: Path) -> 
         order = ["lone       running", "train      running", "learners   waiting", "learners   running"]
         order += ["pretrain   unschedulable", "train      deleted", "pretrain   running"]
         order += ["evaluate   waiting", "notebook   unschedulable", "notebook   running"]
-        order += ["stream     running", "What happened in"]
+        order += ["stream     running", "simulate   running", "finetune   unschedulable"]
+        order += ["probe      running", "simulate   ended", "finetune   running", "What happened in"]
         places = [said.index(text) for text in order]
         assert places == sorted(places)
         assert "At no moment was a gang bound in part, or a GPU given to two pods." in said
         assert f"export KUBECONFIG={kubeconfig}" in said
-        assert running_pods(kubeconfig) == 1 + 9 + 2 + 6 + 8 + 1 + 2, "the lone pod, mpi, learners, actors, …"
+        assert running_pods(kubeconfig) == 1 + 9 + 2 + 6 + 1 + 2 + 8, "the lone pod, mpi, learners, actors, …"
         assert demo.process.poll() is None
-        assert "default/evaluate" in running_top(said), "it waits for its judge"
+        assert "default/nightly" in running_top(said), "it waits for the eight nodes"
         demo.interrupt()
         assert demo.end() == (0, ""), "after the story Ctrl-C is how it is ended"
         assert demo.left == []
@@ -230,7 +231,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 def test_a_reader_who_goes_away_ends_it_quietly(tmp_path: Path) -> None:
     demo = Demo(tmp_path / "home", "--speed=20")
     try:
-        demo.until(lambda said: "1 of 11" in said)
+        demo.until(lambda said: "1 of 15" in said)
         os.close(demo._master)
         assert demo.process.wait(PATIENCE_S) == 141
         assert demo.process.stderr is not None
@@ -243,7 +244,7 @@ def test_a_reader_who_goes_away_ends_it_quietly(tmp_path: Path) -> None:
 def test_a_narrow_terminal_gets_lines_and_gets_the_reason(tmp_path: Path) -> None:
     demo = Demo(tmp_path / "home", "--speed=20", columns=50)
     try:
-        said = demo.until(lambda said: "1 of 11" in said)
+        said = demo.until(lambda said: "1 of 15" in said)
         assert said.startswith(
             "the terminal has 50 x 40 cells, the table needs 72 x 20: a line for each change"
         )
