@@ -12,8 +12,8 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache, lru_cache
 from random import Random
-from typing import Any
 
 import msgspec
 from grpclib.exceptions import GRPCError
@@ -28,7 +28,7 @@ from gangsched.core.binding.admission_conflicts import are_interchangeable
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.device_labels import allocation_labels, allocation_text
-from gangsched.model.device_report import parse_report
+from gangsched.model.device_report import DeviceReport, parse_report
 from gangsched.model.devices import ALLOCATED_KEY, Device, parse_allocation
 from gangsched.model.events import Event, KindSynced, PodAdded, PodUpdated
 from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus, ResourceRequirements
@@ -119,7 +119,11 @@ class Round:
         self.n_late = self.n_cut = 0
         """Pods in the middle of whose admission kubelet died: who goes on then, it does not say."""
         self.refusals: list[Mismatch] = []
+        self._report = DeviceReport()
+        """What the Node says: the agent's last report."""
         self._hand_off: HandOff = hand_off
+        self._table = ResourceTable()
+        self._templates: dict[int, tuple[Pod, PodTemplate]] = {}
         self._start_agent()
         self._register()
 
@@ -241,13 +245,8 @@ class Round:
         if not self.waiting:
             return False
         gang, shape, near = self.waiting[0]
-        notes = {CONSTRAINTS_KEY: NEAR} if near else {}
-        spec = PodSpec(
-            node_name="n1",
-            containers=[_container(name, shape) for name in _names(shape, True)],
-            init_containers=[_container(name, shape) for name in _names(shape, False)],
-        )
-        if not self._is_spaced(gang, shape, Pod(ObjectMeta(annotations=notes), spec)):
+        like = _member(shape, near)
+        if not self._is_spaced(gang, shape, like):
             return False
         allocation = self._planned(shape, near=near)
         if allocation is None:
@@ -260,12 +259,12 @@ class Round:
             name=f"{gang}-{self.n_bound}",
             namespace="default",
             uid=uid,
-            annotations=notes,
+            annotations=like.metadata.annotations,
         )
         meta = self._carrying(meta, allocation)
         self.gang_of[uid] = gang
         self.plans[uid] = set()
-        self._put(Pod(meta, spec, PodStatus(phase="Pending")))
+        self._put(Pod(meta, like.spec, PodStatus(phase="Pending")))
         self._remember_plan(uid)
         self.wholes.add(whole_of(allocation))
         return True
@@ -279,14 +278,23 @@ class Round:
         if self.shows_pods:
             return True
         counts = {(resource, n) for _, resource, n, _ in shape}
-        reported = {one.uid for one in self._report().pods}
+        reported = {one.uid for one in self._report.pods}
         for uid, pod in self.pods.items():
             if pod.is_terminal or pod.status.start_time is not None or uid in reported:
                 continue
             for resource, _ in counts & {(resource, len(ids)) for _, resource, ids in _sets(pod)}:
-                if self.gang_of[uid] != gang or not (self.by_gang or _are_alike(like, pod, resource)):
+                if self.gang_of[uid] != gang or not (self.by_gang or self._are_alike(like, pod, resource)):
                     return False
         return True
+
+    def _are_alike(self, one: Pod, other: Pod, resource: str) -> bool:
+        return are_interchangeable(self._template(one), self._template(other), resource)
+
+    def _template(self, pod: Pod) -> PodTemplate:
+        known = self._templates.get(id(pod))
+        if known is None or known[0] is not pod:
+            known = self._templates[id(pod)] = pod, PodTemplate(pod, self._table, len(self._templates))
+        return known[1]
 
     def _planned(self, shape: Shape, *, near: bool) -> dict[str, dict[str, list[str]]] | None:
         free = {resource: set(devices) for resource, devices in self.inventory.items()}
@@ -294,7 +302,7 @@ class Round:
             if not pod.is_terminal:
                 for _, resource, ids in _sets(pod):
                     free[resource] -= ids
-        for one in self._report().pods:  # what is held in truth, whatever an annotation still says
+        for one in self._report.pods:  # what is held in truth, whatever an annotation still says
             for sets in one.containers.values():
                 for resource, held in sets.items():
                     free[resource] -= set(held)
@@ -326,30 +334,26 @@ class Round:
     def _of_numa(self, devices: set[str], where: int) -> set[str]:
         return {device for device in devices if self.inventory[GPU][device] == where}
 
-    def _report(self) -> Any:
-        return parse_report(self._reported)
-
-    _reported = '{"resources":[],"pods":[]}'
-
     def read_and_report(self) -> None:
         """The agent reads PodResources and says on the Node what it saw."""
         given = given_by_kubelet(self.kubelet.pod_resources())
         if is_whole(given, self.agent_pods.all()):
             self.memory.completed(given, self.agent_pods.all())
             ended = self.memory.had(self.agent_pods.ended())
-            self._reported = report(tuple(self.inventory), given, self.agent_pods.all(), ended)
+            text = report(tuple(self.inventory), given, self.agent_pods.all(), ended)
+            self._report = parse_report(text)
 
     def _repair(self) -> None:
         """The scheduler makes the annotations true, by exchange among the pods of the node."""
         self.read_and_report()
-        for one in self._report().pods:
+        for one in self._report.pods:
             pod = self.pods.get(one.uid)
             if pod is None or pod.is_terminal:
                 continue
             for container, sets in one.containers.items():
                 for resource, held in sets.items():
                     self._make_true(one.uid, container, resource, frozenset(held))
-        for one in self._report().ended:
+        for one in self._report.ended:
             if one.uid in self.had:
                 self.n_late += 1
                 mine = allocation_of(self.pods[one.uid])
@@ -448,7 +452,7 @@ class Round:
         """A pod that the agent has reported of, or has read of and not said: it reads at once, and containers
         take longer than that to start and end. The latter where nobody else is to be reported as exchanged:
         the scheduler here exchanges whole sets, and plans with what its books say is free."""
-        reported = {one.uid for one in self._report().pods}
+        reported = {one.uid for one in self._report.pods}
         running = sorted(
             uid
             for uid in self.kubelet.started & self.kubelet.admitted
@@ -552,9 +556,15 @@ class Round:
                 yield uid, pod
 
 
-def _are_alike(one: Pod, other: Pod, resource: str) -> bool:
-    table = ResourceTable()
-    return are_interchangeable(PodTemplate(one, table, 0), PodTemplate(other, table, 1), resource)
+@cache
+def _member(shape: Shape, near: bool) -> Pod:
+    """What all members of a shape have in common."""
+    spec = PodSpec(
+        node_name="n1",
+        containers=[_container(name, shape) for name in _names(shape, True)],
+        init_containers=[_container(name, shape) for name in _names(shape, False)],
+    )
+    return Pod(ObjectMeta(annotations={CONSTRAINTS_KEY: NEAR} if near else {}), spec)
 
 
 def _container(name: str, shape: Shape) -> Container:
@@ -596,7 +606,14 @@ def allocation_of(pod: Pod) -> dict[str, dict[str, list[str]]]:
     }
 
 
-def _sets(pod: Pod) -> Iterator[tuple[str, str, frozenset[str]]]:
-    for container, sets in allocation_of(pod).items():
-        for resource, ids in sets.items():
-            yield container, resource, frozenset(ids)
+def _sets(pod: Pod) -> tuple[tuple[str, str, frozenset[str]], ...]:
+    return _sets_in(allocation_text(pod.metadata.annotations, pod.metadata.labels) or "")
+
+
+@lru_cache(maxsize=4096)
+def _sets_in(text: str) -> tuple[tuple[str, str, frozenset[str]], ...]:
+    return tuple(
+        (container, resource, frozenset(ids))
+        for container, sets in parse_allocation(text).items()
+        for resource, ids in sets.items()
+    )
