@@ -24,7 +24,7 @@ from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
 from gangsched.flags import add_plugin_flag
 from gangsched.journal.records import Reconfigured, Start
-from gangsched.journal.segments import segments_in
+from gangsched.journal.segments import segments_at
 from gangsched.plugins import build_profiles
 
 _MAX_SEEDS = 100
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " is told beside what it claims. Nothing is sent anywhere."
     )
     add = parser.add_argument
-    add("journal", metavar="DIR", help="a journal of `gangsched scheduler --record DIR`")
+    add("journal", metavar="DIR", help="a journal of `gangsched scheduler --record DIR`, or one file of it")
     add("--config", metavar="FILE", default="", help="the other configuration (default: the recorded one)")
     add_plugin_flag(parser)
     add("--nodes", metavar="+N", default="", help="so many more nodes, from the beginning on")
@@ -68,10 +68,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, GangschedError."""
     known = KnownPlugins(args.plugin)
     question = _question(args, known)
-    segments = segments_in(Path(args.journal))
-    if not segments:
-        raise ConfigError("has no journal: no file named *.journal.zst", source=args.journal)
-    day = read_day(segments, args.plugin)
+    day = read_day(segments_at(Path(args.journal)), args.plugin)
     recorded = _recorded(day, known)
 
     def build(config: SchedulerConfig) -> Mapping[str, Profile]:

@@ -12,10 +12,11 @@ from gangsched.core.state.reporter import clean
 from gangsched.counterfactual.answer import Answer
 from gangsched.counterfactual.compare import SAME_S, Difference, Range
 from gangsched.counterfactual.gangs import SHAKEN_BY_SHARE
-from gangsched.counterfactual.words import duration, several
+from gangsched.counterfactual.words import duration, points, several, share
 from gangsched.journal.times import told
 
 _MAX_NAMED = 10
+_Form = Callable[[float], str]
 
 
 def print_answer(found: Answer, console: Console, *, n_rows: int) -> None:
@@ -39,7 +40,7 @@ def print_answer(found: Answer, console: Console, *, n_rows: int) -> None:
         console.print(
             f"\nIn brackets: the least and the most over {several(n, 'day')} in which each gang comes up to"
             f" {duration(found.shaken_by_s)} earlier or later and runs up to"
-            f" {SHAKEN_BY_SHARE:.0%} longer or shorter.",
+            f" {100 * SHAKEN_BY_SHARE:.0f} % longer or shorter.",
             soft_wrap=True,
         )
     console.print("\n[bold]What this cannot know[/bold]")
@@ -56,21 +57,21 @@ def _table(title: str, columns: Sequence[str], n_left: int = 1) -> Table:
 
 def _figures(found: Answer) -> Table:
     n = next(iter(found.changed_by.values())).n
-    over = f"\n(over {n} shaken days)" if n else ""
+    over = f"\n(over {several(n, 'shaken day')})" if n else ""
     columns = ("", "recorded", "recorded,\nin the model", "changed,\nin the model", f"difference{over}")
     table = _table("", columns)
-    rows: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-        ("mean wait", "mean_wait_s", duration),
-        ("95th percentile", "p95_wait_s", duration),
-        ("started", "n_started", _count),
-        ("did not start", "n_not_started", _count),
-        ("pods evicted", "n_evicted", _count),
-        ("in use", "used", _share),
-        ("free on nodes in use", "split", _share),
+    rows: tuple[tuple[str, str, _Form, _Form], ...] = (
+        ("mean wait", "mean_wait_s", duration, duration),
+        ("wait, 95th percentile", "p95_wait_s", duration, duration),
+        ("started", "n_started", _count, _count),
+        ("did not start", "n_not_started", _count, _count),
+        ("pods evicted", "n_evicted", _count, _count),
+        ("in use", "used", share, points),
+        ("free on nodes in use", "split", share, points),
     )
-    for words, name, form in rows:
+    for words, name, form, by in rows:
         sides = (getattr(one, name) for one in (found.recorded, found.model, found.changed))
-        table.add_row(words, *(form(one) for one in sides), _range(found.changed_by[name], form))
+        table.add_row(words, *(form(one) for one in sides), _range(found.changed_by[name], by))
     return table
 
 
@@ -78,9 +79,9 @@ def _print_error(found: Answer, console: Console) -> None:
     error = found.error
     console.print(
         "\n[bold]The model's own error[/bold], the recorded configuration against the recording: of"
-        f" {several(error.n_both, 'gang')} {error.within_1s:.0%} start within {SAME_S:.0f} s of when they"
-        f" did, half within {duration(error.median_s)}, 95 % within {duration(error.p95_s)}, all within"
-        f" {duration(error.largest_s)}. A smaller difference of one gang says little; for the day"
+        f" {several(error.n_both, 'gang')} {100 * error.within_1s:.0f} % start within {SAME_S:.0f} s of"
+        f" when they did, half within {duration(error.median_s)}, 95 % within {duration(error.p95_s)}, all"
+        f" within {duration(error.largest_s)}. A smaller difference of one gang says little; for the day"
         " as a whole, compare the first two columns.",
         soft_wrap=True,
     )
@@ -93,8 +94,9 @@ def _print_moves(found: Answer, console: Console) -> None:
     console.print(
         f"\n[bold]Earlier[/bold] {several(moves.n_earlier, 'gang')}, {duration(moves.earlier_s)} in all;"
         f" [bold]later[/bold] {moves.n_later:,}, {duration(moves.later_s)} in all; the same, within"
-        f" {SAME_S:.0f} s: {moves.n_same:,}. 5th percentile {_signed(moves.p5_s, duration)}, median"
-        f" {_signed(moves.median_s, duration)}, 95th {_signed(moves.p95_s, duration)}.\n",
+        f" {SAME_S:.0f} s: {moves.n_same:,}. Of all differences the 5th percentile is"
+        f" {_signed(moves.p5_s, duration)}, the median {_signed(moves.median_s, duration)}, the 95th"
+        f" {_signed(moves.p95_s, duration)}.\n",
         soft_wrap=True,
     )
 
@@ -133,7 +135,3 @@ def _signed(value: float, form: Callable[[float], str]) -> str:
 
 def _count(value: float) -> str:
     return f"{value:,.0f}"
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.1f} %"

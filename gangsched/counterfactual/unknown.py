@@ -37,7 +37,7 @@ def told(
         )
     if day.n_refused:
         found.append(
-            f"What {day.n_refused} binds and evictions that failed, or were not answered clearly, would"
+            f"What {day.n_refused:,} binds and evictions that failed, or were not answered clearly, would"
             " have come to: in the model the API server does all that is asked, at once."
         )
     if day.n_unreadable:
@@ -55,8 +55,8 @@ def told(
         )
     if model.n_delayed or changed.n_delayed:
         found.append(
-            f"What a user does while a pod of the same name still exists: {model.n_delayed} pods without and"
-            f" {changed.n_delayed} with the changes came when the earlier one had gone."
+            f"What a user does while a pod of the same name still exists: {model.n_delayed:,} pods without"
+            f" and {changed.n_delayed:,} with the changes came when the earlier one had gone."
         )
     for which, outcome in (("without", model), ("with", changed)):
         if outcome.defects:
@@ -74,10 +74,16 @@ def _gaps(day: Day) -> list[str]:
         return []
     lost_s = sum(until_s - from_s for from_s, until_s, _ in day.gaps)
     from_s, until_s, why = max(day.gaps, key=lambda one: one[1] - one[0])
+    if len(day.gaps) == 1:
+        where = f"{duration(lost_s)} from +{duration(from_s)} on ({why})"
+    else:
+        where = (
+            f"{len(day.gaps):,} gaps, {duration(lost_s)} in all, the longest {duration(until_s - from_s)}"
+            f" from +{duration(from_s)} on ({why})"
+        )
     return [
-        f"What happened while no process recorded: {several(len(day.gaps), 'gap')}, {duration(lost_s)} in"
-        f" all, the longest {duration(until_s - from_s)} from +{duration(from_s)} on ({why}). What came and"
-        " went then is taken to have done so when it was seen, and in the model the scheduler ran."
+        f"What happened while no process recorded: {where}. What came and went then is taken to have done so"
+        " when it was seen, and in the model the scheduler ran."
     ]
 
 

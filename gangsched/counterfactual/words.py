@@ -12,10 +12,20 @@ def several(n: int, noun: str) -> str:
 
 def duration(seconds: float) -> str:
     """As people say it: 3.2 s, 4 min 10 s, 2 h 05 min."""
-    if seconds < _MINUTE:
+    if round(seconds, 1) < _MINUTE:
         return f"{seconds:.1f} s" if seconds >= 0.05 else "0 s"
-    if seconds < _HOUR:
+    if round(seconds) < _HOUR:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest:02} s"
     hours, rest = divmod(round(seconds / 60), 60)
     return f"{hours} h {rest:02} min"
+
+
+def share(value: float) -> str:
+    """43.3 %."""
+    return f"{100 * value:.1f} %"
+
+
+def points(value: float) -> str:
+    """A difference of shares: 3.2 points, of a hundred."""
+    return f"{100 * value:.1f} points"

@@ -12,6 +12,7 @@ the journal decided.
     recorder    the core's calls into records
     settings    what the configuration says of it
     replaying   a journal into calls of a new core, compared as they go
+    playing     one process's journal, and what is printed of it; stepping and watching with it
     tracing     what is replayed as traces, into a collector
     picture     the day as an SVG: nodes over time, waits by size
     command     `gangsched replay`

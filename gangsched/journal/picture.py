@@ -160,7 +160,7 @@ def _cells(
             now = "" if at == len(times) else _look(names, drawing.moments[at][1])
             if now != looks:
                 if looks:
-                    x = _LEFT + _PLOT * (times[begun] - began_s) / span_s
+                    x = _LEFT + min(_PLOT * (times[begun] - began_s) / span_s, _PLOT - 0.3)
                     wide = _PLOT * (ends[at - 1] - times[begun]) / span_s
                     yield (
                         f'<rect class="{looks}" x="{x:.1f}" y="{y:.1f}" width="{max(wide, 0.3):.1f}"'
@@ -225,7 +225,11 @@ def _waits(drawing: Drawing, top: float) -> Iterator[str]:
                 f' height="{tall:.1f}" rx="2"/>'
             )
             yield _text(left + step * 0.15, floor - tall - 4, _span(seconds), size=10.5, anchor="middle")
-    yield _text(_LEFT, floor + 40, "left: half of them waited less; right: 95 of 100 did", size=11, dim=True)
+    words = (
+        "left: half of them waited less; right: 95 of 100 did; heights on a scale of square roots; below: how"
+        " many there were"
+    )
+    yield _text(_LEFT, floor + 40, words, size=11, dim=True)
 
 
 def _span(seconds: float) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,11 +82,20 @@ def segments_in(directory: Path) -> list[Segment]:
 
 def segments_at(path: Path) -> list[Segment]:
     """Those in a directory, or the one that is this file. Raises: ConfigError (there is none)."""
-    found = segments_in(path if path.is_dir() else path.parent)
-    if not path.is_dir():
-        found = [one for one in found if one.path.name == path.name]
+    try:
+        is_directory = stat.S_ISDIR(os.stat(path).st_mode)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is no path"
+        raise ConfigError(f"cannot be read: {why}", source=str(path)) from None
+    if is_directory:
+        found = segments_in(path)
+        problem = "has no journal: no file named *.journal.zst"
+    else:
+        match = _NAME.fullmatch(path.name)
+        found = [] if match is None else [Segment(path, match["process"], int(match["number"]))]
+        problem = "is no journal: its files are named *.journal.zst, as gangsched writes them"
     if not found:
-        raise ConfigError("has no journal: no file named *.journal.zst", source=str(path))
+        raise ConfigError(problem, source=str(path))
     return found
 
 

@@ -29,23 +29,27 @@ _MAX_BINDS = 16
 
 
 class Steps:
-    """Stops after each attempt of a group until it is told to go on."""
+    """Stops after each attempt of a group until it is told to go on, journal after journal."""
 
-    def __init__(self, replay: Replay, console: Console) -> None:
-        self._replay = replay
+    _replay: Replay
+
+    def __init__(self, console: Console) -> None:
         self._console = console
         self._stops = True
+        self.has_quit = False
         console.print(_HELP, markup=False)
 
-    def took(self, turn: Turn, effects: Sequence[Effect]) -> bool:
+    def took(self, replay: Replay, turn: Turn, effects: Sequence[Effect]) -> bool:
         """The call was made; returns whether to go on."""
         if turn.do != "schedule" or not self._stops:
             return True
+        self._replay = replay
         self._show(turn, effects)
         while True:
             self._console.print("> ", end="")
             line = sys.stdin.readline()
             if not line or line.strip() == "q":
+                self.has_quit = True
                 return False
             if not line.strip():
                 return True

@@ -15,7 +15,7 @@ from gangsched.cli import main
 from gangsched.journal.records import HEAD, MAX_RECORD, Start, Turn, framed, read_events
 from gangsched.journal.segments import Reader, Stream, name_of
 from gangsched.model.events import PodAdded
-from tests.journal.kept import Kept, recorded
+from tests.journal.kept import Kept, key_in, recorded
 
 
 @cache
@@ -179,8 +179,11 @@ def test_a_record_that_is_damaged_ends_what_is_read(
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--at", "+1s"], "--at: goes with --explain"),
-        (["--explain", "a/b"], "--at: goes with --explain"),
+        (["--at", "+1s"], "--at: is of --explain NAMESPACE/GANG, which is missing"),
+        (["--explain", "a/b"], "--explain: needs --at TIME, as of when"),
+        (["--until", "2020-01-01"], "--until: 2020-01-01 is before the journal begins, at 20"),
+        (["--from", "+2s", "--until", "+1s"], "--until: +1s is before --from +2s"),
+        (["--picture", "."], "--picture: cannot be written: Is a directory"),
         (["--until", "noon"], "--until: 'noon' is no time"),
         (["--explain", "a/b", "--at", "+1s", "--until", "+1s"], "--until: cannot be given with --at"),
     ],
@@ -195,8 +198,19 @@ def test_mistakes_on_the_command_line(
 
 def test_a_folder_without_a_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(tmp_path)]) == 2
-    assert "has no journal" in capsys.readouterr().err
-    assert main(["replay", str(tmp_path / "nowhere")]) == 2
+    assert "has no journal: no file named *.journal.zst" in capsys.readouterr().err
+    for command in ("replay", "counterfactual --nodes +1 --like n0", "anonymise"):
+        name, *flags = command.split()
+        more = [str(tmp_path / "out"), "--key", key_in(tmp_path)] if name == "anonymise" else []
+        for wrong, said in (
+            (tmp_path / "nowhere", "cannot be read: No such file or directory"),
+            (tmp_path / "key", "is no journal: its files are named *.journal.zst"),
+            (tmp_path / "key" / "below", "cannot be read: Not a directory"),
+            (tmp_path / ("x" * 300), "cannot be read: File name too long"),
+        ):
+            key_in(tmp_path)
+            assert main([name, str(wrong), *more, *flags]) == 2
+            assert said in capsys.readouterr().err
 
 
 def test_a_journal_of_another_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,218 @@
+"""One process's journal replayed, segment by segment, and what is printed of it. Called by the command."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.console import Console
+from rich.markup import escape
+
+from gangsched.core.state.reporter import clean
+from gangsched.journal.recorder import versions
+from gangsched.journal.records import Reconfigured, Start, Turn
+from gangsched.journal.replaying import Divergence, Replay
+from gangsched.journal.segments import Reader, Segment
+from gangsched.journal.stepping import Steps
+from gangsched.journal.times import told
+from gangsched.journal.watching import Watched
+
+if TYPE_CHECKING:
+    from gangsched.journal.picture import Drawing
+    from gangsched.journal.tracing import Collector, ReplayTraces
+
+_MAX_SHOWN = 10
+
+
+class Span(NamedTuple):
+    """From when and until when, in seconds since 1970."""
+
+    from_s: float
+    until_s: float
+
+
+class Tools(NamedTuple):
+    """What a replay is told to, each for all processes. name: of the gang that is asked for, or ""."""
+
+    console: Console
+    collector: Collector | None
+    drawing: Drawing | None
+    steps: Steps | None
+    name: str
+
+
+class Begun:
+    """One process's segments, each with the record that it begins with."""
+
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        """Raises: ConfigError."""
+        self.starts: list[tuple[Segment, Start]] = []
+        for one in segments:
+            self.name = one.process
+            start = next(iter(Reader(one.path)), None)
+            assert start is None or isinstance(start, Start)  # as the reader checks
+            if start is not None:
+                self.starts.append((one, start))
+
+
+class Process:
+    """One process's journal, segment by segment. is_over: the time is reached at which it was to end, or the
+    user has seen enough."""
+
+    def __init__(self, begun: Begun, plugin_files: Sequence[str], span: Span, tools: Tools) -> None:
+        self._begun = begun
+        self._plugins = plugin_files
+        self._span = span
+        self._tools = tools
+        self._console = tools.console
+        self._traces: ReplayTraces | None = None
+        self.watched = Watched(tools.name) if tools.name else None
+        self.replay: Replay | None = None
+        self.is_over = False
+
+    def play(self) -> int:
+        """Raises: ConfigError."""
+        starts, until_s = self._begun.starts, self._span.until_s
+        if not starts:
+            self._say("nothing is in it")
+            return 0
+        if starts[0][1].wall_s > until_s:
+            return 0
+        n_before = sum(start.wall_s <= self._span.from_s for _, start in starts)
+        starts = starts[max(n_before - 1, 0) :]
+        for number, (segment, start) in enumerate(starts):
+            if number and start.wall_s > until_s:
+                break
+            replay = self._replay_at(start)
+            following = starts[number + 1][1] if number + 1 < len(starts) else None
+            run = _Run(replay, Reader(segment.path), until_s - replay.ago_s, self._tools, self.watched)
+            try:
+                run.play(None if following is None else following.n_before)
+            except Divergence as error:
+                self._end_traces(replay)
+                self._differs(replay, error)
+                return 1
+            self.is_over = run.is_over
+            is_cut = following is not None and replay.n_turns != following.n_before
+            if following is None or is_cut or following.wall_s > until_s:
+                self._same(replay, run, is_last=not is_cut)
+            if run.is_over:
+                break
+        if self.replay is not None:
+            self._end_traces(self.replay)
+        return 0
+
+    def _replay_at(self, start: Start) -> Replay:
+        """The one that has come so far, or after a gap a new one."""
+        replay = self.replay
+        if replay is None or replay.n_turns != start.n_before:
+            if replay is not None:
+                self._gap(replay, start)
+                self._end_traces(replay)
+            self._begin_traces(start)
+            replay = Replay(start, plugin_files=self._plugins, listener=self._traces)
+            self.replay = replay
+        return replay
+
+    def _begin_traces(self, start: Start) -> None:
+        if self._tools.collector is not None:
+            from gangsched.journal.tracing import ReplayTraces
+
+            self._traces = ReplayTraces(start, self._begun.name, self._tools.collector)
+
+    def _end_traces(self, replay: Replay) -> None:
+        if self._traces is not None:
+            self._traces.stop(replay.played.now_s)
+
+    # -- what is said ------------------------------------------------------------------------------------
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"[bold]{escape(self._begun.name)}[/bold]: {escape(text)}", soft_wrap=True)
+
+    def _gap(self, before: Replay, after: Start) -> None:
+        """Between the last call that is there and the state with which it goes on."""
+        from_s, to_s = before.played.now_s + before.ago_s, after.wall_s
+        why = clean(after.gap) or "a segment is missing"
+        self._say(
+            f"{told(from_s)} to {told(to_s)} UTC, {max(to_s - from_s, 0.0):.3f} s: a gap of"
+            f" {after.n_before - before.n_turns:,} calls ({why}); it goes on from the state after it"
+        )
+
+    def _same(self, replay: Replay, run: _Run, *, is_last: bool) -> None:
+        played, start, torn = replay.played, replay.start, run.reader.torn
+        took_s = time.perf_counter() - replay.began_s
+        lasted_s = played.now_s - start.now_s
+        faster = f", {lasted_s / took_s:,.0f} times as fast as it was" if lasted_s > took_s > 0 else ""
+        began, ended = told(start.wall_s), told(played.now_s + replay.ago_s)
+        self._say(
+            f"{began} to {ended} UTC in {took_s:.1f} s{faster}: {played.n_turns:,} calls,"
+            f" {played.n_events:,} events, {played.n_effects:,} effects, {played.n_bound:,} of them binds,"
+            " all as recorded"
+        )
+        if torn:
+            self._console.print(f"  It {escape(torn)}: the record before that is the last one read.")
+        elif played.ended:
+            self._console.print(f"  It ends there: {escape(clean(played.ended))}.")
+        elif is_last and not run.is_over:
+            self._console.print("  It ends there without a reason: the process was killed, or still runs.")
+        for defect in replay.defects[:_MAX_SHOWN]:
+            self._console.print(
+                f"  A fault of this program, contained then as now: {escape(clean(defect.problem))}"
+            )
+
+    def _differs(self, replay: Replay, error: Divergence) -> None:
+        self._say(f"{told(error.at_s + replay.ago_s)} UTC: not as recorded. {clean(str(error))}")
+        for effect in error.effects[:_MAX_SHOWN]:
+            self._console.print(f"  now: {escape(clean(repr(effect))[:400])}", soft_wrap=True)
+        here = versions()
+        was = replay.start.versions
+        others = [name for name in was if was[name] != here.get(name)]
+        changed = [f"{name} {was[name]} (here {here.get(name)})" for name in others]
+        if changed:
+            said = f"It was recorded by {', '.join(changed)}."
+        elif replay.start.plugins:
+            names = ", ".join(replay.start.plugins)
+            said = f"A plugin that looks at a clock, a file or chance decides otherwise each time: {names}."
+        else:
+            said = "Versions are the same: this is a fault of the program; please report it."
+        self._console.print(f"  {escape(clean(said))}", soft_wrap=True)
+
+
+class _Run:
+    """One segment, played. is_over: the user has seen enough."""
+
+    def __init__(
+        self,
+        replay: Replay,
+        reader: Reader,
+        until_s: float,
+        tools: Tools,
+        watched: Watched | None,
+    ) -> None:
+        self._replay = replay
+        self.reader = reader
+        self._until_s = until_s
+        self._tools = tools
+        self._watched = watched
+        self.is_over = False
+
+    def play(self, n_turns: int | None) -> None:
+        """Until so many calls have been made, which is where the next segment begins. Raises: Divergence."""
+        replay, drawing, steps = self._replay, self._tools.drawing, self._tools.steps
+        for record in self.reader:
+            if isinstance(record, Turn | Reconfigured):
+                if replay.n_turns == n_turns:
+                    return
+                if record.now_s > self._until_s:
+                    replay.played.now_s = self._until_s
+                    self.is_over = True
+                    return
+            effects = replay.play(record)
+            if self._watched is not None:
+                self._watched.look(replay)
+            if drawing is not None:
+                drawing.look(replay, effects)
+            if steps is not None and isinstance(record, Turn) and not steps.took(replay, record, effects):
+                self.is_over = True
+                return
