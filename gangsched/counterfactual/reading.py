@@ -20,7 +20,8 @@ from gangsched.journal.segments import Reader, Segment
 from gangsched.model import events as ev
 from gangsched.sim.store import KINDS
 
-MAX_DAYS = 400
+MAX_DAYS = 1100
+"""Three years, as the longest logs of the Parallel Workloads Archive; beyond that a time is wrong."""
 # The last second of the year 9999, after which there are no dates.
 _MAX_WALL_S = 253_402_300_799.0
 _PODS = (ev.PodAdded, ev.PodUpdated)
@@ -139,7 +140,7 @@ class _Reading:
         if isinstance(record, Turn | Reconfigured | End):
             at_s = record.now_s + ago_s
             if not at_s < self._first_s + MAX_DAYS * 86_400.0:  # nor is it no number
-                raise ConfigError(f"has a call more than {MAX_DAYS} days after the journal's first")
+                raise ConfigError(f"has a call more than {MAX_DAYS:,} days after the journal's first")
             self._now_s = max(self._now_s, at_s)
         if isinstance(record, End):
             return record.why

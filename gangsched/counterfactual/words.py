@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 _MINUTE, _HOUR = 60.0, 3600.0
+# Before, hours say more.
+_DAYS = 3
 
 
 def several(n: int, noun: str) -> str:
@@ -18,7 +20,10 @@ def duration(seconds: float) -> str:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest:02} s"
     hours, rest = divmod(round(seconds / 60), 60)
-    return f"{hours} h {rest:02} min"
+    if hours < _DAYS * 24:
+        return f"{hours} h {rest:02} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} days {hours:02} h"
 
 
 def share(value: float) -> str:

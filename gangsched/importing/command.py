@@ -14,6 +14,7 @@ from rich.markup import escape
 from gangsched.bench.queueing.jobs import Job
 from gangsched.bench.queueing.traces import jobs_of
 from gangsched.core.state.reporter import clean
+from gangsched.counterfactual.words import duration, several
 from gangsched.errors import ConfigError
 from gangsched.importing.history import write_history
 from gangsched.importing.jobs import Written, taken, write_jobs
@@ -106,7 +107,7 @@ def _import(args: argparse.Namespace, bad: _Bad) -> None:
     of = taken(jobs, nodes, args.jobs)
     with JournalFile(Path(args.out), f"import-{args.kind}") as file:
         done = write_jobs(of, nodes, file)
-    _tell(args, of.left_out, bad, done, file)
+    _tell(args, of.left_out, bad, done, file, has_date=of.has_date)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -128,26 +129,35 @@ def _jobs(path: str, kind: str, bad: _Bad) -> Iterator[Job | str]:
 
 
 def _tell(
-    args: argparse.Namespace, left_out: dict[str, int], bad: _Bad, done: Written, file: JournalFile
+    args: argparse.Namespace,
+    left_out: dict[str, int],
+    bad: _Bad,
+    done: Written,
+    file: JournalFile,
+    *,
+    has_date: bool = True,
 ) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    hours = done.lasted_s / 3600.0
     is_past = args.kind == _KUBERNETES
-    what, how = ("pods", "were bound") if is_past else ("jobs", "started")
+    what, how = ("pod", "were bound") if is_past else ("job", "started")
+    n_all, lasted = done.n_started + done.n_waiting, duration(done.lasted_s)
     console.print(
-        f"{done.n_started + done.n_waiting:,} {what} of {hours:,.1f} hours are in {escape(args.out)}"
+        f"{several(n_all, what)} over {lasted} {'is' if n_all == 1 else 'are'} in {escape(args.out)}"
         f" ({file.n_records:,} records, {file.n_bytes / 1e6:,.2f} MB); {done.n_started:,} of them {how}.",
         soft_wrap=True,
     )
     for name, n in sorted(left_out.items(), key=lambda one: (-one[1], one[0])):
-        console.print(f"  {'missing' if is_past else 'left out'}: {f'{n:,} ' if n else ''}{escape(name)}")
+        console.print(f"  {'missing' if is_past else 'left out'}: {escape(name)}{f': {n:,}' if n else ''}")
     if bad.n:
-        console.print(f"  left out: {bad.n:,} lines that cannot be read:")
+        what = "objects and lines" if is_past else "lines"
+        console.print(f"  left out: {what} that cannot be read: {bad.n:,}")
         for one in bad.shown:
             console.print(f"    {escape(one)}", soft_wrap=True)
     if done.n_waiting and not is_past:
-        console.print(
-            f"  {done.n_waiting:,} jobs wait to the end: nothing that could start them happens any more"
-        )
+        why = "nothing that could start them happens any more"
+        console.print(f"  jobs that wait to the end, as {why}: {done.n_waiting:,}")
     starts = "Binds are those of the past." if is_past else "Starts are this scheduler's own."
     console.print(f"  not in it: {_KINDS[args.kind]}. {starts}", soft_wrap=True)
+    if not has_date:
+        where = "; UnixStartTime in the header would say it" if args.kind == "swf" else ""
+        console.print(f"  not in it: the date: its first job comes at 2000-01-01 00:00 UTC{where}.")

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from gangsched.config import default_config
 from gangsched.core.scheduler import Scheduler
+from gangsched.counterfactual.reading import MAX_DAYS
 from gangsched.errors import ConfigError
 from gangsched.importing.jobs import Written, no_state
 from gangsched.importing.kubernetes import Course, History
@@ -30,8 +31,9 @@ def write_history(of: History, file: JournalFile) -> Written:
             raise ConfigError(
                 f"has no {what}: kubectl get pods,nodes -A -o json prints both, to be given too"
             )
-    config = default_config(IN_TREE)
     began_s = min(course.came_s for course in of.courses.values())
+    _check_length(of, began_s)
+    config = default_config(IN_TREE)
     recorder = VirtualRecorder(file, began_s)
     core = Scheduler(
         build_profiles(config), config.settings, leading=False, pick=recorder.picks, wall_ahead_s=began_s
@@ -48,6 +50,21 @@ def write_history(of: History, file: JournalFile) -> Written:
     recorder.end("the history is over", now_s)
     n_bound = sum(course.bound_s is not None for course in of.courses.values())
     return Written(n_bound, len(of.courses) - n_bound, now_s)
+
+
+def _check_length(of: History, began_s: float) -> None:
+    """Raises: ConfigError."""
+    times = ((one.came_s, one.bound_s, one.ended_s, one.gone_s) for one in of.courses.values())
+    ended_s = max(
+        *(at_s for some in times for at_s in some if at_s is not None),
+        *(at_s for at_s, _ in of.nodes.values()),
+    )
+    days = (ended_s - began_s) / 86_400.0
+    if days > MAX_DAYS:
+        raise ConfigError(
+            f"lasts {days:,.0f} days, more than {MAX_DAYS:,}: leave out what is older, or a time in it is"
+            " wrong"
+        )
 
 
 class _Told:

@@ -16,6 +16,7 @@ from gangsched.bench.queueing.live import Cluster
 from gangsched.bench.workload import RESOURCE
 from gangsched.config import default_config
 from gangsched.core.scheduler import Scheduler
+from gangsched.counterfactual.reading import MAX_DAYS
 from gangsched.errors import ConfigError, InvariantError
 from gangsched.importing.writing import JournalFile, VirtualRecorder
 from gangsched.journal.state import BuildCore
@@ -28,16 +29,19 @@ _NO_DATE_S = 946_684_800.0
 # Below, seconds count from the beginning of a log.
 _FIRST_DATE_S = 100_000_000.0
 NO_RUN = "jobs without a run time"
+TOO_LONG = f"jobs that ran for more than {MAX_DAYS:,} days"
 NO_SIZE = "jobs that request nothing"
 TOO_LARGE = "jobs that no node, or the whole cluster, has room for"
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """The jobs that can be decided, in order, and how many lines were something else, by what."""
+    """The jobs that can be decided, in order, and how many lines were something else, by what. has_date: they
+    say when they came, in seconds since 1970."""
 
     jobs: Sequence[Job]
     left_out: Counter[str]
     began_s: float
+    has_date: bool
 
 
 def taken(read: Iterable[Job | str], nodes: Sequence[Node], n_jobs: int) -> Taken:
@@ -57,7 +61,14 @@ def taken(read: Iterable[Job | str], nodes: Sequence[Node], n_jobs: int) -> Take
         told = ", ".join(f"{n:,} {what}" for what, n in left_out.items()) or "nothing is in it"
         raise ConfigError(f"has no job for these nodes: {told}")
     first_s = min(job.arrival_s for job in jobs)
-    return Taken(in_order(jobs), left_out, first_s if first_s >= _FIRST_DATE_S else _NO_DATE_S)
+    days = (max(job.arrival_s for job in jobs) - first_s) / 86_400.0
+    if days > MAX_DAYS:
+        raise ConfigError(
+            f"has jobs that come {days:,.0f} days apart, more than {MAX_DAYS:,}: a time in it is wrong, or"
+            " one file has dates and another one has none"
+        )
+    has_date = first_s >= _FIRST_DATE_S
+    return Taken(in_order(jobs), left_out, first_s if has_date else _NO_DATE_S, has_date)
 
 
 class _Room:
@@ -73,6 +84,8 @@ class _Room:
         """Why it cannot be taken; "": it can."""
         if job.run_s <= 0:
             return NO_RUN
+        if job.run_s > MAX_DAYS * 86_400.0:
+            return TOO_LONG
         if job.n_devices < 0 or job.n_pods < 1:
             return NO_SIZE
         each = job.n_devices // job.n_pods

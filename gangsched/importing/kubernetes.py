@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +22,8 @@ from gangsched.model.objects import Node, Pod, PodStatus
 _MAX_LINE = 4 * 2**20
 _MAX_LIST = 512 * 2**20
 _MAX_PODS = 1_000_000
+# Kubernetes is of 2014.
+_FIRST_YEAR, _LAST_YEAR = 2014, 9000
 NO_BODY = "pods of which the log has no more than the name (level Metadata)"
 UNSEEN = "binds and ends of pods whose creation is not in it"
 OTHERS = "objects that are neither pods nor nodes"
@@ -166,16 +168,18 @@ def _read_list(path: str, file: BinaryIO, into: History, refuse: Callable[[Confi
                 _take_pod(_pod(raw), _ends(raw), into)
             elif kind == "Node":
                 node = _node(raw)
-                into.nodes[node.metadata.name] = (_at(node.metadata.creation_timestamp), node)
+                made = node.metadata.creation_timestamp
+                into.nodes[node.metadata.name] = (0.0 if made is None else _at(made), node)
             else:
                 into.missing[OTHERS] += 1
-        except _UNREADABLE as error:
+        except (*_UNREADABLE, ConfigError) as error:
             refuse(ConfigError(f"items[{number}]: {error}", source=path))
 
 
 def _take_pod(pod: Pod, ends: _Ends, into: History) -> None:
+    """Raises: ConfigError (a time of it)."""
     meta = pod.metadata
-    course = Course(_unplaced(pod), _at(meta.creation_timestamp), node=pod.spec.node_name)
+    course = Course(_unplaced(pod), _came_s(pod), node=pod.spec.node_name)
     if course.node:
         course.bound_s = _scheduled_s(pod)
         if course.bound_s is None:
@@ -183,9 +187,10 @@ def _take_pod(pod: Pod, ends: _Ends, into: History) -> None:
             course.bound_s = course.came_s
     if pod.is_terminal:
         times = [
-            _at(one.state.terminated.finished_at)
+            _at(at)
             for one in ends.status.container_statuses or ()
             if one.state is not None and one.state.terminated is not None
+            if (at := one.state.terminated.finished_at) is not None
         ]
         course.ended_s = max([*times, course.bound_s or course.came_s])
         course.phase = pod.status.phase
@@ -195,8 +200,8 @@ def _take_pod(pod: Pod, ends: _Ends, into: History) -> None:
 def _scheduled_s(pod: Pod) -> float | None:
     for one in pod.status.conditions or ():
         if one.type == "PodScheduled" and one.status == "True" and one.last_transition_time is not None:
-            return one.last_transition_time.timestamp()
-    return None if pod.status.start_time is None else pod.status.start_time.timestamp()
+            return _at(one.last_transition_time)
+    return None if pod.status.start_time is None else _at(pod.status.start_time)
 
 
 # -- an audit log ----------------------------------------------------------------------------------------
@@ -225,11 +230,11 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _take_line(told: _Audited, into: History, uid_of: dict[str, str]) -> None:
-    """Raises: msgspec.MsgspecError."""
+    """Raises: msgspec.MsgspecError, ConfigError."""
     ref, status = told.object_ref, told.response_status
     if told.stage != "ResponseComplete" or ref is None or status is None or not 200 <= status.code < 300:
         return
-    at_s = told.stage_timestamp.timestamp()
+    at_s = _at(told.stage_timestamp)
     if ref.resource == "nodes" and told.verb in ("create", "update", "patch", "get"):
         if told.response is not None and ref.subresource in ("", "status"):
             node = _node(told.response)
@@ -267,8 +272,19 @@ def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History, uid_
         course.gone_s = at_s
 
 
-def _at(time: datetime | None) -> float:
-    return 0.0 if time is None else time.timestamp()
+def _came_s(pod: Pod) -> float:
+    """Raises: ConfigError."""
+    made = pod.metadata.creation_timestamp
+    if made is None:
+        raise ConfigError("has no creationTimestamp")
+    return _at(made)
+
+
+def _at(time: datetime) -> float:
+    """Raises: ConfigError (a clock that was never set, or nothing that a clock says)."""
+    if not _FIRST_YEAR <= time.year < _LAST_YEAR:
+        raise ConfigError(f"{time.isoformat()} is no time of a cluster")
+    return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()
 
 
 def _unplaced(pod: Pod) -> Pod:

@@ -353,7 +353,7 @@ def test_times_that_no_clock_has_are_refused(tmp_path: Path, capsys: pytest.Capt
     start = Start(FORMAT, 1e9, 0.0, True, effective_yaml(default_config(IN_TREE)), {}, {})
     days = [
         (replace(start, wall_s=1e300), 1.0, "is no time"),
-        (start, 1e300, "a call more than 400 days after"),
+        (start, 1e300, "a call more than 1,100 days after"),
     ]
     for first, at_s, said in days:
         stream = Stream()

@@ -73,10 +73,10 @@ def test_a_log_of_jobs_becomes_a_journal_that_replays(
     code, out = imported(tmp_path, "swf", SWF, "--nodes", "2", "--gpus", "4")
     assert code == 0
     told = capsys.readouterr().out
-    assert "2 jobs of 0.0 hours are in" in told
-    assert "left out: 1 jobs without a run time" in told
-    assert "left out: 1 jobs that no node, or the whole cluster, has room for" in told
-    assert "left out: 2 lines that cannot be read:" in told
+    assert "2 jobs over 1 min 50 s are in" in told
+    assert "left out: jobs without a run time: 1" in told
+    assert "left out: jobs that no node, or the whole cluster, has room for: 1" in told
+    assert "left out: lines that cannot be read: 2" in told
     assert "jobs.swf: line 4: field 2: '2o' is not a number" in told
     assert "jobs.swf: line 5 has 1 fields, a job of the Standard Workload Format has 18" in told
     assert "not in it: which node a job ran on, when it started, its memory" in told
@@ -84,12 +84,51 @@ def test_a_log_of_jobs_becomes_a_journal_that_replays(
     assert "8 of them binds, all as recorded" in capsys.readouterr().out
 
 
+def test_a_log_has_the_date_that_its_header_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--nodes", "2", "--gpus", "4")
+    code, out = imported(tmp_path, "swf", "; UnixStartTime: 1119998998\n" + SWF, *flags)
+    assert code == 0
+    assert "the date" not in capsys.readouterr().out
+    (segment,) = segments_in(out)
+    start = next(iter(Reader(segment.path)))
+    assert isinstance(start, Start)
+    assert (start.now_s, start.wall_s) == (0.0, 1119998998.0)
+    assert main(["replay", str(out)]) == 0
+    assert "2005-06-28 22:49:58.000 to 2005-06-28 22:51:48.000 UTC" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("said", ["", "soon", "-1", "9" * 12, "0"])
+def test_a_log_without_a_date_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], said: str) -> None:
+    code, _ = imported(tmp_path, "swf", f";UnixStartTime: {said}\n{SWF}", "--nodes", "2", "--gpus", "4")
+    assert code == 0
+    told = capsys.readouterr().out
+    assert "not in it: the date: its first job comes at 2000-01-01 00:00 UTC; UnixStartTime" in told
+    is_named = f"line 1: UnixStartTime: {said!r} is no number of seconds since 1970" in told
+    assert is_named == (said != "0")
+
+
+def test_times_that_no_log_has_are_not_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    never = "7 -1 5 100 4 -1 -1 4 200 -1 1 3 1 -1 1 -1 -1 -1\n"
+    endless = "8 50 5 999999999999 4 -1 -1 4 200 -1 1 3 1 -1 1 -1 -1 -1\n"
+    code, _ = imported(tmp_path, "swf", SWF + never + endless, "--nodes", "2", "--gpus", "4")
+    assert code == 0
+    told = capsys.readouterr().out
+    assert "left out: jobs without a time of arrival: 1" in told
+    assert "left out: jobs that ran for more than 1,100 days: 1" in told
+    late = "9 99999999999 5 100 4 -1 -1 4 200 -1 1 3 1 -1 1 -1 -1 -1\n"
+    (tmp_path / "late").mkdir()
+    code, out = imported(tmp_path / "late", "swf", SWF + late, "--nodes", "2", "--gpus", "4")
+    assert code == 2
+    assert "has jobs that come 1,157,407 days apart, more than 1,100: a time in it" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_pods_of_a_slurm_job_are_its_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = imported(tmp_path, "sacct", SACCT, "--nodes", "2")
     assert code == 0
     told = capsys.readouterr().out
-    assert "3 jobs of 1.2 hours are in" in told
-    for line in ("2 jobs that never started", "1 jobs that had not ended", "1 steps of jobs"):
+    assert "3 jobs over 1 h 10 min are in" in told
+    for line in ("jobs that never started: 2", "jobs that had not ended: 1", "steps of jobs: 1"):
         assert f"left out: {line}" in told
     assert "line 7: field Submit: 'yesterday' is no time" in told
     pods = [event.pod for event in events_of(out) if isinstance(event, ev.PodAdded)]
@@ -111,9 +150,9 @@ def test_pods_and_nodes_of_the_openb_trace(tmp_path: Path, capsys: pytest.Captur
     code, out = imported(tmp_path, "csv", PODS, "--node-list", str(nodes))
     assert code == 0
     told = capsys.readouterr().out
-    assert re.search(r"2 jobs of [\d,.]+ hours", told)
-    assert "1 jobs that never started" in told
-    assert "1 jobs that no node, or the whole cluster, has room for" in told
+    assert re.search(r"2 jobs over 145 days 02 h are in", told)
+    assert "jobs that never started: 1" in told
+    assert "jobs that no node, or the whole cluster, has room for: 1" in told
     assert "nodes.csv: line 4: field gpu: 'x' is not a number" in told
     assert "nodes.csv: line 5: openb-node-0001 is there already" in told
     found = {
@@ -261,9 +300,9 @@ def test_what_kubectl_prints_becomes_what_happened(
     code, out = imported(tmp_path, "kubernetes", text)
     assert code == 0
     told = capsys.readouterr().out
-    assert "2 pods of 0.6 hours are in" in told
+    assert "2 pods over 35 min 00 s are in" in told
     assert "1 of them were bound" in told
-    assert "missing: 1 objects that are neither pods nor nodes" in told
+    assert "missing: objects that are neither pods nor nodes: 1" in told
     assert "missing: pods that were deleted before" in told
     assert "items[3]: Expected `str`, got `int`" in told
     assert main(["replay", str(out)]) == 0
@@ -291,14 +330,41 @@ def test_an_audit_log_becomes_what_happened(tmp_path: Path, capsys: pytest.Captu
     source.write_text(log)
     assert main(["import", "kubernetes", str(source), str(nodes), str(out)]) == 0
     told = capsys.readouterr().out
-    assert "2 pods of 0.5 hours are in" in told
-    assert "missing: 1 pods of which the log has no more than the name" in told
-    assert "missing: 1 binds and ends of pods whose creation is not in it" in told
+    assert "2 pods over 32 min 00 s are in" in told
+    assert "missing: pods of which the log has no more than the name (level Metadata): 1" in told
+    assert "missing: binds and ends of pods whose creation is not in it: 1" in told
     assert "audit.log: line 7: JSON is malformed" in told
     assert main(["replay", str(out)]) == 0
     lives = {life.pod.metadata.name: life for life in read_day(segments_at(out)).lives.values()}
     assert (lives["a"].bound_s, lives["a"].node, lives["a"].run_s) == (60.0, "n1", 1800.0)
     assert (lives["b"].bound_s, lives["b"].gone_s) == (None, 1920.0)
+
+
+def test_a_pod_of_no_time_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would make a day of decades."""
+    undated, ancient = a_pod("u", "p7"), a_pod("v", "p8")
+    del undated["metadata"]["creationTimestamp"]
+    ancient["metadata"]["creationTimestamp"] = "0001-01-01T00:00:00Z"
+    late = ran("w", "p9")
+    late["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = "9999-12-31T23:59:59Z"
+    code, out = imported(tmp_path, "kubernetes", listed(a_node(), ran("a", "p1"), undated, ancient, late))
+    assert code == 0
+    told = capsys.readouterr().out
+    assert "1 pod over 35 min 00 s is in" in told
+    assert "items[2]: has no creationTimestamp" in told
+    assert "items[3]: 0001-01-01T00:00:00+00:00 is no time of a cluster" in told
+    assert "items[4]: 9999-12-31T23:59:59+00:00 is no time of a cluster" in told
+    assert main(["replay", str(out)]) == 0
+
+
+def test_pods_that_lie_decades_apart_are_no_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = a_pod("old", "p7")
+    old["metadata"]["creationTimestamp"] = "2016-01-01T00:00:00Z"
+    code, _ = imported(tmp_path, "kubernetes", listed(a_node(), ran("a", "p1"), old))
+    assert code == 2
+    assert "lasts 3,776 days, more than 1,100" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

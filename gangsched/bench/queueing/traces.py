@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,10 @@ _MAX_LINES = 5_000_000
 # Fields of SWF, from 0: submitted, run time, allocated processors, processors and time asked for, user.
 _SUBMITTED, _RAN, _ALLOCATED, _ASKED, _LIMIT, _USER = 1, 3, 4, 7, 8, 11
 _N_FIELDS = 12
+NO_ARRIVAL = "jobs without a time of arrival"
+# The date of a log, of which the format's header is the only place. 0 is what logs without one say.
+_HEADER = re.compile(r"\s*;\s*UnixStartTime:\s*(\S*)", re.IGNORECASE)
+_DATE = re.compile(r"[0-9]{1,11}")
 _NEEDED = {
     frozenset(("arrival_s", "run_s", "devices")): "ours",
     frozenset(("num_gpu", "creation_time", "scheduled_time", "deletion_time")): "openb",
@@ -117,12 +122,25 @@ def _check_length(path: str, number: int, line: str) -> None:
 
 
 def _swf(path: str, lines: Iterable[str]) -> Iterator[Read]:
+    """Where its header says when it began, jobs arrive at times since 1970."""
+    began_s = 0.0
     for number, line in enumerate(lines, start=1):
-        if line.strip() and not line.lstrip().startswith(";"):
-            yield partial(_swf_job, path, number, line)
+        header = _HEADER.match(line)
+        if header is not None and _DATE.fullmatch(header[1]):
+            began_s = float(header[1])
+        elif header is not None:
+            yield partial(_bad_date, path, number, header[1])
+        elif line.strip() and not line.lstrip().startswith(";"):
+            yield partial(_swf_job, path, number, line, began_s)
 
 
-def _swf_job(path: str, number: int, line: str) -> Job:
+def _bad_date(path: str, number: int, text: str) -> Job:
+    """Raises: ConfigError."""
+    problem = f"line {number}: UnixStartTime: {text[:40]!r} is no number of seconds since 1970"
+    raise ConfigError(problem, source=path)
+
+
+def _swf_job(path: str, number: int, line: str, began_s: float) -> Job | str:
     """Raises: ConfigError."""
     _check_length(path, number, line)
     fields = line.split()
@@ -133,8 +151,10 @@ def _swf_job(path: str, number: int, line: str) -> Job:
         )
     value = number_reader(path, number, lambda k: fields[k])
     n_devices = int(value(_ALLOCATED) if value(_ALLOCATED) > 0 else value(_ASKED))
-    limit_s = max(value(_LIMIT), 0.0)
-    return Job(number, value(_SUBMITTED), value(_RAN), n_devices, limit_s, fields[_USER])
+    limit_s, submitted_s = max(value(_LIMIT), 0.0), value(_SUBMITTED)
+    if submitted_s < 0.0:
+        return NO_ARRIVAL
+    return Job(number, began_s + submitted_s, value(_RAN), n_devices, limit_s, fields[_USER])
 
 
 def _csv(path: str, lines: Iterable[str]) -> Iterator[Read]:
