@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from random import Random
 from typing import Any
 
 import pytest
@@ -222,3 +223,31 @@ def test_a_gang_of_the_same_name_that_runs_again_is_another_run() -> None:
 )
 def test_a_kind_is_a_name_without_numbers_and_suffixes(name: str, kind: str) -> None:
     assert kind_name(name) == kind
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_remembered_is_what_asking_anew_says(seed: int) -> None:
+    """While pods come, go, are edited, and end, so that kinds are learned."""
+    rng = Random(seed)
+    c = queueing(600.0 if seed % 2 else 0.0)
+    shared = c.scheduler.shared
+    assert shared.walltimes is not None
+    for step in range(80):
+        name = f"{rng.choice('abc')}-{rng.randrange(3)}"
+        there = [pod for pod in c.pods.values() if pod.metadata.name == name]
+        said = rng.choice(("", "20s", "1h", "2h", "soon"))
+        if not there:
+            made = make_pod(name, group=name[0], min_members=1, gpus=1)
+            c.submit(with_annotations([made], {WALLTIME_KEY: said}) if said else made)
+        elif rng.random() < 0.2:
+            c.delete(name)
+        elif rng.random() < 0.3:
+            c.run()
+            if c.pod(name).spec.node_name:
+                ended(c, name, began_s=10.0, ended_s=10.0 + rng.randrange(1, 999))
+        else:
+            own = {WALLTIME_KEY: said} if said else {}
+            c.update(there[0], metadata=replace(there[0].metadata, annotations=own))
+        for group in shared.groups.values():
+            remembered = shared.walltimes.of(group)
+            assert remembered == shared.walltimes._asked(group)[0], f"seed {seed}, step {step}, {group}"

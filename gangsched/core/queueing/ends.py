@@ -19,7 +19,6 @@ from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.types.group import PodInfo
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import PodGroup
-from gangsched.model.walltime import pod_walltime
 
 _LATE_S = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0)
 _LEAST_AGE_S = 60.0
@@ -116,7 +115,8 @@ class Ends:
     def _end(self, info: PodInfo, now_s: float, began_s: float) -> tuple[End, bool]:
         """Holds until it is over, or the pod or its group is another version. True: it was to be put off, and
         a promise rests on it."""
-        walltime = pod_walltime(info.pod) if info.group is None else self._walltimes.of(info.group)
+        group = info.group
+        walltime = self._walltimes.of_pod(info.pod) if group is None else self._walltimes.of(group)
         if math.isfinite(walltime.seconds):
             at_s = began_s + walltime.seconds
             is_stated = walltime.source in _STATED

@@ -21,7 +21,7 @@ from gangsched.core.framework.plan import Shortage
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.states import MemberState
-from gangsched.model.walltime import Walltime, pod_walltime
+from gangsched.model.walltime import Walltime
 
 _MAX_ROWS = 64
 _MAX_PODS = 1_000
@@ -94,7 +94,7 @@ def _end(info: PodInfo, walltimes: Walltimes) -> tuple[Walltime, datetime | None
     """How long it runs, counted from when kubelet admitted the first of its pods."""
     group = info.group
     if group is None:
-        walltime, pods = pod_walltime(info.pod), [info.pod]
+        walltime, pods = walltimes.of_pod(info.pod), [info.pod]
     elif len(group.members) > _MAX_MEMBERS:
         return Walltime(), None
     else:

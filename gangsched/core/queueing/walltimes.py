@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
+from operator import is_
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +21,7 @@ from msgspec.structs import replace
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.types.group import LEAVING, Group, PodInfo
 from gangsched.model.objects import Pod
-from gangsched.model.pod_group import GroupKey
+from gangsched.model.pod_group import GroupKey, PodGroup
 from gangsched.model.resources import is_extended
 from gangsched.model.walltime import SOURCES, Walltime, pod_walltime, stated_walltime
 
@@ -28,12 +30,22 @@ _MAX_TOLD = 4096
 # Ended pods that are not evaluated yet; that happens only when a group waits.
 _MAX_FRESH = 8192
 _ENDINGS = ("Ready", "ContainersReady")
+_SAID = ("stated", "enforced")
+_MAX_PODS = 8192
 _DIGITS = re.compile(r"[0-9]+")
 # The suffix of names that Kubernetes makes; it has no vowels, so that it spells no word by chance.
 _SUFFIX = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5,10}")
 
 _Kind = tuple[str, str, str, int]
 """(namespace, scheduler name, name without digits and suffixes, extended resources of one pod)"""
+
+
+class _Said(msgspec.Struct, gc=False):
+    """A group's walltime, if nothing but these statements went into it."""
+
+    definition: PodGroup | None
+    pods: list[Pod]
+    walltime: Walltime
 
 
 class _Run(msgspec.Struct):
@@ -55,6 +67,9 @@ class Walltimes:
         """The last two runs of each kind, the most recently updated kind last."""
         self._fresh: deque[tuple[Group, PodInfo]] = deque(maxlen=_MAX_FRESH)
         self._told: dict[GroupKey, tuple[str, ...]] = {}
+        self._said: WeakKeyDictionary[Group, _Said] = WeakKeyDictionary()
+        self._said_by_pod: dict[str, tuple[Pod, Walltime]] = {}
+        """By UID: of pods in no group."""
 
     def configure(self, settings: QueueingSettings) -> None:
         """Other defaults are in effect; what was learned stays."""
@@ -63,11 +78,39 @@ class Walltimes:
     def of(self, group: Group) -> Walltime:
         """The group's walltime as of now: statements may be edited while it runs."""
         self._learn()
+        definition, said = group.definition, self._said.get(group)
+        pods = [info.pod for info in group.members.values() if info.state is not LEAVING]
+        if (
+            said is not None
+            and said.definition is definition
+            and len(said.pods) == len(pods)
+            and all(map(is_, said.pods, pods))
+        ):
+            return said.walltime
+        found, is_said = self._asked(group)
+        if is_said:
+            self._said[group] = _Said(definition, pods, found)
+        else:
+            self._said.pop(group, None)
+        return found
+
+    def of_pod(self, pod: Pod) -> Walltime:
+        """What a pod in no group says."""
+        said = self._said_by_pod.get(pod.metadata.uid)
+        if said is None or said[0] is not pod:
+            said = self._said_by_pod[pod.metadata.uid] = (pod, pod_walltime(pod))
+            if len(self._said_by_pod) > _MAX_PODS:
+                del self._said_by_pod[next(iter(self._said_by_pod))]
+        return said[1]
+
+    def _asked(self, group: Group) -> tuple[Walltime, bool]:
+        """True: it follows from statements alone, so it stays so until one of them is edited."""
         definition = group.definition
         stated = stated_walltime(None, definition.walltime if definition is not None else None)
         if stated.source == "stated":
-            return stated
+            return stated, True
         longest: Walltime | None = None
+        is_said = True
         problems = dict.fromkeys(f"PodGroup: {one}" for one in stated.problems)
         before: Pod | None = None
         for info in group.members.values():
@@ -75,11 +118,12 @@ class Walltimes:
                 continue
             before = info.pod
             own = self._of_member(group, info)
+            is_said = is_said and (own.source in _SAID or bool(own.field))
             name = info.pod.metadata.name
             problems |= dict.fromkeys(f"pod {name}: {one}" for one in own.problems)
             if longest is None or _order(own) > _order(longest):
                 longest = own
-        return replace(longest or Walltime(), problems=tuple(problems))
+        return replace(longest or Walltime(), problems=tuple(problems)), is_said
 
     def problems(self, group: Group) -> tuple[str, ...]:
         """The statements of it that could not be read, if not reported before."""

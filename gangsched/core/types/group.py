@@ -106,6 +106,7 @@ class Group:
     """
 
     __slots__ = (
+        "__weakref__",
         "active_token",
         "attempts",
         "backoff_until_s",
