@@ -24,6 +24,7 @@ from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
 from gangsched.flags import add_plugin_flag
 from gangsched.journal.records import Reconfigured, Start
+from gangsched.journal.replaying import check_plugins
 from gangsched.journal.segments import segments_at
 from gangsched.plugins import build_profiles
 
@@ -117,12 +118,7 @@ def _recorded(day: Day, known: KnownPlugins) -> list[tuple[float, SchedulerConfi
 
 
 def _config(record: Start | Reconfigured, known: KnownPlugins) -> SchedulerConfig:
-    missing = sorted(name for name in record.plugins if name not in known)
-    if missing:
-        problem = (
-            f"was recorded with the plugin {missing[0]} ({record.plugins[missing[0]]}): give its file too"
-        )
-        raise ConfigError(problem, path="--plugin")
+    check_plugins(record.plugins, known)
     return parse_config(record.config, source="the journal's configuration", plugins=known)
 
 

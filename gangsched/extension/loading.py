@@ -108,12 +108,17 @@ class KnownPlugins(Mapping[str, PluginInfo]):
         self.factories[name] = _factory(budgeted(kind, name, hooks, self.budget), name, source)
 
 
+def module_name(file: Path) -> str:
+    """Under which a plugin file is loaded."""
+    return f"gangsched_plugin_{file.stem}"
+
+
 def _load_file(file: str) -> ModuleType:
     """The module of a plugin file. Raises: ConfigError."""
     path = Path(file)
     if not path.is_file():
         raise ConfigError("is not a file", source=f"--plugin {file}")
-    name = f"gangsched_plugin_{path.stem}"
+    name = module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ConfigError("is not a Python file (its name should end in .py)", source=f"--plugin {file}")

@@ -6,15 +6,17 @@ import argparse
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
 from gangsched.core.state.reporter import clean
+from gangsched.counterfactual.words import several
 from gangsched.errors import ConfigError
 from gangsched.flags import add_plugin_flag
-from gangsched.journal.anonymising import Anonymising, NotTheSame
+from gangsched.journal.anonymising import Anonymising, Done, NotTheSame
 from gangsched.journal.replaying import Divergence
 from gangsched.journal.segments import segments_at
 
@@ -52,38 +54,52 @@ def run(args: argparse.Namespace) -> int:
     out = Path(args.out)
     was_there = _checked(out)
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    plugins: tuple[str, ...] = ()
     try:
-        done = Anonymising(segments, key, args.plugin).write(out)
+        anonymising = Anonymising(segments, key, args.plugin)
+        plugins = anonymising.done.plugins
+        done = anonymising.write(out)
     except BaseException as error:
         _clear(out, was_there)
         if isinstance(error, OSError):
             raise ConfigError(f"cannot be written: {error.strerror}", source=args.out) from None
         if not isinstance(error, Divergence | NotTheSame):
             raise
-        console.print(f"{escape(_why(error))}\nNothing is left in {escape(args.out)}.", soft_wrap=True)
+        why = _why(error, plugins)
+        console.print(f"{escape(why)}\nNothing is left in {escape(args.out)}.", soft_wrap=True)
         return 1
-    console.print(
-        f"{done.n_segments:,} segment(s) written to {escape(args.out)}: {done.n_turns:,} calls and"
-        f" {done.n_effects:,} effects, the same as in {escape(args.journal)} up to names."
-        f" {done.n_words:,} words, long numbers and IDs are replaced.",
-        soft_wrap=True,
-    )
-    if done.n_torn:
-        console.print(
-            f"{done.n_torn} segment(s) end within a record: the record before that is the last one."
-        )
-    console.print(
-        "Times, numbers, lengths and the order of names stay: gangsched replay reads it like the first one."
-    )
+    _tell(done, args, console)
     return 0
 
 
-def _why(error: Divergence | NotTheSame) -> str:
+def _tell(done: Done, args: argparse.Namespace, console: Console) -> None:
+    def say(text: str) -> None:
+        console.print(escape(text), soft_wrap=True)
+
+    say(
+        f"{several(done.n_segments, 'segment')} written to {args.out}: {several(done.n_turns, 'call')} and"
+        f" {several(done.n_effects, 'effect')}, the same as in {args.journal} up to names."
+        f" {several(done.n_words, 'different word')}, long numbers and IDs among them, replaced."
+    )
+    if done.n_torn:
+        where = "ends" if done.n_torn == 1 else "end"
+        say(f"{several(done.n_torn, 'segment')} {where} within a record: the one before that is the last.")
+    say("Times, numbers, lengths and the order of names stay: gangsched replay reads it like the first one.")
+    if done.plugins:
+        say(
+            f"Plugins of yours decide in it: {clean(', '.join(done.plugins))}. They are not in it: who is to"
+            " replay it needs their files too, and the words in these files were not replaced."
+        )
+
+
+def _why(error: Divergence | NotTheSame, plugins: Sequence[str]) -> str:
     if isinstance(error, Divergence):
         return f"The journal itself does not replay here: {clean(str(error))}. gangsched replay says more."
+    names = ", ".join(plugins)
+    ours = f"; if it is not one of your plugins that looks at it ({names}), please report it" if names else ""
     return (
         f"A decision would be another one under other names, at {clean(str(error))}. It hangs on a part of a"
-        " name, as with a pattern that ends within a word; please report it."
+        f" name, as with a pattern that ends within a word{ours or '; please report it'}."
     )
 
 

@@ -9,7 +9,7 @@ the second core. Called by the command.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -52,13 +52,15 @@ class NotTheSame(GangschedError):
 
 
 class Done(msgspec.Struct):
-    """What was written. n_words: different words, numbers and IDs that were replaced."""
+    """What was written. n_words: different words, numbers and IDs that were replaced. plugins: those that are
+    not ours, of which the journal has the names."""
 
     n_words: int = 0
     n_segments: int = 0
     n_turns: int = 0
     n_effects: int = 0
     n_torn: int = 0
+    plugins: tuple[str, ...] = ()
 
 
 class Anonymising:
@@ -69,13 +71,11 @@ class Anonymising:
         self._plugin_files = plugin_files
         self._processes = [list(some) for _, some in groupby(segments, key=lambda one: one.process)]
         KnownPlugins(plugin_files)
-        ours, theirs = own_words(), words_of_plugins()
+        ours, theirs = own_words(), words_of_plugins(plugin_files)
         words, prose = ours.words | theirs.words, ours.prose | theirs.prose
-        for segment in segments:
-            for record in _starts_of(segment):
-                words |= frozenset(record.plugins)
-        self._rename = Renaming(key, words, prose)
-        self.done = Done()
+        plugins = _plugins_in(segments)
+        self._rename = Renaming(key, words | plugins, prose)
+        self.done = Done(plugins=tuple(sorted(plugins)))
 
     def write(self, out: Path) -> Done:
         """Into a directory that is there and empty. Raises: ConfigError, Divergence (the journal does not
@@ -204,12 +204,19 @@ def _starts_of(segment: Segment) -> list[Start]:
     return [first] if isinstance(first, Start) else []
 
 
+def _plugins_in(segments: Sequence[Segment]) -> frozenset[str]:
+    """The names of those that are not ours, also of a configuration that came later."""
+    records = (record for one in segments for record in Reader(one.path))
+    return frozenset(
+        name for record in records if isinstance(record, Start | Reconfigured) for name in record.plugins
+    )
+
+
 def _meet(record: Record, rename: Renaming) -> None:
     if isinstance(record, Start | Reconfigured):
         for document in yaml.safe_load_all(record.config):
             walk(document, rename.meet)
-        for text in (*record.plugins.values(), record.gap if isinstance(record, Start) else ""):
-            rename.meet(text)
+        rename.meet(record.gap if isinstance(record, Start) else "")
     elif isinstance(record, Turn):
         walk(_decoded(record), rename.meet)
         for part in record.group or ():
@@ -219,16 +226,23 @@ def _meet(record: Record, rename: Renaming) -> None:
 
 
 def _renamed_start(start: Start, rename: Renaming) -> Start:
-    plugins = {name: rename(source) for name, source in start.plugins.items()}
+    plugins = _unnamed(start.plugins)
     config, gap = _renamed_config(start.config, rename), rename(start.gap)
     return msgspec.structs.replace(start, config=config, plugins=plugins, gap=gap)
 
 
+def _unnamed(plugins: Mapping[str, str]) -> dict[str, str]:
+    """By name, what each comes from."""
+    return {
+        name: f"a {'file' if source.startswith('--plugin') else 'package'}, whose name is left out"
+        for name, source in plugins.items()
+    }
+
+
 def _renamed(record: Turn | Reconfigured, rename: Renaming) -> Turn | Reconfigured:
     if isinstance(record, Reconfigured):
-        plugins = {name: rename(source) for name, source in record.plugins.items()}
         config = _renamed_config(record.config, rename)
-        return msgspec.structs.replace(record, config=config, plugins=plugins)
+        return msgspec.structs.replace(record, config=config, plugins=_unnamed(record.plugins))
     events = msgspec.json.encode(walk(_decoded(record), rename))
     group = None if record.group is None else GroupKey(*map(rename, record.group))
     return msgspec.structs.replace(record, events=msgspec.Raw(events), group=group)

@@ -8,7 +8,7 @@ is not the recorded one ends the replay: what follows would be another day. Call
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.extenders import ExtenderVerdicts
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.reporter import clean
 from gangsched.core.steps import Defect
 from gangsched.errors import ConfigError, GangschedError, ParseError
 from gangsched.extenders.asking import verdicts_of
@@ -268,18 +269,23 @@ class Replay:
 
     def _read(self, text: str, plugins: dict[str, str]) -> SchedulerConfig:
         """Raises: ConfigError."""
-        missing = sorted(name for name in plugins if name not in self._known)
-        if missing:
-            raise ConfigError(
-                f"the journal was recorded with the plugin {missing[0]} ({plugins[missing[0]]}): give its"
-                " file by --plugin, or install its package"
-            )
+        check_plugins(plugins, self._known)
         config = parse_config(text, source="the journal's configuration", plugins=self._known)
         self._budget.budget_s = config.settings.plugin_budget_s
         return config
 
     def _profiles(self, config: SchedulerConfig) -> dict[str, Profile]:
         return build_profiles(config, self._known.factories, extenders=self._extenders)
+
+
+def check_plugins(plugins: Mapping[str, str], known: Collection[str]) -> None:
+    """plugins: where those that the journal names came from. Raises: ConfigError (one is not here)."""
+    for name in sorted(plugins):
+        if name not in known:
+            raise ConfigError(
+                f"the journal was recorded with the plugin {clean(name)} ({clean(plugins[name])}): give its"
+                " file by --plugin, or install its package"
+            )
 
 
 def _extenders(config: SchedulerConfig) -> ExtenderVerdicts | None:

@@ -12,7 +12,7 @@ import importlib
 import pkgutil
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -26,12 +26,16 @@ import gangsched.extenders
 import gangsched.kube.watch
 import gangsched.model
 import gangsched.plugins
+from gangsched.extension.loading import module_name
 
 _ROOMS: tuple[ModuleType, ...] = (
     *(gangsched.model, gangsched.config, gangsched.core, gangsched.plugins),
     *(gangsched.kube.watch, gangsched.extenders),
 )
-_OF_USERS = "gangsched_plugin_"
+_WHY_IT_ENDS = (
+    *("gangsched.recording", "gangsched.journal.recorder", "gangsched.journal.writing"),
+    *("gangsched.importing.history", "gangsched.importing.jobs"),
+)
 _MORE = (
     *("http", "https", "latest", "docker.io", "library", "NV"),
     *("kube-node-lease", "kube-public", "kube-system", "PreemptLowerPriority", "IfNotPresent"),
@@ -57,16 +61,14 @@ class Vocabulary(NamedTuple):
 @cache
 def own_words() -> Vocabulary:
     """Of this program."""
-    return _words_of(
-        importlib.import_module(one.name)
-        for room in _ROOMS
-        for one in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")
-    )
+    names = (one.name for room in _ROOMS for one in pkgutil.walk_packages(room.__path__, f"{room.__name__}."))
+    return _words_of(map(importlib.import_module, (*names, *_WHY_IT_ENDS)))
 
 
-def words_of_plugins() -> Vocabulary:
-    """Of the plugins of files that are loaded now."""
-    return _words_of(sys.modules[name] for name in sorted(sys.modules) if name.startswith(_OF_USERS))
+def words_of_plugins(files: Sequence[str]) -> Vocabulary:
+    """Of plugins of files, which are loaded."""
+    names = sorted({module_name(Path(file)) for file in files})
+    return _words_of(sys.modules[name] for name in names)
 
 
 def _words_of(modules: Iterable[ModuleType]) -> Vocabulary:
