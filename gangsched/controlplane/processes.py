@@ -15,13 +15,13 @@ import shutil
 import ssl
 import subprocess
 import tempfile
-import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from gangsched.controlplane.admin import Admin
 from gangsched.controlplane.assets import Assets, find
 from gangsched.controlplane.daemon import Daemon, StartFailed, free_ports
 from gangsched.errors import ApiError, GangschedError
@@ -81,6 +81,7 @@ class ControlPlane:
         self.schedulers: list[Daemon] = []
         self.controllers: Daemon | None = None
         self._etcd_port = self._peer_port = self._port = 0
+        self._admin = Admin(self._port, self.ca_file, self.token)
 
     def __enter__(self) -> Self:
         self.start()
@@ -133,6 +134,7 @@ class ControlPlane:
         try:
             for attempt in range(START_TRIES):
                 self._etcd_port, self._peer_port, self._port = free_ports(3)
+                self._admin = Admin(self._port, self.ca_file, self.token)
                 try:
                     self._start_etcd()
                     self._write_tokens()
@@ -274,26 +276,11 @@ class ControlPlane:
     def request(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
     ) -> Any:
-        """One request as the admin on a connection of its own; the JSON of the answer.
+        """One request as the admin; the JSON of the answer.
 
         Raises: ApiError (code 0 where nothing was heard).
         """
-        request = urllib.request.Request(
-            self.base_url + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self.token}", "Content-Type": content_type},
-        )
-        context = ssl.create_default_context(cafile=str(self.ca_file))
-        try:
-            with _opener(context).open(request, timeout=30) as answer:
-                raw = answer.read()
-        except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")
-            raise ApiError(f"{method} {path}: {said}", code=error.code, reason=str(error.reason)) from None
-        except (OSError, http.client.HTTPException) as error:
-            raise ApiError(f"{method} {path}: {error}") from None
-        return json.loads(raw) if raw[:1] in (b"{", b"[") else raw.decode()
+        return self._admin.ask(method, path, body, content_type)
 
     def _start_etcd(self) -> None:
         client, peer = (f"http://127.0.0.1:{port}" for port in (self._etcd_port, self._peer_port))

@@ -9,13 +9,14 @@ import pytest
 
 from gangsched.controlplane.processes import ControlPlane
 from tests.agent.process import ACCOUNT, DEPLOY, NAMESPACE, Site, kubeconfig_of
+from tests.support.applying import apply, token_of
 
 
 @pytest.fixture
 def site(fresh_cluster: ControlPlane, tmp_path: Path) -> Iterator[Site]:
     """Agents with the rights of deploy/agent/rbac.yaml; its policies are test_deploy's."""
-    fresh_cluster.kubectl("apply", "-f", str(DEPLOY / "rbac.yaml"))
-    token = fresh_cluster.kubectl("create", "token", ACCOUNT, f"--namespace={NAMESPACE}").strip()
+    apply(fresh_cluster, DEPLOY / "rbac.yaml")
+    token = token_of(fresh_cluster, ACCOUNT, NAMESPACE)
     made = Site(fresh_cluster, tmp_path, kubeconfig_of(fresh_cluster, token, tmp_path / "agent.kubeconfig"))
     try:
         yield made

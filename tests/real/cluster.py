@@ -31,6 +31,7 @@ from tests.real.picture import (
     reason_of,
 )
 from tests.real.process import Scheduler, service_account, write_config
+from tests.support.applying import apply
 from tests.support.processes import until
 
 # Of a larger gang the first ones by name have the full text.
@@ -269,7 +270,7 @@ class Cluster:
 
     def set_up(self) -> None:
         """Rights, CRD, no events of earlier tests, eyes open."""
-        self.plane.kubectl("apply", "-f", str(RBAC), "-f", str(CRD))
+        apply(self.plane, RBAC, CRD)
         self.eventually(self._serves_crd, "the CRD is served")
         self.plane.request("DELETE", EVENTS)
         self.picture.start()

@@ -22,6 +22,7 @@ import yaml
 from gangsched.controlplane.daemon import Daemon
 from gangsched.controlplane.processes import ControlPlane
 from tests.proxy import Proxy, Rule, self_signed
+from tests.support.applying import token_of
 
 SERVICE_ACCOUNT = ("gangsched-system", "gangsched")
 STOP_S = 15.0
@@ -33,7 +34,7 @@ def service_account(
 ) -> Path:
     """A kubeconfig with a token of the service account that deploy/rbac.yaml makes."""
     namespace, name = SERVICE_ACCOUNT
-    token = plane.kubectl("create", "token", name, f"--namespace={namespace}").strip()
+    token = token_of(plane, name, namespace)
     cluster = {"server": server or plane.base_url, "certificate-authority": str(ca_file or plane.ca_file)}
     document = {
         "apiVersion": "v1",
