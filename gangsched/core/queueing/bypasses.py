@@ -5,17 +5,22 @@ in the line, h's priority is not higher, and h takes, on a node where g may go, 
 for. Not counted: a gang that is bound in part and the replacements of one that is whole, neither of which may
 wait; and bypasses of a group that would not fit on an empty cluster either.
 
-Each group has a bound from its first refusal on. In shadow mode nothing is enforced: when a start would go
-beyond a group's bound, the group "would be claimed" from there on, which is counted and told. In mode hard
-such a start waits until the group has a claim (core.queueing.claims): nobody passes a group with a claim,
-because who starts leaves it its room, so it is not counted on. In mode budget it is counted on beyond its
-bound while its claim would keep too much idle (core.queueing.idle_budget). Where the bound is derived, the
-first in line may have one before it is passed at all, as EASY backfilling plans for the head of the queue
-(Lifka, JSSPP 1995): that costs the others little, and a bound alone leaves the head to luck.
+Each group has a bound from its first refusal on. What happens when a start would exceed it depends on the
+mode:
 
-Groups with the same needs are one class, an array of counters in the order of the line, so that a start costs
-one comparison a class, and one addition to a part of an array where it takes what the class lacks. Called by
-core.groups.passed_over (refused, before_start) and core.state.queue (moved); read by web.
+    shadow   nothing is enforced; the group "would be claimed" from then on, which is counted and reported
+    hard     the start waits until the group has a claim (core.queueing.claims)
+    budget   as hard, but while a claim would keep too much idle (core.queueing.idle_budget) the group may be
+             passed beyond its bound, and is counted on
+
+A group with a claim is not counted: every start leaves it its room, so nothing bypasses it. Where the bound
+is derived, the first in line may get a claim before it is passed at all, as EASY backfilling plans for the
+head of the queue (Lifka, JSSPP 1995): that costs the others little, and a bound alone leaves the head to
+luck.
+
+Groups with the same needs form one class, with an array of counters in the order of the line. So a start
+costs one comparison for each class, and one addition to a slice of the array where it takes what the class
+lacks. Called by core.groups.passed_over (refused, before_start) and core.state.queue (moved); read by web.
 """
 
 from __future__ import annotations
@@ -52,7 +57,7 @@ _ELIGIBLE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupStat
 
 
 class Passed(msgspec.Struct, frozen=True):
-    """One group's count. claimed_s: since when it would be claimed, None: it would not."""
+    """One group's count. claimed_s: when it would first have been claimed; None: it would not be."""
 
     n: int
     bound: int
@@ -101,7 +106,7 @@ class Bypasses:
         self._settings = settings
 
     def count_claimed(self, claimed: Collection[GroupKey]) -> None:
-        """These, and no others, have claims from now on: they are not counted."""
+        """Replaces the set of groups with claims; those are not counted."""
         self._claimed = claimed
         for record in self._records.values():
             self._leave(record)
@@ -131,13 +136,13 @@ class Bypasses:
                 self.n_claimed += 1
 
     def n_claimed_now(self) -> int:
-        """How many groups that wait would be claimed."""
+        """How many waiting groups would be claimed now."""
         return sum(record.claimed_s is not None for record in self._records.values())
 
     # -- what happens ------------------------------------------------------------------------------------
 
     def refused(self, demands: Sequence[Demand], code: Code, view: ClusterView, now_s: float) -> None:
-        """These groups were tried together and do not fit now."""
+        """Records that these groups, tried together, do not fit now."""
         self._follow(view)
         for demand in demands:
             group = demand.group
@@ -165,7 +170,7 @@ class Bypasses:
     def before_start(
         self, unit: Sequence[Group], plan: Plan, view: ClusterView, now_s: float
     ) -> Group | None:
-        """The unit is about to be reserved as planned: whoever is bypassed is counted first.
+        """Counts the groups that the unit bypasses if it is reserved as planned; call it before that.
 
         Where bounds are enforced and one would be exceeded, nobody is counted: returns the first such group
         in line, which needs a claim before the unit may start. Likewise the first in line, before its bound,
@@ -201,12 +206,12 @@ class Bypasses:
         return self._early is group
 
     def not_early(self, group: Group, until_s: float) -> None:
-        """No start can be promised to it: it is not claimed for before its bound."""
+        """No start can be promised to it, so it gets no claim before it reaches its bound."""
         if (record := self._records.get(group.key)) is not None:
             record.not_early_s = until_s
 
     def no_claim(self, group: Group, until_s: float) -> None:
-        """It would not fit whatever ends: it waits for something to come, and is not counted until then."""
+        """It would not fit even if everything ended: not counted until something is added to the cluster."""
         record = self._records.get(group.key)
         if record is not None and record.group is group:
             record.not_before_s, record.can_fit = until_s, False
@@ -225,7 +230,7 @@ class Bypasses:
         self._enter(record)
 
     def at_bound(self, group: Group, now_s: float) -> None:
-        """It had a claim under an earlier process, whose counts are lost: it is at its bound again."""
+        """Sets it to its bound again: it had a claim under an earlier process, whose counts are lost."""
         record = self._records.get(group.key)
         if record is None or record.group is not group:
             record = self._records[group.key] = Record(group, self._bound(group, now_s))
@@ -295,7 +300,7 @@ class Bypasses:
         passes += 1
 
     def _is_hit(self, klass: WaitingClass, took: Mapping[int, int]) -> bool:
-        """Whether what is taken is of what the class was refused for, where it may go."""
+        """Whether the taken resources are among those the class was refused for, on nodes open to it."""
         for serial, columns in klass.needs.items():
             rows = self._masks.get(serial, 0)
             if any(rows & there for column, there in took.items() if column in columns):
@@ -347,7 +352,7 @@ class Bypasses:
         return bound * _REORDERED if self._is_reordered(group) else bound
 
     def _follow(self, view: ClusterView) -> None:
-        """Nodes have changed: asks again where the templates may go."""
+        """After a change of nodes: works out again where the templates may go."""
         revision = (view.static_revision, view.n_rows)
         if revision == self._revision:
             return

@@ -1,10 +1,10 @@
-"""Claims: room that is kept for groups which were passed as often as they may be.
+"""Claims: room that is kept for groups that have been bypassed as often as their bound allows.
 
-A claim has a start. Whoever ends before it may use the room until then; whoever does not, and is of no higher
-priority, is placed as if the claimers were there already. Where their room is not free yet that leaves less
-than nothing, so what frees there is swallowed. Of two claims of one priority the later one yields, so what
-"waits for" leads from claims to pods that run and to earlier claims only, and never round. A claim ends when
-its group leaves the line, however it does.
+A claim has a start time. A unit that ends before it may use the room until then. Any other unit of no higher
+priority is placed as if the claiming pods were there already; where their room is still taken, the free room
+counts as negative, so what becomes free there goes to the claim. Of two claims of one priority the later one
+yields. So claims wait only for running pods and for earlier claims, and there is no cycle. A claim ends when
+its group leaves the line, for whatever reason.
 
 Not here: when claims are made, and where (core.groups.claiming). Called by it and core.state.queue (moved);
 read by web.
@@ -36,7 +36,7 @@ _ENDS = (*_STARTS, GroupState.UNWINDING, GroupState.DELETED)
 
 
 class Claims:
-    """All claims that stand, and how the promises of the others ended."""
+    """All current claims, and how the promises of former ones ended."""
 
     def __init__(self, cache: Cache, clock: Callable[[], float]) -> None:
         self._cache = cache
@@ -63,7 +63,7 @@ class Claims:
         """Groups at their bound whose claim would keep too much idle, and when each can be made."""
 
     def configure(self, settings: QueueingSettings, now_s: float) -> None:
-        """These are in effect from now on; what was earned stays."""
+        """Applies these settings from now on; what was earned stays."""
         if settings.mode != BUDGET:
             self.budget = None
             self.too_idle.clear()
@@ -89,14 +89,14 @@ class Claims:
         return self.by_key.get(group.key)
 
     def next_serial(self) -> int:
-        """For a claim that is about to be made."""
+        """The serial of a claim about to be made."""
         self._n_made += 1
         return self._n_made
 
     def against(self, unit: Sequence[Group], from_s: float, until_s: float) -> list[Nominated]:
-        """What a unit has to leave alone that would be there between these moments.
+        """The room that a unit must leave to claims, if it runs between these times.
 
-        A gang that is bound in part, and what replaces a lost member, waits for no claim.
+        A partly bound gang, or one that replaces a lost member, waits for no claim.
         """
         return [one for claim in self.holding_up(unit, from_s, until_s) for one in claim.held]
 
@@ -109,7 +109,7 @@ class Claims:
         ]
 
     def end_s(self, claim: StartClaim) -> float:
-        """When its groups will have ended if they start as soon as they can: one that is late ends late."""
+        """When its groups will have ended if they start as soon as they can; a late claim ends late."""
         return claim.end_s + max(self._clock() - claim.start_s, 0.0)
 
     def ahead_of(self, unit: Sequence[Group]) -> list[StartClaim]:
@@ -127,7 +127,7 @@ class Claims:
         ]
 
     def put(self, claim: StartClaim, before: StartClaim | None = None) -> None:
-        """It stands from now on, in the place of `before`, whose room is free for others."""
+        """Adds the claim; it replaces `before`, whose room others may use."""
         if before is not None:
             self.freed += self._room_of(before)
         self.revision += 1
@@ -136,7 +136,7 @@ class Claims:
             self.too_idle.pop(group.key, None)
 
     def drop(self, claim: StartClaim) -> None:
-        """It stands no more. Dropping twice changes nothing."""
+        """Removes the claim. Dropping it twice changes nothing."""
         if not any(self.by_key.get(group.key) is claim for group in claim.unit):
             return
         self.revision += 1

@@ -1,9 +1,9 @@
-"""Ends: when the pods on nodes are thought to be gone.
+"""Ends: when the pods on nodes are expected to end.
 
-A pod that has run so long as its group's walltime says is late, and is then thought to end after one of ever
-longer steps (Tsafrir, Etsion, Feitelson, TPDS 2007, correct predictions like that). A pod of unknown
-walltime is thought to run about as long again as it has: nothing is promised of such an end, but without one
-a bound could not be kept where nobody states anything. Pods that something replaces never end. Pods begin
+A pod that has outrun its group's walltime is late; its expected end is then put off by ever longer steps
+(predictions are corrected so in Tsafrir, Etsion, Feitelson, TPDS 2007). A pod of unknown walltime is expected
+to run about as long again as it has: no promise is based on such an end, but without one a bound could not be
+kept where nobody states a walltime. Pods that something replaces never end. Pods begin
 when they are reserved here, or, if found on their node, when their kubelet admitted them. Called by
 core.groups.claim_plans.
 """
@@ -65,7 +65,8 @@ class Ends:
         """Pods whose longer walltime does not count, as a promise rests on the shorter one; not told yet."""
 
     def rest_on(self, ends_s: Mapping[str, float]) -> None:
-        """Promises rest on these ends, by UID: a walltime that was made longer since does not count."""
+        """Fixes these ends, by UID, because promises rest on them: a longer walltime stated later does not
+        count."""
         before, self._promised_s = self._promised_s, {}
         for uid, end_s in ends_s.items():
             self._promised_s[uid] = min(end_s, before.get(uid, math.inf))
@@ -75,7 +76,7 @@ class Ends:
         self._told = {uid: pod for uid, pod in self._told.items() if uid in self._promised_s}
 
     def began(self, infos: Iterable[PodInfo], now_s: float) -> None:
-        """They have been reserved."""
+        """Records that these pods are reserved now."""
         for info in infos:
             self._began_s[info.uid] = now_s
         if len(self._began_s) > 2 * len(self._pods) + _MAX_GONE:
@@ -102,7 +103,7 @@ class Ends:
         return end
 
     def expected(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
-        """Likewise; remembers nothing, so that a question changes no decision."""
+        """As `of`, but remembers nothing, so that asking changes no decision."""
         known, began_s = self._known.get(info.uid), self._began_s.get(info.uid)
         if known is not None and known.pod is info.pod and now_s < known.end.at_s:
             return known.end

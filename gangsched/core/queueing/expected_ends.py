@@ -1,7 +1,7 @@
-"""Whose end would make room: groups that run on what a group lacks, and when each is due to end.
+"""Which running groups hold what a refused group lacks, and when each is due to end by its walltime.
 
-As far as anybody knows by walltimes. Bounded: an attempt that failed looks at the nodes that come nearest.
-The times are the pods' own, so nothing here reads a clock, and one that has passed is told as it was stated.
+Bounded: only the nodes that nearly fit are looked at. The times come from the pods, so nothing here reads a
+clock; one that has passed is shown as it was stated.
 Called for the condition where the configuration has `queueing`, and by core.explain always.
 """
 
@@ -45,7 +45,7 @@ class Holder(NamedTuple):
 
 
 def told_ends(short: Shortage, walltimes: Walltimes) -> Iterator[str]:
-    """A sentence about those that run on what is short and whose end is known, the soonest first."""
+    """A sentence that names groups which hold what is short and whose end is known, the soonest first."""
     for lack in islice(lacks(short), 1):
         found = holders(lack, short, walltimes)
         told: list[str] = []
@@ -60,7 +60,7 @@ def told_ends(short: Shortage, walltimes: Walltimes) -> Iterator[str]:
 
 
 def holders(lack: Lack, short: Shortage, walltimes: Walltimes) -> list[Holder]:
-    """Those with a known end, by when it is; on the nodes that come nearest."""
+    """Groups with a known end on the nodes that nearly fit, by that end."""
     rows = np.flatnonzero(lack.rows)
     rows = rows[np.argsort(-lack.free[rows], kind="stable")][:_MAX_ROWS]
     base = short.trial.base()
@@ -82,7 +82,7 @@ def holders(lack: Lack, short: Shortage, walltimes: Walltimes) -> list[Holder]:
 
 
 def told_end(group: Group, walltimes: Walltimes) -> str:
-    """When a group that runs is due to end, and who says so; "" if nobody does."""
+    """When a running group is due to end, and who states it; "" if nobody does."""
     first = next((info for info in group.members.values() if info.state is MemberState.BOUND), None)
     if first is None:
         return ""

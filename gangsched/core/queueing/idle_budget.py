@@ -1,9 +1,9 @@
-"""What claims keep idle: how much now, how much a planned one will, and how much they may (mode budget).
+"""How much claims keep idle: now, with a planned claim, and at most (mode budget).
 
-Idle is what is claimed and free, so what others fill in is not. The budget is earned: with 10 % all claims
-together may keep so much idle as the whole cluster offers in six minutes of each hour, of each resource, and
-what is not used is saved for a week. So a gang for which nobody states ends waits longer for its claim, and
-still gets one. Called by core.groups.claiming; read by web.
+Idle is room that is claimed and free; room that short jobs fill meanwhile is not idle. The budget is earned
+over time: with 10 %, all claims together may keep as much of each resource idle as the whole cluster offers
+in six minutes of each hour, and what is not used is saved for up to a week. So where nobody states ends, a
+gang waits longer for its claim, and still gets one. Called by core.groups.claiming; read by web.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class IdleBudget:
         self._idle: Mapping[str, float] = {}
 
     def configure(self, share: float, now_s: float) -> None:
-        """What is earned from now on."""
+        """Sets how fast the budget is earned from now on."""
         self._pass_to(now_s)
         self._share = share
 
     def keep(self, idle: Mapping[str, float], now_s: float) -> None:
-        """From now on these shares of the cluster are claimed and free."""
+        """Sets the shares of the cluster that are claimed and free from now on."""
         self._pass_to(now_s)
         self._idle = idle
 

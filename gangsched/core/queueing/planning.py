@@ -1,4 +1,4 @@
-"""When there is room for a gang, if pods end when they are thought to: by halving the moments.
+"""When there is room for a gang, if pods end when expected: a search over the times of these ends.
 
 Pure functions of arrays. `earliest` counts room of one template by resources alone, on nodes that it may use,
 so what it says is a first guess: the cycle that places the gang decides (core.groups.claim_plans), and looks
@@ -30,7 +30,8 @@ def earliest(
     ends_s: FloatArray,
     amounts: IntArray,
 ) -> float:
-    """When `need` copies of a template fit, -inf: they do now, inf: not even when all have ended that end.
+    """When `need` copies of a template fit. -inf: they do now; inf: not even when every pod that ends has
+    ended.
 
     free int64[k, n_rows], below 0 where more is promised than there is; request int64[k], all above 0; ok
     bool[n_rows]: where copies may go. Of each pod that ends: its row, when, and what it holds, int64[k, n].
@@ -57,7 +58,7 @@ def earliest(
 
 
 def freed(n_rows: int, rows: IntArray, amounts: IntArray) -> IntArray:
-    """int64[k, n_rows]: what comes free on each row when these pods end. Exact up to 2**53."""
+    """int64[k, n_rows]: what becomes free on each row when these pods end. Exact up to 2**53."""
     found: IntArray = np.array(
         [np.bincount(rows, weights=one, minlength=n_rows) for one in amounts], dtype=np.int64
     ).reshape(len(amounts), n_rows)
@@ -73,17 +74,18 @@ def copies(free: IntArray, request: IntArray) -> IntArray:
 
 
 def moments_from(first_s: float, ends_s: Sequence[float] | FloatArray) -> list[float]:
-    """The moments at which something ends, from `first_s` on, each once, in order."""
+    """The times at which something ends, from `first_s` on, each once, in order."""
     found = np.unique(np.asarray(ends_s, dtype=np.float64))
     found = found[np.isfinite(found) & (found >= first_s)]
     return [float(one) for one in found]
 
 
 class Search:
-    """Looks for the first of some moments at which something is so, if it stays so from then on.
+    """Finds the first of some times at which a condition holds, assuming that it holds from then on.
 
-    The first, then ever wider steps until one is found, then between: `for at in search: search.told(yes)`.
-    Where it does not stay so, a later moment than the first may be found. At most 12 looks.
+    Tries the first, then ever wider steps until one succeeds, then bisects: `for at in search:
+    search.told(yes)`. If the condition comes and goes, a later time than the first may be found. At most 12
+    tries.
     """
 
     def __init__(self, n: int) -> None:
@@ -107,7 +109,7 @@ class Search:
             yield self._at
 
     def told(self, is_so: bool) -> None:
-        """What was found at the last moment."""
+        """Reports whether the condition holds at the time returned last."""
         if is_so:
             self._high = self._at
         else:

@@ -1,8 +1,8 @@
-"""RunningPods: the pods on nodes as arrays, and when each is thought to end, for first guesses.
+"""RunningPods: the pods on nodes as arrays, and when each is expected to end, for first guesses.
 
-Followed by the journal of the node table, a few rows at a time: asking for the ends of 40,000 pods takes
-longer than all the rest of a plan. What changes without a row (a walltime that is edited or learned) is found
-within some plans; whoever plans asks core.queueing.ends about the pods that matter. Called by
+Kept up to date through the node table's journal, a few rows at a time: asking for the ends of 40,000 pods
+takes longer than all the rest of a plan. A change that touches no row (a walltime edited or learned) is
+noticed some plans later, so the planner asks core.queueing.ends itself about the pods that matter. Called by
 core.groups.claim_plans.
 """
 
@@ -43,7 +43,7 @@ class RunningPods:
         self._codes: IntArray = np.zeros(0, dtype=np.int64)
 
     def look(self, now_s: float, wall_ahead_s: float | None) -> None:
-        """Follows what has happened."""
+        """Takes in what has changed since the last call."""
         view = self._cache.view
         changed = view.rows_since(self._mark) if self._mark >= 0 else None
         self._mark = view.journal_end

@@ -1,6 +1,6 @@
 """Walltimes: how long each group runs: stated, enforced, predicted, by default, or without end.
 
-The first of these that is known counts, for each member; a gang runs as long as its longest member. A
+For each member the first of these that is known counts; a gang runs as long as its longest member. A
 prediction is the mean of the last two runs of the same kind, which beats cleverer methods (Tsafrir, Etsion,
 Feitelson, TPDS 2007). Runs are read from pods that succeeded: from when kubelet admitted the first to when
 the last ended, by the node's clock, so a list of pods after a restart teaches as much as watching them did.
