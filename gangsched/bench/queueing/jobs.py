@@ -1,4 +1,4 @@
-"""Jobs as they are submitted: when, how large, how long, and their users' limits. Values only."""
+"""Jobs as submitted: when, how large, how long, and with which limit. Values only."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """`source`: for people, what it is and with which seed."""
+    """Jobs in order of arrival. `source`: a description with the seed."""
 
     source: str
     jobs: Sequence[Job]
@@ -52,7 +52,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 def in_order(jobs: Sequence[Job]) -> list[Job]:
-    """By arrival from 0 on, numbered anew."""
+    """The jobs sorted by arrival, counted from 0, and renumbered."""
     ordered = sorted(jobs, key=lambda job: (job.arrival_s, job.number))
     first_s = ordered[0].arrival_s
     return [replace(job, number=i, arrival_s=job.arrival_s - first_s) for i, job in enumerate(ordered)]
@@ -83,7 +83,7 @@ def with_limits(workload: Workload, seed: int) -> Workload:
 
 
 def shaken(workload: Workload, seed: int, *, by_s: float = 600.0) -> Workload:
-    """The same day, shaken: each session of a user begins up to `by_s` earlier or later.
+    """The same day with each user session moved by up to `by_s`, earlier or later.
 
     One order of arrival proves little: Tsafrir, Ouaknine, Feitelson, "Reducing performance evaluation
     sensitivity and variability by input shaking" (MASCOTS 2007).

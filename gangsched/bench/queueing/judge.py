@@ -1,4 +1,4 @@
-"""The judge: from jobs and starts alone, whether the result is possible, and how long all jobs waited. Shares
+"""Judges a run from its jobs and starts alone: whether it is possible, and how long jobs waited. Shares
 nothing with the core, the policies or their simulated cluster.
 """
 
@@ -41,7 +41,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def problems(workload: Workload, starts: Starts) -> list[str]:
-    """Impossibilities, in words; empty for a sound run."""
+    """What is impossible about the run, in words; empty for a sound run."""
     jobs = workload.jobs
     if len(starts.at_s) != len(jobs):
         return [f"{len(jobs)} jobs, {len(starts.at_s)} starts"]
@@ -112,5 +112,5 @@ def figures(workload: Workload, starts: Starts) -> Figures:
 
 
 def _most_passed(start: NDArray[np.float64]) -> int:
-    """Jobs are numbered by arrival, so a job with a higher number and an earlier start has passed."""
+    """Jobs are numbered by arrival, so a higher number with an earlier start has passed the other."""
     return max((int((start[i + 1 :] < start[i]).sum()) for i in range(len(start))), default=0)

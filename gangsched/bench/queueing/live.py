@@ -1,6 +1,6 @@
-"""The real core in virtual time: jobs arrive as pods, are bound when the core binds them, run, and are gone.
+"""Runs the real core in virtual time: jobs arrive as pods, are bound by the core, run, and disappear.
 
-The API server answers at once and nothing fails: what is measured is the order of starts, nothing else.
+The API server answers at once and nothing fails, so only the order of starts is measured.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STUCK_S = 3600.0
 
 
 class Core(Protocol):
-    """What is told of a day: a scheduler, or what stands before one."""
+    """What receives the events: a scheduler, or something placed in front of one."""
 
     def handle(self, events: Sequence[ev.Event], now_s: float) -> list[ef.Effect]: ...
     def advance(self, now_s: float) -> list[ef.Effect]: ...
@@ -46,7 +46,7 @@ class Core(Protocol):
 
 
 def replay(workload: Workload, *, n_nodes: int, gpus: int, config: str = "") -> Starts:
-    """All jobs until the last has started; each is a gang of pods of one device.
+    """Runs all jobs until the last has started; each is a gang of pods of one device.
 
     config: what the GangschedConfiguration says. Raises: GangschedError.
     """
@@ -68,7 +68,7 @@ def _config(ours: str) -> SchedulerConfig:
 
 
 class Cluster:
-    """Jobs and nodes before a core. told: what stands before the core, or the core itself."""
+    """Jobs and nodes that drive a core. told: what receives the events, by default the core itself."""
 
     def __init__(self, jobs: Sequence[Job], nodes: Sequence[Node], core: Scheduler, told: Core) -> None:
         self._core = core
@@ -99,12 +99,12 @@ class Cluster:
 
     @property
     def is_over(self) -> bool:
-        """All have come, and those that started have ended."""
+        """All jobs have arrived, and those that started have ended."""
         return self.n_started == len(self._jobs) and not self._ends
 
     @property
     def is_stuck(self) -> bool:
-        """Whether jobs wait that nothing will start: all have come, and none has run for a while."""
+        """Whether the waiting jobs will never start: all have arrived, and none has run for a while."""
         return self._is_idle and not self.is_over and self._now_s > self._busy_s + _STUCK_S
 
     @property
@@ -112,7 +112,7 @@ class Cluster:
         return not self._ends and self._n_arrived == len(self._jobs)
 
     def step(self) -> None:
-        """The next moment at which anything happens."""
+        """Advances to the next time at which anything happens."""
         now_s = self._next_s()
         last_s = self._jobs[-1].arrival_s
         self._idle_s += self._n_kept() * (min(now_s, last_s) - min(self._now_s, last_s))
@@ -143,7 +143,7 @@ class Cluster:
         return queue.bypasses.most_of_bound, kept, self._idle_s / (self._n_devices * self._jobs[-1].arrival_s)
 
     def _n_kept(self) -> int:
-        """Devices that jobs in line would have, by first fit, if nobody had a claim."""
+        """How many devices first fit would give to waiting jobs if there were no claims."""
         claims = self._core.shared.queue.claims
         while self._first_waiting < self._n_arrived and not self._n_unbound[self._first_waiting]:
             self._first_waiting += 1
@@ -203,7 +203,7 @@ class Cluster:
         return msgspec.convert(document, Pod)
 
     def _carry_out(self, effects: Iterable[ef.Effect]) -> None:
-        """Binds are done at once; other effects are ignored."""
+        """Carries binds out at once; ignores other effects."""
         queue = list(effects)
         while queue:
             binds = [effect for effect in queue if isinstance(effect, ef.BindPod)]
@@ -240,7 +240,7 @@ class Cluster:
 
 
 def _amounts(job: Job) -> dict[str, str]:
-    """What each of its pods requests."""
+    """The resource requests of each of its pods."""
     devices = job.n_devices // job.n_pods
     amounts = {"cpu": f"{job.cpu_milli or 1000}m", "memory": f"{job.memory_mib or 1024}Mi"}
     return amounts | ({RESOURCE: str(devices)} if devices else {})

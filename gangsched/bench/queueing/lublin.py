@@ -62,7 +62,7 @@ def _run_times(random: np.random.Generator, sizes: NDArray[np.int64]) -> NDArray
 
 
 def _arrivals(random: np.random.Generator, n: int) -> NDArray[np.float64]:
-    """Gaps as in the rush hour, laid on a clock that runs by the weight of each half hour of the day."""
+    """Draws gaps as in the rush hour, then stretches them by the weight of each half hour of the day."""
     shape, scale = _BETWEEN
     log_s = np.full(n, np.inf)
     while (again := np.flatnonzero(log_s > _LONGEST_LOG_GAP_S)).size:
@@ -76,7 +76,7 @@ def _arrivals(random: np.random.Generator, n: int) -> NDArray[np.float64]:
 
 
 def _day() -> NDArray[np.float64]:
-    """The weight of each half hour from midnight on; 1 in the mean."""
+    """The weight of each half hour from midnight on, with a mean of 1."""
     shape, scale = _DAY_CYCLE
     fine = np.arange(0.0, 2.0 * _N_SLOTS, 0.01) + 0.005
     density = np.exp((shape - 1.0) * np.log(fine) - fine / scale)  # of a gamma number, but for a factor

@@ -56,7 +56,7 @@ class Starts(msgspec.Struct, frozen=True):
 
 
 def replay(workload: Workload, policy: Policy) -> Starts:
-    """Replays all jobs until the last has started; each states a limit and requests no more than there is."""
+    """Replays all jobs until the last has started; each has a limit and fits the machine."""
     machine = _Machine(workload.jobs, workload.n_devices, policy)
     while machine.step():
         pass
@@ -74,7 +74,7 @@ class _Machine:
         self._running: list[tuple[float, int]] = []
 
     def step(self) -> bool:
-        """The next arrival or end, and the jobs that start then; False when all have started."""
+        """Advances to the next arrival or end and starts jobs; False when all have started."""
         more = self._n_arrived < len(self._jobs)
         if not more and not self._waiting:
             return False

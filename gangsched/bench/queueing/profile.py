@@ -1,4 +1,4 @@
-"""How many devices are free from now on, by the stated ends. Pure."""
+"""How many devices are free at each later time, by the stated ends. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Profile:
         return next(self._times[k] for k in range(len(self._times)) if self._fits(k, n, for_s))
 
     def take(self, from_s: float, for_s: float, n: int) -> None:
-        """They are not free for that long."""
+        """Takes this many devices for this long."""
         begin, end = self._step_at(from_s), self._step_at(from_s + for_s)
         for k in range(begin, end):
             self._free[k] -= n

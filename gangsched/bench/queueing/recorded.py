@@ -1,4 +1,4 @@
-"""Jobs of a journal: gangs as they came, with how long they ran. Called by traces."""
+"""Reads jobs from a journal: gangs by arrival, with how long they ran. Called by traces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_OVER = "gangs that were not bound and over in the journal"
 
 
 def journal_jobs(path: str) -> Iterator[Job | str]:
-    """By what was bound together, one after the other. Raises: ConfigError."""
+    """One job for each set of pods that was bound together, in order. Raises: ConfigError."""
     gangs: dict[str, list[Life]] = {}
     n_of_name: dict[str, int] = {}
     last: dict[str, str] = {}
@@ -57,7 +57,7 @@ def _job(number: int, lives: Sequence[Life]) -> Job | str:
 
 
 def _n_devices(pod: Pod) -> int:
-    """Of its containers that run side by side."""
+    """How many devices its containers use at the same time."""
     n = 0
     for container in pod.spec.containers:
         amounts = (

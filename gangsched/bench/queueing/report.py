@@ -37,7 +37,8 @@ CONTENDERS: Mapping[str, str] = {
 
 
 class _Limits(msgspec.Struct, frozen=True):
-    """By EASY's: slowdown and longest wait at most; by first fit's: longest wait, None: as it may be."""
+    """The most that slowdown and longest wait may be, as multiples of EASY's, and the longest wait as a
+    multiple of first fit's; None: unlimited."""
 
     mean: float
     p95: float
@@ -67,7 +68,7 @@ _COLUMNS: tuple[tuple[str, str, float], ...] = (
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to run. workloads: lublin, or paths of traces. load: of the devices, on each workload."""
+    """What to run. workloads: lublin, or paths of traces. load: requested share of the devices, for each."""
 
     workloads: Sequence[str]
     n_jobs: int
@@ -95,7 +96,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Runs(msgspec.Struct):
-    """One workload's: by policy the figures of each seed, in order. n_left_out: jobs that cannot run here."""
+    """One workload: by policy, the figures of each seed in order. n_left_out: jobs that cannot run here."""
 
     name: str
     n_jobs: int
@@ -104,7 +105,7 @@ class Runs(msgspec.Struct):
     problems: list[str]
 
     def of(self, policy: str, figure: str, unit: float = 1.0) -> Spread | None:
-        """Over the seeds; None: the policy has no such figure."""
+        """One figure for each seed; None: the policy has no such figure."""
         found = [getattr(one, figure) for one in self.figures[policy]]
         return spread([one / unit for one in found if one is not None])
 
@@ -136,7 +137,7 @@ class Drawn(msgspec.Struct):
 
 
 def run(plan: Plan, progress: Progress) -> tuple[QueueingReport, Drawn]:
-    """Everything, one after the other. Raises: ConfigError for a trace; GangschedError for lost jobs."""
+    """Runs everything in turn. Raises: ConfigError for a trace; GangschedError for lost jobs."""
     plan.check()
     drawn: Drawn | None = None
     done = []
@@ -208,7 +209,7 @@ def _targets(workloads: Sequence[Runs]) -> list[Target]:
 
 
 def _of_claims(runs: Runs, policy: str, limits: _Limits) -> list[Target]:
-    """What the real core with claims is to reach beside EASY and first fit, on one workload."""
+    """The targets of the real core with claims on one workload, relative to EASY and first fit."""
 
     def target(what: str, limit: float, by: str, figure: str) -> Target:
         text = f"{runs.name}: {what} of {policy}, by {by}'s"
@@ -232,7 +233,7 @@ def _of_claims(runs: Runs, policy: str, limits: _Limits) -> list[Target]:
 
 
 def print_report(done: QueueingReport, console: Console) -> None:
-    """A table for each workload."""
+    """Prints a table for each workload."""
     print_conditions(done.conditions, console)
     for runs in done.workloads:
         left_out = f", {runs.n_left_out} left out that cannot run here" if runs.n_left_out else ""

@@ -28,7 +28,7 @@ _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024
 
 
 def sacct_jobs(path: str, lines: Iterable[str]) -> Iterator[Callable[[], Job | str]]:
-    """Its rows, each still to be read: a job, or why it is none. Raises: ConfigError (no such header)."""
+    """One reader for each row, which returns a job or the reason for none. Raises: ConfigError (header)."""
     rows = iter(lines)
     names = [name.strip() for name in next(rows, "").rstrip("\r\n").split("|")]
     missing = [name for name in _NEEDED if name not in names]
@@ -87,12 +87,12 @@ def _read(number: int, row: Mapping[str, str]) -> Job | str:
 
 
 def _typed(amounts: Mapping[str, float]) -> float:
-    """Of each type, where no sum is given."""
+    """The sum over the types, where the row gives no total."""
     return sum(n for name, n in amounts.items() if name.startswith("gres/gpu:"))
 
 
 def _time_s(name: str, text: str) -> float | None:
-    """None: it has not come. Raises: ValueError."""
+    """Unix time; None: it has not happened yet. Raises: ValueError."""
     if text in _NO_TIME:
         return None
     if text.isascii() and text.isdecimal() and len(text) <= 11:
@@ -107,7 +107,7 @@ def _time_s(name: str, text: str) -> float | None:
 
 
 def _amounts(text: str) -> dict[str, float]:
-    """By name; memory in MiB. Raises: ValueError."""
+    """Amounts by name; memory in MiB. Raises: ValueError."""
     found = {}
     for one in text.split(",") if text else ():
         name, _, value = one.partition("=")
@@ -119,7 +119,7 @@ def _amounts(text: str) -> dict[str, float]:
 
 
 def _limit_s(row: Mapping[str, str]) -> float:
-    """0: none is known."""
+    """The limit in seconds; 0: unknown."""
     minutes = row.get("TimelimitRaw", "")
     if minutes.isascii() and minutes.isdecimal() and len(minutes) < 9:
         return 60.0 * int(minutes)

@@ -51,7 +51,7 @@ class Speed(msgspec.Struct):
 
     @property
     def targets(self) -> list[Target]:
-        """What is promised of both."""
+        """The targets of both figures."""
         return [
             at_least("claims that stand", 64, float(self.n_claims)),
             at_most("a turn, p99", _LIMIT_MS, _share(self.turns_ms, 0.99), "ms"),
@@ -73,7 +73,7 @@ def measure(
     n_claims: int = 64,
     n_ends: int = _N_ENDS,
 ) -> Speed:
-    """In this process, in some minutes."""
+    """Measures in this process; takes some minutes."""
     core = _Core(n_nodes)
     progress.say(f"{n_nodes} nodes with {n_nodes * _GPUS} pods")
     for i in range(n_claims):
@@ -91,7 +91,7 @@ def measure(
 
 
 def print_speed(speed: Speed, console: Console) -> None:
-    """The figures beside what is promised."""
+    """Prints the figures beside their targets."""
     console.print(
         f"{speed.n_nodes} nodes, {speed.n_pending} pods in line, {speed.n_claims} claims;"
         f" {len(speed.turns_ms)} turns, {len(speed.plans_ms)} plans, CPU time",
@@ -141,7 +141,7 @@ class _Core:
         self._carry_out(self._core.handle([ev.PodAdded(pod) for pod in pods], self._now_s))
 
     def settle(self) -> None:
-        """Turns until nobody is in line."""
+        """Runs turns until the line is empty."""
         while True:
             began_s = time.process_time()
             effects = self._core.schedule_next(self._now_s)
@@ -151,7 +151,7 @@ class _Core:
             self._carry_out(effects)
 
     def end(self, n: int) -> None:
-        """So many pods end, one a second."""
+        """Ends this many pods, one a second."""
         for _ in range(n):
             self._now_s += 1.0
             deadline_s = self._core.next_deadline_s()

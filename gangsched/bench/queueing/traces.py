@@ -53,7 +53,7 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 def read_trace(path: str, n_jobs: int, n_devices: int) -> Trace:
-    """The first `n_jobs` that can run on `n_devices`. Raises: ConfigError, with file and line."""
+    """Reads the first `n_jobs` that can run on `n_devices`. Raises: ConfigError, with file and line."""
     jobs: list[Job] = []
     n_left_out = 0
     try:
@@ -192,7 +192,7 @@ def _ours(number: int, fields: Mapping[str, str], value: Callable[..., float]) -
 
 
 def _openb(number: int, fields: Mapping[str, str], value: Callable[..., float]) -> Job | str:
-    """One pod each."""
+    """Each row is a job of one pod."""
     if not fields.get("scheduled_time", "").strip():
         return NEVER_RAN
     if not fields.get("deletion_time", "").strip():

@@ -1,7 +1,7 @@
-"""ClaimPlans: where and when a unit will fit, if pods end when they are thought to.
+"""ClaimPlans: where and when a unit will fit, if pods end when expected.
 
-A first guess by arrays (core.queueing.planning), then the cycle itself, at that moment and at later ones, on
-Trials without the pods that will have ended. Called by core.groups.claiming.
+A first guess comes from arrays (core.queueing.planning); then the cycle itself is run for that time and later
+ones, on Trials without the pods that will have ended. Called by core.groups.claiming.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class ClaimPlans:
         self._running: RunningPods | None = None
 
     def made(self, claims: Claims, unit: list[Group]) -> StartClaim | None:
-        """A claim from the first moment that is found at which it fits; None: it would not, whatever ends."""
+        """A claim for the first time found at which it fits; None: it would not fit even if everything
+        ended."""
         now_s = self._shared.now_s
         try:
             found = self._first(claims, unit)
@@ -142,7 +143,7 @@ class ClaimPlans:
         return idle_until(claim.start_s, claim.held, shared.cache.view, leaving, now_s)
 
     def walltime_s(self, unit: Sequence[Group]) -> float:
-        """As long as the longest of its groups."""
+        """The longest walltime of its groups."""
         walltimes = self._shared.walltimes
         return math.inf if walltimes is None else max(walltimes.of(group).seconds for group in unit)
 
@@ -175,7 +176,8 @@ class ClaimPlans:
         gone: Sequence[PodInfo],
         nodes: Sequence[str] | None = None,
     ) -> Plan | FitError:
-        """Places it as things will be then, beside the claims to which it yields; on `nodes` only."""
+        """Places it on the cluster as it will be then, beside the claims to which it yields; on `nodes`
+        only."""
         shared = self._shared
         trial = Trial(shared.cache.view)
         trial.remove(*gone)
@@ -190,7 +192,7 @@ class ClaimPlans:
         return run_cycle(demands, trial, topology_key=shared.settings.topology_key, nominated=kept)
 
     def _rooms(self, unit: list[Group], running: RunningPods) -> list[_Room]:
-        """For each template by itself."""
+        """One for each template, by itself."""
         view = self._shared.cache.view
         found = []
         for demand in self._demands_of(unit):
@@ -207,7 +209,7 @@ class ClaimPlans:
         return found
 
     def _guess(self, claims: Claims, rooms: Sequence[_Room], ahead: Sequence[StartClaim]) -> float:
-        """By resources, each template alone."""
+        """The earliest time by resources alone, each template by itself."""
         view = self._shared.cache.view
         claimed = [
             (row, claims.end_s(claim), one.template)
@@ -226,7 +228,7 @@ class ClaimPlans:
         return self._running
 
     def _ended_by(self, at_s: float, rooms: Sequence[_Room]) -> list[PodInfo]:
-        """Pods that will have ended, where that matters."""
+        """The pods that will have ended, where that matters."""
         if any(room.free is None or room.template.needs for room in rooms):
             return self._ended_on(None, at_s)
         view = self._shared.cache.view

@@ -1,9 +1,9 @@
-"""Claiming: when a group gets a claim, where, from when on, and what becomes of it while it waits.
+"""Claiming: when a group gets a claim, where and for when, and how the claim is kept up while it waits.
 
-Before each start: whoever would be passed beyond its bound gets a claim first, and the start is planned anew,
-beside it. A claim is worked out by the very cycle that places its gang, on a Trial without the pods that will
-have ended. The gang is tried as before, on the whole cluster, and may start anywhere; whenever that fails the
-claim is looked at again. It stays where it is unless it cannot be kept there, or could be had much earlier.
+Before a start that would pass a group beyond its bound, that group gets a claim, and the start is planned
+again beside the claim. The cycle that places gangs works the claim out, on a Trial without the pods that will
+have ended. The gang is still tried on the whole cluster and may start anywhere; each time it fails, its claim
+is checked. The claim keeps its nodes and start unless it cannot keep them, or could start much earlier.
 
 Not here: the bound (core.queueing.bypasses), who yields to whom (core.queueing.claims), when pods end
 (core.queueing.ends), what is told of claims (core.groups.claims_told). Called by core.groups.attempts and
@@ -79,7 +79,7 @@ class Claiming:
     # -- in a turn -------------------------------------------------------------------------------------
 
     def nominated(self, unit: Sequence[Group]) -> list[Nominated]:
-        """Room that the unit has to leave to others, if it starts now."""
+        """The room that the unit must leave to others' claims, if it starts now."""
         kept = list(self._shared.cache.nominated.values())
         claims = self._claims
         if claims is not None and claims.by_key:
@@ -88,21 +88,21 @@ class Claiming:
         return kept
 
     def told_kept(self, unit: Sequence[Group], short: Shortage) -> Iterator[str]:
-        """What is kept for others where the unit lacks it, in sentences."""
+        """Sentences about what is kept for others and lacking for the unit."""
         claims, now_s = self._claims, self._shared.now_s
         if claims is not None and claims.by_key:
             holding_up = claims.holding_up(unit, now_s, now_s + self.plans.walltime_s(unit))
             yield from self._told.kept(holding_up, short)
 
     def told_own(self, group: Group) -> str:
-        """What is said of the group's claim, or of why it has none; "": nothing is."""
+        """A sentence about the group's claim, or why it has none; "": there is nothing to say."""
         claim = self._claims.of(group) if self._claims is not None else None
         return self._told.why_none(group) if claim is None else self._told.as_told(claim)
 
     def needs_nobody_who_is_to_come(self, demands: Sequence[Demand], plan: Plan) -> FitError | None:
-        """Why a unit with required terms about other pods would not fit there without those claimed for.
+        """Why a unit with required terms about other pods would not fit there without the claims' pods.
 
-        They are on the Trial to keep their room, and could be taken for pods that are there.
+        Those are on the Trial to keep their room, and a term could match them as if they were running.
         """
         claims, shared = self._claims, self._shared
         if claims is None or not claims.by_key:
@@ -137,7 +137,7 @@ class Claiming:
         return True
 
     def started(self, unit: Sequence[Group], plan: Plan) -> None:
-        """The plan's members are reserved."""
+        """Records that the plan's members are reserved."""
         if self._shared.ends is not None:
             self._shared.ends.began([one.info for one in plan.placements], self._shared.now_s)
         for group in unit if self._claims is not None else ():
@@ -145,7 +145,8 @@ class Claiming:
                 self._told.started(group)
 
     def _recall(self, claims: Claims, unit: list[Group]) -> None:
-        """What an earlier process has claimed is claimed again: its counts are lost, the bound is not."""
+        """Renews the claims of an earlier process: its counts are lost, but each such group was at its
+        bound."""
         bypasses, first = self._shared.queue.bypasses, unit[0]
         if bypasses is None or first.attempts != 1 or claims.of(first) is not None:
             return
@@ -156,7 +157,7 @@ class Claiming:
             self._make(first, is_paid=True)
 
     def refused(self, unit: list[Group]) -> str:
-        """The unit does not fit now: its claim is looked at again. Returns what is to be said of it."""
+        """Checks the claim of a unit that does not fit now; returns a sentence about it."""
         claims = self._claims
         if claims is not None:
             self._recall(claims, unit)
@@ -174,7 +175,8 @@ class Claiming:
         return self._told.words(claim) if claims.of(unit[0]) is claim else self._told.why_none(unit[0])
 
     def kept_out(self, unit: Sequence[Group]) -> None:
-        """Admit keeps the unit out: meanwhile it has no claim, and nobody who starts passes it."""
+        """Drops the claim of a unit that Admit keeps out; until it is admitted nothing counts as passing
+        it."""
         claims, bypasses = self._claims, self._shared.queue.bypasses
         if claims is not None and (claim := claims.of(unit[0])) is not None:
             self._drop(claims, claim)
@@ -183,7 +185,7 @@ class Claiming:
                 bypasses.no_claim(group, self._shared.now_s)
 
     def is_due(self, unit: Sequence[Group]) -> bool:
-        """Whether the unit's claim starts so soon that nobody need be evicted for it, and is not late."""
+        """Whether the unit's claim starts so soon that evicting others is not worth it, and is not late."""
         claim = self._claims.of(unit[0]) if self._claims is not None else None
         return claim is not None and abs(claim.start_s - self._shared.now_s) < _SOON_S
 
@@ -226,7 +228,7 @@ class Claiming:
                 self._look_at(claim, min(claim.look_s, soon_s))
 
     def _rest_on(self, claims: Claims) -> None:
-        """With onOverrun: yield the ends that promises rest on cannot be put off."""
+        """With `onOverrun: yield`, fixes the ends that promises rest on."""
         own, ends = self._shared.settings.queueing, self._shared.ends
         if own is not None and ends is not None:
             promises = claims.all if own.on_overrun == YIELD else ()
@@ -240,14 +242,14 @@ class Claiming:
             self._told.ended(claim)
 
     def advance(self) -> None:
-        """Claims whose time has come."""
+        """Looks at the claims that are due."""
         now_s = self._shared.now_s
         for claim in self._shared.timers.take(self, now_s):
             self._look_at(claim, max(now_s + _LOOK_EVERY_S, claim.start_s + 1.0))
             self._shared.queue.wake(claim.unit[0], Cause.CURED, now_s)
 
     def due_s(self, key: StartClaim) -> float:
-        """When the claim is looked at next; NEVER_S: it stands no more (core.state.timers)."""
+        """When the claim is looked at next; NEVER_S: it no longer exists (core.state.timers)."""
         claims = self._claims
         return key.look_s if claims is not None and claims.of(key.unit[0]) is key else NEVER_S
 
@@ -259,7 +261,8 @@ class Claiming:
     # -- one claim ---------------------------------------------------------------------------------------
 
     def _make_early(self, group: Group) -> bool:
-        """For the first in line, if its start can be promised; if not, it waits for its bound."""
+        """Makes a claim for the first in line if its start can be promised; otherwise it waits for its
+        bound."""
         claims, shared = self._claims, self._shared
         assert claims is not None
         assert shared.queue.bypasses is not None
@@ -271,7 +274,8 @@ class Claiming:
         return False
 
     def _make(self, group: Group, *, is_paid: bool = False) -> bool:
-        """False: it gets none now, and may be passed for a while. is_paid: an earlier process afforded it."""
+        """Makes a claim; False: not now, and the group may be passed for a while. is_paid: by an earlier
+        process."""
         claims, shared = self._claims, self._shared
         assert claims is not None
         assert shared.queue.bypasses is not None
@@ -322,7 +326,7 @@ class Claiming:
         self._shared.queue.bypasses.claimed(claim.unit, self._shared.now_s)
 
     def _look_again(self, claims: Claims, claim: StartClaim) -> None:
-        """It stays where it is, or moves, or is no more."""
+        """Keeps the claim, moves it, or drops it."""
         now_s, unit = self._shared.now_s, list(claim.unit)
         is_late = now_s >= claim.start_s + _LATE_S
         if not is_late and self._may_yield(claim):
@@ -350,7 +354,7 @@ class Claiming:
         self._move(claims, claim, fresh)
 
     def _may_yield(self, claim: StartClaim) -> bool:
-        """Whether some of those in its way are past their end, and evicted for it if they do not go."""
+        """Whether pods in its way are past their walltime and will be evicted for it if they do not end."""
         own, now_s = self._shared.settings.queueing, self._shared.now_s
         is_on = own is not None and own.on_overrun == YIELD and now_s >= claim.start_s
         return is_on and any(one.is_said and one.end_s <= now_s for one in claim.blockers)
@@ -367,14 +371,14 @@ class Claiming:
         self._told.moved(claim)
 
     def _is_extended(self, info: PodInfo, before: Blocker) -> bool:
-        """Whether it states another end than it did, and that one is not over."""
+        """Whether the pod now states another end than before, one that is still to come."""
         ends, now_s = self._shared.ends, self._shared.now_s
         if ends is None or not before.is_stated or before.end_s <= now_s:
             return False
         return ends.of(info, now_s, self._shared.wall_ahead_s).at_s > before.end_s + 1.0
 
     def _cause(self, claim: StartClaim) -> str:
-        """Why it cannot be kept where it is."""
+        """Why the claim cannot stay where it is."""
         cache, now_s = self._shared.cache, self._shared.now_s
         known = {one.uid: one for one in claim.blockers}
         least = claim.priority

@@ -1,9 +1,9 @@
-"""ClaimsTold: says of claims, where users look, when a gang starts.
+"""ClaimsTold: tells users when a gang with a claim will start.
 
-On its object as the condition `gangsched.io/StartPromised`, in what its pods are told, and as an event. A
-start is promised where it rests on nothing but stated ends, else it is estimated; the two words are never
-mixed. A time is told anew when it changes by more than a minute and a tenth of what is left. Called by
-core.groups.claiming.
+It writes the condition `gangsched.io/StartPromised` on the gang's object, a sentence in its pods' conditions,
+and an event. A start that depends only on stated ends is called promised, any other estimated; the two words
+are never mixed. A time is written again when it changes by more than a minute and a tenth of what is left.
+Called by core.groups.claiming.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TAKEN = "the room that was kept for it is taken"
 
 
 def was_claimed(group: Group) -> bool:
-    """Whether its object says that room is kept for it, as the last process wrote it."""
+    """Whether the group's object says, as written by the last process, that room is kept for it."""
     conditions = group.definition.status.get("conditions") if group.definition is not None else None
     return isinstance(conditions, list) and any(
         isinstance(one, Mapping)
@@ -42,7 +42,7 @@ def was_claimed(group: Group) -> bool:
 
 
 class ClaimsTold:
-    """Tells of claims as they are made, move and end."""
+    """Writes conditions and events as claims are made, move and end."""
 
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:
         self._shared = shared
@@ -57,7 +57,7 @@ class ClaimsTold:
         return self.as_told(claim)
 
     def as_told(self, claim: StartClaim) -> str:
-        """The same again."""
+        """The sentence as it was written last."""
         n_nodes = len(claim.nodes)
         nodes = f"{n_nodes} node{'s' if n_nodes != 1 else ''}"
         if claim.told_promise:
@@ -88,7 +88,8 @@ class ClaimsTold:
         return f"{name}, which may start{self._by(claim.told_s, 'about')}"
 
     def why_none(self, group: Group) -> str:
-        """A sentence for a group at its bound whose claim would keep too much idle; "": it is not one."""
+        """A sentence for a group at its bound whose claim would keep too much idle; "" for any other
+        group."""
         claims, bypasses = self._shared.queue.claims, self._shared.queue.bypasses
         too_idle = claims.too_idle.get(group.key) if claims is not None else None
         passed = bypasses.of(group) if bypasses is not None else None
@@ -101,21 +102,21 @@ class ClaimsTold:
         )
 
     def started(self, group: Group) -> None:
-        """It is reserved, and its object tells of an earlier process' claim."""
+        """The group is reserved, while its object still shows an earlier process' claim."""
         self._say(group, "Started", _TAKEN)
 
     def made(self, claim: StartClaim) -> None:
-        """A new claim stands."""
+        """A claim was made."""
         self._tell(claim)
         for group in claim.unit:
             self._reporter.event(group, "Normal", "RoomClaimed", "Scheduling", self.words(claim))
 
     def moved(self, claim: StartClaim) -> None:
-        """The claim is somewhere else, or starts at another time."""
+        """The claim has other nodes or another start time."""
         self._tell(claim)
 
     def ended(self, claim: StartClaim) -> None:
-        """The claim stands no more."""
+        """The claim has ended."""
         for group in claim.unit:
             if group.state is GroupState.DELETED:
                 continue
@@ -125,7 +126,8 @@ class ClaimsTold:
                 self._say(group, "Withdrawn", "no room is kept for it any more")
 
     def extended(self, claims: Claims, info: PodInfo) -> None:
-        """A pod was given a longer walltime, which does not count: a promise rests on the shorter one."""
+        """A pod was given a longer walltime, which does not count because a promise rests on the shorter
+        one."""
         by_it = (str(one.unit[0].key) for one in claims.all if any(b.uid == info.uid for b in one.blockers))
         whose = next(by_it, "another")
         message = f"its longer walltime does not count: the start of {whose} was promised by the shorter one"
@@ -143,7 +145,8 @@ class ClaimsTold:
         self._reporter.start_promised(group, promised=promised, reason=reason, message=message)
 
     def _by(self, at_s: float, preposition: str) -> str:
-        """In whole minutes, rounded up; "" where the time of day is not known, or too far away to be said."""
+        """The time in whole minutes, rounded up; "" if the time of day is unknown, or the time too far
+        away."""
         ahead_s = self._shared.wall_ahead_s
         if ahead_s is None or not at_s - self._shared.now_s < _LATEST_S:
             return ""

@@ -134,7 +134,7 @@ class MakingRoom:
         )
 
     def _yielding(self, priority: int) -> list[Group]:
-        """Groups of lower priority that wait for victims: their reservations yield to this one."""
+        """Groups of lower priority that wait for victims, and whose reservations yield to this one."""
         waiting = {id(p): p for found in self._shared.victims.values() for p in found}
         return [g for p in waiting.values() for g in p.unit if max(g.priority, p.keeps_at) < priority]
 

@@ -137,7 +137,7 @@ class Nominations:
                 self._shared.emit(EvictPod(uid, meta.namespace, meta.name, by.cause_id))
 
     def again(self, group: Group) -> bool:
-        """A waiting group's timer: evicts again; returns False when the deadline is over."""
+        """Evicts again when a waiting group's timer fires; returns False after the deadline."""
         preemption = group.preemption
         assert preemption is not None
         if preemption.unit[0].active_token:

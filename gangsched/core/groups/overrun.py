@@ -1,8 +1,8 @@
-"""Overrun: whom a claim may evict: groups that run past the walltime they stated (onOverrun: yield).
+"""Overrun: which groups a claim may evict: those past their stated walltime (`onOverrun: yield`).
 
-Only where that makes the claim's gang start at once, and only half a minute after the stated end; of several
-ways the one that spares most. A gang goes as a whole. Not here: the eviction (core.groups.nomination), claims
-(core.groups.claiming). Called by core.groups.making_room.
+A group is evicted only if that lets the claim's gang start at once, and only half a minute after its stated
+end; of several choices the one that spares most is taken. A gang is evicted as a whole. Not here: the
+eviction (core.groups.nomination), claims (core.groups.claiming). Called by core.groups.making_room.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def past_walltime(
     demands: Sequence[Demand],
     cycle: Callable[[Sequence[Demand], ClusterView, int | None], Plan | FitError],
 ) -> PostFilterResult | None:
-    """Those to evict so that the unit, which has a claim, starts; None: nobody, or it would not help."""
+    """The pods to evict so that the unit, which has a claim, can start; None: no choice would help."""
     claims, own = shared.queue.claims, shared.settings.queueing
     claim = claims.of(unit[0]) if claims is not None else None
     if claim is None or own is None or own.on_overrun != YIELD or not shared.settings.allow_eviction:
@@ -50,7 +50,7 @@ def past_walltime(
 
 
 def _over(shared: SharedState, claim: StartClaim) -> _Over:
-    """On the claim's nodes, of no higher priority; the one that is over for longest last."""
+    """Overdue groups on the claim's nodes, of no higher priority; the longest overdue last."""
     assert shared.ends is not None
     found: dict[GroupKey, tuple[float, Group]] = {}
     for name in claim.nodes:

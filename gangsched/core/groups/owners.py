@@ -191,7 +191,7 @@ class Owners:
         self._reporter.pod_event(pod, "Warning", "NotOneGang", "Scheduling", message)
 
     def _left(self, group: Group) -> None:
-        """Nothing hangs on a group that is gone."""
+        """Forgets what was kept for a group that is gone."""
         if group.members:
             return
         named = self._owner_of.pop(group.key, None)

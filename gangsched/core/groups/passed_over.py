@@ -1,4 +1,4 @@
-"""PassedOver: passes attempts on to core.queueing, if the configuration has `queueing`. Decides nothing;
+"""PassedOver: reports attempts to core.queueing, if the configuration has `queueing`. Decides nothing:
 core.groups.claiming does. Called by core.groups.attempts.
 """
 
@@ -18,14 +18,14 @@ _MAX_TOLD = 3
 
 
 class PassedOver:
-    """Passes attempts on to core.queueing, and reports statements that cannot be read."""
+    """Reports attempts to core.queueing, and unreadable statements to users."""
 
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:
         self._shared = shared
         self._reporter = reporter
 
     def begin(self, unit: Sequence[Group]) -> None:
-        """The unit has its turn."""
+        """The unit's turn begins."""
         walltimes = self._shared.walltimes
         if walltimes is None:
             return
@@ -41,6 +41,6 @@ class PassedOver:
             shared.queue.bypasses.refused(demands, answer.code, shared.cache.view, shared.now_s)
 
     def told_ends(self, answer: FitError) -> Iterator[str]:
-        """Sentences for the condition: who runs where room is short, and until when."""
+        """Sentences for the condition: which groups run where room is short, and until when."""
         if self._shared.walltimes is not None and answer.shortage is not None:
             yield from told_ends(answer.shortage, self._shared.walltimes)

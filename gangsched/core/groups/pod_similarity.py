@@ -84,7 +84,7 @@ class SimilarPods:
         return like
 
     def key_of(self, pod: Pod) -> tuple[GroupKey, str, bool]:
-        """The pod's group; or a group of one, and what is wrong with the pod's statement of its group. And
+        """The pod's group; or a group of one, and what is wrong with the pod's statement of its group. Also
         whether that holds for every pod like it."""
         try:
             key = group_key(pod, self._group_specs.is_basic)

@@ -1,4 +1,4 @@
-"""Refusals: why a gang's missing members do not exist: the refusals that their controller got.
+"""Refusals: why a gang's missing members do not exist, as their controller was told.
 
 A ResourceQuota or an admission webhook refuses pods before anybody sees them; the controller reports that in
 an Event of its own object. For a gang that has been incomplete for a while these Events are read, and read
