@@ -36,6 +36,15 @@ class EvictionRule(Protocol):
 
 
 @runtime_checkable
+class TakesKeptRoom(Protocol):
+    """An EvictionRule that also knows of room that is kept for a promised start."""
+
+    def takes_kept_room(self, claimers: Sequence[PodInfo]) -> bool:
+        """Whether the unit may start in the room that is kept for these."""
+        ...
+
+
+@runtime_checkable
 class EvictionRulePlugin(Protocol):
     """A plugin of Admit (core.framework.queueing_points) that decides whose pods a unit may have evicted."""
 

@@ -236,7 +236,7 @@ class Attempts:
         demands = self._demands(unit)
         answer = self._cycle(demands, self._shared.cache.view)
         if isinstance(answer, Plan):
-            return self.claiming.needs_nobody_who_is_to_come(demands, answer) or answer
+            return self.claiming.plans.needs_nobody_who_is_to_come(demands, answer) or answer
         return answer
 
     def _demands(self, unit: list[Group], *, quiet: bool = False) -> list[Demand]:

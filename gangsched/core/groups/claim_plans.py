@@ -29,6 +29,7 @@ from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.pod_template import PodTemplate
 
+_LOOKS_AT_PODS = ("InterPodAffinity", "PodTopologySpread")
 # A pod that did not go when it was evicted is not waited for.
 _STUCK = End(math.inf)
 
@@ -146,6 +147,25 @@ class ClaimPlans:
         """The longest walltime of its groups."""
         walltimes = self._shared.walltimes
         return math.inf if walltimes is None else max(walltimes.of(group).seconds for group in unit)
+
+    def needs_nobody_who_is_to_come(self, demands: Sequence[Demand], plan: Plan) -> FitError | None:
+        """Why a unit with required terms about other pods would not fit there without the claims' pods.
+
+        Those are on the Trial to keep their room, and a term could match them as if they were running.
+        """
+        shared, claims = self._shared, self._shared.queue.claims
+        if claims is None or not claims.by_key:
+            return None
+        if not any(name in _LOOKS_AT_PODS for one in plan.placements for name, _ in one.info.template.needs):
+            return None
+        within: BoolArray = np.zeros(shared.cache.view.n_rows, dtype=np.bool_)
+        within[[one.row for one in plan.placements]] = True
+        there = [msgspec.structs.replace(demand, within=within) for demand in demands]
+        kept = list(shared.cache.nominated.values())
+        answer = run_cycle(
+            there, shared.cache.view, topology_key=shared.settings.topology_key, nominated=kept
+        )
+        return answer if isinstance(answer, FitError) else None
 
     def _first(self, claims: Claims, unit: list[Group]) -> tuple[float, Plan] | None:
         now_s = self._shared.now_s

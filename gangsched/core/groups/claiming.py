@@ -14,21 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-import msgspec
-import numpy as np
-
 from gangsched.config.queueing import YIELD, QueueingSettings
-from gangsched.core.cycle.cycle import run_cycle
-from gangsched.core.framework.plan import FitError, Plan, Shortage
+from gangsched.core.framework.plan import Plan, Shortage
 from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.claim_plans import ClaimPlans
 from gangsched.core.groups.claims_told import ClaimsTold, was_claimed
+from gangsched.core.groups.outranked import Outranked
 from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
 from gangsched.core.queueing.idle_budget import TooIdle
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.group import NEVER_S, Group, PodInfo
 from gangsched.core.types.placement import Nominated
@@ -48,7 +44,6 @@ _LEAST_PAUSE_S = 1.0
 _EARLIER_S = 60.0
 _EARLIER_SHARE = 0.1
 _PLAN_EVERY_S = 60.0
-_LOOKS_AT_PODS = ("InterPodAffinity", "PodTopologySpread")
 
 
 class Claiming:
@@ -66,6 +61,7 @@ class Claiming:
         self._unit_of = unit_of
         self.plans = ClaimPlans(shared, demands_of)
         self._told = ClaimsTold(shared, reporter)
+        self._outranked = Outranked(shared, demands_of)
         self._mark = 0
         self._revision = 0
         self._settled: QueueingSettings | None = None
@@ -81,42 +77,25 @@ class Claiming:
     def nominated(self, unit: Sequence[Group]) -> list[Nominated]:
         """The room that the unit must leave to others' claims, if it starts now."""
         kept = list(self._shared.cache.nominated.values())
-        claims = self._claims
-        if claims is not None and claims.by_key:
-            now_s = self._shared.now_s
-            kept += claims.against(unit, now_s, now_s + self.plans.walltime_s(unit))
+        kept += [one for claim in self._holding_up(unit) for one in claim.held]
         return kept
+
+    def _holding_up(self, unit: Sequence[Group]) -> list[StartClaim]:
+        claims, now_s = self._claims, self._shared.now_s
+        if claims is None or not claims.by_key:
+            return []
+        standing = claims.holding_up(unit, now_s, now_s + self.plans.walltime_s(unit))
+        return self._outranked.without(unit, standing, claims.revision)
 
     def told_kept(self, unit: Sequence[Group], short: Shortage) -> Iterator[str]:
         """Sentences about what is kept for others and lacking for the unit."""
-        claims, now_s = self._claims, self._shared.now_s
-        if claims is not None and claims.by_key:
-            holding_up = claims.holding_up(unit, now_s, now_s + self.plans.walltime_s(unit))
+        if holding_up := self._holding_up(unit):
             yield from self._told.kept(holding_up, short)
 
     def told_own(self, group: Group) -> str:
         """A sentence about the group's claim, or why it has none; "": there is nothing to say."""
         claim = self._claims.of(group) if self._claims is not None else None
         return self._told.why_none(group) if claim is None else self._told.as_told(claim)
-
-    def needs_nobody_who_is_to_come(self, demands: Sequence[Demand], plan: Plan) -> FitError | None:
-        """Why a unit with required terms about other pods would not fit there without the claims' pods.
-
-        Those are on the Trial to keep their room, and a term could match them as if they were running.
-        """
-        claims, shared = self._claims, self._shared
-        if claims is None or not claims.by_key:
-            return None
-        if not any(name in _LOOKS_AT_PODS for one in plan.placements for name, _ in one.info.template.needs):
-            return None
-        within: BoolArray = np.zeros(shared.cache.view.n_rows, dtype=np.bool_)
-        within[[one.row for one in plan.placements]] = True
-        there = [msgspec.structs.replace(demand, within=within) for demand in demands]
-        kept = list(shared.cache.nominated.values())
-        answer = run_cycle(
-            there, shared.cache.view, topology_key=shared.settings.topology_key, nominated=kept
-        )
-        return answer if isinstance(answer, FitError) else None
 
     def may_start(self, unit: Sequence[Group], plan: Plan) -> bool:
         """Counts the groups that the unit passes. False: one of them was given a claim instead; plan the unit
@@ -140,6 +119,10 @@ class Claiming:
         """Records that the plan's members are reserved."""
         if self._shared.ends is not None:
             self._shared.ends.began([one.info for one in plan.placements], self._shared.now_s)
+        if (claims := self._claims) is not None and claims.by_key:
+            view = self._shared.cache.view
+            nodes = frozenset(view.name(one.row) for one in plan.placements)
+            self._outranked.taken(unit, claims.all, nodes)
         for group in unit if self._claims is not None else ():
             if group.attempts == 1 and was_claimed(group):
                 self._told.started(group)
@@ -362,7 +345,8 @@ class Claiming:
     def _move(self, claims: Claims, claim: StartClaim, fresh: StartClaim) -> None:
         if fresh.start_s > claim.start_s + 1.0:
             claim.n_slips += 1
-            claim.because = self._cause(claim)
+            claim.because = "guarantee" if claim.is_outranked else self._cause(claim)
+            claim.is_outranked = False
         claims.put(claim, before=claim)
         claim.start_s, claim.end_s = fresh.start_s, fresh.end_s
         self._look_at(claim, fresh.start_s + 1.0)

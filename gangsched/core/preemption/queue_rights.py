@@ -15,7 +15,10 @@ the sum over all queues of min(use, guaranteed) never falls, and each reclaim ad
 priority the priorities rise, and each fair one lowers the sum of use^2 / share in its resource. Pods of
 2,000,000,000 and above, other schedulers' pods and what Kueue admits go by priority alone.
 
-Called by plugins.fairness; asked by core.preemption.victims.
+Likewise of room that is kept for a promised start: a unit within its queue's guarantee has it, if those it is
+kept for would borrow it.
+
+Called by plugins.fairness; asked by core.preemption.victims and core.groups.outranked.
 """
 
 from __future__ import annotations
@@ -93,6 +96,23 @@ class QueueRights:
                 return f"less than is guaranteed to queue {name} would be left to it"
         return self._is_unfair(others, lost) if self._is_fair else ""
 
+    def takes_kept_room(self, claimers: Sequence[PodInfo]) -> bool:
+        """A unit within what is guaranteed to its queue takes what is kept for those who would borrow it."""
+        by_queue: dict[str, list[PodInfo]] = {}
+        for info in claimers:
+            queue = self._queue_of(info)
+            if queue in self._asked or queue not in self._book.tree.paths or not self._asked:
+                return False
+            if priority_of(info) >= SYSTEM_PRIORITY:
+                return False
+            by_queue.setdefault(queue, []).append(info)
+        requests = {queue: requests_of(infos) for queue, infos in by_queue.items()}
+        for queue in by_queue:
+            for own, below in self._ways_to(queue):
+                if not self._is_entitled(own) or any(self._is_due(name, requests) for name in below):
+                    return False
+        return True
+
     # -- who may ------------------------------------------------------------------------------------------
 
     def _queue_of(self, info: PodInfo) -> str:
@@ -141,6 +161,12 @@ class QueueRights:
             for r, n, held in ((r, n, holds.get(r, 0)) for r, n in guaranteed.items())
             if lost.get(r)
         )
+
+    def _is_due(self, name: str, requests: Mapping[str, _Amounts]) -> bool:
+        """Whether the queue stays within its guarantee with these, by their queues."""
+        guaranteed, paths = self._book.guaranteed(name), self._book.tree.paths
+        comes = _sum(request for queue, request in requests.items() if name in paths[queue])
+        return bool(guaranteed) and is_within(guaranteed, self._used(name), comes)
 
     def _request(self, name: str) -> _Amounts:
         """What the unit needs in the subtree of that queue."""

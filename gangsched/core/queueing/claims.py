@@ -29,7 +29,17 @@ KEPT_WITHIN_S = 60.0
 """A promise is kept if the start comes no later than this after what was promised first."""
 ERRORS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 KEPT = "kept"
-CAUSES = (KEPT, "overrun", "extended", "estimate", "node", "priority", "other scheduler", "claims")
+CAUSES = (
+    KEPT,
+    "overrun",
+    "extended",
+    "estimate",
+    "node",
+    "priority",
+    "guarantee",
+    "other scheduler",
+    "claims",
+)
 _IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
 _STARTS = (GroupState.WAITING, GroupState.BINDING, GroupState.BOUND)
 _ENDS = (*_STARTS, GroupState.UNWINDING, GroupState.DELETED)

@@ -31,7 +31,8 @@ class StartClaim(msgspec.Struct, eq=False):
     group. start_s, end_s: on the core's clock. held: where each member goes, with its devices. blockers: who
     has to end first. promised_s: the first start that was promised, None: none yet. planned_s: when that was
     worked out last. look_s: when it is looked at next. n_slips: how often it has come later; because: why,
-    the last time. told_s, told_promise: as it was told last."""
+    the last time. told_s, told_promise: as it was told last. is_outranked: since it was planned, a queue has
+    taken room of it that is guaranteed to that queue."""
 
     unit: tuple[Group, ...]
     serial: int
@@ -48,6 +49,7 @@ class StartClaim(msgspec.Struct, eq=False):
     because: str = ""
     told_s: float = -math.inf
     told_promise: bool = False
+    is_outranked: bool = False
 
     @property
     def is_promise(self) -> bool:

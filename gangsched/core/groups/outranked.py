@@ -1,0 +1,62 @@
+"""Outranked: which claims a unit may start in the room of, since a rule of its queue says so.
+
+A claim keeps its room from all of no higher priority, and a queue would wait for what is guaranteed to it
+until the claim has started. So the rule of evictions (EvictionRule) decides of kept room as well: whoever may
+have running pods evicted may have room in which nobody runs. Claims still yield to each other by priority and
+age alone, so that none waits for one that waits for it. Called by core.groups.claiming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.framework.eviction_rule import TakesKeptRoom
+from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.framework.profile import Demand
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import Group
+
+
+class Outranked:
+    """Asked several times a turn, answers once."""
+
+    def __init__(self, shared: SharedState, demands_of: Callable[[list[Group]], list[Demand]]) -> None:
+        self._shared = shared
+        self._demands_of = demands_of
+        self._asked: tuple[object, ...] = ()
+        self._serials: frozenset[int] = frozenset()
+
+    def without(self, unit: Sequence[Group], claims: Sequence[StartClaim], revision: int) -> list[StartClaim]:
+        """Those that keep their room from the unit. revision: of all claims."""
+        view = self._shared.queue_view
+        if view is None or not claims or not self._shared.profile_of(unit[0]).admit_plugins:
+            return list(claims)
+        tree = None if view.queues is None else view.queues.tree
+        asked = (tree, revision, self._shared.cache.view.journal_end, *unit)
+        if asked != self._asked:
+            self._asked, self._serials = asked, self._outranked(list(unit), claims, view)
+        return [claim for claim in claims if claim.serial not in self._serials]
+
+    def taken(self, unit: Sequence[Group], claims: Sequence[StartClaim], nodes: frozenset[str]) -> None:
+        """The unit has started on these nodes."""
+        if self._asked[3:] != tuple(unit):
+            return
+        for claim in claims:
+            if claim.serial in self._serials and not nodes.isdisjoint(claim.nodes):
+                claim.is_outranked = True
+
+    def _outranked(self, unit: list[Group], claims: Sequence[StartClaim], view: QueueView) -> frozenset[int]:
+        shared = self._shared
+        members = [info for one in self._demands_of(unit) for info in one.members[: one.n_needed]]
+        try:
+            rule: object = shared.profile_of(unit[0]).eviction_rule(unit, members, view)
+            if not isinstance(rule, TakesKeptRoom):
+                return frozenset()
+            return frozenset(
+                one.serial for one in claims if rule.takes_kept_room([held.info for held in one.held])
+            )
+        except PluginError as error:
+            shared.hooks.blame(error, unit[0])
+            return frozenset()

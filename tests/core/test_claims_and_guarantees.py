@@ -1,0 +1,125 @@
+"""Room that is kept for a claim, where a queue asks for what is guaranteed to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from gangsched.core.explain import explain
+from gangsched.core.types.claim import StartClaim
+from gangsched.model.effects import EvictPod
+from gangsched.model.objects import Pod
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import make_pod
+from tests.core.queued import queued
+from tests.core.test_queues import held
+from tests.support.scenario import Cluster, gang, with_annotations
+
+TREE = """
+queueing: {{bound: {{groups: 1, mode: hard}}}}
+fairness: {{reclaim: {reclaim}}}
+queues:
+- {{name: a, guaranteed: {{nvidia.com/gpu: 8}}, namespaces: [a]}}
+- {{name: b, guaranteed: {{nvidia.com/gpu: {b}}}, namespaces: [b]}}
+"""
+
+
+def lone(name: str, namespace: str, gpus: int, walltime: str = "", **more: Any) -> list[Pod]:
+    pods = [make_pod(name, namespace=namespace, gpus=gpus, **more)]
+    return with_annotations(pods, {WALLTIME_KEY: walltime}) if walltime else pods
+
+
+def claimed(*, b: int = 8, reclaim: str = "guaranteed", nodes: int = 2) -> Cluster:
+    """A gang of b has a claim on both nodes; one is free, the other held by b for ten hours."""
+    c = queued(TREE.format(b=b, reclaim=reclaim), nodes=nodes)
+    c.submit(lone("holds", "b", 8, "10h")).run()
+    c.submit(gang("large", pods=2, gpus=8, namespace="b")).run()
+    c.submit(lone("before", "b", 8, "10s")).run()
+    c.delete("before").run()
+    c.submit(lone("passes", "b", 8, "20h")).run()
+    assert set(claim(c).nodes) == {"n0", "n1"}
+    assert not c.pod("passes").spec.node_name
+    return c
+
+
+def claim(c: Cluster) -> StartClaim:
+    claims = c.scheduler.shared.queue.claims
+    assert claims is not None
+    found = claims.of(c.group("large"))
+    assert found is not None
+    return found
+
+
+def test_a_guarantee_takes_room_that_is_kept_for_who_would_borrow_it() -> None:
+    c = claimed()
+    c.submit(with_annotations(gang("g", pods=2, gpus=4, namespace="a"), {WALLTIME_KEY: "20h"})).run()
+    assert c.placed("g", on=1)
+    assert (held(c, "a"), held(c, "b"), c.all(EvictPod)) == (8, 8, [])
+    c.wait(5.0)
+    assert claim(c).because == "guarantee"
+    assert claim(c).start_s == 20 * 3600.0 + 1.0, "it waits for those of the guarantee as well"
+    assert not c.pod("passes").spec.node_name
+    c.five_more_turns_change_nothing()
+
+
+def test_what_is_beyond_the_guarantee_leaves_claims_their_room() -> None:
+    c = claimed()
+    c.submit(gang("g", pods=2, gpus=5, namespace="a")).run()
+    assert c.untouched("g")
+    c.submit(lone("first", "a", 5)).run().submit(lone("second", "a", 4)).run()
+    assert c.pod("first").spec.node_name
+    assert not c.pod("second").spec.node_name, "with it the queue would hold 9 of 8"
+
+
+def test_a_claim_within_its_own_queues_guarantee_keeps_its_room() -> None:
+    """Another scheduler's pods are in its way, so nothing can be got back for it."""
+    c = queued(TREE.format(b=24, reclaim="guaranteed"), nodes=4)
+    for k, walltime in enumerate(("10h", "30h")):
+        [pod] = lone(f"theirs-{k}", "c", 8, walltime)
+        c.submit(replace(pod, spec=replace(pod.spec, scheduler_name="another", node_name=f"n{k}")))
+    c.submit(gang("large", pods=3, gpus=8, namespace="b")).run()
+    c.submit(lone("before", "b", 8, "10s")).run().delete("before").run()
+    c.submit(lone("passes", "b", 8, "20h")).run()
+    assert set(claim(c).nodes) == {"n0", "n2", "n3"}
+    c.submit(gang("g", pods=2, gpus=4, namespace="a")).run()
+    assert c.untouched("g")
+    assert "kept for b/large" in c.said("g-0")
+
+
+def test_its_own_queue_waits_for_a_claim_also_within_the_guarantee() -> None:
+    """The bound holds inside a queue: what is smaller does not take what is kept for a large gang."""
+    c = queued(TREE.format(b=12, reclaim="guaranteed"), nodes=2)
+    c.submit(lone("holds", "b", 4, "10h")).run()
+    c.submit(gang("large", pods=2, gpus=8, namespace="b")).run()
+    c.submit(lone("before", "b", 8, "10s")).run().delete("before").run()
+    c.submit(lone("passes", "b", 8, "20h")).run()
+    assert set(claim(c).nodes) == {"n0", "n1"}
+    assert not c.pod("passes").spec.node_name
+
+
+def test_nothing_is_taken_where_reclaim_is_off() -> None:
+    c = claimed(reclaim="never")
+    c.submit(gang("g", pods=2, gpus=4, namespace="a")).run()
+    assert c.untouched("g")
+    assert "kept for b/large" in c.said("g-0")
+
+
+def test_explain_does_not_tell_of_room_that_is_there_for_the_taking() -> None:
+    c = claimed()
+    c.submit(gang("g", pods=2, gpus=5, namespace="a")).run()
+    assert "kept for b/large" in str(explain(c.scheduler, c.group("g"), now_s=c.now_s))
+
+
+def test_a_guarantee_is_got_back_from_the_room_that_is_kept_and_from_borrowers_together() -> None:
+    """Half of what is asked for is kept idle, half is held by a queue that is guaranteed nothing."""
+    tree = TREE.format(b=0, reclaim="guaranteed").replace("gpu: 8}", "gpu: 16}")
+    c = queued(tree.replace("guaranteed: {nvidia.com/gpu: 0}, ", ""), nodes=2)
+    c.submit(lone("holds", "b", 8, "10h")).run()
+    c.submit(gang("large", pods=2, gpus=8, namespace="b")).run()
+    c.submit(lone("before", "b", 8, "10s")).run().delete("before").run()
+    c.submit(lone("passes", "b", 8, "20h")).run()
+    assert set(claim(c).nodes) == {"n0", "n1"}
+    c.submit(gang("g", pods=2, gpus=8, namespace="a")).run()
+    assert c.placed("g", on=2)
+    assert [one.name for one in c.all(EvictPod)] == ["holds"]
