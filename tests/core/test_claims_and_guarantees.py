@@ -123,3 +123,33 @@ def test_a_guarantee_is_got_back_from_the_room_that_is_kept_and_from_borrowers_t
     c.submit(gang("g", pods=2, gpus=8, namespace="a")).run()
     assert c.placed("g", on=2)
     assert [one.name for one in c.all(EvictPod)] == ["holds"]
+
+
+def test_what_kueue_admits_has_no_quota_here_and_a_claim_all_the_same() -> None:
+    """Kueue counts resources, not nodes: what it admits may still not fit, and waits no longer for that."""
+    c = queued(
+        "queueing: {bound: {groups: 1, mode: hard}}\n"
+        "queues: [{name: all, limit: {nvidia.com/gpu: 8}, namespaces: ['*']}]",
+        nodes=2,
+    )
+    c.submit(by_kueue(lone("holds", "x", 8, "10h"))).run()
+    c.submit(by_kueue(gang("large", pods=2, gpus=8, namespace="x"))).run()
+    c.submit(lone("before", "x", 8, "10s")).run().delete("before").run()
+    c.submit(by_kueue(lone("passes", "x", 8, "20h"))).run()
+    assert set(claim(c).nodes) == {"n0", "n1"}
+    c.submit(lone("also", "x", 8, "20h")).run()
+    assert not c.pod("passes").spec.node_name
+    assert not c.pod("also").spec.node_name, "the claim holds against queues of ours, too"
+    c.submit(lone("fills", "x", 8, "1h")).run()
+    assert c.pod("fills").spec.node_name
+    assert held(c, "all") == 8, "of the limit only what Kueue has not counted is used"
+    c.delete("holds", "fills").run().wait(15.0)
+    assert c.placed("large", on=2), "16 GPUs, where the queue's limit is 8"
+
+
+def by_kueue(made: list[Pod]) -> list[Pod]:
+    label = {"kueue.x-k8s.io/queue-name": "team"}
+    return [
+        replace(pod, metadata=replace(pod.metadata, labels={**(pod.metadata.labels or {}), **label}))
+        for pod in made
+    ]
