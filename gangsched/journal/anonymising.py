@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import msgspec
 import yaml
 
+from gangsched.config.strict import read_documents
 from gangsched.errors import ConfigError, GangschedError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.journal.records import (
@@ -214,7 +215,7 @@ def _plugins_in(segments: Sequence[Segment]) -> frozenset[str]:
 
 def _meet(record: Record, rename: Renaming) -> None:
     if isinstance(record, Start | Reconfigured):
-        for document in yaml.safe_load_all(record.config):
+        for document in _documents(record.config):
             walk(document, rename.meet)
         rename.meet(record.gap if isinstance(record, Start) else "")
     elif isinstance(record, Turn):
@@ -249,8 +250,16 @@ def _renamed(record: Turn | Reconfigured, rename: Renaming) -> Turn | Reconfigur
 
 
 def _renamed_config(text: str, rename: Renaming) -> str:
-    documents = [walk(one, rename) for one in yaml.safe_load_all(text)]
+    documents = [walk(one, rename) for one in _documents(text)]
     return str(yaml.safe_dump_all(documents, sort_keys=False))
+
+
+def _documents(text: str) -> list[dict[str, Any]]:
+    """Of a configuration. Raises: ConfigError (it cannot be read, or is larger when it is walked)."""
+    documents = read_documents(text)
+    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.CSafeLoader)):
+        raise ConfigError("the journal's configuration has aliases, which none has that was recorded")
+    return documents
 
 
 def _decoded(turn: Turn) -> Any:

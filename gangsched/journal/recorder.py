@@ -146,15 +146,21 @@ class Recorder:
         if observer is not None:
             observed = "calls" if isinstance(observer, PluginObserver) else "yes"
         now_s, ahead_s = time.monotonic(), self._scheduler.shared.wall_ahead_s
-        wall_s = time.time() if ahead_s is None else now_s + ahead_s
         return Start(
-            *(FORMAT, wall_s, now_s, self._leading, effective_yaml(config)),
-            *(self._sources(config), versions(), self._n_turns, observed, gap),
+            format=FORMAT,
+            wall_s=time.time() if ahead_s is None else now_s + ahead_s,
+            now_s=now_s,
+            leading=self._leading,
+            config=effective_yaml(config),
+            plugins=self._sources(config),
+            versions=versions(),
+            n_before=self._n_turns,
+            observed=observed,
+            gap=gap,
         )
 
     def _next_segment(self) -> None:
         """The state is written by another process, which has it as it is now."""
-
         gap, self.gap = self.gap, ""
 
         def write() -> list[bytes]:

@@ -11,10 +11,11 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
+from gangsched.core.state.reporter import clean
 from gangsched.errors import ParseError
 from gangsched.kube.watch.decode import followed
 from gangsched.model import events as ev
@@ -27,6 +28,9 @@ HEAD = struct.Struct("<II")
 """Length and CRC-32 of the record that follows; the line feed at its end is counted."""
 MAX_RECORD = 256 * 2**20
 """What a list of 5,000 nodes has at most comes in one call."""
+_WallS = Annotated[float, msgspec.Meta(ge=0.0, le=2.3e11)]
+"""To the year 9258: later days, after some decades of a clock, have no date."""
+_NowS = Annotated[float, msgspec.Meta(ge=-4e9, le=4e9)]
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
@@ -42,8 +46,8 @@ class Start(msgspec.Struct, tag="start", array_like=True, frozen=True):
     """
 
     format: int
-    wall_s: float
-    now_s: float
+    wall_s: _WallS
+    now_s: _NowS
     leading: bool
     config: str
     plugins: dict[str, str]
@@ -67,7 +71,7 @@ class Turn(msgspec.Struct, tag="turn", array_like=True, frozen=True):
     """
 
     do: Literal["handle", "advance", "schedule"]
-    now_s: float
+    now_s: _NowS
     effects: str
     events: msgspec.Raw = msgspec.Raw(b"[]")
     group: GroupKey | None = None
@@ -78,7 +82,7 @@ class Turn(msgspec.Struct, tag="turn", array_like=True, frozen=True):
 class Reconfigured(msgspec.Struct, tag="config", array_like=True, frozen=True):
     """Another configuration is in effect; fields as in Start and Turn."""
 
-    now_s: float
+    now_s: _NowS
     effects: str
     config: str
     plugins: dict[str, str]
@@ -87,7 +91,7 @@ class Reconfigured(msgspec.Struct, tag="config", array_like=True, frozen=True):
 class End(msgspec.Struct, tag="end", array_like=True, frozen=True):
     """The journal ends here, and why."""
 
-    now_s: float
+    now_s: _NowS
     why: str
 
 
@@ -110,7 +114,7 @@ def read_record(body: bytes) -> Record:
     try:
         return _decoder.decode(body)
     except _UNREADABLE as error:
-        raise ParseError(f"is no record of a journal: {error}") from None
+        raise ParseError(f"is no record of a journal: {clean(str(error))}") from None
 
 
 def encoded_events(events: Iterable[ev.Event]) -> bytes:
@@ -126,7 +130,7 @@ def read_events(raw: msgspec.Raw) -> list[ev.Event]:
     try:
         return [_read_event(name, body) for name, body in _decode_pairs(raw)]
     except _UNREADABLE as error:
-        raise ParseError(f"is no event of a journal: {error}") from None
+        raise ParseError(f"is no event of a journal: {clean(str(error))}") from None
 
 
 class _Put(msgspec.Struct):

@@ -199,7 +199,7 @@ class Replay:
         try:
             read_state(state.body, self.scheduler, self._given)
         except ParseError as error:
-            raise ConfigError(f"the journal's state {error}") from None
+            raise ConfigError(f"the journal's state {clean(str(error))}") from None
 
     def _turn(self, turn: Turn) -> list[Effect]:
         played = self.played

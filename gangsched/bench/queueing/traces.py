@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from gangsched.bench.queueing.jobs import Job, Workload, in_order
 from gangsched.bench.queueing.sacct import NEVER_RAN, STILL_RUNS, sacct_jobs
+from gangsched.core.state.reporter import clean
 from gangsched.errors import ConfigError
 from gangsched.journal.segments import SUFFIX
 
@@ -163,7 +164,7 @@ def _csv(path: str, lines: Iterable[str]) -> Iterator[Read]:
     kind = next((kind for needed, kind in _NEEDED.items() if needed <= set(names)), None)
     if kind is None:
         raise ConfigError(
-            f"has the columns {', '.join(sorted(names))[:400] or 'of no header'}: arrival_s, run_s and"
+            f"has the columns {clean(', '.join(sorted(names)))[:400] or 'of no header'}: arrival_s, run_s and"
             " devices are needed, or num_gpu, creation_time, scheduled_time and deletion_time",
             source=path,
         )
