@@ -13,7 +13,7 @@ from rich.console import Console
 
 from gangsched.config import SchedulerConfig, parse_config
 from gangsched.core.framework.profile import Profile
-from gangsched.counterfactual.answer import Answer, Drawn, Question, answer
+from gangsched.counterfactual.answer import Question, answer
 from gangsched.counterfactual.day import Day
 from gangsched.counterfactual.gangs import MAX_ADDED
 from gangsched.counterfactual.picture import picture
@@ -71,12 +71,15 @@ def run(args: argparse.Namespace) -> int:
     question = _question(args, known)
     day = read_day(segments_at(Path(args.journal)), args.plugin)
     recorded = _recorded(day, known)
+    if args.svg:
+        _put(args.svg, "a", "")  # before it takes minutes
 
     def build(config: SchedulerConfig) -> Mapping[str, Profile]:
         return build_profiles(config, known.factories, with_hooks=False)
 
     found, drawn = answer(day, question, recorded, build, _tell)
-    _write_picture(args.svg, found, drawn)
+    if args.svg:
+        _put(args.svg, "w", picture(found, drawn))
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     else:
@@ -94,8 +97,6 @@ def _question(args: argparse.Namespace, known: KnownPlugins) -> Question:
     if bool(args.nodes) != bool(args.like):
         missing = "--like" if args.nodes else "--nodes"
         raise ConfigError("is needed too: --nodes +N says how many, --like NODE what they are", path=missing)
-    if args.svg and not Path(args.svg).absolute().parent.is_dir():
-        raise ConfigError("cannot be written: its folder does not exist", path="--svg", source=args.svg)
     n_added = 0
     if args.nodes:
         if re.fullmatch(r"\+[0-9]{1,6}", args.nodes) is None or not 1 <= int(args.nodes) <= MAX_ADDED:
@@ -128,9 +129,10 @@ def _tell(done: int, all_: int) -> None:
         print(f"run {done} of {all_}", end=end, file=sys.stderr, flush=True)
 
 
-def _write_picture(path: str, found: Answer, drawn: Drawn) -> None:
-    if path:
-        try:
-            Path(path).write_text(picture(found, drawn), encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"cannot be written: {error.strerror}", source=path) from None
+def _put(path: str, mode: str, text: str) -> None:
+    """Raises: ConfigError."""
+    try:
+        with open(path, mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", path="--svg", source=path) from None

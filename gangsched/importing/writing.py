@@ -27,8 +27,8 @@ class JournalFile:
     def __init__(self, directory: Path, name: str) -> None:
         """Raises: ConfigError (the directory is not empty, or cannot be written to)."""
         self._directory = directory
-        self._was_there = directory.is_dir()
         try:
+            self._was_there = directory.is_dir()
             if self._was_there and any(directory.iterdir()):
                 raise ConfigError(
                     "is not empty: give a directory that is, or a new one", source=str(directory)

@@ -110,9 +110,9 @@ def _key(path: Path) -> bytes:
             found = os.fstat(file.fileno())
             key = file.read(_MAX_KEY + 1)
     except OSError as error:
-        raise ConfigError(
-            f"cannot be read: {error.strerror}; {_NEW_KEY}", path="--key", source=str(path)
-        ) from None
+        more = f"; {_NEW_KEY}" if isinstance(error, FileNotFoundError) else ""
+        problem = f"cannot be read: {error.strerror}{more}"
+        raise ConfigError(problem, path="--key", source=str(path)) from None
     if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         mode = stat.S_IMODE(found.st_mode)
         problem = f"has mode {mode:04o}, so others have it too: chmod 600 {path}"

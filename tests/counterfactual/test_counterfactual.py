@@ -318,7 +318,8 @@ def node_in(directory: Path) -> str:
         (["--config", "WRONG"], "packing.weight: 200000 is not within"),
         (["--config", "OTHERS"], "and no profile has that schedulerName; it has another"),
         (["--without", "x", "--plugin", "BROKEN"], "No module named 'no_such_module'"),
-        (["--without", "d/first", "--svg", "/nowhere/at/all.svg"], "its folder does not exist"),
+        (["--without", "d/first", "--svg", "/nowhere/at/all.svg"], "--svg: cannot be written: No such file"),
+        (["--without", "d/first", "--svg", "x" * 300], "--svg: cannot be written: File name too long"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(

@@ -384,3 +384,12 @@ def test_what_has_no_past_is_refused(
     assert code == 2
     assert problem in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_a_directory_that_nobody_can_make_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "jobs.swf"
+    source.write_text(SWF)
+    assert main(["import", "swf", str(source), str(tmp_path / ("x" * 300))]) == 2
+    assert "cannot be written to: File name too long" in capsys.readouterr().err
+    assert main(["import", "swf", str(source), str(source / "below")]) == 2
+    assert "cannot be written to: Not a directory" in capsys.readouterr().err
