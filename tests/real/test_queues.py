@@ -26,6 +26,8 @@ SHARES_S = float(os.environ.get("GANGSCHED_SHARES_S", "20"))
 GPU = "nvidia.com/gpu"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/gangsched-system/leases/gangsched-queues"
 SEED = 7
+N_WAITING = 30
+"""Pods of each queue: enough for the seconds in which a busy machine makes no more of them."""
 
 
 def queue(name: str, **more: Any) -> dict[str, Any]:
@@ -55,7 +57,7 @@ def test_two_queues_share_two_to_one_while_pods_come_and_go(cluster: Cluster) ->
             running = held(cluster, letter)
             had[letter] += len(running) * (now_s - before_s)
             waiting = sum(name.startswith(letter) for name in cluster.picture.pods) - len(running)
-            for _ in range(8 - waiting):
+            for _ in range(N_WAITING - waiting):
                 cluster.pod(f"{letter}{next(serial)}", gpus=1, annotations=named(letter))
             for name in running:
                 ends.setdefault(name, now_s + rng.uniform(1.0, 3.0))
