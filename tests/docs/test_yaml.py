@@ -22,6 +22,7 @@ from tests.apiserver.simulated.test_samples import Live, live
 from tests.deploy.generate_chart import CHART
 from tests.deploy.helm import RELEASE, found_helm
 from tests.docs.pages import ROOT, Block, blocks, blocks_everywhere
+from tests.support.bodies import pod_group_definition
 
 _HEAD = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: {KUBE_KIND}\n---\n"
 _SCHEDULER, _AGENT, _KUSTOMIZATION = (KUBE_KIND, OUR_KIND), ("AgentConfiguration",), ("Kustomization",)
@@ -112,28 +113,12 @@ def _pods_of(objects: list[Object]) -> Iterator[tuple[str, int]]:
             yield one["metadata"]["name"], 1
 
 
-def _definition(api_version: str) -> Object:
-    """A PodGroup of another system, as far as the server must know it."""
-    group, _, version = api_version.partition("/")
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"podgroups.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"},
-            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
-        },
-    }
-
-
 async def _apply(here: Live, objects: list[Object]) -> None:
     for one in objects:
         if one["kind"] == "PodGroup" and one["apiVersion"].startswith(_OTHERS):
             path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-            await here.client.post(path, msgspec.json.encode(_definition(one["apiVersion"])))
+            group, _, version = one["apiVersion"].partition("/")
+            await here.client.post(path, msgspec.json.encode(pod_group_definition(group, version)))
         group = one["apiVersion"]
         path = f"/api/{group}" if "/" not in group else f"/apis/{group}"
         if not one["kind"].startswith("Cluster"):

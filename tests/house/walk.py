@@ -27,11 +27,10 @@ import structlog.testing
 
 from gangsched.app import SchedulerApp
 from gangsched.config import default_config
-from gangsched.kube.credentials import Credentials
-from gangsched.kube.loaders import Loaded, blank
 from gangsched.plugins import IN_TREE
 from gangsched.sim.wire.loop import VirtualLoop, virtual_time
 from gangsched.sim.wire.network import MemoryNetwork
+from gangsched.sim.wire.run import credentials_for
 from gangsched.sim.wire.server import ApiServer
 from gangsched.sim.wire.weather import STORM, Weather
 
@@ -178,7 +177,7 @@ async def _run(loop: VirtualLoop, tracer: Tracer) -> None:
             bound.set_result(None)
 
     network = MemoryNetwork(loop, weather, server.accept, sent)
-    app = SchedulerApp(default_config(IN_TREE), _credentials(network, loop), seed=1)
+    app = SchedulerApp(default_config(IN_TREE), credentials_for(network, loop), seed=1)
     task = loop.create_task(app.run(on_signals=False))
     await asyncio.sleep(30.0)
     pods = server.registry.resource("pods")
@@ -224,16 +223,6 @@ def _pod(k: int) -> dict[str, Any]:
         "metadata": {"name": f"{GANG}-{k}", "labels": labels, "annotations": annotations},
         "spec": {"schedulerName": "gangsched", "containers": [container]},
     }
-
-
-def _credentials(network: MemoryNetwork, loop: VirtualLoop) -> Credentials:
-    loaded = blank()
-    loaded.host = "http://10.0.0.1"
-
-    async def source() -> Loaded:
-        return loaded
-
-    return Credentials(source, loaded, clock=loop.look, network=network)
 
 
 def report(walk: Walk) -> Iterator[str]:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.processes import ControlPlane
 from tests.real.cluster import RACK, REPO
-from tests.real.jobs import JobCluster, checked_jobs, job_control_plane
+from tests.real.jobs import JobCluster
 from tests.real.picture import GPU, Json, annotation, node_of, reason_of
 from tests.real.test_shapes import URGENT
 
@@ -23,16 +20,9 @@ INFER_JOBS = REPO / "deploy" / "infer-jobs" / "rbac.yaml"
 GANG: Json = {"schedulingPolicy": {"gang": {}}}
 
 
-@pytest.fixture(scope="module")
-def job_plane(assets: Assets) -> Iterator[ControlPlane]:
-    with job_control_plane(assets) as running:
-        yield running
-
-
 @pytest.fixture
-def cluster(job_plane: ControlPlane, tmp_path: Path) -> Iterator[JobCluster]:
-    with checked_jobs(job_plane, tmp_path) as made:
-        yield made
+def cluster(job_cluster: JobCluster) -> JobCluster:
+    return job_cluster
 
 
 def test_a_job_that_asks_for_a_gang_is_bound_whole_or_not_at_all(cluster: JobCluster) -> None:

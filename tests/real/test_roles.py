@@ -14,6 +14,7 @@ from gangsched.errors import ApiError
 from gangsched.sim.objects import OURS
 from tests.real.cluster import CORE_GROUPS, MERGE, PODS, Cluster
 from tests.real.picture import Json, node_of, reason_of
+from tests.support.bodies import pod_group_definition
 
 pytestmark = pytest.mark.real
 
@@ -24,19 +25,7 @@ YUNIKORN = "yunikorn.apache.org/"
 def install(cluster: Cluster, kind: tuple[str, str]) -> None:
     """The system's CRD is served when this returns."""
     group, version = kind
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    crd = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"podgroups.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"},
-            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
-        },
-    }
-    cluster.plane.kubectl("apply", "-f", "-", input=json.dumps(crd))
+    cluster.plane.kubectl("apply", "-f", "-", input=json.dumps(pod_group_definition(group, version)))
     cluster.eventually(lambda: _is_served(cluster, kind), f"{group} is served")
 
 

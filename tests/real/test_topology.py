@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from gangsched.controlplane.assets import Assets
-from gangsched.controlplane.processes import ControlPlane
 from gangsched.model.topology import TOPOLOGY_KEY
 from tests.real.cluster import CORE_GROUPS, RACK
-from tests.real.jobs import JobCluster, checked_jobs, job_control_plane
+from tests.real.jobs import JobCluster
 from tests.real.picture import Json, node_of
 
 pytestmark = pytest.mark.real
@@ -19,16 +14,9 @@ pytestmark = pytest.mark.real
 ONE_RACK: Json = {"schedulingConstraints": {"topology": [{"key": RACK}]}}
 
 
-@pytest.fixture(scope="module")
-def job_plane(assets: Assets) -> Iterator[ControlPlane]:
-    with job_control_plane(assets) as running:
-        yield running
-
-
 @pytest.fixture
-def cluster(job_plane: ControlPlane, tmp_path: Path) -> Iterator[JobCluster]:
-    with checked_jobs(job_plane, tmp_path) as made:
-        yield made
+def cluster(job_cluster: JobCluster) -> JobCluster:
+    return job_cluster
 
 
 def racks(cluster: JobCluster, name: str) -> list[str]:

@@ -20,6 +20,7 @@ from gangsched.sim.duel import Duel, Replica
 from gangsched.sim.faults import STORM
 from gangsched.sim.fence import FenceObject, SimFence
 from gangsched.sim.workloads import random_workload
+from tests.sim.test_museum_fence import forgets
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
 MAX_SEEDS = 60
@@ -103,19 +104,6 @@ def version_read_late(patch: pytest.MonkeyPatch) -> None:
         send(replica, now, process)
 
     patch.setattr(Replica, "_send", late)
-
-
-def forgets(patch: pytest.MonkeyPatch) -> None:
-    """The fence is written without its list."""
-    write = FenceObject.write
-
-    def written(there: FenceObject, step: Create[FenceRecord] | Update[FenceRecord]) -> bool:
-        done = write(there, step)
-        if done and there.record is not None:
-            there.record = replace(there.record, listed={})
-        return done
-
-    patch.setattr(FenceObject, "write", written)
 
 
 # Each with a seed from which on it is soon found: the last two take a conflict or a pause at one moment.

@@ -74,3 +74,19 @@ def node(
         own = {resource: str(amount) for resource, amount in has.items()}
         made["status"] = {"allocatable": own, "capacity": own}
     return made
+
+
+def pod_group_definition(group: str, version: str) -> Json:
+    """The CRD of another system's PodGroup, as far as the server must know it."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"podgroups.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"},
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+        },
+    }

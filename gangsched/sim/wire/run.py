@@ -82,7 +82,7 @@ class _Process:
     def __init__(self, run: _Run, number: int, config: SchedulerConfig) -> None:
         self.number = number
         self.network = MemoryNetwork(run.loop, run.weather, run.server.accept, run.record)
-        credentials = _credentials(self.network, run.loop)
+        credentials = credentials_for(self.network, run.loop)
         recording = None if run.journal is None else Recording(sink=run.journal())
         self.app = _WatchedApp(config, credentials, seed=1000 * run.seed + number, recording=recording)
         self.heard = self.app.heard_by = Heard(run.ledger)
@@ -117,8 +117,8 @@ class _Process:
             yield f"6: the cache has {sorted(cached.items())}, the store {sorted(ledger.there.items())}"
 
 
-def _credentials(network: MemoryNetwork, loop: VirtualLoop) -> Credentials:
-    """For a server without authentication."""
+def credentials_for(network: MemoryNetwork, loop: VirtualLoop) -> Credentials:
+    """Credentials for a server without authentication."""
     loaded = blank()
     loaded.host = "http://10.0.0.1"
 
