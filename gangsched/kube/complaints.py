@@ -36,7 +36,7 @@ class Complaints:
         self._say("the API server refuses or cannot be reached", what, error, about)
 
     def doubt(self, what: str, error: ApiError, *, about: str) -> None:
-        """The same for an answer that does not come from the API server or is not about that object."""
+        """As `say`, for an answer that is not from the API server or not about that object."""
         self._say("an answer is not the API server's own: what stands before it?", what, error, about)
 
     def _say(self, text: str, what: str, error: ApiError, about: str) -> None:

@@ -1,8 +1,8 @@
-"""QueueUsage: what queues have held lately, kept in an annotation of a Lease from one process to the next.
+"""QueueUsage: keeps what queues have held lately in an annotation of a Lease, from one process to the next.
 
-A Lease, for it needs no right beyond one more name in the role that leader election has; its renewTime says
-when it was written. Lives here: the requests, and what is believed of an answer. Not here: when they are made
-(gangsched.queue_memory), what follows from it (core.cache.queue_book).
+A Lease needs no right beyond one more name in leader election's role; its renewTime says when it was written.
+Lives here: the requests, and checks of an answer. Not here: when requests are made (gangsched.queue_memory),
+what follows from the answer (core.cache.queue_book).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class QueueUsage:
         )
 
     async def read(self) -> tuple[dict[str, float], float] | None:
-        """(what each queue had, how many seconds ago); None: nothing is kept.
+        """Reads (what each queue had, how many seconds ago); None: nothing is kept.
 
         Raises: ApiError; ValueError, if what is kept cannot be believed.
         """
@@ -103,7 +103,8 @@ class QueueUsage:
 
 
 def believed(text: object, now_s: float) -> tuple[dict[str, float], float]:
-    """What a process wrote, checked: anybody who may write the Lease may have written it. now_s: Unix time.
+    """Checks what a process wrote: anybody with the right to write the Lease may have written it. now_s: Unix
+    time.
 
     Raises: ValueError.
     """

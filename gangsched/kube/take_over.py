@@ -74,7 +74,7 @@ def _bumps(pods: Iterable[ListedPod]) -> Iterable[BumpPod]:
 
 
 def _is_bound(pod: ListedPod, pods: WatchState) -> bool:
-    """According to the watch, however late that is: a bound pod stays bound."""
+    """Whether the watch shows the pod as bound; a late watch does not matter, as a bound pod stays bound."""
     known: Any = pods.known.get(f"{pod.namespace}/{pod.name}")
     return known is not None and known.metadata.uid == pod.uid and bool(known.spec.node_name)
 

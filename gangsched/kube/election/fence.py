@@ -136,7 +136,7 @@ class Fence:
 
     @property
     def is_writing(self) -> bool:
-        """A batch is in a list that was asked for and is not confirmed."""
+        """Whether a batch is in a list that was requested and is not confirmed."""
         return bool(self._batch)
 
     def submit(self, effect: Fenced) -> None:
@@ -149,18 +149,18 @@ class Fence:
             self._released.append(effect)
 
     def _is_foreseen(self, bind: BindPod) -> bool:
-        """The last list that was asked for has the pod as the bind knows it; counts once."""
+        """Whether the last requested list has the pod as the bind knows it; true once for each pod."""
         version = self._versions.pop(bind.uid, "")
         return version != "" and version == bind.resource_version and not self._is_closed
 
     @property
     def is_idle(self) -> bool:
-        """Owned, and nothing is being written, nor waits to be."""
+        """Whether it is owned, and nothing is being written or waits to be."""
         is_busy = self._is_asking or self._must_read or self.n_waiting or self._expected or self._is_closed
         return self.state is FenceState.OWNED and not is_busy
 
     def expect(self, pods: Sequence[Expected]) -> bool:
-        """List these with the next request, if the fence is idle; whether they will be."""
+        """List these with the next request, if the fence is idle; returns whether it will."""
         if not self.is_idle or not 0 < len(pods) <= MAX_EXPECTED:
             return False
         self._expected = pods
@@ -186,7 +186,7 @@ class Fence:
 
     @property
     def is_short(self) -> bool:
-        """The list is ours, and lists nothing but binds that may still land."""
+        """Whether the list is ours and holds only binds that may still land."""
         listed = self._seen.listed
         return (
             self.state is FenceState.OWNED
@@ -196,7 +196,7 @@ class Fence:
         )
 
     def bumped(self) -> None:
-        """No bind of an earlier leader can land any more: from here on the list is ours."""
+        """Take the list over: no bind of an earlier leader can land any more."""
         assert self.state is FenceState.TAKEN
         self.state = FenceState.OWNED
         self.inherited = {}
@@ -315,7 +315,7 @@ class Fence:
 
 
 def expected_of(pod: Pod, gang: str) -> Expected:
-    """A pod as it is known now."""
+    """The pod, as it is known now, as an Expected."""
     meta = pod.metadata
     return Expected(ListedPod(meta.uid, meta.namespace, meta.name, gang), meta.resource_version)
 

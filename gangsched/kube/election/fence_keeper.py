@@ -104,17 +104,18 @@ class FenceKeeper:
         self._said = ""
 
     def submit(self, effect: Fenced) -> None:
-        """Released once it is listed; never blocks."""
+        """Queue an effect; it is released once it is listed. Never blocks."""
         self.fence.submit(effect)
         self._wake.set()
 
     @property
     def is_idle(self) -> bool:
-        """Whether what is expected would be listed at once."""
+        """Whether expected pods would be listed at once."""
         return self._has_begun and self.fence.is_idle
 
     def expect(self, pods: Sequence[Expected]) -> bool:
-        """List these if the fence is idle; the request leaves in the loop's next round. Whether it will."""
+        """List these if the fence is idle; returns whether the request will leave, in the loop's next
+        round."""
         is_asked = self._has_begun and self.fence.expect(pods)
         if is_asked:
             self._wake.set()
@@ -127,7 +128,7 @@ class FenceKeeper:
         await self._taken.wait()
 
     def bumped(self) -> None:
-        """The inherited pods are bumped: binds may be listed now."""
+        """Allow binds to be listed: the inherited pods are bumped."""
         self.fence.bumped()
         self._wake.set()
 

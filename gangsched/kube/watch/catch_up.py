@@ -45,7 +45,7 @@ _decode_item = bounded.lenient_decoder(_Item)
 
 
 async def ask_pages(client: ApiClient, selector: str) -> AsyncIterator[_Page]:
-    """The pods that a field selector matches, page by page, by consistent reads.
+    """Reads the pods that a field selector matches, page by page, consistently.
 
     Raises: ApiError.
     """
