@@ -355,6 +355,12 @@ def test_what_is_guaranteed_and_asked_for_is_held_at_rest() -> None:
                 assert there.used(queue).get(GPU, 0) + 1 > guaranteed, f"seed {seed}: {storm.tree}"
 
 
+@pytest.mark.parametrize("seed", [8003, 9409])
+def test_room_made_for_one_is_not_taken_by_who_waits_for_others_to_go(seed: int) -> None:
+    """It once went round: who was promised room on that node later took what was free there already."""
+    assert Storm(seed).run() < 10
+
+
 SEEDS = int(os.environ.get("GANGSCHED_RECLAIM_SEEDS", "30"))
 
 

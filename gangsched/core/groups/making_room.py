@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import numpy as np
 from msgspec.structs import replace
 
 from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.topology import requires_domain
 from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.interface import Code, DryRun, Status
@@ -22,6 +24,7 @@ from gangsched.core.groups.nomination import Nominations, would_take
 from gangsched.core.groups.overrun import past_walltime
 from gangsched.core.preemption.by_domain import run_post_filter_by_domain
 from gangsched.core.state.state import SharedState
+from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group, GroupState, MemberState, Preemption
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
@@ -142,17 +145,40 @@ class MakingRoom:
         claims = self._shared.cache.ledger.claims
         return {(row, one) for uid in group.members for row, _, ids in claims(uid) for one in ids}
 
-    def keep_waiting(self, unit: list[Group], waited: Preemption) -> FitError | None:
-        """Reconsiders a waiting unit: it keeps waiting while it fits once its victims are gone."""
+    def keep_waiting(self, unit: list[Group], waited: Preemption) -> Plan | FitError | None:
+        """Reconsiders a waiting unit: it keeps waiting while it fits once its victims are gone. A Plan: they
+        are, and it fits beside those to whom it yields."""
         demands = self._demands(unit)
         trial = Trial(self._shared.cache.view)
         trial.remove(*waited.waits_for.values())
         answer = self._cycle(demands, trial, None)
         if isinstance(answer, FitError):
+            there = self._where_promised(unit, waited, trial)
+            if there is not None and not waited.waits_for:
+                return there
+            answer = there or answer
+        if isinstance(answer, FitError):
             message = f"preemption: the room that was made is not there any more: {answer.message}"
             return replace(answer, message=message)
         self._nominations.renew(waited, answer.placements)
         return None
+
+    def _where_promised(self, unit: list[Group], waited: Preemption, trial: Trial) -> Plan | None:
+        """The unit on the nodes where room was made for it, before others that were to come there later."""
+        nominated = self._claiming.nominated(unit)
+        ahead = self._nominations.ahead_of(waited, nominated)
+        if len(ahead) == len(nominated):
+            return None
+        within: BoolArray = np.zeros(trial.n_rows, dtype=np.bool_)
+        within[[row for name in sorted(waited.nodes) if (row := trial.row_of(name)) is not None]] = True
+        demands = self._demands(unit)
+        for demand in demands:
+            demand.within = within
+        key = self._shared.settings.topology_key
+        answer = run_cycle(demands, trial, topology_key=key, nominated=ahead)
+        if isinstance(answer, FitError):
+            return None
+        return None if self._claiming.plans.needs_nobody_who_is_to_come(demands, answer) else answer
 
 
 def _rank(unit: Sequence[Group], rule: EvictionRule | None) -> int:

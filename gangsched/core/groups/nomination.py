@@ -42,6 +42,7 @@ class Nominations:
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:
         self._shared = shared
         self._reporter = reporter
+        self._n_made = 0
 
     # -- begin ---------------------------------------------------------------------------------------------
 
@@ -62,6 +63,8 @@ class Nominations:
         wait_s = min((s for s in own if s is not None), default=shared.settings.permit_wait_s)
         preemption = Preemption(tuple(unit), waits_for, result.violating, shared.now_s + grace_s + wait_s)
         preemption.whose = whose
+        self._n_made += 1
+        preemption.number = self._n_made
         if rule is not None and rule.keeps_at is not None:
             preemption.keeps_at, preemption.whose = rule.keeps_at, rule.whose
         for uid in waits_for:
@@ -159,6 +162,14 @@ class Nominations:
             preemption.refused = {**preemption.refused, event.uid: preemption.refused.get(event.uid, 0) + 1}
         return None if event.code == 429 else found[0].unit[0]
 
+    def ahead_of(self, waited: Preemption, nominated: Iterable[Nominated]) -> list[Nominated]:
+        """Those to which the unit leaves room on its nodes: not who was to be placed later, and beside it.
+
+        Such a one waits for other pods to go; until they have, it would take what was freed for the unit.
+        """
+        rank = max(waited.keeps_at, min(group.priority for group in waited.unit))
+        return [one for one in nominated if not _came_later(one, waited, rank)]
+
     # -- end -----------------------------------------------------------------------------------------------
 
     def lift(self, unit: Sequence[Group]) -> Preemption | None:
@@ -235,6 +246,13 @@ def would_take(result: PostFilterResult, view: ClusterView, whose: str) -> str:
     return (
         f"preemption: it would be placed on {named} in place of {_counted(bound, whose)}; nothing is evicted"
     )
+
+
+def _came_later(one: Nominated, waited: Preemption, rank: int) -> bool:
+    other = one.info.group.preemption if one.info.group is not None else None
+    if other is None or other.number <= waited.number:
+        return False
+    return min(group.priority for group in other.unit) <= rank
 
 
 def _counted(infos: Iterable[PodInfo], whose: str, what: str = "") -> str:

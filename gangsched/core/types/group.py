@@ -359,7 +359,8 @@ class Group:
 class Preemption(msgspec.Struct, eq=False, gc=True):
     """One unit's reservation by preemption. waits_for: victims by UID that are not gone yet; violating:
     victims protected by a disruption budget; refused: how often each eviction was refused. keeps_at: its room
-    is kept from units up to this priority, if that is above its own; whose: the victims, in words."""
+    is kept from units up to this priority, if that is above its own; whose: the victims, in words; number:
+    the later it was made, the higher."""
 
     unit: tuple[Group, ...]
     waits_for: dict[str, PodInfo]
@@ -369,6 +370,7 @@ class Preemption(msgspec.Struct, eq=False, gc=True):
     refused: dict[str, int] = {}
     keeps_at: int = -(2**31)
     whose: str = LOWER
+    number: int = 0
 
     @property
     def is_overrun(self) -> bool:
