@@ -30,6 +30,7 @@ _KINDS = {
     "sacct": "which node a job ran on, when it started, its partition, its state at the end, and its user",
 }
 """What each does not say, or is not taken over."""
+_N_NODES, _N_GPUS, _N_JOBS = 16, 8, 10_000
 _MAX_GPUS = 64
 _MAX_JOBS = 1_000_000
 _MAX_BAD_SHOWN = 10
@@ -54,15 +55,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("file", nargs="+", metavar="FILE", help="read one after the other")
     parser.add_argument("out", metavar="OUT", help="the journal's directory: an empty one, or a new one")
-    parser.add_argument("--nodes", type=int, default=16, metavar="N", help="equal ones (default 16)")
-    parser.add_argument("--gpus", type=int, default=8, metavar="N", help="of each node (default 8)")
+    parser.add_argument("--nodes", type=int, metavar="N", help=f"how many, all alike (default {_N_NODES})")
+    parser.add_argument("--gpus", type=int, metavar="N", help=f"of each of these nodes (default {_N_GPUS})")
     parser.add_argument(
         "--node-list",
         default="",
         metavar="FILE",
         help="the nodes in place of equal ones: CSV with sn, cpu_milli, memory_mib, gpu, and model if known",
     )
-    parser.add_argument("--jobs", type=int, default=10_000, metavar="N", help="at most (default 10000)")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help=f"take the first ones, at most so many (default {_N_JOBS})"
+    )
 
 
 class _Bad:
@@ -102,9 +105,12 @@ def _import(args: argparse.Namespace, bad: _Bad) -> None:
             done = write_history(history, file)
         _tell(args, history.missing, bad, done, file)
         return
-    nodes = listed_nodes(args.node_list, bad) if args.node_list else equal_nodes(args.nodes, args.gpus)
+    if args.node_list:
+        nodes = listed_nodes(args.node_list, bad)
+    else:
+        nodes = equal_nodes(args.nodes or _N_NODES, args.gpus or _N_GPUS)
     jobs = chain.from_iterable(_jobs(path, args.kind, bad) for path in args.file)
-    of = taken(jobs, nodes, args.jobs)
+    of = taken(jobs, nodes, args.jobs or _N_JOBS)
     with JournalFile(Path(args.out), f"import-{args.kind}") as file:
         done = write_jobs(of, nodes, file)
     _tell(args, of.left_out, bad, done, file, has_date=of.has_date)
@@ -116,9 +122,16 @@ def _check(args: argparse.Namespace) -> None:
         ("--nodes", args.nodes, MAX_NODES),
         ("--gpus", args.gpus, _MAX_GPUS),
         ("--jobs", args.jobs, _MAX_JOBS),
+        ("--node-list", args.node_list or None, 0),
     ):
-        if not 1 <= value <= most:
+        if value is None:
+            continue
+        if args.kind == _KUBERNETES:
+            raise ConfigError("is not for kubernetes: its pods and nodes are those of the file", path=flag)
+        if most and not 1 <= value <= most:
             raise ConfigError(f"{value} is not within 1..{most}", path=flag)
+        if args.node_list and flag in ("--nodes", "--gpus"):
+            raise ConfigError("cannot be given with --node-list, which has the nodes", path=flag)
 
 
 def _jobs(path: str, kind: str, bad: _Bad) -> Iterator[Job | str]:

@@ -79,7 +79,7 @@ def _tell(done: Done, args: argparse.Namespace, console: Console) -> None:
     say(
         f"{several(done.n_segments, 'segment')} written to {args.out}: {several(done.n_turns, 'call')} and"
         f" {several(done.n_effects, 'effect')}, the same as in {args.journal} up to names."
-        f" {several(done.n_words, 'different word')}, long numbers and IDs among them, replaced."
+        f" {done.n_words:,} different words, long numbers and IDs are replaced."
     )
     if done.n_torn:
         where = "ends" if done.n_torn == 1 else "end"

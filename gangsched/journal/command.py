@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     parser.description = (
         "Makes the decisions of a journal again that `gangsched scheduler --record DIR` wrote, with the"
-        " configuration in it, and compares each answer with the recorded one. Nothing is sent anywhere. Exit"
-        " code 1: an answer differs, so something decided that is not in the journal, or this is another"
-        " version."
+        " configuration in it, and compares each answer with the recorded one. Nothing is sent anywhere, but"
+        " for what --trace-endpoint asks for. Exit code 1: an answer differs, so something decided that is"
+        " not in the journal, or this is another version."
     )
     parser.add_argument("journal", metavar="DIR", help="the directory, or one file of it")
     parser.add_argument(

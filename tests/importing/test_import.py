@@ -193,6 +193,9 @@ def test_a_journal_is_a_workload_of_the_bench(tmp_path: Path) -> None:
         ("csv", "a,b\n", (), "has the columns a, b: arrival_s, run_s and devices are needed"),
         ("swf", SWF, ("--nodes", "0"), "--nodes: 0 is not within 1..20000"),
         ("swf", SWF, ("--gpus", "65"), "--gpus: 65 is not within 1..64"),
+        ("swf", SWF, ("--nodes", "2", "--node-list", "x"), "--nodes: cannot be given with --node-list"),
+        ("kubernetes", "{}", ("--nodes", "2"), "--nodes: is not for kubernetes"),
+        ("kubernetes", "{}", ("--node-list", "x"), "--node-list: is not for kubernetes"),
         ("swf", SWF, ("--node-list", "/nowhere"), "--node-list: cannot be read: No such file"),
     ],
 )
