@@ -21,23 +21,22 @@ def there(c: Cluster) -> list[PodInfo]:
     return [info for infos in c.scheduler.shared.cache.by_node.values() for info in infos.values()]
 
 
-def asked(c: Cluster, columns: list[int]) -> list[tuple[int, float, tuple[int, ...]]]:
+def asked(c: Cluster, names: list[str]) -> list[tuple[int, float, tuple[int, ...]]]:
     shared = c.scheduler.shared
     assert shared.ends is not None
     found = []
     for info in there(c):
-        held = dict(zip(info.template.columns, info.template.amounts, strict=True))
         end_s = shared.ends.of(info, shared.now_s, shared.wall_ahead_s).at_s
-        found.append((info.row, end_s, tuple(int(held.get(column, 0)) for column in columns)))
+        found.append((info.row, end_s, tuple(info.template.requests.get(name, 0) for name in names)))
     return sorted(found)
 
 
-def followed(c: Cluster, pods: RunningPods, columns: list[int]) -> list[tuple[int, float, tuple[int, ...]]]:
+def followed(c: Cluster, pods: RunningPods, names: list[str]) -> list[tuple[int, float, tuple[int, ...]]]:
     shared = c.scheduler.shared
     pods.look(shared.now_s, shared.wall_ahead_s)
     used = np.flatnonzero(pods.rows >= 0).tolist()
     assert all(math.isinf(one) for one in pods.ends_s[pods.rows < 0].tolist())
-    amounts = pods.amounts(columns)
+    amounts = pods.amounts(names)
     return sorted((int(pods.rows[k]), float(pods.ends_s[k]), tuple(amounts[:, k].tolist())) for k in used)
 
 
@@ -63,5 +62,5 @@ def test_they_are_the_same_as_asking_each_pod(seed: int) -> None:
             c.node(make_node(f"more-{step}", gpus=8)).run()
         else:
             c.wait(rng.uniform(1.0, 100.0))
-        columns = sorted({column for info in there(c) for column in info.template.columns})
-        assert followed(c, pods, columns) == asked(c, columns), f"seed {seed}, step {step}"
+        resources = sorted({name for info in there(c) for name in info.template.names})
+        assert followed(c, pods, resources) == asked(c, resources), f"seed {seed}, step {step}"

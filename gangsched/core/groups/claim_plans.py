@@ -225,7 +225,7 @@ class ClaimPlans:
                 ok = ok if state.subset is None else ok & state.subset
                 need = demand.n_needed - len(demand.members) + len(members)
                 free = view.free_at(template.column_array, np.arange(view.n_rows))
-                found.append(_Room(template, need, ok, running, free, running.amounts(template.columns)))
+                found.append(_Room(template, need, ok, running, free, running.amounts(template.names)))
         return found
 
     def _guess(self, claims: Claims, rooms: Sequence[_Room], ahead: Sequence[StartClaim]) -> float:

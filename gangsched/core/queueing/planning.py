@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,24 +38,40 @@ def earliest(
     bool[n_rows]: where copies may go. Of each pod that ends: its row, when, and what it holds, int64[k, n].
     Pods that end at the same moment count together.
     """
-    now = copies(free[:, ok], request).sum()
-    if now >= need:
+    if int(copies(free[:, ok], request).sum()) >= need:
         return -math.inf
     known = np.flatnonzero(np.isfinite(ends_s) & ok[rows]) if len(rows) else np.zeros(0, dtype=np.int64)
-    if not len(known):
-        return math.inf
-    found = math.inf
-    while len(known):
-        middle_s = np.partition(ends_s[known], len(known) // 2)[len(known) // 2]
-        is_early = ends_s[known] <= middle_s
-        more = freed(free.shape[1], rows[known[is_early]], amounts[:, known[is_early]])
-        if copies((free + more)[:, ok], request).sum() >= need:
-            found = float(middle_s)
-            known = known[ends_s[known] < middle_s]
+    left, found = _Ends(rows[known], ends_s[known], amounts[:, known]), math.inf
+    # Of rows in which nothing is left to end the copies are counted once: what is looked at halves each time.
+    n_settled, free, left = _settled(free, ok, request, left)
+    while len(left.rows):
+        middle_s = float(np.partition(left.ends_s, len(left.rows) // 2)[len(left.rows) // 2])
+        is_early = left.ends_s <= middle_s
+        more = freed(free.shape[1], left.rows[is_early], left.amounts[:, is_early])
+        if n_settled + int(copies(free + more, request).sum()) >= need:
+            found, keep = middle_s, left.ends_s < middle_s
         else:
-            free = free + more
-            known = known[~is_early]
+            free, keep = free + more, ~is_early
+        left = _Ends(left.rows[keep], left.ends_s[keep], left.amounts[:, keep])
+        n, free, left = _settled(free, np.ones(free.shape[1], dtype=np.bool_), request, left)
+        n_settled += n
     return found
+
+
+class _Ends(NamedTuple):
+    """Of each pod: its row, when it ends, and what it holds, int64[k, n]."""
+
+    rows: IntArray
+    ends_s: FloatArray
+    amounts: IntArray
+
+
+def _settled(free: IntArray, ok: BoolArray, request: IntArray, left: _Ends) -> tuple[int, IntArray, _Ends]:
+    """How many copies fit into the rows where nothing is left to end; the other rows, and what ends there."""
+    live: BoolArray = np.zeros(free.shape[1], dtype=np.bool_)
+    live[left.rows] = True
+    n = int(copies(free[:, ok & ~live], request).sum())
+    return n, free[:, live], left._replace(rows=(np.cumsum(live) - 1)[left.rows])
 
 
 def freed(n_rows: int, rows: IntArray, amounts: IntArray) -> IntArray:

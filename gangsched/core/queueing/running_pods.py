@@ -21,7 +21,7 @@ from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 
 # Rows that are read again at each look, whether they have changed or not.
-_AGAIN = 128
+_AGAIN = 32
 _NO_ROW = -1
 
 
@@ -37,7 +37,9 @@ class RunningPods:
         self._slots: dict[int, list[int]] = {}
         self._free: list[int] = []
         self._code_of: dict[int, int] = {}
-        self._templates: list[PodTemplate] = []
+        """By template, which may name a node, so they are many: which of the kinds it is."""
+        self._kinds: dict[tuple[tuple[str, int], ...], int] = {}
+        """By what pods request."""
         self.rows: IntArray = np.zeros(0, dtype=np.int64)
         self.ends_s: FloatArray = np.zeros(0, dtype=np.float64)
         self._codes: IntArray = np.zeros(0, dtype=np.int64)
@@ -47,7 +49,7 @@ class RunningPods:
         view = self._cache.view
         changed = view.rows_since(self._mark) if self._mark >= 0 else None
         self._mark = view.journal_end
-        if changed is None or len(self._templates) > 2 * len(self.rows) + _AGAIN:
+        if changed is None or len(self._code_of) > 2 * len(self.rows) + _AGAIN:
             self._forget()
             changed = set(range(view.n_rows))
         else:
@@ -62,19 +64,19 @@ class RunningPods:
         """As of now. A pod that did not go when it was evicted is not waited for."""
         return math.inf if info.uid in self._stuck else self.ends.of(info, now_s, wall_ahead_s).at_s
 
-    def amounts(self, columns: Sequence[int]) -> IntArray:
-        """int64[len(columns), slots]: what each holds of some columns; of a free slot it is meaningless."""
-        of_kind = np.zeros((len(columns), max(len(self._templates), 1)), dtype=np.int64)
-        for code, template in enumerate(self._templates):
-            held = dict(zip(template.columns, template.amounts, strict=True))
-            of_kind[:, code] = [held.get(column, 0) for column in columns]
+    def amounts(self, names: Sequence[str]) -> IntArray:
+        """int64[len(names), slots]: how much each holds of some resources; meaningless for a free slot."""
+        of_kind = np.zeros((len(names), max(len(self._kinds), 1)), dtype=np.int64)
+        for requests, code in self._kinds.items():
+            held = dict(requests)
+            of_kind[:, code] = [held.get(name, 0) for name in names]
         found: IntArray = of_kind[:, self._codes]
         return found
 
     def _forget(self) -> None:
         self._slots.clear()
         self._code_of.clear()
-        self._templates.clear()
+        self._kinds.clear()
         self.rows[:] = _NO_ROW
         self.ends_s[:] = math.inf
         self._codes[:] = 0
@@ -101,8 +103,8 @@ class RunningPods:
     def _code(self, template: PodTemplate) -> int:
         code = self._code_of.get(template.serial)
         if code is None:
-            code = self._code_of[template.serial] = len(self._templates)
-            self._templates.append(template)
+            requests = tuple(template.requests.items())
+            code = self._code_of[template.serial] = self._kinds.setdefault(requests, len(self._kinds))
         return code
 
     def _grow(self, n: int) -> None:
