@@ -5,28 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gangsched.cli import main
 from gangsched.config import parse_config
 from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler
-from gangsched.errors import InvariantError
 from gangsched.journal.anonymising import Anonymising
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.records import Start, State, Turn, framed
-from gangsched.journal.renaming import Renaming
 from gangsched.journal.segments import Reader, segments_in
 from gangsched.journal.state import BuildCore, Given
-from gangsched.journal.vocabulary import own_words
 from gangsched.model import events as ev
 from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.effects import BindPod
@@ -310,13 +304,6 @@ def test_why_there_is_a_gap_and_a_state_without_calls_before_it_are_renamed_too(
     assert [secret for secret in SECRETS if secret.lower() in after] == []
 
 
-def test_what_was_not_met_does_not_go_out() -> None:
-    rename = renaming_of(["bluewhale"])
-    with pytest.raises(InvariantError, match="was not met before"):
-        rename("octopus")
-    assert rename.of_answer("octopus of bluewhale") == f"octopus of {rename('bluewhale')}"
-
-
 @pytest.mark.parametrize("seed", range(4, 4 + int(os.environ.get("ANONYMISED_DAYS", "1"))))
 def test_a_stormy_day_is_the_same_up_to_names_from_each_of_its_segments(tmp_path: Path, seed: int) -> None:
     """Kills, faults, several processes; backoffs and reservations are in the states that they begin with."""
@@ -418,72 +405,3 @@ def test_a_directory_that_is_not_empty_is_left_alone(
     assert main(["anonymise", str(day), str(day), "--key", key]) == 2
     assert "is not empty: give a directory that is, or a new one" in capsys.readouterr().err
     assert [path.read_bytes() for path in day.iterdir()] == before
-
-
-# -- texts -------------------------------------------------------------------------------------------------
-
-
-def renaming_of(texts: Sequence[str], key: bytes = KEY) -> Renaming:
-    rename = Renaming(key, own_words().words, own_words().prose)
-    for text in texts:
-        rename.meet(text)
-    rename.settle()
-    return rename
-
-
-NAMES = st.lists(
-    st.lists(st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=9), min_size=1, max_size=3).map(
-        "-".join
-    ),
-    min_size=2,
-    max_size=20,
-    unique=True,
-)
-
-
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(NAMES)
-def test_names_keep_their_order_and_stay_apart(names: list[str]) -> None:
-    ours = sorted(name for name in names if name not in own_words().words)
-    rename = renaming_of(ours)
-    renamed = [rename(name) for name in ours]
-    assert renamed == sorted(set(renamed))
-    assert not set(renamed) & set(ours)
-
-
-def test_what_is_put_together_is_renamed_as_its_parts() -> None:
-    nested = '{"a": ["bluewhale/narwhal-7b-0"]}'
-    rename = renaming_of([nested, "Kraken"])
-    whole = f"{rename('bluewhale')}/{rename('narwhal-7b')}-0"
-    assert rename("bluewhale/narwhal-7b-0") == whole
-    assert json.loads(rename(nested)).popitem()[1] == [whole]
-    assert rename("KRAKEN") == rename("kraken").upper() == rename("Kraken").upper()
-
-
-def test_another_key_gives_other_names_in_the_same_order() -> None:
-    names = sorted(["bluewhale", "kraken", "octopus", "seahorse"])
-    one, other = renaming_of(names), renaming_of(names, b"another key of 32 bytes, or more")
-    assert [one(name) for name in names] == [renaming_of(names)(name) for name in names]
-    assert all(one(name) != other(name) for name in names)
-    assert sorted(map(other, names)) == [other(name) for name in names]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("nvidia.com/gpu", "topology.kubernetes.io/rack", "80Gi", "2.5", "1h30m", "NoSchedule"),
-        *("hugepages-2Mi", "2026-05-04T02:15:00Z", "kube-system", "", "-", "100MB/s", "NV18"),
-    ],
-)
-def test_numbers_times_and_words_of_kubernetes_stay(text: str) -> None:
-    assert renaming_of([text])(text) == text
-
-
-def test_suffixes_that_kubernetes_makes_still_look_so() -> None:
-    """By them the name of a kind of job is found."""
-    texts = ["coral-6d4cf56db6-x7k2p", "coral-walrus", "coral-xyz"]
-    rename = renaming_of(texts)
-    first, second, third = (rename(text).split("-") for text in texts)
-    suffix = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5,10}")
-    assert all(suffix.fullmatch(part) for part in first[1:])
-    assert not any(suffix.fullmatch(part) for part in (first[0], second[1], third[1]))

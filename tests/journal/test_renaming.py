@@ -1,0 +1,90 @@
+"""Renaming: names under which the same is decided; order, numbers and the words of Kubernetes stay."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangsched.errors import InvariantError
+from gangsched.journal.renaming import Renaming
+from gangsched.journal.vocabulary import own_words
+
+KEY = bytes(range(32))
+
+
+def renaming_of(texts: Sequence[str], key: bytes = KEY) -> Renaming:
+    rename = Renaming(key, own_words().words, own_words().prose)
+    for text in texts:
+        rename.meet(text)
+    rename.settle()
+    return rename
+
+
+NAMES = st.lists(
+    st.lists(st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=9), min_size=1, max_size=3).map(
+        "-".join
+    ),
+    min_size=2,
+    max_size=20,
+    unique=True,
+)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(NAMES)
+def test_names_keep_their_order_and_stay_apart(names: list[str]) -> None:
+    ours = sorted(name for name in names if name not in own_words().words)
+    rename = renaming_of(ours)
+    renamed = [rename(name) for name in ours]
+    assert renamed == sorted(set(renamed))
+    assert not set(renamed) & set(ours)
+
+
+def test_what_is_put_together_is_renamed_as_its_parts() -> None:
+    nested = '{"a": ["bluewhale/narwhal-7b-0"]}'
+    rename = renaming_of([nested, "Kraken"])
+    whole = f"{rename('bluewhale')}/{rename('narwhal-7b')}-0"
+    assert rename("bluewhale/narwhal-7b-0") == whole
+    assert json.loads(rename(nested)).popitem()[1] == [whole]
+    assert rename("KRAKEN") == rename("kraken").upper() == rename("Kraken").upper()
+
+
+def test_another_key_gives_other_names_in_the_same_order() -> None:
+    names = sorted(["bluewhale", "kraken", "octopus", "seahorse"])
+    one, other = renaming_of(names), renaming_of(names, b"another key of 32 bytes, or more")
+    assert [one(name) for name in names] == [renaming_of(names)(name) for name in names]
+    assert all(one(name) != other(name) for name in names)
+    assert sorted(map(other, names)) == [other(name) for name in names]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("nvidia.com/gpu", "topology.kubernetes.io/rack", "80Gi", "2.5", "1h30m", "NoSchedule"),
+        *("hugepages-2Mi", "2026-05-04T02:15:00Z", "kube-system", "", "-", "100MB/s", "NV18"),
+    ],
+)
+def test_numbers_times_and_words_of_kubernetes_stay(text: str) -> None:
+    assert renaming_of([text])(text) == text
+
+
+def test_suffixes_that_kubernetes_makes_still_look_so() -> None:
+    """By them the name of a kind of job is found."""
+    texts = ["coral-6d4cf56db6-x7k2p", "coral-walrus", "coral-xyz"]
+    rename = renaming_of(texts)
+    first, second, third = (rename(text).split("-") for text in texts)
+    suffix = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5,10}")
+    assert all(suffix.fullmatch(part) for part in first[1:])
+    assert not any(suffix.fullmatch(part) for part in (first[0], second[1], third[1]))
+
+
+def test_what_was_not_met_does_not_go_out() -> None:
+    rename = renaming_of(["bluewhale"])
+    with pytest.raises(InvariantError, match="was not met before"):
+        rename("octopus")
+    assert rename.of_answer("octopus of bluewhale") == f"octopus of {rename('bluewhale')}"
