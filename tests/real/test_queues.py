@@ -40,7 +40,7 @@ def named(name: str) -> dict[str, str]:
 
 def held(cluster: Cluster, letter: str) -> list[str]:
     """Names of pods on nodes that begin with this letter; each has one GPU."""
-    pods = cluster.picture.pods
+    pods = dict(cluster.picture.pods)  # the watch goes on
     return [n for n, pod in pods.items() if n.startswith(letter) and node_of(pod) and is_live(pod)]
 
 
@@ -56,7 +56,7 @@ def test_two_queues_share_two_to_one_while_pods_come_and_go(cluster: Cluster) ->
         for letter in "ab":
             running = held(cluster, letter)
             had[letter] += len(running) * (now_s - before_s)
-            waiting = sum(name.startswith(letter) for name in cluster.picture.pods) - len(running)
+            waiting = sum(name.startswith(letter) for name in list(cluster.picture.pods)) - len(running)
             for _ in range(N_WAITING - waiting):
                 cluster.pod(f"{letter}{next(serial)}", gpus=1, annotations=named(letter))
             for name in running:
