@@ -52,6 +52,29 @@ def test_shares_two_to_one_alternate_by_what_the_queues_hold() -> None:
     assert (held(c, "a"), held(c, "b")) == (4, 2)
 
 
+def test_a_backoff_keeps_no_queue_from_its_share_while_another_makes_new_pods() -> None:
+    """Three of a's pods were refused twice, so that they back off for 2 s; each freed GPU comes with a new
+    pod of b, which backs off for nothing."""
+    c = queued(TWO, gpus=6)
+    c.submit(pods("b", *(f"b{k}" for k in range(6)))).run()
+    c.submit(pods("a", *(f"a{k}" for k in range(4)))).run()
+    c.wait(1.2).delete("b0").run()
+    c.wait(1.2).submit(pods("b", "new1")).delete("b1").wait(0.0)
+    assert started(c) == ["b2", "b3", "b4", "b5", "a0", "a1"]
+
+
+def test_a_backoff_lasts_no_shorter_than_the_first_whatever_is_freed() -> None:
+    c = queued(TWO, gpus=6)
+    c.submit(pods("b", *(f"b{k}" for k in range(6)))).run()
+    c.submit(pods("a", "a0")).run()
+    c.wait(0.5).submit(pods("b", "new")).delete("b0").wait(0.0).run()
+    assert "a0" not in started(c)
+    c.wait(0.6)
+    assert "a0" not in started(c), "its turn came with that of its backoff, and there was no room"
+    c.wait(1.1).submit(pods("b", "newer")).delete("b1").wait(0.0)
+    assert "a0" in started(c)
+
+
 def test_a_queue_below_its_guarantee_goes_before_the_smallest_share() -> None:
     c = queued(
         "queues:\n"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
+from gangsched.core.state.lane_heads import LaneHeads
 from gangsched.core.types.group import NEVER_S, Group
 from gangsched.model.pod_group import GroupKey
 
@@ -68,12 +69,19 @@ class Lanes:
         self._due: list[tuple[float, str, int]] = []
         self._stale: dict[str, None] = {}
         self._serial = 0
+        self.heads = LaneHeads()
+        """Groups that are not in line yet, of each lane the first before the others."""
         self.n_keys = 0
         """How often a lane's key was asked for."""
 
     def clear(self) -> None:
         """No group is in line."""
         self._lanes, self._readers, self._heads, self._due, self._stale = {}, {}, [], [], {}
+        self.heads = LaneHeads()
+
+    def name_of(self, group: Group) -> str:
+        """The group's lane."""
+        return self._lane_of(group)
 
     def push(self, group: Group, key: Key, token: int) -> None:
         """The group is in line from now on, at the place of this key in its lane."""

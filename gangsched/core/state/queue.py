@@ -17,6 +17,7 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
+from gangsched.core.state.lane_heads import LaneHeads
 from gangsched.core.state.lanes import Lanes
 from gangsched.core.state.timers import Timers
 from gangsched.core.state.transitions import Cause, move
@@ -192,20 +193,40 @@ class SchedulingQueue:
             is_awaited = self.claims is not None and self.claims.of(group) is not None
             if group.backoff_until_s > now_s and not is_awaited:
                 self.park(group, Cause.CURED_EARLY, group.backoff_until_s)
+                if self.lanes is not None:
+                    self.lanes.heads.put(self.lanes.name_of(group), self._sort_key(group), group)
             else:
                 self.activate(group, cause)
 
     def hear(self, changes: Iterable[ClusterChange], view: ClusterView, now_s: float) -> None:
         """Wakes the unschedulable groups that one of the changes can cure."""
-        if not self._unschedulable:
+        heads = self.lanes.heads if self.lanes is not None else None
+        if not self._unschedulable and not heads:
             return
         heard = list(changes)
+        n_heard = len(heard)
         if len(heard) * len(self._unschedulable) > _MAX_PAIRS:
             heard = _merged(heard)
         if heard:
             woken = [g for g in self._unschedulable.values() if any(self._cures(g, c, view) for c in heard)]
             for group in woken:
                 self.wake(group, Cause.CURED, now_s)
+        if heads and heard:
+            self._end_backoffs(heads, heard, n_heard, view, now_s)
+
+    def _end_backoffs(
+        self, heads: LaneHeads, heard: list[ClusterChange], n: int, view: ClusterView, now_s: float
+    ) -> None:
+        """Those of the first groups of each lane that the changes can cure are tried at once."""
+
+        def is_due(group: Group) -> bool:
+            tried_s = group.backoff_until_s - self.backoff_s(group.failure)
+            may_be = group.state is GroupState.BACKOFF and now_s >= tried_s + self.backoff_s(1)
+            return may_be and any(self._cures(group, change, view) for change in heard)
+
+        for group in heads.take(is_due, n):
+            group.backoff_until_s = now_s
+            self.set_deadline(group, now_s)
 
     def may_end_otherwise(self, info: PodInfo, now_s: float) -> None:
         """A running pod was edited: groups whose claims wait for its end are tried again."""
@@ -244,6 +265,8 @@ class SchedulingQueue:
 
     def _leave_unschedulable(self, group: Group) -> None:
         self._unschedulable.pop(group.key, None)
+        if self.lanes is not None:
+            self.lanes.heads.drop(group)
 
 
 def _merged(changes: list[ClusterChange]) -> list[ClusterChange]:

@@ -1,0 +1,79 @@
+"""LaneHeads: groups in backoff that a change may have cured, by lane, so that the first of each is not late.
+
+With lanes, use decides who has the next room. A backoff undoes that: of two queues that both wait, the one
+whose groups were all tried a moment ago gets nothing, and who makes new pods takes what is freed. So what
+frees room ends the backoff of the first few of each lane, once they have waited as long as after a first
+failure; a lane is not tried more often than room is freed. Called by core.state.queue. Not here: places in
+line (core.state.lanes).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+from gangsched.core.types.group import Group
+from gangsched.model.pod_group import GroupKey
+
+Key = tuple[Any, ...]
+# At one time: so many lanes, by turns; of each so many groups, found among so many.
+_MAX_LANES = 64
+_MAX_EACH = 8
+_MAX_LOOKS = 32
+_MAX_STALE = 64
+
+_Entry = tuple[Key, GroupKey, int, Group]
+
+
+class LaneHeads:
+    """In a lane by the key that a group had when it came. Entries of groups that left are dropped late."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, list[_Entry]] = {}
+        self._tokens: dict[GroupKey, int] = {}
+        self._serial = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._tokens)
+
+    def put(self, lane: str, key: Key, group: Group) -> None:
+        """The group waits for the end of its backoff alone."""
+        self._serial += 1
+        self._tokens[group.key] = self._serial
+        waiting = self._lanes.setdefault(lane, [])
+        if len(waiting) > 2 * len(self._tokens) + _MAX_STALE:
+            waiting[:] = [one for one in waiting if self._tokens.get(one[1]) == one[2]]
+            heapq.heapify(waiting)
+        heapq.heappush(waiting, (key, group.key, self._serial, group))
+
+    def drop(self, group: Group) -> None:
+        """The group does not wait for that any more."""
+        self._tokens.pop(group.key, None)
+
+    def take(self, is_due: Callable[[Group], bool], n: int) -> list[Group]:
+        """The first n groups of each lane that are due, or fewer."""
+        found: list[Group] = []
+        for lane in list(self._lanes)[:_MAX_LANES]:
+            waiting = self._lanes.pop(lane)
+            found += self._first(waiting, is_due, min(n, _MAX_EACH))
+            if waiting:
+                self._lanes[lane] = waiting  # behind the others
+        return found
+
+    def _first(self, waiting: list[_Entry], is_due: Callable[[Group], bool], n: int) -> list[Group]:
+        found: list[Group] = []
+        looked_at: list[_Entry] = []
+        while waiting and len(found) < n and len(looked_at) < _MAX_LOOKS:
+            entry = heapq.heappop(waiting)
+            _, key, token, group = entry
+            if self._tokens.get(key) != token:
+                continue
+            if is_due(group):
+                found.append(group)
+                del self._tokens[key]
+            else:
+                looked_at.append(entry)
+        for entry in looked_at:
+            heapq.heappush(waiting, entry)
+        return found
