@@ -12,7 +12,7 @@ import pytest
 from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.processes import ControlPlane
 from tests.extenders.server import ExtenderServer
-from tests.real.answers import NOBODY, AskedCluster, shown
+from tests.real.answers import BACKS_OFF, NOBODY, AskedCluster, shown
 from tests.real.cluster import MERGE, checking
 from tests.real.jobs import JobCluster, job_control_plane
 from tests.real.picture import GPU
@@ -202,7 +202,7 @@ def test_an_extender_is_not_there(cluster: AskedCluster) -> None:
     extender = {"urlPrefix": "http://127.0.0.1:1/licences", "filterVerb": "filter", "weight": 1}
     cluster.schedule(kube={"extenders": [extender]})
     cluster.gang("train", pods=2, gpus=1)
-    told = cluster.told("train", "127.0.0.1:1", "To do: ", condition="127.0.0.1:1")
+    told = cluster.told("train", "127.0.0.1:1", BACKS_OFF, "To do: ", condition="127.0.0.1:1")
     shown("An extender does not answer", told)
 
 

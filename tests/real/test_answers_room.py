@@ -13,7 +13,7 @@ import pytest
 
 from gangsched.controlplane.processes import ControlPlane
 from tests.conftest import wipe
-from tests.real.answers import AskedCluster, shown
+from tests.real.answers import BACKS_OFF, AskedCluster, shown
 from tests.real.cluster import MERGE, RACK, checking
 from tests.real.picture import GPU
 
@@ -91,7 +91,7 @@ def test_a_gang_that_waited_too_long_in_permit(cluster: AskedCluster) -> None:
     cluster.nodes(1)
     annotations = {"gangsched.io/total-members": "2", "gangsched.io/schedule-timeout": "2s"}
     cluster.gang("evaluate", pods=1, gpus=4, annotations=annotations)
-    told = cluster.told("evaluate", "backoff for", "is tried again in", condition="1 of 2 members are here")
+    told = cluster.told("evaluate", BACKS_OFF, "is tried again in", condition="1 of 2 members are here")
     shown("It waited too long in Permit", told)
 
 
