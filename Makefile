@@ -34,7 +34,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 		"name another with: make PYTHON=python3.12" >&2; exit 1; }
 endef
 PYTEST_ARGS ?=
-PYTEST_JOBS ?= 4
+PYTEST_JOBS ?= 3
 STORM_MINUTES ?= 2
 STORM_JOBS ?= 2
 LONG_STORM_SEEDS ?= 0..19999
@@ -50,7 +50,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # A find of the storms does not keep pytest from running, and fails the run when pytest has ended: its seed and the
 # command that shows it again are printed last. Where nothing is found, pytest's summary is the last line.
-# Four files at a time on two cores, each worker with a control plane of its own: tests mostly wait for servers and
+# Three files at a time on two cores, each worker with a control plane of its own: tests mostly wait for servers and
 # for clocks. tests/conftest.py puts the long files first, so xdist keeps its order.
 test: $(STAMP)
 	@echo "== control plane for the real-server tests"
