@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from gangsched.core.framework.plan import first_of
 from gangsched.errors import ConfigError
 from gangsched.journal.counted import Counted
+from gangsched.journal.directory import begin_empty
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.records import Start
 from gangsched.journal.segments import Stream, name_of
@@ -27,13 +28,8 @@ class JournalFile:
     def __init__(self, directory: Path, name: str) -> None:
         """Raises: ConfigError (the directory is not empty, or cannot be written to)."""
         self._directory = directory
+        self._was_there = begin_empty(directory)
         try:
-            self._was_there = directory.is_dir()
-            if self._was_there and any(directory.iterdir()):
-                raise ConfigError(
-                    "is not empty: give a directory that is, or a new one", source=str(directory)
-                )
-            directory.mkdir(parents=True, exist_ok=True)
             self._path = directory / name_of(name, 1)
             self._file = open(self._path, "xb")  # noqa: SIM115 (closed at the end)
         except OSError as error:

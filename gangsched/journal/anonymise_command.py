@@ -17,6 +17,7 @@ from gangsched.counterfactual.words import several
 from gangsched.errors import ConfigError
 from gangsched.flags import add_plugin_flag
 from gangsched.journal.anonymising import Anonymising, Done, NotTheSame
+from gangsched.journal.directory import begin_empty
 from gangsched.journal.replaying import Divergence
 from gangsched.journal.segments import segments_at
 
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     key = _key(Path(args.key))
     segments = segments_at(Path(args.journal))
     out = Path(args.out)
-    was_there = _checked(out)
+    was_there = begin_empty(out)
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     plugins: tuple[str, ...] = ()
     try:
@@ -122,19 +123,6 @@ def _key(path: Path) -> bytes:
         problem = f"has {n} bytes, {_MIN_KEY} to {_MAX_KEY} are needed; {_NEW_KEY}"
         raise ConfigError(problem, path="--key", source=str(path))
     return key
-
-
-def _checked(out: Path) -> bool:
-    """Whether it was there before; it is now. Raises: ConfigError."""
-    try:
-        if out.is_dir():
-            if any(out.iterdir()):
-                raise ConfigError("is not empty: give a directory that is, or a new one", source=str(out))
-            return True
-        out.mkdir(parents=True)
-    except OSError as error:
-        raise ConfigError(f"cannot be written to: {error.strerror}", source=str(out)) from None
-    return False
 
 
 def _clear(out: Path, was_there: bool) -> None:

@@ -1,6 +1,7 @@
 """The directory of a journal: names of processes, whether the disk takes anything, which files are deleted.
 
-Lives here: what the writing thread asks of the file system beside writing. Called by writing.
+Lives here: what the writing thread asks of the file system beside writing; how others that make a
+journal begin. Called by writing, anonymise_command and importing.
 """
 
 from __future__ import annotations
@@ -42,6 +43,20 @@ def try_to_write(directory: Path, process: str, body: bytes = _PROBE) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             part.unlink()
+
+
+def begin_empty(directory: Path) -> bool:
+    """Makes it, or finds that it is empty; whether it was there. Raises: ConfigError."""
+    try:
+        if directory.is_dir():
+            if any(directory.iterdir()):
+                why = "is not empty: give a directory that is, or a new one"
+                raise ConfigError(why, source=str(directory))
+            return True
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise ConfigError(f"cannot be written to: {error.strerror}", source=str(directory)) from None
+    return False
 
 
 def keep_bounds(directory: Path, settings: RecordSettings, *, own: Path | None, n_own: int) -> int:

@@ -7,7 +7,7 @@ ones, on Trials without the pods that will have ended. Called by core.groups.cla
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -97,12 +97,10 @@ class ClaimPlans:
             return None
         start_s, plan = found
         held = self._held(plan.placements)
-        nodes = {one.node_name for one in held}
-        there = [info for name in nodes for info in self._shared.cache.by_node.get(name, {}).values()]
+        nodes = dict.fromkeys(one.node_name for one in held)
         blockers = [
             Blocker(info.pod.key, end.at_s, end.is_stated, end.is_over, info.uid)
-            for info in there
-            if info.row >= 0 and (end := self._end(info)).at_s <= start_s
+            for info, end in self._ending(nodes, start_s)
         ]
         return StartClaim(
             unit=tuple(unit),
@@ -130,18 +128,9 @@ class ClaimPlans:
 
     def idle_s(self, claim: StartClaim) -> dict[str, float]:
         """What the claim will keep idle if nobody fills in (core.queueing.idle_budget.idle_until)."""
-        shared = self._shared
-        assert shared.ends is not None
-        ends, ahead_s, now_s = shared.ends, shared.wall_ahead_s, shared.now_s
-        there = [info for name in claim.nodes for info in shared.cache.by_node.get(name, {}).values()]
-        leaving = [
-            (info.row, end_s, info.template)
-            for info in there
-            if info.uid not in shared.stuck
-            and (end_s := ends.of(info, now_s, ahead_s).at_s) <= claim.start_s
-            and info.row >= 0
-        ]
-        return idle_until(claim.start_s, claim.held, shared.cache.view, leaving, now_s)
+        ending = self._ending(claim.nodes, claim.start_s)
+        leaving = [(info.row, end.at_s, info.template) for info, end in ending]
+        return idle_until(claim.start_s, claim.held, self._shared.cache.view, leaving, self._shared.now_s)
 
     def walltime_s(self, unit: Sequence[Group]) -> float:
         """The longest walltime of its groups."""
@@ -268,6 +257,13 @@ class ClaimPlans:
             for info in infos.values()
             if info.row >= 0 and self._end(info).at_s <= at_s
         ]
+
+    def _ending(self, nodes: Iterable[str], by_s: float) -> Iterator[tuple[PodInfo, End]]:
+        """The pods on these nodes that end by then, in the order of the nodes."""
+        for name in nodes:
+            for info in self._shared.cache.by_node.get(name, {}).values():
+                if info.row >= 0 and (end := self._end(info)).at_s <= by_s:
+                    yield info, end
 
     def _end(self, info: PodInfo) -> End:
         shared = self._shared

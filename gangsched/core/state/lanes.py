@@ -69,7 +69,7 @@ class Lanes:
         self._due: list[tuple[float, str, int]] = []
         self._stale: dict[str, None] = {}
         self._serial = 0
-        self.heads = LaneHeads()
+        self.backing_off = LaneHeads()
         """Groups that are not in line yet, of each lane the first before the others."""
         self.n_keys = 0
         """How often a lane's key was asked for."""
@@ -77,7 +77,7 @@ class Lanes:
     def clear(self) -> None:
         """No group is in line."""
         self._lanes, self._readers, self._heads, self._due, self._stale = {}, {}, [], [], {}
-        self.heads = LaneHeads()
+        self.backing_off = LaneHeads()
 
     def name_of(self, group: Group) -> str:
         """The group's lane."""

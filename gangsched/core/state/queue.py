@@ -194,14 +194,14 @@ class SchedulingQueue:
             if group.backoff_until_s > now_s and not is_awaited:
                 self.park(group, Cause.CURED_EARLY, group.backoff_until_s)
                 if self.lanes is not None:
-                    self.lanes.heads.put(self.lanes.name_of(group), self._sort_key(group), group)
+                    self.lanes.backing_off.put(self.lanes.name_of(group), self._sort_key(group), group)
             else:
                 self.activate(group, cause)
 
     def hear(self, changes: Iterable[ClusterChange], view: ClusterView, now_s: float) -> None:
         """Wakes the unschedulable groups that one of the changes can cure."""
-        heads = self.lanes.heads if self.lanes is not None else None
-        if not self._unschedulable and not heads:
+        waiting = self.lanes.backing_off if self.lanes is not None else None
+        if not self._unschedulable and not waiting:
             return
         heard = list(changes)
         n_heard = len(heard)
@@ -211,11 +211,11 @@ class SchedulingQueue:
             woken = [g for g in self._unschedulable.values() if any(self._cures(g, c, view) for c in heard)]
             for group in woken:
                 self.wake(group, Cause.CURED, now_s)
-        if heads and heard:
-            self._end_backoffs(heads, heard, n_heard, view, now_s)
+        if waiting and heard:
+            self._end_backoffs(waiting, heard, n_heard, view, now_s)
 
     def _end_backoffs(
-        self, heads: LaneHeads, heard: list[ClusterChange], n: int, view: ClusterView, now_s: float
+        self, waiting: LaneHeads, heard: list[ClusterChange], n: int, view: ClusterView, now_s: float
     ) -> None:
         """Those of the first groups of each lane that the changes can cure are tried at once."""
 
@@ -224,7 +224,7 @@ class SchedulingQueue:
             may_be = group.state is GroupState.BACKOFF and now_s >= tried_s + self.backoff_s(1)
             return may_be and any(self._cures(group, change, view) for change in heard)
 
-        for group in heads.take(is_due, n):
+        for group in waiting.take(is_due, n):
             group.backoff_until_s = now_s
             self.set_deadline(group, now_s)
 
@@ -266,7 +266,7 @@ class SchedulingQueue:
     def _leave_unschedulable(self, group: Group) -> None:
         self._unschedulable.pop(group.key, None)
         if self.lanes is not None:
-            self.lanes.heads.drop(group)
+            self.lanes.backing_off.drop(group)
 
 
 def _merged(changes: list[ClusterChange]) -> list[ClusterChange]:
