@@ -125,9 +125,9 @@ class ApiClient:
 async def offers(client: ApiClient, group: str, version: str, resource: str) -> bool:
     """Whether the server serves this resource now. Raises: ApiError, when its answer leaves that open.
 
-    Only a document of the server counts as a no: the one of the version, which lists its resources, or the
-    one of all groups. For a version that is not served, kube-apiserver answers a plain "404 page not found",
-    as any proxy before it may.
+    Only a document of the server counts as a no: the list of the version's resources, or the list of all
+    groups. A plain "404 page not found" does not: kube-apiserver answers so for a version that it does not
+    serve, but any proxy before it may too.
     """
     if not group and version != "v1":
         return False

@@ -30,7 +30,7 @@ class Complaints:
         self._said: dict[tuple[str, int, str], tuple[float, int]] = {}
 
     def say(self, what: str, error: ApiError, *, about: str = "") -> None:
-        """Log or count one failure of `what`; `about` names the object."""
+        """Log or count a failure of the action `what`; `about` names the object."""
         if is_told(error):
             return
         self._say("the API server refuses or cannot be reached", what, error, about)

@@ -2,7 +2,7 @@
 
 Lives here: finding the configuration, noticing that it has changed or expired, renewing it, and notifying the
 owners of connections. Not here: reading it (kube.loaders), requests (kube.client, kube.transport.lane).
-Called by the assembly once, then by both.
+The assembly loads them once; both of those then ask here.
 
 None of this needs a restart:
 
@@ -205,7 +205,7 @@ class Credentials:
         return f"the client certificate has expired on {end:%Y-%m-%d at %H:%M:%S} UTC: {path}"
 
     def _take(self, loaded: Loaded) -> None:
-        """Raises: ConfigError; then nothing has changed."""
+        """Use these from now on. Raises: ConfigError; then nothing has changed."""
         token = loaded.api_key.get("BearerToken", "")
         # Token files usually end in a newline, which must not get into a header.
         authorization = " ".join(token.split())

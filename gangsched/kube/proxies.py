@@ -167,7 +167,7 @@ def _is_meant(entry: str, host: str, address: _Ip | None, port: int) -> bool:
 
 
 def _parse(url: str, *, source: str, path: str) -> Proxy:
-    """Never shows the URL, which may contain a password. Raises: ConfigError."""
+    """Parse a proxy's URL. Raises: ConfigError, without the URL, since it may contain a password."""
     try:
         parts: SplitResult = urlsplit(url if "://" in url else f"http://{url}")
         host, port = parts.hostname, parts.port or _DEFAULT_PORT

@@ -23,7 +23,7 @@ from gangsched.kube.evidence import Target, is_gone
 from gangsched.model import bounded
 
 KEY = "gangsched.io/queue-usage"
-# A thousand queues with long names have half of it.
+# A thousand queues with long names need half of it.
 _MAX_BYTES = 128 * 1024
 _MAX_DEPTH = 2
 TIMEOUT_S = 5.0
@@ -84,7 +84,7 @@ class QueueUsage:
         raise ApiError(f"no answer within {TIMEOUT_S:g} s")
 
     async def _lease(self) -> dict[str, Any] | None:
-        """None: there is none."""
+        """Read the Lease; None: it does not exist. Raises: ApiError."""
         with anyio.move_on_after(TIMEOUT_S):
             try:
                 path = f"{self._collection}/{self._name}"
@@ -103,10 +103,9 @@ class QueueUsage:
 
 
 def believed(text: object, now_s: float) -> tuple[dict[str, float], float]:
-    """Checks what a process wrote: anybody with the right to write the Lease may have written it. now_s: Unix
-    time.
+    """Read what is kept, as (by queue, how many seconds ago). `now_s`: Unix time.
 
-    Raises: ValueError.
+    Everything is checked: anybody with the right to write the Lease may have written it. Raises: ValueError.
     """
     if not isinstance(text, str):
         raise ValueError("it is no text")

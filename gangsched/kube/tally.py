@@ -8,7 +8,7 @@ SILENCE = 0
 
 
 class AnswerTally:
-    """Counts by method and status; SILENCE when a request was sent, or tried to be, and no answer came."""
+    """Counts by method and status; a request that got no answer, or could not be sent, counts as SILENCE."""
 
     __slots__ = ("_counts", "doubtful", "hear")
 

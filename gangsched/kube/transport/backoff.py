@@ -6,7 +6,7 @@ from random import Random
 
 
 class Backoff:
-    """Exponential, with jitter in its upper half: clients that failed together do not return together."""
+    """Exponential, with jitter in its upper half: clients that failed together do not retry together."""
 
     def __init__(self, rng: Random, *, first_s: float = 0.5, max_s: float = 30.0) -> None:
         self._rng = rng

@@ -41,7 +41,7 @@ class Address(NamedTuple):
 
 
 def address_of(credentials: Credentials) -> Address:
-    """The address for a connection opened now; renewed certificates are another TLS context."""
+    """The address for a connection opened now; renewed certificates make a new TLS context."""
     parts = urlsplit(credentials.server)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -109,7 +109,7 @@ class Connection:
         self._plain: memoryview
 
     def received(self, data: bytes) -> None:
-        """Bytes have come, at least one."""
+        """At least one byte has arrived."""
         raise NotImplementedError
 
     def lost(self, why: str) -> None:

@@ -1,8 +1,8 @@
-"""One request with credentials, whichever connection it goes over: its count, its second try, its refusal.
+"""One request with credentials over any connection: counts the answer, retries after a 401, reads a refusal.
 
-Used by kube.transport.pool and kube.transport.stream, which bring the connection and its deadlines. Of lanes
-(kube.transport.lane) only the refusal is here: they count and try again by callbacks, because a task waiting
-for each bind would cost more than the bind.
+Used by kube.transport.pool and kube.transport.stream, which bring the connection and its deadlines. Lanes
+(kube.transport.lane) share only `refusal`: they count and retry by callbacks, because a waiting task for each
+bind would cost more than the bind.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ async def exchange(
     body: bytes,
     send: Callable[[bytes], Awaitable[Answer]],
 ) -> Answer:
-    """The answer to a request that `send` puts on a connection; once more with new credentials after a 401.
+    """Send a request and return its answer; after a 401 send it once more, with new credentials.
 
-    A 401 comes before anything is done, so a second try is safe. Raises: ApiError, for statuses from 300 on.
+    A 401 means that nothing was done, so a second try is safe. Raises: ApiError, for statuses from 300 on.
     """
     for is_last in (False, True):
         await credentials.headers()

@@ -290,7 +290,7 @@ class Lane(Generic[ItemT]):
     # Answers
 
     def _landed(self, call: Call[ItemT]) -> None:
-        """It is no longer in flight; its outcome is reported next."""
+        """The call is no longer in flight; the caller reports its outcome next."""
         self.n_in_flight -= 1
         self._readers.n_awaited -= 1
 

@@ -43,10 +43,10 @@ class Call(Generic[ItemT]):
         self.is_cancelled = False
         self.is_renewed = False
         self.n_tries = 0
-        self.n_done = 0  # requests done, of several that it takes
+        self.n_done = 0  # requests done, for an item that takes several
         self.deadline_s = 0.0
         self.frame: Frame
-        self.version: int  # of the credentials that it was sent with
+        self.version: int  # version of the credentials that it was sent with
 
 
 class LaneOf(Protocol[ItemT]):

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from gangsched.kube.network import KERNEL, Network
 from gangsched.kube.transport.pace import Pace, Patience
 
-# Below the first a delay costs as much as it saves; above the last people would notice.
+# A shorter delay costs as much as it saves; people would notice a longer one.
 MIN_HOLD_S, MAX_HOLD_S = 0.001, 0.01
 
 

@@ -1,6 +1,6 @@
-"""An answer without end (a watch) over its own connection, read in as few pieces as its reader likes.
+"""An endless answer (a watch) over its own connection, read in as few pieces as its reader likes.
 
-Lives here: opening it, the bytes that have come, holding back. Not here: their meaning
+Lives here: opening it, the bytes that have come, holding back. Not here: what the bytes mean
 (kube.watch.watch_state), and whether a silent stream is dead (kube.watch.reflector).
 """
 
@@ -113,7 +113,7 @@ async def open_stream(
     timeout_s: float,
     warm: Connection | None = None,
 ) -> AsyncIterator[Stream]:
-    """GET an answer without end; only opening it has a deadline. Raises: ApiError.
+    """GET an endless answer; only opening it has a deadline. Raises: ApiError.
 
     `warm`: an idle connection to the same place, given up to the stream; replaced if it has died meanwhile.
     """
@@ -143,7 +143,7 @@ async def _opened(credentials: Credentials, target: str, timeout_s: float, warm:
 
 
 async def _asked(credentials: Credentials, request: bytes, warm: Connection | None) -> tuple[Stream, Answer]:
-    """Over the warm connection; over a new one if there is none, or the warm one turns out to be closed."""
+    """Open it over the warm connection, or over a new one if that is closed or there is none."""
     while True:
         stream = Stream()
         credentials.follow(stream)

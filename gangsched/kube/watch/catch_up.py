@@ -67,7 +67,7 @@ async def ask_pages(client: ApiClient, selector: str) -> AsyncIterator[_Page]:
 
 
 class CatchUp:
-    """Pods that a watch must have shown; `ask` takes the list, once."""
+    """Compares a watch with one consistent list of the bound pods, which `ask` reads."""
 
     def __init__(self, state: WatchState) -> None:
         self._state = state
@@ -84,13 +84,13 @@ class CatchUp:
             self._version = _number(page.metadata.resource_version)
 
     def n_missing(self) -> int:
-        """Pods that the watch has not shown as in the list; 0: it is as new as the list."""
+        """How many listed pods the watch has not shown in that version or later; 0: it has caught up."""
         if not self._missing:
             return 0
         if self._state.n_held:
             return len(self._missing)  # a relist is running: the known objects are ahead of the events told
-        # Deleted meanwhile, or not readable for us: then the watch's own resourceVersion shows that it is
-        # past them.
+        # A pod that was deleted meanwhile, or that does not parse, is never shown: then only the watch's own
+        # resourceVersion tells that the watch is past it.
         if _number(self._state.resource_version) >= self._version:
             self._missing.clear()
             return 0

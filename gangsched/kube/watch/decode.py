@@ -108,10 +108,9 @@ class Kind:
     """One kind that we follow: its path, how it is read, which events it produces.
 
     `name` is the one of KindSynced; `versions` are tried in order, empty for kinds that every server has.
-    `selector` restricts its lists and watches: a fieldSelector or a labelSelector. `reader` decodes pages and
-    batches, for a kind with its own way; what that refuses, and single objects, are decoded as `object_type`.
-    `page_limit`: so many objects are about a megabyte or less. Raises from its decoders:
-    msgspec.MsgspecError.
+    `selector` restricts its lists and watches: a fieldSelector or a labelSelector. `reader`, if there is one,
+    decodes pages and batches; single objects, and what it refuses, are decoded as `object_type`.
+    `page_limit`: the objects in one page, about a megabyte. Its decoders raise msgspec.MsgspecError.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class PodReader:
         return lines
 
     def page(self, body: bytes) -> Page:
-        """A page of a list. Raises: msgspec.MsgspecError, when it is none or a pod in it does not parse."""
+        """A page of a list. Raises: msgspec.MsgspecError, if it is no page or a pod in it does not parse."""
         page: Page = _decode_page(body)
         page.items = [self._pod(outline) for outline in page.items]
         return page

@@ -304,10 +304,11 @@ class Reflector:
         resourceVersion would not do as a probe, since it rises with every write to any kind. A refusal (429,
         5xx) proves nothing, and a working watch is most valuable just then, so it is kept.
 
-        No watch is kept longer than a bookmark may take: if its end was lost on the way, nothing would be
-        missing before the next change, and resuming costs one request. One on which something came before is
-        dead then. Where nothing ever did the kind is idle: kube-apiserver sends no bookmark that is not newer
-        than the watch's start (cacheWatcher.processInterval).
+        A watch that is silent for longer than a bookmark may take is replaced even if the probe finds
+        nothing: its end may have been lost on the way, which shows only at the next change, and resuming
+        costs one request. It counts as dead if it received something before. If it never did, the kind is
+        idle: kube-apiserver sends no bookmark that is not newer than the watch's start
+        (cacheWatcher.processInterval).
         """
         timing = self._timing
         while True:

@@ -17,7 +17,7 @@ lagging cache, and time must not go backwards (kubernetes 59848). Known objects 
 and shared with the core, so a missed deletion is found by difference and its Deleted carries the last known
 state; another UID under a known name is Deleted and then Added. Events of a relist are held back until it is
 complete: half a list is a state that the cluster was never in (a device's next holder is there, the last one
-not gone yet), and the rest may take long. After a first list that expired half told, the next is a relist.
+not gone yet), and the rest may take long. If the first list expires halfway, the next is a relist.
 
 Within one watch resourceVersions only rise (they are comparable as integers: KEP-5504), so a line that is not
 newer than the last one seen is a repetition and is ignored. Driven by kube.watch.reflector.
