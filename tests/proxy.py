@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from gangsched.controlplane.processes import ControlPlane
 from gangsched.kube.transport.http1 import Answer
 
 
@@ -119,6 +120,18 @@ class Proxy:
         self.refusing = False
         self.delay_s = 0.0
         self.n_accepted = 0
+
+    @classmethod
+    def before(cls, plane: ControlPlane, directory: Path) -> tuple[Self, Path]:
+        """A proxy that ends TLS before this kube-apiserver, and the file of its own certificate."""
+        server_ssl, certificate = self_signed(directory)
+        upstream_ssl = ssl.create_default_context(cafile=str(plane.ca_file))
+        return cls("127.0.0.1", plane.port, server_ssl=server_ssl, upstream_ssl=upstream_ssl), certificate
+
+    @property
+    def url(self) -> str:
+        """Its address, where it ends TLS."""
+        return f"https://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
         await self.listen()

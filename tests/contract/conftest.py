@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from gangsched.apiserver.app import EmbeddedCluster
 from gangsched.controlplane.processes import ControlPlane
 from tests.contract.api import Api
+from tests.support.threads import in_a_thread
 
 _numbers = itertools.count()
 
@@ -19,25 +18,12 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def embedded_api() -> Iterator[Api]:
     """An embedded API server on a loop of its own, without simulated nodes and controllers."""
-    started, stop = threading.Event(), asyncio.Event()
-    running: list[tuple[asyncio.AbstractEventLoop, EmbeddedCluster]] = []
-
-    async def serve() -> None:
-        async with EmbeddedCluster(port=0) as cluster:
-            running.append((asyncio.get_running_loop(), cluster))
-            started.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
-    thread.start()
-    assert started.wait(30), "the embedded API server did not start"
-    [(loop, cluster)] = running
-    api = Api("embedded", cluster.url)
-    api.forget = cluster.registry.store.compact
-    yield api
-    api.close()
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(30)
+    cluster = EmbeddedCluster(port=0)
+    with in_a_thread(cluster):
+        api = Api("embedded", cluster.url)
+        api.forget = cluster.registry.store.compact
+        yield api
+        api.close()
 
 
 @pytest.fixture(scope="session")

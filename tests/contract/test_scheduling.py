@@ -8,6 +8,7 @@ from tests.contract.api import CORE, STRATEGIC, Api, Json
 from tests.contract.objects import bind, binding, condition, gated
 from tests.support.bodies import pod
 
+POLICY = "/apis/policy/v1"
 OTHER_UID = "11111111-2222-3333-4444-555555555555"
 
 
@@ -196,15 +197,19 @@ def test_an_eviction_of_a_bound_pod_has_its_grace(api: Api) -> None:
     api.get(api.at("pods", "a")).no(404, "NotFound", 'pods "a" not found')
 
 
-def test_a_disruption_budget_refuses_an_eviction(api: Api) -> None:
-    group = "/apis/policy/v1"
+def bound_under_a_budget(api: Api) -> None:
+    """The pod `a`, and the budget `b` that is about it."""
     budget = {
         "metadata": {"name": "b"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}},
     }
-    api.post(api.at("poddisruptionbudgets", group=group), budget).ok(201)
+    api.post(api.at("poddisruptionbudgets", group=POLICY), budget).ok(201)
     api.post(api.at("pods"), pod("a", labels={"app": "x"})).ok(201)
     bind(api, "a")
+
+
+def test_a_disruption_budget_refuses_an_eviction(api: Api) -> None:
+    bound_under_a_budget(api)
     running: Json = {"phase": "Running", "conditions": [condition("Ready", "True")]}
     api.patch(api.at("pods", "a", "status"), {"status": running}, STRATEGIC).ok()
     path = api.at("pods", "a", "eviction")
@@ -220,23 +225,16 @@ def test_a_disruption_budget_refuses_an_eviction(api: Api) -> None:
         "desiredHealthy": 1,
         "expectedPods": 2,
     }
-    api.patch(api.at("poddisruptionbudgets", "b", "status", group=group), {"status": seen}).ok()
+    api.patch(api.at("poddisruptionbudgets", "b", "status", group=POLICY), {"status": seen}).ok()
     api.post(path, eviction("a")).ok(201)
-    after = api.get(api.at("poddisruptionbudgets", "b", group=group)).ok()["status"]
+    after = api.get(api.at("poddisruptionbudgets", "b", group=POLICY)).ok()["status"]
     assert after["disruptionsAllowed"] == 0
     assert list(after["disruptedPods"]) == ["a"]
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_has_ended_needs_no_budget(api: Api, phase: str) -> None:
-    group = "/apis/policy/v1"
-    budget = {
-        "metadata": {"name": "b"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}},
-    }
-    api.post(api.at("poddisruptionbudgets", group=group), budget).ok(201)
-    api.post(api.at("pods"), pod("a", labels={"app": "x"})).ok(201)
-    bind(api, "a")
+    bound_under_a_budget(api)
     api.patch(api.at("pods", "a", "status"), {"status": {"phase": phase}}).ok()
     api.post(api.at("pods", "a", "eviction"), eviction("a")).ok(201)
     api.get(api.at("pods", "a")).no(404, "NotFound", 'pods "a" not found')

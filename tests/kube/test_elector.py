@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -61,13 +63,20 @@ class Driven:
         await self.elector.run(self.leads.set)
 
 
-async def test_driver_creates_renews_and_releases() -> None:
-    lease = LeaseServer()
-    async with ScriptedServer(default=lease) as server, anyio.create_task_group() as group:
+@asynccontextmanager
+async def leading(answer: Callable[[Request], bytes]) -> AsyncIterator[tuple[ScriptedServer, Driven]]:
+    """A server that answers so, and an elector that leads and goes on until it is done."""
+    async with ScriptedServer(default=answer) as server, anyio.create_task_group() as group:
         driven = Driven(server)
         group.start_soon(driven.run)
         with within():
             await driven.leads.wait()
+        yield server, driven
+
+
+async def test_driver_creates_renews_and_releases() -> None:
+    lease = LeaseServer()
+    async with leading(lease) as (server, driven):
         assert driven.elector.holds
         await until(lambda: lease.version >= 4)
         assert await driven.elector.release()
@@ -94,11 +103,7 @@ async def test_driver_keeps_what_others_put_on_the_lease() -> None:
         "spec": {"holderIdentity": "", "leaseTransitions": 4, "preferredHolder": "x"},
     }
     lease = LeaseServer(old)
-    async with ScriptedServer(default=lease) as server, anyio.create_task_group() as group:
-        driven = Driven(server)
-        group.start_soon(driven.run)
-        with within():
-            await driven.leads.wait()
+    async with leading(lease) as (_, driven):
         assert lease.lease is not None
         assert lease.lease["metadata"]["labels"] == {"a": "b"}
         assert lease.lease["spec"]["preferredHolder"] == "x"
@@ -110,11 +115,7 @@ async def test_driver_keeps_what_others_put_on_the_lease() -> None:
 @pytest.mark.parametrize("trouble", [CUT, SILENCE, status(500), status(429), created(b"nonsense")])
 async def test_driver_survives_one_bad_answer(trouble: bytes) -> None:
     lease = LeaseServer()
-    async with ScriptedServer(default=lease) as server, anyio.create_task_group() as group:
-        driven = Driven(server)
-        group.start_soon(driven.run)
-        with within():
-            await driven.leads.wait()
+    async with leading(lease) as (server, driven):
         seen = lease.version
         server.script.append(trouble)
         await until(lambda: not server.script and lease.version >= seen + 2)
@@ -184,11 +185,7 @@ async def test_a_leader_that_gets_nonsense_does_not_ask_again_without_pause() ->
         done = kept(request)
         return page(200) if lies and request.line.startswith("PUT") else done
 
-    async with ScriptedServer(default=answer) as server, anyio.create_task_group() as group:
-        driven = Driven(server)
-        group.start_soon(driven.run)
-        with within():
-            await driven.leads.wait()
+    async with leading(answer) as (server, driven):
         lies, before = True, len(server.requests)
         await until(lambda: driven.elector.election.state is ElectionState.LOST)
         # renewDeadline / retryPeriod rounds of a GET and a PUT, and the first one twice.
@@ -197,11 +194,7 @@ async def test_a_leader_that_gets_nonsense_does_not_ask_again_without_pause() ->
 
 async def test_driver_gives_up_when_nobody_answers() -> None:
     lease = LeaseServer()
-    async with ScriptedServer(default=lease) as server, anyio.create_task_group() as group:
-        driven = Driven(server)
-        group.start_soon(driven.run)
-        with within():
-            await driven.leads.wait()
+    async with leading(lease) as (server, driven):
         server.default = SILENCE
         await until(lambda: driven.elector.election.state is ElectionState.LOST)
         assert driven.elector.has_lost

@@ -80,6 +80,17 @@ async def running_lane(account: Credentials, *, size: int = 2) -> AsyncIterator[
         group.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def connected(account: Credentials) -> AsyncIterator[tuple[RequestPool, StatusLane]]:
+    """A pool with one connection and a lane with two."""
+    async with RequestPool(account) as pool, running_lane(account) as lane:
+        with within():
+            lane.warm()
+            await until(lambda: len(lane._idle) == 2)
+            await pool.request("GET", "/x")
+        yield pool, lane
+
+
 async def settled(lane: StatusLane) -> None:
     await until(lambda: not lane.n_waiting)
 
@@ -95,11 +106,8 @@ def answer_watches(request: Request) -> bytes:
 async def test_connections_by_an_old_client_certificate_are_closed(place: Place) -> None:
     async with ScriptedServer(tls=place.tls(), default=answer_watches) as server:
         account = await place.load(server)
-        async with RequestPool(account) as pool, running_lane(account) as lane:
+        async with connected(account) as (pool, lane):
             with within():
-                lane.warm()
-                await until(lambda: len(lane._idle) == 2)
-                await pool.request("GET", "/x")
                 async with open_stream(account, "/x", {"watch": "1"}, timeout_s=20) as stream:
                     assert await stream.read() == b"news"
                     old = set(server._writers)
@@ -213,11 +221,8 @@ async def test_a_withdrawn_authority_is_no_longer_trusted(place: Place) -> None:
     second = Authority("second")
     async with ScriptedServer(tls=place.tls(), default=answer_watches) as server:
         account = await place.load(server)
-        async with RequestPool(account) as pool, running_lane(account) as lane:
+        async with connected(account) as (pool, _):
             with within():
-                lane.warm()
-                await until(lambda: len(lane._idle) == 2)
-                await pool.request("GET", "/x")
                 async with open_stream(account, "/x", {"watch": "1"}, timeout_s=20) as stream:
                     assert await stream.read() == b"news"
                     replace(place.bundle, second.certificate)

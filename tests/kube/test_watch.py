@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
@@ -71,10 +70,11 @@ async def follow(
     kind: Kind,
     emit: Callable[[list[Event]], Awaitable[None]],
     until_true: Callable[[], Any],
+    timing: WatchTiming = TIMING,
 ) -> Reflector:
     """Run a reflector until something is so."""
     async with ApiClient(credentials(server.port)) as client, anyio.create_task_group() as group:
-        reflector = Reflector(client, kind, emit, rng=Random(1), timing=TIMING)
+        reflector = Reflector(client, kind, emit, rng=Random(1), timing=timing)
         group.start_soon(reflector.run)
         await until(until_true)
         group.cancel_scope.cancel()
@@ -104,9 +104,8 @@ async def test_a_slow_core_is_not_taken_for_a_silent_server() -> None:
     assert n_heard_by_probes == 0
 
 
-async def test_a_watch_on_which_not_even_a_bookmark_comes_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its end was lost on the way, and nothing has changed since: no probe can tell."""
-    monkeypatch.setattr(sys.modules[__name__], "TIMING", msgspec.structs.replace(TIMING, bookmark_s=0.3))
+async def follow_silence(first: bytes, *, n_watches: int) -> tuple[Reflector, list[str]]:
+    """Of a server that is silent but for `first`, on its first watch; returns what the watches asked for."""
     watches: list[str] = []
 
     def answer(request: Request) -> bytes:
@@ -115,38 +114,28 @@ async def test_a_watch_on_which_not_even_a_bookmark_comes_is_resumed(monkeypatch
         if "timeoutSeconds=1" in request.line.split("&"):
             return STREAM + END
         watches.append(request.line)
-        return STREAM + chunk(line("ADDED", pod("a", 6))) if len(watches) == 1 else STREAM
+        return STREAM + first if len(watches) == 1 else STREAM
 
     async def emit(events: list[Event]) -> None:
         pass
 
+    timing = msgspec.structs.replace(TIMING, bookmark_s=0.3)
     async with ScriptedServer(default=answer) as server:
-        reflector = await follow(server, pods(), emit, lambda: len(watches) == 2)
+        reflector = await follow(server, pods(), emit, lambda: len(watches) == n_watches, timing)
+    return reflector, watches
+
+
+async def test_a_watch_on_which_not_even_a_bookmark_comes_is_resumed() -> None:
+    """Its end was lost on the way, and nothing has changed since: no probe can tell."""
+    reflector, watches = await follow_silence(chunk(line("ADDED", pod("a", 6))), n_watches=2)
     assert "resourceVersion=6&" in watches[1]
     assert (reflector.n_dead, reflector.n_lists) == (1, 1)
 
 
-async def test_a_watch_of_an_idle_kind_is_opened_anew_and_nobody_is_alarmed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_watch_of_an_idle_kind_is_opened_anew_and_nobody_is_alarmed() -> None:
     """kube-apiserver has no bookmark for it: of the kind it knows nothing newer than the list."""
-    monkeypatch.setattr(sys.modules[__name__], "TIMING", msgspec.structs.replace(TIMING, bookmark_s=0.3))
-    watches: list[str] = []
-
-    def answer(request: Request) -> bytes:
-        if "watch=1" not in request.line:
-            return created(page(rv=5))
-        if "timeoutSeconds=1" in request.line.split("&"):
-            return STREAM + END
-        watches.append(request.line)
-        return STREAM
-
-    async def emit(events: list[Event]) -> None:
-        pass
-
-    async with ScriptedServer(default=answer) as server:
-        with structlog.testing.capture_logs() as logs:
-            reflector = await follow(server, pods(), emit, lambda: len(watches) == 3)
+    with structlog.testing.capture_logs() as logs:
+        reflector, watches = await follow_silence(b"", n_watches=3)
     assert all("resourceVersion=5&" in line for line in watches)
     assert (reflector.n_dead, reflector.n_lists) == (0, 1)
     assert [entry for entry in logs if entry["log_level"] == "warning"] == []

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,28 +12,9 @@ from gangsched.apiserver.app import EmbeddedCluster, Simulation
 from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.processes import ControlPlane
 from tests.kubectl.run import Kubectl
+from tests.support.threads import in_a_thread
 
 _numbers = itertools.count()
-
-
-@contextmanager
-def serving(cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
-    """The cluster on a loop of its own, in a thread of its own."""
-    started, stop = threading.Event(), asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def serve() -> None:
-        async with cluster:
-            loops.append(asyncio.get_running_loop())
-            started.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
-    thread.start()
-    assert started.wait(30), "the embedded cluster did not start"
-    yield cluster
-    loops[0].call_soon_threadsafe(stop.set)
-    thread.join(30)
 
 
 def _kubectl(cluster: EmbeddedCluster, assets: Assets, directory: Path) -> Kubectl:
@@ -46,7 +24,8 @@ def _kubectl(cluster: EmbeddedCluster, assets: Assets, directory: Path) -> Kubec
 @pytest.fixture(scope="session")
 def bare_kubectl(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     """An embedded API server, without nodes and controllers, as a bare kube-apiserver is."""
-    with serving(EmbeddedCluster(port=0)) as cluster:
+    cluster = EmbeddedCluster(port=0)
+    with in_a_thread(cluster):
         yield _kubectl(cluster, assets, tmp_path_factory.mktemp("kubectl-test-bare"))
 
 
@@ -70,7 +49,8 @@ def both(bare_kubectl: Kubectl, real_kubectl: Kubectl) -> tuple[Kubectl, Kubectl
 def living_kubectl(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     """An embedded cluster with four nodes, whose time passes twenty times as fast."""
     simulation = Simulation(nodes=4, gpus=8, racks=2, speed=20.0)
-    with serving(EmbeddedCluster(port=0, simulation=simulation)) as cluster:
+    cluster = EmbeddedCluster(port=0, simulation=simulation)
+    with in_a_thread(cluster):
         yield _kubectl(cluster, assets, tmp_path_factory.mktemp("kubectl-test-living"))
 
 

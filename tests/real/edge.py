@@ -6,7 +6,6 @@ the faults themselves (test_edge_watch_faults.py, test_edge_bind_faults.py).
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,7 +25,7 @@ from gangsched.kube.watch.reflector import Reflector, WatchTiming
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
-from tests.proxy import Proxy, self_signed
+from tests.proxy import Proxy
 from tests.support.bodies import node, pod
 from tests.support.tasks import until
 
@@ -135,11 +134,8 @@ async def raw(fresh_cluster: ControlPlane) -> AsyncIterator[Proxy]:
 @pytest.fixture
 async def http(fresh_cluster: ControlPlane, tmp_path: Path) -> AsyncIterator[Proxy]:
     """A proxy that ends TLS, sees requests and can answer instead of the server."""
-    server_ssl, _ = self_signed(tmp_path)
-    upstream_ssl = ssl.create_default_context(cafile=str(fresh_cluster.ca_file))
-    async with Proxy(
-        "127.0.0.1", fresh_cluster.port, server_ssl=server_ssl, upstream_ssl=upstream_ssl
-    ) as proxy:
+    proxy, _ = Proxy.before(fresh_cluster, tmp_path)
+    async with proxy:
         yield proxy
 
 

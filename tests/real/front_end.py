@@ -6,11 +6,8 @@ Lives here: what it says instead of the truth, and how often. Not here: the prox
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-import ssl
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,8 +16,9 @@ from random import Random
 from typing import Any
 
 from gangsched.controlplane.processes import ControlPlane
-from tests.proxy import Lie, Proxy, http_answer, self_signed
+from tests.proxy import Lie, Proxy, http_answer
 from tests.real.process import service_account
+from tests.support.threads import in_a_thread
 
 BINDS = re.compile(r"POST \S+/binding$")
 EVICTIONS = re.compile(r"POST \S+/eviction$")
@@ -86,7 +84,6 @@ class FrontEnd:
         self.told: Counter[str] = Counter()
         self.n_passed_on = 0
         self.requests: Counter[str] = Counter()
-        self.port = 0
 
     def lie(self, request: str) -> Lie | None:
         """What the proxy says instead, if anything."""
@@ -110,27 +107,10 @@ class FrontEnd:
 @contextmanager
 def standing_before(plane: ControlPlane, directory: Path, front: FrontEnd) -> Iterator[Path]:
     """A kubeconfig that leads through the front end."""
-    server_ssl, certificate = self_signed(directory)
-    upstream_ssl = ssl.create_default_context(cafile=str(plane.ca_file))
-    listening, done = threading.Event(), threading.Event()
-
-    async def serve() -> None:
-        proxy = Proxy("127.0.0.1", plane.port, server_ssl=server_ssl, upstream_ssl=upstream_ssl)
-        proxy.lie = front.lie
-        async with proxy:
-            front.port = proxy.port
-            listening.set()
-            await asyncio.to_thread(done.wait)
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),), name="front-end")
-    thread.start()
-    try:
-        assert listening.wait(10)
-        server = f"https://127.0.0.1:{front.port}"
-        yield service_account(plane, directory / "front.yaml", server=server, ca_file=certificate)
-    finally:
-        done.set()
-        thread.join(10)
+    proxy, certificate = Proxy.before(plane, directory)
+    proxy.lie = front.lie
+    with in_a_thread(proxy):
+        yield service_account(plane, directory / "front.yaml", server=proxy.url, ca_file=certificate)
 
 
 def summary(front: FrontEnd) -> dict[str, Any]:

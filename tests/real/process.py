@@ -6,12 +6,9 @@ Lives here: its start, its ends, its log; and the proxy that holds Bindings back
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
-import ssl
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +18,9 @@ import yaml
 
 from gangsched.controlplane.daemon import Daemon
 from gangsched.controlplane.processes import ControlPlane
-from tests.proxy import Proxy, Rule, self_signed
+from tests.proxy import Proxy, Rule
 from tests.support.applying import token_of
+from tests.support.threads import in_a_thread
 
 SERVICE_ACCOUNT = ("gangsched-system", "gangsched")
 STOP_S = 15.0
@@ -107,7 +105,6 @@ class BindingGate:
         self.passed: list[str] = []
         self.held: list[str] = []
         self.evictions: list[str] = []
-        self.port = 0
 
     def holds(self, request: str) -> bool:
         """The proxy's rule: asked for each request, in the order of their coming."""
@@ -139,26 +136,10 @@ def binding_gate(
     `lets_through` is given the pod's name and how many have passed; for an eviction, "eviction" and how many
     have come with it. `answer` is what the others get instead; an empty one leaves their sender waiting.
     """
-    server_ssl, certificate = self_signed(directory)
-    upstream_ssl = ssl.create_default_context(cafile=str(plane.ca_file))
     gate = BindingGate(lets_through)
-    listening, done = threading.Event(), threading.Event()
-
-    async def serve() -> None:
-        proxy = Proxy("127.0.0.1", plane.port, server_ssl=server_ssl, upstream_ssl=upstream_ssl)
-        proxy.rule(Rule(gate.holds, times=sys.maxsize, answer=answer))
-        proxy.delay_s = delay_s
-        async with proxy:
-            gate.port = proxy.port
-            listening.set()
-            await asyncio.to_thread(done.wait)
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),), name="binding-gate")
-    thread.start()
-    try:
-        assert listening.wait(10)
-        server = f"https://127.0.0.1:{gate.port}"
-        yield gate, service_account(plane, directory / "gate.yaml", server=server, ca_file=certificate)
-    finally:
-        done.set()
-        thread.join(10)
+    proxy, certificate = Proxy.before(plane, directory)
+    proxy.rule(Rule(gate.holds, times=sys.maxsize, answer=answer))
+    proxy.delay_s = delay_s
+    with in_a_thread(proxy):
+        account = directory / "gate.yaml"
+        yield gate, service_account(plane, account, server=proxy.url, ca_file=certificate)

@@ -6,18 +6,16 @@ has left, as soon as it has ended. Not here: gangs, and when something happens (
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shutil
 import signal
-import ssl
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -26,8 +24,9 @@ import yaml
 
 from gangsched.controlplane.daemon import free_ports
 from gangsched.controlplane.processes import ControlPlane
-from tests.proxy import Proxy, Rule, http_answer, self_signed
+from tests.proxy import Proxy, Rule, http_answer
 from tests.real.process import Scheduler, service_account
+from tests.support.threads import in_a_thread
 
 LEASE = {"leaseDuration": "6s", "renewDeadline": "4s", "retryPeriod": "500ms"}
 PAUSE_S = 9.0
@@ -49,30 +48,19 @@ class Door:
 
     def __init__(self, plane: ControlPlane, directory: Path) -> None:
         directory.mkdir()
-        server_ssl, self.certificate = self_signed(directory)
-        upstream_ssl = ssl.create_default_context(cafile=str(plane.ca_file))
-        self._proxy = Proxy("127.0.0.1", plane.port, server_ssl=server_ssl, upstream_ssl=upstream_ssl)
-        self._is_open = threading.Event()
-        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), name="door", daemon=True)
-        self._thread.start()
-        assert self._is_open.wait(10.0)
-
-    async def _serve(self) -> None:
-        self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
-        async with self._proxy:
-            self._is_open.set()
-            await self._done.wait()
+        self._proxy, self.certificate = Proxy.before(plane, directory)
+        self._running = ExitStack()
+        self._loop = self._running.enter_context(in_a_thread(self._proxy))
 
     @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{self._proxy.port}"
+        return self._proxy.url
 
     def do(self, what: Callable[[Proxy], object]) -> None:
         self._loop.call_soon_threadsafe(what, self._proxy)
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._done.set)
-        self._thread.join(10.0)
+        self._running.close()
 
 
 def cut_all(proxy: Proxy) -> None:

@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
-import pytest
 
-from gangsched.certificates import Pair, self_signed
+from gangsched.certificates import Pair
 from gangsched.flags import add_web_flags, web_settings
 from gangsched.web.board.feed import Feed
 from gangsched.web.board.history import History
@@ -24,11 +23,6 @@ from tests.support.processes import PATIENCE_S
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
 from tests.web.test_server import serving
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return self_signed("gangsched", hosts=["127.0.0.1"])
 
 
 def board_of(c: Cluster, *, may_act: Callable[[], bool] = lambda: True) -> Board:

@@ -16,7 +16,7 @@ import msgspec
 import psutil
 import pytest
 
-from gangsched.certificates import Pair, self_signed
+from gangsched.certificates import Pair
 from gangsched.cli import main
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
@@ -72,11 +72,6 @@ async def asked(c: Cluster, yaml: str, **more: Any) -> dict[str, Any]:
     found = await whatif_of(c).answer(msgspec.json.encode({"yaml": yaml, **more}))
     answer: dict[str, Any] = json.loads(found.body)
     return answer
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return self_signed("gangsched", hosts=["127.0.0.1"])
 
 
 @asynccontextmanager

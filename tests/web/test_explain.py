@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gangsched.certificates import Pair, self_signed
+from gangsched.certificates import Pair
 from gangsched.cli import main
 from gangsched.config import TracingSettings
 from gangsched.errors import ApiError
@@ -17,11 +17,6 @@ from gangsched.web import explain_command
 from gangsched.web.explanations import Explanations
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_server import serving
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return self_signed("gangsched", hosts=["127.0.0.1"])
 
 
 def waiting() -> Cluster:

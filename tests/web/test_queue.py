@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from gangsched.certificates import Pair, self_signed
+from gangsched.certificates import Pair
 from gangsched.cli import main
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
@@ -138,11 +138,6 @@ def test_a_gang_without_its_object_does_not_say_how_many_it_needs() -> None:
     print_page(Page(leads=True, explanation=answer, moves=(), trace=""), console)
     assert isinstance(console.file, io.StringIO)
     assert "; 4 members exist, 0 bound" in console.file.getvalue()
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return self_signed("gangsched", hosts=["127.0.0.1"])
 
 
 async def test_the_command_draws_it_for_those_who_may_read_it(

@@ -13,7 +13,7 @@ import aiohttp
 import anyio
 import pytest
 
-from gangsched.certificates import Pair, self_signed, server_context
+from gangsched.certificates import Pair, server_context
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
@@ -54,11 +54,6 @@ async def test_of_too_many_connections_the_oldest_are_closed(
 def nobody() -> Scheduler:
     """A scheduler for which nobody waits."""
     return make_scheduler(Settings())
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return self_signed("gangsched", hosts=["127.0.0.1"])
 
 
 class Client:

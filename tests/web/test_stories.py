@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gangsched.certificates import Pair, self_signed
+from gangsched.certificates import Pair
 from gangsched.cli import main
 from gangsched.errors import ApiError, ConfigError
 from gangsched.web import command
@@ -58,11 +58,6 @@ def test_the_moves_are_listed_in_order_with_causes_and_times() -> None:
 
 def test_a_group_that_is_not_known_has_no_story() -> None:
     assert stories(waited_and_bound()).told("d/none") is None
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return self_signed("gangsched", hosts=["127.0.0.1"])
 
 
 async def test_the_page_is_for_those_who_may_read_it(pair: Pair) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from gangsched.certificates import Pair, self_signed
+from gangsched.certificates import Pair
 from gangsched.cli import main
 from gangsched.core.types.group import Group
 from gangsched.web.measures import Measures
@@ -26,11 +26,6 @@ from tests.web.test_access import Server as ApiServer
 from tests.web.test_server import serving
 
 _HOSTILE = "\x1b[2J\x1b]0;owned\x07evil\u202e\r\n"
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return self_signed("gangsched", hosts=["127.0.0.1"])
 
 
 def top_of(c: Cluster, measures: Measures | None = None) -> Top:

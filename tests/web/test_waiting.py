@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gangsched.certificates import Pair, self_signed
+from gangsched.certificates import Pair
 from gangsched.core.framework.interface import Status
 from gangsched.model.events import Event
 from gangsched.web.waiting import Waiting
@@ -68,11 +68,6 @@ def test_what_the_gang_itself_asks_for_is_not_overruled() -> None:
     code, said = pages(c, []).decide("d/a", word="allow", by="alice", reason="")
     assert code == 409
     assert "group d/b does not exist" in said
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return self_signed("gangsched", hosts=["127.0.0.1"])
 
 
 async def test_over_https_with_a_right_of_its_own(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
