@@ -19,7 +19,8 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.kubelet.rounds import GPU, Round, allocation_of, is_near, whole_of
+from tests.kubelet.rounds import Round
+from tests.kubelet.shapes import GPU, allocation_of, is_near, whole_of
 
 N_ROUNDS = 10_000
 N_PARTS = 4
@@ -29,11 +30,11 @@ N_FEWER = 200
 def check(made: Round) -> None:
     """Raises: AssertionError."""
     for uid in made.had.keys() - made.unknown:
-        pod = made.pods[uid]
+        pod = made.api.pods[uid]
         assert made.says_what_it_had(uid), f"{pod.key} had {made.had[uid]}, says {allocation_of(pod)}"
-    planned = {ids for sets in made.plans.values() for ids in sets}
+    planned = {ids for sets in made.scheduler.plans.values() for ids in sets}
     owner: dict[str, str] = {}
-    for uid, pod in made.live():
+    for uid, pod in made.api.live():
         inits = {one.name for one in pod.spec.init_containers or ()}
         held = made.kubelet.devices.held.get(uid, {})
         for container, sets in allocation_of(pod).items():
@@ -52,7 +53,7 @@ def check(made: Round) -> None:
             numa = {made.inventory[GPU][one] for one in gpus}
             assert len(numa) == 1, f"{pod.key} asked for one NUMA node and has {sorted(gpus)}"
         whole = whole_of(held)
-        assert whole in made.wholes, f"{pod.key} has {sorted(whole)}, parts of several plans"
+        assert whole in made.scheduler.wholes, f"{pod.key} has {sorted(whole)}, parts of several plans"
 
 
 def play(seed: int, *, turns: int = 2000, **how: Any) -> Round:
@@ -86,11 +87,11 @@ def test_planned_sets_stay_whole_and_annotations_end_true(
         made = play(seed, shows_pods=shows_pods, lists_ahead=ahead, aligns=seed // N_PARTS % 4 > 1)
         assert not made.refusals, f"seed {seed}: {made.refusals}"
         assert made.n_replaced == 0, f"seed {seed}: {made.kubelet.failed}"
-        bound += made.n_bound
-        near += made.n_near
-        late += made.n_late
+        bound += made.scheduler.n_bound
+        near += made.scheduler.n_near
+        late += made.scheduler.n_late
         cut += made.n_cut > 0 and not shows_pods
-        swaps[shows_pods] += made.n_swaps
+        swaps[shows_pods] += made.scheduler.n_swaps
     assert swaps[True] == 0, "kubelet shows which pod it admits, so nothing has to be exchanged"
     assert swaps[False] > 0
     assert late > 0, "pods that ended before the scheduler could write what they had"
@@ -112,7 +113,7 @@ def test_it_is_the_same_where_ids_are_labels(shows_pods: bool) -> None:
         made = play(seed, in_labels=True, shows_pods=shows_pods)
         assert not made.refusals, f"seed {seed}: {made.refusals}"
         assert made.n_replaced == 0, f"seed {seed}: {made.kubelet.failed}"
-        n_bound += made.n_bound
+        n_bound += made.scheduler.n_bound
     assert n_bound > N_FEWER
 
 
@@ -142,7 +143,7 @@ def test_a_topology_manager_that_is_told_numa_nodes_is_refused_and_never_given_a
     refused = 0
     for seed in range(N_FEWER):
         made = play(seed, aligns=True, tell_numa=True, shows_pods=seed % 2 == 1, turns=300)
-        assert len(made.kubelet.failed) == len({uid for uid in made.kubelet.failed if uid in made.pods})
+        assert len(made.kubelet.failed) == len({uid for uid in made.kubelet.failed if uid in made.api.pods})
         refused += len(made.refusals)
     assert refused > 0
 
@@ -150,6 +151,6 @@ def test_a_topology_manager_that_is_told_numa_nodes_is_refused_and_never_given_a
 def test_the_same_seed_is_the_same_round() -> None:
     one, other = play(7), play(7)
     assert one.kubelet.devices.held == other.kubelet.devices.held
-    assert [pod.metadata.annotations for _, pod in one.live()] == [
-        pod.metadata.annotations for _, pod in other.live()
+    assert [pod.metadata.annotations for _, pod in one.api.live()] == [
+        pod.metadata.annotations for _, pod in other.api.live()
     ]
