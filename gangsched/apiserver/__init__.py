@@ -25,6 +25,9 @@ Why each part is there, and who would miss it:
     command                                                        `gangsched apiserver` and its faults
 
 Not here: what no scheduler reads and no simulated kubelet acts on. Such fields are kept as they are sent, and
-not checked (probes, hooks, security contexts); such kinds are not served (tests/contract/differences.py has
-the list). A rule that none of the four columns needs does not belong here.
+not checked (probes, hooks, variables, DNS, the details of volumes); kinds that are kept so that manifests
+with them are accepted are hardly checked (Deployments, Services, roles), and others are not served.
+tests/contract/differences.py has the list. A rule that none of the four columns needs does not belong here:
+coverage of the four says which do, and what only the own tests of a rule run is taken out, unless a scheduler
+reads the field (affinities, taints) or a user starts it by hand (nodes that die, devices that break).
 """

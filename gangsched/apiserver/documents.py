@@ -85,8 +85,6 @@ class Documents:
         if path in _HEALTH:
             said = f"[+]ping ok\n{path[1:]} check passed\n" if "verbose" in request.query else "ok"
             return responses.plain_text(200, said)
-        if path == "/":
-            return responses.document({"paths": self._paths()})
         return None
 
     def _openapi_document(self, path: str, request: Request) -> Answer | None:
@@ -103,9 +101,3 @@ class Documents:
         if request.if_none_match == headers["ETag"]:
             return Answer(304, b"", openapi.JSON, headers)
         return Answer(200, document.body, openapi.JSON, headers)
-
-    def _paths(self) -> list[str]:
-        groups = self._discovery.groups()
-        below = [f"/apis/{group}/{each}" for group, versions in groups.items() for each in versions]
-        roots = ["/api", "/api/v1", "/apis", "/openapi/v2", "/openapi/v3", "/version", *_HEALTH]
-        return sorted([*roots, *(f"/apis/{group}" for group in groups), *below])

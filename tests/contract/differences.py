@@ -114,34 +114,42 @@ def _policy_is_enforced(api: Api) -> bool:
     return try_it().code == 422 if api.name == "embedded" else api.eventually(try_it, 422).code == 422
 
 
-def _cel_rule(api: Api) -> int:
-    """What a custom object gets that breaks a rule of x-kubernetes-validations."""
+def _gadgets(api: Api, size: Json, **version: Any) -> str:
+    """Defines a kind with a `size`; the path of its objects, once it is served."""
     plural = unique("gadgets").replace("-", "")
     group = f"{plural}.example.com"
-    schema: Json = {
-        "type": "object",
-        "properties": {
-            "size": {
-                "type": "integer",
-                "x-kubernetes-validations": [{"rule": "self > 5", "message": "too small"}],
-            }
-        },
-    }
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"size": {"type": "integer", **size}}}}
     definition = {
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "group": group,
             "scope": "Namespaced",
             "names": {"plural": plural, "kind": "Gadget"},
-            "versions": [version],
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema, **version}],
         },
     }
     api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).ok(201)
     path = api.at(plural, group=f"/apis/{group}/v1")
     api.eventually(lambda: api.get(path))
-    sent = {"apiVersion": f"{group}/v1", "kind": "Gadget", "metadata": {"name": "a"}, "size": 1}
+    return path
+
+
+def _cel_rule(api: Api) -> int:
+    """What a custom object gets that breaks a rule of x-kubernetes-validations."""
+    rule = {"rule": "self > 5", "message": "too small"}
+    path = _gadgets(api, {"x-kubernetes-validations": [rule]})
+    sent = {"apiVersion": f"{path.split('/')[2]}/v1", "kind": "Gadget", "metadata": {"name": "a"}, "size": 1}
     return api.post(path, sent).code
+
+
+def _selectable_field(api: Api) -> int:
+    path = _gadgets(api, {}, selectableFields=[{"jsonPath": ".size"}])
+    return api.get(path, fieldSelector="size=1").code
+
+
+def _nonsense_that_nothing_reads(api: Api) -> int:
+    source = {"path": "/x", "type": "nonsense"}
+    return api.post(api.at("pods"), pod("a", volumes=[{"name": "v", "hostPath": source}])).code
 
 
 def _managers_of_a_pod(api: Api) -> bool:
@@ -288,6 +296,22 @@ DIFFERENCES = (
         "CEL rules in a definition's schema",
         "The same: accepted with a warning, not evaluated.",
         _cel_rule,
+        real=422,
+        embedded=201,
+    ),
+    Difference(
+        "fields that custom objects may be selected by",
+        "A definition's selectableFields are kept, and nothing here selects custom objects by a field.",
+        _selectable_field,
+        real=200,
+        embedded=400,
+    ),
+    Difference(
+        "rules about what no scheduler reads",
+        "Fields that no scheduler reads and no simulated kubelet acts on are kept as they are sent: probes, hooks, "
+        "security contexts, variables, host names, DNS, the details of a volume, a node's addresses; likewise "
+        "what is in Deployments, Services and roles.",
+        _nonsense_that_nothing_reads,
         real=422,
         embedded=201,
     ),

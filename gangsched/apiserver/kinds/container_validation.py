@@ -1,9 +1,9 @@
 """Validation of a pod's containers.
 
-Lives here: names, images, ports, the names of variables. Not here: requests and limits
-(resource_validation.py), volumes (volume_validation.py). Nowhere: hooks, probes, sources of variables,
-security contexts; they matter only where containers run. Called by pod_validation.py. Source:
-pkg/apis/core/validation/validation.go of Kubernetes 1.37.
+Lives here: names, images, ports. Not here: requests and limits (resource_validation.py), volumes
+(volume_validation.py). Nowhere: hooks, probes, variables, security contexts, which matter only where
+containers run. Called by pod_validation.py.
+Source: pkg/apis/core/validation/validation.go of Kubernetes 1.37.
 """
 
 from __future__ import annotations
@@ -14,15 +14,11 @@ from gangsched.apiserver.kinds import names, resource_validation, volume_validat
 from gangsched.apiserver.kinds.names import Problems
 from gangsched.apiserver.status import (
     duplicate_value,
-    forbidden_field,
-    invalid_value,
     not_supported,
     required,
 )
 
 Object = dict[str, Any]
-
-_NOT_IN_INIT = "may not be set for init containers without restartPolicy=Always"
 
 
 def containers(field: str, found: list[Object], volumes: set[str], claims: frozenset[str]) -> Problems:
@@ -58,12 +54,6 @@ def init_containers(
         elif name:
             seen.add(name)
         problems += _host_port_conflicts(field, [container])
-        if policy != "Always":
-            problems += [
-                forbidden_field(f"{at}.{key}", _NOT_IN_INIT)
-                for key in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
-                if key in container
-            ]
     return problems
 
 
@@ -73,15 +63,8 @@ def _common(field: str, container: Object, volumes: set[str], claims: frozenset[
     problems += names.label(f"{field}.name", name) if name else [required(f"{field}.name")]
     if not image:
         problems.append(required(f"{field}.image"))
-    problems += names.one_of(
-        f"{field}.terminationMessagePolicy",
-        container["terminationMessagePolicy"],
-        ("File", "FallbackToLogsOnError"),
-    )
     if "ports" in container:
         problems += _ports(f"{field}.ports", container["ports"])
-    if "env" in container:
-        problems += _environment(f"{field}.env", container["env"])
     if "volumeMounts" in container:
         problems += volume_validation.mounts(f"{field}.volumeMounts", container["volumeMounts"], volumes)
     problems += names.one_of(
@@ -124,23 +107,4 @@ def _host_port_conflicts(field: str, found: list[Object]) -> Problems:
             if text in seen:
                 problems.append(duplicate_value(f"{field}[{index}].ports[{position}].hostPort", text))
             seen.add(text)
-    return problems
-
-
-def _environment(field: str, found: list[Object]) -> Problems:
-    problems: Problems = []
-    for index, variable in enumerate(found):
-        at = f"{field}[{index}]"
-        name = variable.get("name") or ""
-        if not name:
-            problems.append(required(f"{at}.name"))
-        elif not all(" " <= each <= "~" and each != "=" for each in name):
-            problems.append(
-                invalid_value(
-                    f"{at}.name",
-                    name,
-                    "a valid environment variable name must consist only of printable ASCII characters other "
-                    "than '='",
-                )
-            )
     return problems

@@ -1,14 +1,13 @@
 """Objects whose kind a CustomResourceDefinition defines.
 
 Lives here: their strategy, with the schema of each version. Not here: the definition (definitions.py), the
-schema's own rules (schema/). CEL rules are accepted and not evaluated.
+schema's own rules (schema/). CEL rules and selectable fields are accepted and not used.
 Source: k8s.io/apiextensions-apiserver pkg/registry/customresource/strategy.go of Kubernetes 1.37.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from gangsched.apiserver.schema.catalog import builtin
 from gangsched.apiserver.schema.custom import fill_defaults, validate_custom
@@ -33,13 +32,6 @@ class CustomStrategy(Strategy):
         self._with_status = {
             each["name"] for each in versions if "status" in (each.get("subresources") or {})
         }
-        self._selectable = tuple(
-            dict.fromkeys(
-                field["jsonPath"].removeprefix(".")
-                for each in versions
-                for field in each.get("selectableFields") or ()
-            )
-        )
 
     def schema(self, version: str) -> Schema | None:
         return self._schemas.get(version)
@@ -69,18 +61,3 @@ class CustomStrategy(Strategy):
         """Without a status subresource, the status is a field like any other."""
         ignored = {"metadata", "kind", "apiVersion"} | ({"status"} if self._with_status else set())
         return any(new.get(key) != old.get(key) for key in {*new, *old} - ignored)
-
-    def fields(self, obj: Object) -> dict[str, str]:
-        return {path: _text(obj, path) for path in self._selectable}
-
-    def field_names(self) -> tuple[str, ...]:
-        return self._selectable
-
-
-def _text(obj: Object, path: str) -> str:
-    value: Any = obj
-    for part in _PART.findall(f".{path}"):
-        value = value.get(part) if isinstance(value, dict) else None
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)

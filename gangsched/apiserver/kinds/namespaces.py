@@ -7,9 +7,7 @@ k8s.io/apiserver plugin/namespace/lifecycle of Kubernetes 1.37.
 
 from __future__ import annotations
 
-from gangsched.apiserver.kinds import names
-from gangsched.apiserver.kinds.names import Problems
-from gangsched.apiserver.status import FieldProblem, forbidden, invalid_value
+from gangsched.apiserver.status import forbidden
 from gangsched.apiserver.strategy import Context, Object, Strategy, keep
 
 FINALIZER = "kubernetes"
@@ -45,23 +43,6 @@ class NamespaceStrategy(Strategy):
                 condition.setdefault("lastTransitionTime", None)
         else:
             keep("status", new, old)
-
-    def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
-        problems: Problems = []
-        if context.subresource == "status":
-            phase, deleted = new["status"]["phase"], "deletionTimestamp" in new["metadata"]
-            if deleted and phase != "Terminating":
-                says = "may only be 'Terminating' if `deletionTimestamp` is not empty"
-                problems.append(invalid_value("status.Phase", phase, says))
-            elif not deleted and phase != "Active":
-                says = "may only be 'Active' if `deletionTimestamp` is empty"
-                problems.append(invalid_value("status.Phase", phase, says))
-        for each in new["spec"].get("finalizers") or ():
-            problems += names.qualified("spec.finalizers", each)
-            if "/" not in each and each not in _STANDARD:
-                says = "name is neither a standard finalizer name nor is it fully qualified"
-                problems.append(invalid_value("spec.finalizers", each, says))
-        return problems
 
     def before_delete(self, obj: Object, context: Context) -> None:
         if context.name in _IMMORTAL:

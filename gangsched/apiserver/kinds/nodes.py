@@ -1,8 +1,8 @@
-"""Nodes: creation may include a status; taints are validated; the identity is immutable.
+"""Nodes: creation may include a status; taints and resources are validated.
 
 Lives here: the strategy. Not here: what keeps a node's status up to date (the simulated kubelets and the node
-lifecycle). Source: pkg/registry/core/node/strategy.go, pkg/apis/core/validation (ValidateNode,
-ValidateNodeUpdate) of Kubernetes 1.37.
+lifecycle). Source: pkg/registry/core/node/strategy.go, pkg/apis/core/validation (ValidateNode) of Kubernetes
+1.37.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gangsched.apiserver.kinds.affinity_validation import EFFECTS
 from gangsched.apiserver.kinds.canonical import canonical_list, tidy
 from gangsched.apiserver.kinds.names import Problems
 from gangsched.apiserver.metadata import label_value_problems
-from gangsched.apiserver.status import FieldProblem, forbidden_field, invalid_value, required
+from gangsched.apiserver.status import FieldProblem, invalid_value, required
 from gangsched.apiserver.strategy import Context, Object, Strategy, keep
 
 NOT_READY: Object = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -59,7 +59,7 @@ class NodeStrategy(Strategy):
             problems += _resources(status)
         if old is None or new["spec"] != old["spec"]:
             problems += _taints("metadata.taints", new["spec"].get("taints") or [])
-        return problems if old is None else problems + _update_problems(new, old)
+        return problems
 
     def fields(self, obj: Object) -> dict[str, str]:
         return {"spec.unschedulable": "true" if obj["spec"].get("unschedulable") else "false"}
@@ -126,22 +126,3 @@ def _taints(field: str, taints: list[Object]) -> Problems:
 def _duplicate(field: str, value: Object, detail: str = "") -> FieldProblem:
     message = f"Duplicate value: {json.dumps(value, separators=(',', ':'))}"
     return FieldProblem(field, "FieldValueDuplicate", f"{message}: {detail}" if detail else message)
-
-
-def _update_problems(new: Object, old: Object) -> Problems:
-    problems: Problems = []
-    seen: list[Object] = []
-    for index, address in enumerate(new["status"].get("addresses") or ()):
-        if address in seen:
-            printed = {"Type": address.get("type"), "Address": address.get("address")}
-            problems.append(_duplicate(f"status.addresses[{index}]", printed))
-        seen.append(address)
-    spec, before = new["spec"], old["spec"]
-    if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:
-        says = 'node updates may not change podCIDR except from "" to valid'
-        problems.append(forbidden_field("spec.podCIDRs", says))
-    if (provider := before.get("providerID")) and spec.get("providerID") != provider:
-        done = "modified" if spec.get("providerID") else "cleared"
-        says = f"Invalid value: null: field cannot be {done} once set"
-        problems.append(FieldProblem("spec.providerID", "FieldValueInvalid", says))
-    return problems

@@ -1,7 +1,7 @@
 """The defaults that kube-apiserver fills into the spec of a pod or pod template.
 
 Lives here: defaults by version (as decoding applies them). Not here: admission (pod_admission.py) and
-validation. Called by pods, jobs and deployments.
+validation. Nowhere: defaults inside downwardAPI and projected volumes. Called by pods, jobs and deployments.
 Source: pkg/apis/core/v1/defaults.go, zz_generated.defaults.go of Kubernetes 1.37.
 """
 
@@ -133,27 +133,10 @@ def _default_volume(volume: Object) -> None:
         volume["secret"].setdefault("defaultMode", FILE_MODE)
     elif "hostPath" in volume:
         volume["hostPath"].setdefault("type", "")
-    elif "downwardAPI" in volume:
-        volume["downwardAPI"].setdefault("defaultMode", FILE_MODE)
-        _default_items(volume["downwardAPI"])
-    elif "projected" in volume:
-        volume["projected"].setdefault("defaultMode", FILE_MODE)
-        for source in volume["projected"].get("sources") or ():
-            if "downwardAPI" in source:
-                _default_items(source["downwardAPI"])
-            elif "serviceAccountToken" in source:
-                source["serviceAccountToken"].setdefault("expirationSeconds", 3600)
     if limit := (volume.get("emptyDir") or {}).get("sizeLimit"):
         sizes = {"sizeLimit": limit}
         canonical_list(sizes, "Pod")
         volume["emptyDir"]["sizeLimit"] = sizes["sizeLimit"]
-
-
-def _default_items(source: Object) -> None:
-    for item in source.get("items") or ():
-        _default_field_ref(item)
-        if reference := item.get("resourceFieldRef"):
-            reference.setdefault("divisor", "0")
 
 
 def _requests_from_limits(resources: Object) -> None:

@@ -117,8 +117,6 @@ def _narrowing(munged: Object, new: Object, old: Object) -> Problems:
         _take(munged, old, "nodeSelector")
     affinity, was = (new.get("affinity") or {}), (old.get("affinity") or {})
     if affinity.get("nodeAffinity") != was.get("nodeAffinity"):
-        if was.get("nodeAffinity"):
-            problems += _node_affinity(affinity.get("nodeAffinity") or {}, was["nodeAffinity"])
         merged = {key: value for key, value in affinity.items() if key != "nodeAffinity"}
         if "nodeAffinity" in was:
             merged["nodeAffinity"] = was["nodeAffinity"]
@@ -133,26 +131,6 @@ def _take(munged: Object, old: Object, key: str) -> None:
     munged.pop(key, None)
     if key in old:
         munged[key] = old[key]
-
-
-def _node_affinity(new: Object, old: Object) -> Problems:
-    key = "requiredDuringSchedulingIgnoredDuringExecution"
-    field = f"{_FIELD}.affinity.nodeAffinity.{key}.nodeSelectorTerms"
-    terms, before = ((each.get(key) or {}).get("nodeSelectorTerms") or [] for each in (new, old))
-    if not before:
-        return []
-    if len(terms) != len(before):
-        says = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        return [invalid_value(field, terms, says)]
-    says = "only additions are allowed (no mutations or deletions)"
-    return [
-        invalid_value(f"{field}[{index}]", term, says)
-        for index, (term, was) in enumerate(zip(terms, before, strict=True))
-        if any(
-            (term.get(part) or [])[: len(was.get(part) or [])] != (was.get(part) or [])
-            for part in ("matchExpressions", "matchFields")
-        )
-    ]
 
 
 def _difference(old: Object, new: Object) -> str:

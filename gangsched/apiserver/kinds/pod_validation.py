@@ -1,8 +1,9 @@
 """Validation of a pod's spec, at creation and in an update, and of its status.
 
 Lives here: the spec as a whole; its parts are beside it (container_, volume_, affinity_, resource_
-validation.py). Not here: defaults, admission. Called by the pods' strategy and, for templates, by jobs and
-deployments. Source: pkg/apis/core/validation/validation.go of Kubernetes 1.37.
+validation.py). Not here: defaults, admission. Nowhere: host names, DNS, readiness gates, operating systems,
+which no scheduler reads. Called by the pods' strategy and, for templates, by jobs. Source:
+pkg/apis/core/validation/validation.go of Kubernetes 1.37.
 """
 
 from __future__ import annotations
@@ -22,13 +23,11 @@ from gangsched.apiserver.status import (
     duplicate_value,
     forbidden_field,
     invalid_value,
-    required,
 )
 
 Object = dict[str, Any]
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
-_DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
 def spec_problems(field: str, spec: Object) -> Problems:
@@ -44,25 +43,9 @@ def spec_problems(field: str, spec: Object) -> Problems:
     if spec.get("hostNetwork"):
         problems += _host_network(f"{field}.containers", regular)
     problems += names.one_of(f"{field}.restartPolicy", spec["restartPolicy"], RESTART_POLICIES)
-    problems += names.one_of(f"{field}.dnsPolicy", spec["dnsPolicy"], _DNS_POLICIES)
     problems += names.labels(f"{field}.nodeSelector", spec.get("nodeSelector"))
     if found := spec.get("affinity"):
         problems += affinity_validation.affinity(f"{field}.affinity", found)
-    if spec["dnsPolicy"] == "None":
-        if "dnsConfig" not in spec:
-            problems.append(
-                required(f"{field}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
-            )
-        elif not spec["dnsConfig"].get("nameservers"):
-            problems.append(
-                required(
-                    f"{field}.dnsConfig.nameservers",
-                    "must provide at least one DNS nameserver when `dnsPolicy` is None",
-                )
-            )
-    for index, gate in enumerate(spec.get("readinessGates") or ()):
-        at = f"{field}.readinessGates[{index}].conditionType"
-        problems += names.qualified(at, gate.get("conditionType") or "")
     problems += _gates(f"{field}.schedulingGates", spec.get("schedulingGates") or [])
     if found := spec.get("topologySpreadConstraints"):
         problems += affinity_validation.topology_spread(f"{field}.topologySpreadConstraints", found)
@@ -76,19 +59,12 @@ def _small_fields(field: str, spec: Object) -> Problems:
             problems += names.subdomain(f"{field}.{key}", value)
     if (deadline := spec.get("activeDeadlineSeconds")) is not None:
         problems += names.in_range(f"{field}.activeDeadlineSeconds", deadline, 1, INT32_MAX)
-    for key in ("hostname", "subdomain"):
-        if value := spec.get(key):
-            problems += names.label(f"{field}.{key}", value)
     if found := spec.get("tolerations"):
         problems += affinity_validation.tolerations(f"{field}.tolerations", found)
-    for index, alias in enumerate(spec.get("hostAliases") or ()):
-        problems += names.ip(f"{field}.hostAliases[{index}].ip", alias.get("ip") or "")
     if value := spec.get("priorityClassName"):
         problems += names.subdomain(f"{field}.priorityClassName", value)
     if (policy := spec.get("preemptionPolicy")) is not None:
         problems += names.one_of(f"{field}.preemptionPolicy", policy, ("PreemptLowerPriority", "Never"))
-    if (system := spec.get("os")) is not None:
-        problems += names.one_of(f"{field}.os", system.get("name") or "", ("linux", "windows"))
     if (group := spec.get("schedulingGroup")) is not None:
         at = f"{field}.schedulingGroup.podGroupName"
         if (name := group.get("podGroupName")) is None:
@@ -127,31 +103,8 @@ def _gates(field: str, gates: list[Object]) -> Problems:
     return problems
 
 
-def pod_problems(pod: Object) -> Problems:
-    """A pod's spec: the rules for templates, and those for pods only."""
-    spec = pod["spec"]
-    problems = spec_problems("spec", spec)
-    if "serviceAccountName" not in spec:
-        problems += [
-            forbidden_field(
-                f"spec.volumes[{index}].projected.sources[{position}].serviceAccountToken",
-                "must not be specified when serviceAccountName is not set",
-            )
-            for index, volume in enumerate(spec.get("volumes") or ())
-            for position, source in enumerate((volume.get("projected") or {}).get("sources") or ())
-            if "serviceAccountToken" in source
-        ]
-    problems += [
-        invalid_value(f"spec.{key}[{index}].image", image, "must not have leading or trailing whitespace")
-        for key in ("containers", "initContainers")
-        for index, container in enumerate(spec.get(key) or ())
-        if (image := container.get("image") or "") != image.strip()
-    ]
-    return problems
-
-
 def creation_problems(pod: Object) -> Problems:
-    problems = pod_problems(pod)
+    problems = spec_problems("spec", pod["spec"])
     if pod["spec"].get("schedulingGates") and pod["spec"].get("nodeName"):
         problems.append(
             forbidden_field("spec.nodeName", "cannot be set until all schedulingGates have been cleared")

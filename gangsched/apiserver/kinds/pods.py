@@ -90,7 +90,7 @@ class PodStrategy(Strategy):
             return pod_validation.creation_problems(new)
         if new["spec"] == old["spec"]:
             return []
-        problems = pod_validation.pod_problems(new)
+        problems = pod_validation.spec_problems("spec", new["spec"])
         return problems + pod_updates.update_problems(new["spec"], old["spec"])
 
     def changes_generation(self, new: Object, old: Object) -> bool:

@@ -1,7 +1,8 @@
-"""Kinds that nothing acts on here; defaults and validation give manifests the real server's answers.
+"""Kinds that nothing acts on here: manifests with them are accepted, and get the real server's defaults.
 
 Lives here: ConfigMaps, Secrets, Services, RBAC, FlowSchemas and storage classes. RBAC is stored, not
-enforced; a Service gets an address that nothing listens on.
+enforced; a Service gets an address that nothing listens on. Of the rules only those are here that people meet
+with kubectl: keys, immutable ConfigMaps and references to roles.
 Source: pkg/apis/{core,rbac,flowcontrol,storage}/... of Kubernetes 1.37.
 """
 
@@ -12,7 +13,6 @@ import json
 import re
 from ipaddress import ip_network
 
-from gangsched.apiserver.kinds import names
 from gangsched.apiserver.kinds.names import Problems
 from gangsched.apiserver.status import FieldProblem, forbidden_field, invalid_value, required
 from gangsched.apiserver.strategy import Context, Object, Strategy, keep, keep_all_but_status
@@ -66,12 +66,6 @@ class SecretStrategy(DataStrategy):
         obj["type"] = obj.get("type") or "Opaque"
         super().prepare_for_create(obj, context)
 
-    def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
-        problems = super().validate(new, old, context)
-        if old is not None and new["type"] != old.get("type"):
-            problems.append(invalid_value("type", new["type"], "field is immutable"))
-        return problems
-
 
 class RoleStrategy(Strategy):
     name_rule = "path"
@@ -82,22 +76,6 @@ class RoleStrategy(Strategy):
 
     def prepare_for_update(self, new: Object, old: Object, context: Context) -> None:
         self.prepare_for_create(new, context)
-
-    def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
-        problems: Problems = []
-        for index, rule in enumerate(new["rules"] or ()):
-            no_verbs = [] if rule.get("verbs") else [required(f"rules[{index}].verbs")]
-            if rule.get("nonResourceURLs"):
-                problems += no_verbs
-                continue
-            if not rule.get("apiGroups"):
-                says = "resource rules must supply at least one api group"
-                problems.append(required(f"rules[{index}].apiGroups", says))
-            if not rule.get("resources"):
-                says = "resource rules must supply at least one resource"
-                problems.append(required(f"rules[{index}].resources", says))
-            problems += no_verbs
-        return problems
 
 
 class RoleBindingStrategy(Strategy):
@@ -114,26 +92,14 @@ class RoleBindingStrategy(Strategy):
         self.prepare_for_create(new, context)
 
     def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
-        reference, problems = new["roleRef"], list[FieldProblem]()
-        kinds = ("Role", "ClusterRole") if context.resource.namespaced else ("ClusterRole",)
-        problems += names.one_of("roleRef.kind", reference.get("kind") or "", kinds)
-        for index, subject in enumerate(new.get("subjects") or ()):
-            at = f"subjects[{index}]"
-            kind = subject.get("kind") or ""
-            problems += names.one_of(f"{at}.kind", kind, ("ServiceAccount", "User", "Group"))
-            if not subject.get("name"):
-                problems.append(required(f"{at}.name"))
-            if kind == "ServiceAccount" and not subject.get("namespace"):
-                problems.append(required(f"{at}.namespace"))
-        if not reference.get("name"):
-            problems.append(required("roleRef.name"))
-        if old is not None and reference != old.get("roleRef"):
-            printed = {go: reference.get(go[0].lower() + go[1:], "") for go in ("Kind", "Name")}
-            printed = {"APIGroup": reference["apiGroup"], **printed}
-            text = json.dumps(printed, separators=(",", ":"))
-            says = f"Invalid value: {text}: field is immutable"
-            problems.append(FieldProblem("roleRef", "FieldValueInvalid", says))
-        return problems
+        reference = new["roleRef"]
+        if old is None or reference == old.get("roleRef"):
+            return []
+        printed = {go: reference.get(go[0].lower() + go[1:], "") for go in ("Kind", "Name")}
+        printed = {"APIGroup": reference["apiGroup"], **printed}
+        text = json.dumps(printed, separators=(",", ":"))
+        says = f"Invalid value: {text}: field is immutable"
+        return [FieldProblem("roleRef", "FieldValueInvalid", says)]
 
 
 class ServiceStrategy(Strategy):
@@ -161,23 +127,6 @@ class ServiceStrategy(Strategy):
             if key not in new["spec"]:
                 keep(key, new["spec"], old["spec"])
         keep("status", new, old)
-
-    def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
-        spec, problems = new["spec"], list[FieldProblem]()
-        ports = spec.get("ports") or []
-        if not ports and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
-            problems.append(required("spec.ports"))
-        for index, port in enumerate(ports):
-            at = f"spec.ports[{index}]"
-            problems += names.port_number(f"{at}.port", port.get("port") or 0)
-            problems += names.one_of(f"{at}.protocol", port["protocol"], ("SCTP", "TCP", "UDP"))
-            problems += names.port(f"{at}.targetPort", port["targetPort"])
-            if len(ports) > 1 and not port.get("name"):
-                problems.append(required(f"{at}.name"))
-        if old is not None and spec.get("clusterIP") != old["spec"].get("clusterIP"):
-            says = "may not change once set"
-            problems.append(invalid_value("spec.clusterIPs[0]", [spec.get("clusterIP")], says))
-        return problems
 
 
 def _default_service(service: Object) -> None:

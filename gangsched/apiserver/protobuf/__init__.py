@@ -132,7 +132,7 @@ def _message(name: str, data: bytes) -> dict[str, Any]:
         json_name, type_ = known
         if type_.startswith("[]"):
             held = found.setdefault(json_name, [])
-            held.extend(_packed(type_[2:], value))
+            held.append(_value(type_[2:], value))
         elif type_.startswith("{}"):
             key, member = _entry(type_[2:], value)
             found.setdefault(json_name, {})[key] = member
@@ -144,17 +144,6 @@ def _message(name: str, data: bytes) -> dict[str, Any]:
             elif read is not None and (keeps_zero or read not in ("", 0, {})):
                 found[json_name] = read
     return found
-
-
-def _packed(type_: str, value: int | bytes) -> Iterator[Any]:
-    """A repeated field's values: numbers may come many at a time."""
-    if type_ in ("int", "bool") and isinstance(value, bytes):
-        at = 0
-        while at < len(value):
-            each, at = _varint(value, at)
-            yield _value(type_, each)
-    else:
-        yield _value(type_, value)
 
 
 def _entry(type_: str, value: int | bytes) -> tuple[str, Any]:
