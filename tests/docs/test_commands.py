@@ -20,7 +20,7 @@ from gangsched.cli import _parser, main
 from gangsched.controlplane.assets import Assets
 from gangsched.sim import command as simulation
 from tests.deploy.helm import RELEASE, found_helm
-from tests.docs.pages import ROOT, Block, blocks_everywhere, commands
+from tests.docs.pages import PAGES, ROOT, Block, blocks_everywhere, code_spans, commands, name_of
 
 _OURS = ("gangsched", ".venv/bin/gangsched")
 # Programs of others, whose arguments are theirs to check.
@@ -29,7 +29,7 @@ _OTHERS = (
     "sacct",
 )
 _VERBS = {
-    *("annotate", "apply", "create", "delete", "describe", "gangsched", "get", "label", "logs"),
+    *("annotate", "apply", "create", "debug", "delete", "describe", "gangsched", "get", "label", "logs"),
     *("patch", "port-forward", "rollout", "scale"),
 }
 _TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
@@ -87,6 +87,18 @@ def _paths_exist(words: list[str], *, after: tuple[str, ...]) -> None:
                 assert (ROOT / path / "kustomization.yaml").exists(), f"{path} is no kustomization"
             elif path.endswith(".yaml"):
                 assert list(yaml.safe_load_all((ROOT / path).read_text(encoding="utf-8")))
+
+
+def _in_sentences() -> Iterator[tuple[str, str]]:
+    """Commands in the text that have arguments; a name alone is what a sentence is about, and no command."""
+    for page in PAGES:
+        for span in dict.fromkeys(code_spans(page)):
+            words = span.removeprefix("kubectl gangsched").split()
+            if re.match("(gangsched|make|kubectl) ", span) and len(words) > 2 and "…" not in span:
+                yield name_of(page), span.removesuffix(" --help")
+
+
+COMMANDS += _in_sentences()
 
 
 @pytest.mark.parametrize(("where", "line"), COMMANDS, ids=[f"{at} {text[:40]}" for at, text in COMMANDS])
