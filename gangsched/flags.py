@@ -103,7 +103,7 @@ def add_web_flags(parser: argparse.ArgumentParser) -> None:
         metavar="PORT",
         type=_port,
         default=DEFAULT_PORT,
-        help=f"HTTPS for /healthz, /livez, /readyz, /metrics and /configz; 0: none ({DEFAULT_PORT})",
+        help=f"HTTPS for health, metrics, the dashboard, and commands that ask; 0: none ({DEFAULT_PORT})",
     )
     parser.add_argument("--bind-address", metavar="IP", default="0.0.0.0", help="address of that port (all)")
     parser.add_argument(

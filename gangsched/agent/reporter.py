@@ -141,7 +141,7 @@ class InventoryReporter:
             self._seed(seen)
         elif self._is_anothers(seen):
             self._agreed = None
-            who = seen.writer or "somebody whom the API server does not name"
+            who = seen.writer or "a writer that the API server does not name"
             self.notices.tell(
                 "warning",
                 f"{where_listed(seen.annotations)} was changed by {who}, and is written anew:"

@@ -18,8 +18,8 @@ from gangsched.errors import ConfigError
 DESCRIPTION = """\
 Runs an API server in memory, with simulated nodes, until Ctrl-C or SIGTERM; nothing is kept. It asks nobody
 for credentials and therefore listens on 127.0.0.1 unless told otherwise. kubectl and schedulers talk to it
-as to any cluster; pods that are bound run, in a simulation (how long and to what end is said by annotations:
-gangsched/apiserver/simulated/__init__.py lists them).
+as to any cluster. Pods that are bound run in a simulation; annotations set how long and how they end
+(gangsched/apiserver/simulated/__init__.py lists them).
 """
 
 
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NODE[@SECONDS]",
-        help="a node dies, at once or after so many simulated seconds; may be repeated",
+        help="a node dies, at once or after this long in simulated time; may be repeated",
     )
     what.add_argument(
         "--unhealthy",

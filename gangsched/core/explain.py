@@ -64,7 +64,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
 def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | None = None) -> Explanation:
     """Why the group does not run, as the scheduler stands now.
 
-    ago_s: what makes seconds of the core's clock a time of day; None: none is told.
+    ago_s: what to add to the core's clock for a time of day; None: times of day are left out.
     """
     found = _found(scheduler, group, now_s, ago_s)
     position, n_waiting = _position(scheduler, group)
@@ -299,7 +299,7 @@ def _started(scheduler: Scheduler, group: Group) -> Found:
 
 
 def _ends(scheduler: Scheduler, group: Group) -> str:
-    """When it is due to end, as far as somebody says so, and whose promised start rests on that."""
+    """When it is due to end, if that is known, and which promised start depends on it."""
     walltimes, claims = scheduler.shared.walltimes, scheduler.shared.queue.claims
     end = told_end(group, walltimes) if walltimes is not None else ""
     uids = {info.uid for info in group.in_state(MemberState.BOUND)}

@@ -37,14 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Says what a recorded day would have been with another configuration, more nodes, or without a gang:"
         " the same pods come and run as long as they did, and the scheduler's own code places them on a"
-        " simulated cluster. The recorded configuration goes through the same, so that the model's own error"
-        " is told beside what it claims. Nothing is sent anywhere."
+        " simulated cluster. The recorded configuration is run there too, which shows the model's own error."
+        " Nothing is sent anywhere."
     )
     add = parser.add_argument
     add("journal", metavar="DIR", help="a journal of `gangsched scheduler --record DIR`, or one file of it")
     add("--config", metavar="FILE", default="", help="the other configuration (default: the recorded one)")
     add_plugin_flag(parser)
-    add("--nodes", metavar="+N", default="", help="so many more nodes, from the beginning on")
+    add("--nodes", metavar="+N", default="", help="this many more nodes, from the beginning on")
     add("--like", metavar="NODE", default="", help="with --nodes: empty copies of this one")
     add(
         "--without",

@@ -119,7 +119,7 @@ class Lives:
             if course.last.spec.node_name == name and course.ended_s is None:
                 course.disrupted = True
 
-    # -- what is told of them --------------------------------------------------------------------------
+    # -- the answer ------------------------------------------------------------------------------------
 
     def told(self, began_s: float) -> tuple[dict[str, Life], float | None]:
         """All of them in seconds from then, and how long it took to make one for one that was cut off."""
@@ -198,7 +198,7 @@ def _makers(pod: Pod) -> list[tuple[str, str]]:
 
 
 def _placed_s(pod: Pod) -> float | None:
-    """When it was bound, as far as it says so."""
+    """When it was bound; None if its condition does not say."""
     for one in pod.status.conditions or ():
         if one.type == "PodScheduled" and one.status == "True" and one.last_transition_time is not None:
             return one.last_transition_time.timestamp()

@@ -139,7 +139,7 @@ def words(seen: Seen) -> str:
 
 
 def promise_of(seen: Seen) -> str:
-    """The sentence by which it is told when it starts; "" if there is none."""
+    """The sentence that promises its start; "" if there is none."""
     found = _PROMISE.search("" if seen.gone else seen.view.why)
     return found.group() if found is not None else ""
 

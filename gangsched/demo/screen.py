@@ -97,7 +97,7 @@ def _caption(frame: Frame, width: int) -> list[Text]:
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """How a gang is told apart: by style, or by letter."""
+    """How a gang is distinguished: by style, or by letter."""
 
     bound: str
     reserved: str

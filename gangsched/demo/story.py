@@ -188,7 +188,7 @@ def _not_yet(seen: Chronicle, name: str, word: str) -> str:
     return f"{name} is {group.word} ({counts}), it should be {word}{why}"
 
 
-# -- what is told --------------------------------------------------------------------------------------
+# -- the sentences -------------------------------------------------------------------------------------
 
 
 def bound(name: str, text: str) -> Shows:

@@ -2,7 +2,7 @@
 
     jobs        a workload's jobs on nodes, decided by the real core in virtual time and written down
     kubernetes  an audit log, or a list of pods and nodes, into what became of each pod
-    history     that, written down as a scheduler that only follows is told it
+    history     that, written down as by a scheduler that only follows
     nodes       what nodes there are: a number of equal ones, or a list
     writing     records of a journal into a file, as fast as they come
     command     `gangsched import`

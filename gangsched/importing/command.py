@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the nodes in place of equal ones: CSV with sn, cpu_milli, memory_mib, gpu, and model if known",
     )
     parser.add_argument(
-        "--jobs", type=int, metavar="N", help=f"take the first ones, at most so many (default {_N_JOBS})"
+        "--jobs", type=int, metavar="N", help=f"take only the first N (default {_N_JOBS})"
     )
 
 

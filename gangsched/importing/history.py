@@ -1,7 +1,7 @@
-"""What a cluster tells of its past, written down as a scheduler that only follows is told it.
+"""A cluster's past, written down as by a scheduler that only follows.
 
 Pods are bound where and when they were; gangsched counterfactual asks what this scheduler would have done. So
-they are given its name, but for those of DaemonSets, which belong to their nodes. Called by the command.
+they get its name, except those of DaemonSets, which belong to their nodes. Called by the command.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A workload's jobs on nodes, decided by the real core in virtual time, and written down as it is told.
+"""A workload's jobs on nodes, decided by the real core in virtual time, with its events written down.
 
 A workload knows when jobs came and how long they ran, not which node they were on; so the nodes are given,
 and starts are this scheduler's own. Called by the command.

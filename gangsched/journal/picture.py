@@ -1,6 +1,6 @@
 """A picture of the day: each node over time as far as it is in use, evictions, and waits by size.
 
-`Drawing` looks at the core after each call of a replay, and keeps so many moments at most; `svg` draws them.
+`Drawing` looks at the core after each call of a replay, and what it keeps is bounded; `svg` draws it.
 One file for both backgrounds: its colours follow the reader's setting, light or dark. Called by the command.
 """
 

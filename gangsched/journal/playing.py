@@ -33,7 +33,7 @@ class Span(NamedTuple):
 
 
 class Tools(NamedTuple):
-    """What a replay is told to, each for all processes. name: of the gang that is asked for, or ""."""
+    """What a replay reports to, each for all processes. name: of the gang that is asked for, or ""."""
 
     console: Console
     collector: Collector | None
@@ -125,7 +125,7 @@ class Process:
         if self._traces is not None:
             self._traces.stop(replay.played.now_s)
 
-    # -- what is said ------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
         self._console.print(f"[bold]{escape(self._begun.name)}[/bold]: {escape(text)}", soft_wrap=True)
@@ -198,7 +198,7 @@ class _Run:
         self.is_over = False
 
     def play(self, n_turns: int | None) -> None:
-        """Until so many calls have been made, which is where the next segment begins. Raises: Divergence."""
+        """Play until `n_turns` calls have been made, where the next segment begins. Raises: Divergence."""
         replay, drawing, steps = self._replay, self._tools.drawing, self._tools.steps
         for record in self.reader:
             if isinstance(record, Turn | Reconfigured):

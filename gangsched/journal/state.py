@@ -1,6 +1,6 @@
 """State: all that a core remembers, as bytes, and into a core that was built anew.
 
-Lists of objects do not have it: backoffs, places in line, attempts, what was told to whom. So the core's own
+Lists of objects do not have it: backoffs, places in line, attempts, messages sent. So the core's own
 objects are written as they are. What a core consists of from the start (its rooms, the functions that they
 share) is found in a new core at the same place, and stays what it is there; what came since is written by
 value. That takes a new core of the same version and configuration.
@@ -195,7 +195,7 @@ def _pairs(new: Scheduler, live: Scheduler, given: Given) -> dict[str, tuple[Any
 
 
 def _nothing(_: Defect) -> None:
-    """Stands for who is told of faults."""
+    """Takes the place of the function that reports faults."""
 
 
 def write_state(live: Scheduler, build: BuildCore, write: WriteStates | None = None) -> bytes:

@@ -13,6 +13,10 @@ from gangsched.web.asking import add_flags, ask
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Draws a gang's trace in the terminal: where its time went, attempt by attempt. A gang that still"
+        " waits has written little of it; then the scheduler is asked why it waits."
+    )
     parser.add_argument(
         "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; default/ may be left out"
     )

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start",
         action="store_true",
-        help="when each starts: promised where room is kept for it, on so many nodes, else estimated (~)",
+        help="when each starts, and on how many nodes: promised where room is kept for it, else a guess (~)",
     )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     add_flags(parser)

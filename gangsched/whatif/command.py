@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="manifests as for kubectl apply; - is standard input; several are one job",
     )
-    parser.add_argument("--add-nodes", type=int, default=0, metavar="N", help="if there were so many more")
+    parser.add_argument("--add-nodes", type=int, default=0, metavar="N", help="if there were N more nodes")
     parser.add_argument("--like", metavar="NODE", default="", help="with --add-nodes: like this one, empty")
     parser.add_argument(
         "--drain", metavar="NODE", action="append", default=[], help="if this node were cordoned and empty"

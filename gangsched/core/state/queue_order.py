@@ -76,7 +76,7 @@ class QueueOrder:
             return LAST, error
 
     def passing(self, group: Group) -> tuple[Key, bool]:
-        """The group's key for who passes whom, and whether it is another than the one it is tried by."""
+        """The group's key for counting passes, and whether it differs from the key that it is tried by."""
         key, _ = self.look(group)
         if self._passing is None or self._view is None or key == LAST:
             return key, False

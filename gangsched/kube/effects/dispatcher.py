@@ -152,7 +152,7 @@ class Dispatcher:
         self._lanes = (self._reads, self._evictions, self._patches, self._status, self._events)
 
     def _takers_by_type(self) -> Mapping[type[Effect], Callable[[Any], None]]:
-        """Where each effect goes; those of plugins go nowhere where there are none."""
+        """Where each effect goes; effects for plugins are dropped if there are no plugins."""
         takers: dict[type[Effect], Callable[[Any], None]] = {
             BindPod: self._bind,
             CancelBinds: self._cancel_binds,

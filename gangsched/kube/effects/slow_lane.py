@@ -162,7 +162,7 @@ class SlowLane(Lane[ItemT]):
         target = self._target(call)
         if is_doubtful(error, target):
             self._doubt(call, error, f"{target.namespace}/{target.name}")
-            # No better than silence: it may have been done or not.
+            # As good as no answer: the request may have been done or not.
             error = ApiError(f"not the API server's own answer: {error}", retry_after_s=error.retry_after_s)
         if self._again(call, error):
             call.is_renewed = False

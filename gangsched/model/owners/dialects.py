@@ -1,7 +1,7 @@
 """The gangs that controllers make, as dialects: no pod names one, and their number comes from elsewhere.
 
 Our own annotations count in them as in any gang: min-members below the controller's number makes the gang
-elastic, so that it starts with so many and grows.
+elastic, so that it starts with that number and grows.
 """
 
 from __future__ import annotations

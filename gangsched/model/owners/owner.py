@@ -40,7 +40,7 @@ class OwnerName(NamedTuple):
 
 
 class Role(msgspec.Struct, frozen=True, gc=False):
-    """Pods of one template. count: so many must start together; scheduler_name: "" where none is named.
+    """Pods of one template. count: how many must start together; scheduler_name: "" where none is named.
 
     n_owed: how many of these have not succeeded, None where the object does not say.
     """

@@ -1,7 +1,7 @@
 """The picture of top: lines of a given width and height from given data. Pure.
 
-Lives here: what is said where, what is left out of a small terminal. Not here: the terminal (terminal). Text
-of users and servers is cleaned again: a server may be any.
+Lives here: what stands where, what is left out of a small terminal. Not here: the terminal (terminal). Text
+of users and servers is cleaned again, since any server may have sent it.
 """
 
 from __future__ import annotations
