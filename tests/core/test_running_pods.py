@@ -36,7 +36,7 @@ def followed(c: Cluster, pods: RunningPods, names: list[str]) -> list[tuple[int,
     pods.look(shared.now_s, shared.wall_ahead_s)
     used = np.flatnonzero(pods.rows >= 0).tolist()
     assert all(math.isinf(one) for one in pods.ends_s[pods.rows < 0].tolist())
-    amounts = pods.amounts(names)
+    amounts = pods.amounts(names).each()
     return sorted((int(pods.rows[k]), float(pods.ends_s[k]), tuple(amounts[:, k].tolist())) for k in used)
 
 

@@ -17,10 +17,11 @@ from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
+from gangsched.core.queueing.claimed_room import ClaimedRoom, Held
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End
 from gangsched.core.queueing.idle_budget import idle_until
-from gangsched.core.queueing.planning import Search, copies, earliest, freed, moments_from
+from gangsched.core.queueing.planning import Amounts, FloatArray, Search, copies, earliest, moments_from
 from gangsched.core.queueing.running_pods import RunningPods
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.arrays import BoolArray, IntArray
@@ -36,43 +37,40 @@ _STUCK = End(math.inf)
 
 class _Room(msgspec.Struct):
     """Room for one template, by resources. free int64[k, n_rows]: now, without claims, None: not worked out;
-    amounts int64[k, slots] of the running pods."""
+    amounts: of the running pods."""
 
     template: PodTemplate
     need: int
     ok: BoolArray
     running: RunningPods
     free: IntArray | None = None
-    amounts: IntArray | None = None
+    amounts: Amounts | None = None
 
-    def earliest_s(self, claimed: Sequence[tuple[int, float, PodTemplate]]) -> float:
-        """When enough fit, beside claims: the row, the end and what it is for, of each of their members."""
+    def earliest_s(self, claimed: Held, ends_s: FloatArray) -> float:
+        """When enough fit, beside claims, whose members end then."""
         if self.free is None or self.amounts is None:
             return -math.inf
-        columns = self.template.columns
-        kinds = {one.serial: dict(zip(one.columns, one.amounts, strict=True)) for _, _, one in claimed}
-        theirs = np.array(
-            [[kinds[one.serial].get(column, 0) for _, _, one in claimed] for column in columns],
-            dtype=np.int64,
-        ).reshape(len(columns), len(claimed))
-        their_rows = np.array([row for row, _, _ in claimed], dtype=np.int64)
+        theirs = claimed.amounts(self.template.columns)
         return earliest(
-            self.free - freed(self.free.shape[1], their_rows, theirs),
+            self.free - theirs.by_row(self.free.shape[1], claimed.rows),
             self.template.amount_array[:, 0],
             self.ok,
             self.need,
-            np.concatenate((their_rows, self.running.rows)),
-            np.append([end_s for _, end_s, _ in claimed], self.running.ends_s),
-            np.concatenate((theirs, self.amounts), axis=1),
+            np.concatenate((claimed.rows, self.running.rows)),
+            np.concatenate((ends_s, self.running.ends_s)),
+            theirs.and_of(self.amounts),
         )
 
-    def rows_at(self, at_s: float) -> BoolArray:
-        """bool[n_rows]: where at least one fits once those have ended that end by then."""
+    def rows_at(self, at_s: float, claimed: Held) -> BoolArray:
+        """bool[n_rows]: where at least one fits beside these claims, once those that end by then have."""
         assert self.free is not None
         assert self.amounts is not None
+        n_rows = self.free.shape[1]
         gone = np.flatnonzero(self.running.ends_s <= at_s)
-        more = freed(self.free.shape[1], self.running.rows[gone], self.amounts[:, gone])
-        found: BoolArray = self.ok & (copies(self.free + more, self.template.amount_array[:, 0]) > 0)
+        more = self.amounts.of(gone).by_row(n_rows, self.running.rows[gone])
+        theirs = claimed.amounts(self.template.columns).by_row(n_rows, claimed.rows)
+        fits = copies(self.free + more - theirs, self.template.amount_array[:, 0]) > 0
+        found: BoolArray = self.ok & fits
         return found
 
 
@@ -83,6 +81,7 @@ class ClaimPlans:
         self._shared = shared
         self._demands_of = demands_of
         self._running: RunningPods | None = None
+        self._claimed = ClaimedRoom(shared.cache.view)
 
     def made(self, claims: Claims, unit: list[Group]) -> StartClaim | None:
         """A claim for the first time found at which it fits; None: it would not fit even if everything
@@ -161,17 +160,20 @@ class ClaimPlans:
         ahead = claims.ahead_of(unit)
         running = self._look()
         rooms = self._rooms(unit, running)
-        first_s = max(self._guess(claims, rooms, ahead), now_s)
+        held = self._claimed.of(ahead)
+        ends_s = np.array([claims.end_s(one) for one in ahead], dtype=np.float64)
+        guessed = (room.earliest_s(held, ends_s[held.claims]) for room in rooms)
+        first_s = max(max(guessed, default=-math.inf), now_s)
         if not math.isfinite(first_s):
             return None
-        answer = self._try(claims, unit, first_s, self._ended_by(first_s, rooms))
+        answer = self._try(claims, unit, first_s, self._ended_by(claims, unit, first_s, rooms))
         if isinstance(answer, Plan):
             return first_s, answer
-        ends_s = np.append(running.ends_s, [claims.end_s(one) for one in ahead])
-        moments = moments_from(math.nextafter(first_s, math.inf), ends_s)
+        moments = moments_from(math.nextafter(first_s, math.inf), np.append(running.ends_s, ends_s))
         search, found = Search(len(moments)), None
         for at in search:
-            answer = self._try(claims, unit, moments[at], self._ended_by(moments[at], rooms))
+            gone = self._ended_by(claims, unit, moments[at], rooms)
+            answer = self._try(claims, unit, moments[at], gone)
             search.told(isinstance(answer, Plan))
             if isinstance(answer, Plan):
                 found = moments[at], answer
@@ -217,17 +219,6 @@ class ClaimPlans:
                 found.append(_Room(template, need, ok, running, free, running.amounts(template.names)))
         return found
 
-    def _guess(self, claims: Claims, rooms: Sequence[_Room], ahead: Sequence[StartClaim]) -> float:
-        """The earliest time by resources alone, each template by itself."""
-        view = self._shared.cache.view
-        claimed = [
-            (row, claims.end_s(claim), one.template)
-            for claim in ahead
-            for one in claim.held
-            if (row := view.row_of(one.node_name)) is not None
-        ]
-        return max((room.earliest_s(claimed) for room in rooms), default=-math.inf)
-
     def _look(self) -> RunningPods:
         shared = self._shared
         assert shared.ends is not None
@@ -236,14 +227,17 @@ class ClaimPlans:
         self._running.look(shared.now_s, shared.wall_ahead_s)
         return self._running
 
-    def _ended_by(self, at_s: float, rooms: Sequence[_Room]) -> list[PodInfo]:
+    def _ended_by(
+        self, claims: Claims, unit: list[Group], at_s: float, rooms: Sequence[_Room]
+    ) -> list[PodInfo]:
         """The pods that will have ended, where that matters."""
         if any(room.free is None or room.template.needs for room in rooms):
             return self._ended_on(None, at_s)
         view = self._shared.cache.view
         rows: BoolArray = np.zeros(view.n_rows, dtype=np.bool_)
+        held = self._claimed.of(claims.holding_up(unit, at_s, at_s + self.walltime_s(unit)))
         for room in rooms:
-            rows |= room.rows_at(at_s)
+            rows |= room.rows_at(at_s, held)
         return self._ended_on([view.name(row) for row in np.flatnonzero(rows).tolist()], at_s)
 
     def _ended_on(self, nodes: Sequence[str] | None, at_s: float) -> list[PodInfo]:

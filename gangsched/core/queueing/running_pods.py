@@ -15,7 +15,7 @@ import numpy as np
 
 from gangsched.core.cache.cache import Cache
 from gangsched.core.queueing.ends import Ends
-from gangsched.core.queueing.planning import FloatArray
+from gangsched.core.queueing.planning import Amounts, FloatArray
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
@@ -64,14 +64,13 @@ class RunningPods:
         """As of now. A pod that did not go when it was evicted is not waited for."""
         return math.inf if info.uid in self._stuck else self.ends.of(info, now_s, wall_ahead_s).at_s
 
-    def amounts(self, names: Sequence[str]) -> IntArray:
-        """int64[len(names), slots]: how much each holds of some resources; meaningless for a free slot."""
+    def amounts(self, names: Sequence[str]) -> Amounts:
+        """How much each holds of some resources; meaningless for a free slot."""
         of_kind = np.zeros((len(names), max(len(self._kinds), 1)), dtype=np.int64)
         for requests, code in self._kinds.items():
             held = dict(requests)
             of_kind[:, code] = [held.get(name, 0) for name in names]
-        found: IntArray = of_kind[:, self._codes]
-        return found
+        return Amounts(of_kind, self._codes)
 
     def _forget(self) -> None:
         self._slots.clear()
