@@ -32,7 +32,8 @@ class StartClaim(msgspec.Struct, eq=False):
     has to end first. promised_s: the first start that was promised, None: none yet. planned_s: when that was
     worked out last. look_s: when it is looked at next. n_slips: how often it has come later; because: why,
     the last time. told_s, told_promise: as it was told last. is_outranked: since it was planned, a queue has
-    taken room of it that is guaranteed to that queue."""
+    taken room of it that is guaranteed to that queue. eased_at: where the node table's journal ended when
+    it was last looked at for free room that it need not keep."""
 
     unit: tuple[Group, ...]
     serial: int
@@ -50,6 +51,7 @@ class StartClaim(msgspec.Struct, eq=False):
     told_s: float = -math.inf
     told_promise: bool = False
     is_outranked: bool = False
+    eased_at: int = -1
 
     @property
     def is_promise(self) -> bool:
