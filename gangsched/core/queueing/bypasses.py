@@ -16,7 +16,7 @@ mode:
 A group with a claim is not counted: every start leaves it its room, so nothing bypasses it. Where the bound
 is derived, the first in line may get a claim before it is passed at all, as EASY backfilling plans for the
 head of the queue (Lifka, JSSPP 1995): that costs the others little, and a bound alone leaves the head to
-luck.
+luck. Where the shortest go first, it gets that claim once it has waited half as long as it will run.
 
 Groups with the same needs form one class, with an array of counters in the order of the line. So a start
 costs one comparison for each class, and one addition to a slice of the array where it takes what the class
@@ -50,6 +50,10 @@ _LEAST_BOUND = 64
 _BOUND_PER_RUNNING = 8
 # Where groups are tried in another order than they came: that order needs room.
 _REORDERED = 2
+# There the first in line gets an early claim once it has waited for such a share of its walltime: each claim
+# costs the short ones that would go before it. On eight recorded and modelled workloads 0.5 came nearest to a
+# mean slowdown of 0.7 of EASY's and a longest wait of 1.25 times EASY's, of 0, 0.1, 0.25, 0.5, 1 and 2.
+_WAITED_SHARE = 0.5
 # Counting the groups that run is a walk over all of them.
 _COUNT_AGAIN_S = 1.0
 _MAX_MASKS = 10_000
@@ -74,16 +78,18 @@ class Bypasses:
         sort_key: Callable[[Group], Rank],
         bound_of: Callable[[Group], int | str | None] = lambda group: None,
         is_reordered: Callable[[Group], bool] = lambda group: False,
+        walltime_s: Callable[[Group], float] = lambda group: math.inf,
     ) -> None:
         """sort_key: a group is passed by those with a larger one. bound_of: the bound of the group's queue,
         None: it has none, so that the settings' holds. is_reordered: whether groups are tried in another
-        order there."""
+        order there. walltime_s: how long a group runs, inf: unknown."""
         self._settings = settings
         self._claimed: Collection[GroupKey] = ()
         self._groups = groups
         self._sort_key = sort_key
         self._bound_of = bound_of
         self._is_reordered = is_reordered
+        self._walltime_s = walltime_s
         self._early: Group | None = None
         self._records: dict[GroupKey, Record] = {}
         self._classes: dict[tuple[object, ...], WaitingClass] = {}
@@ -285,6 +291,10 @@ class Bypasses:
             return None
         if not any(first.klass is klass and first.rank < rank for klass, rank in hits):
             return None
+        if self._is_reordered(first.group):
+            waited_s = now_s - first.group.first_complete_s
+            if not waited_s >= _WAITED_SHARE * self._walltime_s(first.group):
+                return None
         claimed = (self._records[key].group for key in self._claimed if key in self._records)
         if any(self._place_of(group) < first.rank for group in claimed):
             return None

@@ -193,6 +193,7 @@ class SharedState:
                 lambda group: self._order.passing(group)[0],
                 self._bound_of_queue,
                 lambda group: self._order.passing(group)[1],
+                self._walltime_s,
             )
         else:
             self.walltimes.configure(own)
