@@ -257,12 +257,20 @@ class ClaimPlans:
                 found.append(Room(template, members[0], need, len(members), ok, running, free, amounts))
         return found
 
+    def follow(self) -> None:
+        """At the end of a turn: keeps up with changes of running pods."""
+        self._pods().follow(self._shared.now_s, self._shared.wall_ahead_s)
+
     def _look(self) -> RunningPods:
+        running = self._pods()
+        running.look(self._shared.now_s, self._shared.wall_ahead_s)
+        return running
+
+    def _pods(self) -> RunningPods:
         shared = self._shared
         assert shared.ends is not None
         if self._running is None or self._running.ends is not shared.ends:
             self._running = RunningPods(shared.cache, shared.ends, shared.stuck)
-        self._running.look(shared.now_s, shared.wall_ahead_s)
         return self._running
 
     def _ended_by(

@@ -212,6 +212,7 @@ class Claiming:
             self._end_all(before)
         if claims is None:
             return
+        self.plans.follow()
         for claim in claims.all:
             if not claims.is_sound(claim):  # its members or numbers have changed: it was for others
                 self._drop(claims, claim)

@@ -19,7 +19,6 @@ from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
 from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.cache.queue_tree import QueueTree
-from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
@@ -35,7 +34,8 @@ from gangsched.core.state.requeue_order import RequeueOrder
 from gangsched.core.state.start_together import StartTogether
 from gangsched.core.state.timers import Deadlines, Retries, Timers
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.state.waking import Waking
+from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo, Preemption
 from gangsched.core.types.needed import needed_members
 from gangsched.model.effects import Effect
@@ -82,6 +82,8 @@ class SharedState:
         self.groups: dict[GroupKey, Group] = {}
         self.start_together = StartTogether(self.groups)
         self.now_s = 0.0
+        self.n_heard = 0
+        """Changes whenever events or settings are taken in."""
         self.effects: list[Effect] = []
         self.changes: list[ClusterChange] = []
         self.touched: dict[GroupKey, Group] = {}
@@ -111,7 +113,7 @@ class SharedState:
         """Groups for which a broken reservation was found in this turn, and why."""
         self.queue = SchedulingQueue(
             sort_key=lambda group: self._order.key_or_last(group),
-            cures=self._cures,
+            cured_by=Waking(self).cured_by,
             clock=lambda: self.now_s,
             timers=self.timers,
             initial_backoff_s=settings.pod_initial_backoff_s,
@@ -126,6 +128,7 @@ class SharedState:
         """These are in effect from now on; core.reconfigure handles which pods are ours."""
         self.profiles = profiles
         self.settings = settings
+        self.n_heard += 1
         self.queue.configure(
             initial_backoff_s=settings.pod_initial_backoff_s,
             max_backoff_s=settings.pod_max_backoff_s,
@@ -343,19 +346,6 @@ class SharedState:
     def look_for_at(self, when_s: float, info: PodInfo) -> None:
         """Check at `when_s` whether a pod reported gone still exists."""
         self.retries.add(when_s, info.uid, LOOK_FOR)
-
-    def _cures(self, group: Group, change: ClusterChange, view: ClusterView) -> bool:
-        if change.what & (Change.GROUP_CHANGED | Change.SIBLING_CHANGED):
-            return False  # those name their group and wake it directly
-        profile, queues = self.profile_of(group), self.queue_view
-        try:
-            refusing = profile.admit_that_refused(group.rejected_by) if profile.admit_plugins else None
-            if refusing is not None and queues is not None:
-                return profile.admits_again(refusing, group, self.members_to_admit(group), change, queues)
-            return profile.cures(change, group.rejected_by, view)
-        except PluginError as error:
-            self.hooks.blame(error, group)
-            return True
 
     def may_be_admitted(self, group: Group) -> None:
         """A member was edited: a group that Admit keeps out may be let in."""
