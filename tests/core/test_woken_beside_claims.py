@@ -40,9 +40,10 @@ def claimed(n_in_line: int) -> Cluster:
     c.node(make_node("other-1", gpus=1)).submit(pod("passes-1", 1, "4h")).run()
     for _ in range(60):
         c.wait(10.0)
-        if len(claims(c)) == N_CLAIMS:
+        if len(claims(c)) == N_CLAIMS and c.pod("passes-1").spec.node_name:
             break
     assert len(claims(c)) == N_CLAIMS
+    assert c.pod("passes-1").spec.node_name
     for k in range(n_in_line):
         c.submit(pod(f"long-{k}", 1, "5h")).run()
     c.submit(pod("short", 1, "10m")).run()

@@ -31,8 +31,6 @@ from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
 
 _LOOKS_AT_PODS = ("InterPodAffinity", "PodTopologySpread")
-# A pod that did not go when it was evicted is not waited for.
-_STUCK = End(math.inf)
 # A gang that finds so much free room and does not fit lacks something else.
 _MAX_SPARED = 4096
 
@@ -295,21 +293,15 @@ class ClaimPlans:
             info
             for infos in there
             for info in infos.values()
-            if info.row >= 0 and self.end(info).at_s <= at_s
+            if info.row >= 0 and self._shared.end_of(info).at_s <= at_s
         ]
 
     def _ending(self, nodes: Iterable[str], by_s: float) -> Iterator[tuple[PodInfo, End]]:
         """The pods on these nodes that end by then, in the order of the nodes."""
         for name in nodes:
             for info in self._shared.cache.by_node.get(name, {}).values():
-                if info.row >= 0 and (end := self.end(info)).at_s <= by_s:
+                if info.row >= 0 and (end := self._shared.end_of(info)).at_s <= by_s:
                     yield info, end
-
-    def end(self, info: PodInfo) -> End:
-        """When the pod is expected to end."""
-        shared = self._shared
-        assert shared.ends is not None
-        return _STUCK if info.uid in shared.stuck else shared.ends.of(info, shared.now_s, shared.wall_ahead_s)
 
     def _held(self, placements: Sequence[Placement]) -> tuple[Nominated, ...]:
         view = self._shared.cache.view

@@ -23,7 +23,6 @@ from gangsched.core.groups.claims_told import ClaimsTold, was_claimed
 from gangsched.core.groups.outranked import Outranked
 from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
 from gangsched.core.queueing.idle_budget import TooIdle
-from gangsched.core.queueing.kept_now import KeptNow
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
@@ -66,7 +65,6 @@ class Claiming:
         self.plans = ClaimPlans(shared, demands_of)
         self._told = ClaimsTold(shared, reporter)
         self._outranked = Outranked(shared, demands_of)
-        self._kept_now = KeptNow(shared.cache, self.plans.end)
         self._mark = 0
         self._revision = 0
         self._settled: QueueingSettings | None = None
@@ -89,7 +87,8 @@ class Claiming:
         """Likewise, but without what is not free yet (core.queueing.kept_now)."""
         kept = list(self._shared.cache.nominated.values())
         if holding_up := self._holding_up(unit):
-            kept += self._kept_now.of(holding_up, self._shared.now_s)
+            assert self._claims is not None
+            kept += self._claims.kept_now(holding_up)
         return kept
 
     def eased(self, unit: Sequence[Group]) -> bool:

@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gangsched.config.queueing import BUDGET, QueueingSettings
 from gangsched.core.cache.cache import Cache
+from gangsched.core.queueing.ends import End
 from gangsched.core.queueing.idle_budget import IdleBudget, TooIdle, idle_now
+from gangsched.core.queueing.kept_now import KeptNow
 from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.cluster_events import ClusterChange
-from gangsched.core.types.group import PENDING, Group, GroupState
+from gangsched.core.types.group import PENDING, Group, GroupState, PodInfo
 from gangsched.core.types.placement import Nominated
 from gangsched.model.pod_group import GroupKey
 
@@ -48,9 +50,11 @@ _ENDS = (*_STARTS, GroupState.UNWINDING, GroupState.DELETED)
 class Claims:
     """All current claims, and how the promises of former ones ended."""
 
-    def __init__(self, cache: Cache, clock: Callable[[], float]) -> None:
+    def __init__(self, cache: Cache, clock: Callable[[], float], end_of: Callable[[PodInfo], End]) -> None:
+        """end_of: when a pod on a node is expected to end."""
         self._cache = cache
         self._clock = clock
+        self._kept_now = KeptNow(cache, end_of)
         self._n_made = 0
         self.revision = 0
         """Changes with every claim that comes, moves or goes."""
@@ -145,6 +149,10 @@ class Claims:
             for claim in self.ahead_of(unit, among)
             if claim.start_s < until_s and self.end_s(claim) > from_s
         ]
+
+    def kept_now(self, claims: Sequence[StartClaim]) -> list[Nominated]:
+        """What these claims keep from others now, of what is free (core.queueing.kept_now)."""
+        return self._kept_now.of(claims, self._clock())
 
     def end_s(self, claim: StartClaim) -> float:
         """When its groups will have ended if they start as soon as they can; a late claim ends late."""

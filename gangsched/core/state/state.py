@@ -25,7 +25,7 @@ from gangsched.core.framework.profile import Profile
 from gangsched.core.framework.queueing_points import usage_labels
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
-from gangsched.core.queueing.ends import Ends
+from gangsched.core.queueing.ends import End, Ends
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.state.queue import SchedulingQueue
@@ -47,6 +47,9 @@ PRE_ENQUEUE = -1
 """In place of a retry's attempt: PreEnqueue failed, and is called again."""
 LOOK_FOR = -2
 """Likewise: look for a pod that the server reported gone before the watch did."""
+
+# A pod that did not go when it was evicted is not waited for.
+_STUCK = End(NEVER_S)
 
 
 class SharedState:
@@ -205,10 +208,15 @@ class SharedState:
             self.queue.claims = None
             self.queue.bypasses.count_claimed(())
         elif self.queue.claims is None:
-            self.queue.claims = Claims(self.cache, lambda: self.now_s)
+            self.queue.claims = Claims(self.cache, lambda: self.now_s, self.end_of)
             self.queue.bypasses.count_claimed(self.queue.claims.by_key)
         if self.queue.claims is not None:
             self.queue.claims.configure(own, self.now_s)
+
+    def end_of(self, info: PodInfo) -> End:
+        """When a pod on a node is expected to end, where the configuration has `queueing`."""
+        assert self.ends is not None
+        return _STUCK if info.uid in self.stuck else self.ends.of(info, self.now_s, self.wall_ahead_s)
 
     def _walltime_s(self, group: Group) -> float:
         return NEVER_S if self.walltimes is None else self.walltimes.of(group).seconds

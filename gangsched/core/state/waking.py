@@ -112,6 +112,8 @@ class _Heard:
         known = self._beside.get(serials)
         if known is None:
             known = Trial(self._view)
-            reserve_nominated(known, [o for claim in kept for o in claim.held if o.node_name in self._names])
+            assert self._shared.queue.claims is not None
+            there = self._shared.queue.claims.kept_now(kept)
+            reserve_nominated(known, [one for one in there if one.node_name in self._names])
             self._beside[serials] = known
         return known
