@@ -43,9 +43,9 @@ _SOON_S = 60.0
 _LEAST_PAUSE_S = 1.0
 # For one unit: each costs a look at all pods on nodes.
 _MAX_EASED = 4
-# An earlier start is taken if it is so much earlier; otherwise claimed nodes would change all the time.
+# An earlier start is taken if it is so much earlier: with a later one than it could have, a claim lets others
+# start that keep its gang waiting. Users are told of larger steps only (core.groups.claims_told).
 _EARLIER_S = 60.0
-_EARLIER_SHARE = 0.1
 _PLAN_EVERY_S = 60.0
 
 
@@ -357,8 +357,7 @@ class Claiming:
             self._shared.queue.bypasses.no_claim(unit[0], now_s + _HOPELESS_S)
             return
         claim.planned_s = now_s
-        enough_s = max(_EARLIER_S, _EARLIER_SHARE * (claim.start_s - now_s))
-        if fresh is None or (stays and fresh.start_s > claim.start_s - enough_s):
+        if fresh is None or (stays and fresh.start_s > claim.start_s - _EARLIER_S):
             return
         if fresh.start_s > claim.start_s + 1.0 and not self._affords(claims, fresh):
             self._drop(claims, claim)

@@ -67,14 +67,16 @@ class ClaimsTold:
 
     def kept(self, claims: Sequence[StartClaim], short: Shortage) -> Iterator[str]:
         """Sentences for a group to which claims leave too little: what is free and kept, and for whom."""
+        standing = self._shared.queue.claims
+        assert standing is not None
         for lack in islice(lacks(short), 1):
             column = short.template.columns[short.template.names.index(lack.resource)]
             free, given = short.trial.base().free(column), Counter[int]()
             for claim in claims:
                 kept = Counter[int]()
-                for one in claim.held:
+                for one in standing.kept_now([claim]):
                     if (row := short.trial.row_of(one.node_name)) is not None and lack.rows[row]:
-                        kept[row] += one.template.requests.get(lack.resource, 0)
+                        kept[row] += (one.keeps or one.template).requests.get(lack.resource, 0)
                 n = 0
                 for row, amount in kept.items():
                     own = min(amount, max(free.item(row) - given[row], 0))

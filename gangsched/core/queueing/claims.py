@@ -31,9 +31,10 @@ KEPT_WITHIN_S = 60.0
 """A promise is kept if the start comes no later than this after what was promised first."""
 ERRORS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 KEPT = "kept"
+OVERRUN = "overrun"
 CAUSES = (
     KEPT,
-    "overrun",
+    OVERRUN,
     "extended",
     "estimate",
     "node",
@@ -207,7 +208,7 @@ class Claims:
             self._started(claim)
         elif group.state is GroupState.WAITING and group.preemption is not None:
             if group.preemption.is_overrun:
-                claim.because = claim.because or "overrun"
+                claim.because = claim.because or OVERRUN
             self._evicts_for[claim.unit[0].key] = claim
         self.drop(claim)
 

@@ -28,6 +28,8 @@ from gangsched.model.pod_group import GroupKey
 # Waking compares every change with every unschedulable group; beyond this many pairs the changes of one kind
 # are merged into one without detail, which can only wake too many.
 _MAX_PAIRS = 20_000
+# Of those that back off in one line, so many are tried when something frees room.
+_LEAST_OF_LINE = 8
 
 SortKey = Callable[[Group], tuple[Any, ...]]
 CuredBy = Callable[[Sequence[ClusterChange], ClusterView], Callable[[Group], bool]]
@@ -66,6 +68,7 @@ class SchedulingQueue:
         self.claims: Claims | None = None
         self.lanes: Lanes | None = None
         """Where QueueSort has lanes, groups are in line there, except those that go first."""
+        self._one_line = LaneHeads()
 
     def configure(self, *, initial_backoff_s: float, max_backoff_s: float, flush_s: float) -> None:
         """Applies to failures from now on; running backoffs keep their end."""
@@ -100,6 +103,7 @@ class SchedulingQueue:
     def rebuild(self, groups: Iterable[Group]) -> None:
         """Puts each group where its state says, whatever a step that failed halfway has left behind."""
         self._active, self._unschedulable, self._waiting = [], {}, {}
+        self._one_line = LaneHeads()
         self._timers.forget(self)
         self._n_active = 0
         if self.lanes is not None:
@@ -193,14 +197,15 @@ class SchedulingQueue:
             is_awaited = self.claims is not None and self.claims.of(group) is not None
             if group.backoff_until_s > now_s and not is_awaited:
                 self.park(group, Cause.CURED_EARLY, group.backoff_until_s)
-                if self.lanes is not None:
-                    self.lanes.backing_off.put(self.lanes.name_of(group), self._sort_key(group), group)
+                if (waiting := self._backing_off) is not None:
+                    lane = "" if self.lanes is None else self.lanes.name_of(group)
+                    waiting.put(lane, self._sort_key(group), group)
             else:
                 self.activate(group, cause)
 
     def hear(self, changes: Iterable[ClusterChange], view: ClusterView, now_s: float) -> None:
         """Wakes the unschedulable groups that one of the changes can cure."""
-        waiting = self.lanes.backing_off if self.lanes is not None else None
+        waiting = self._backing_off
         if not self._unschedulable and not waiting:
             return
         heard = list(changes)
@@ -233,7 +238,8 @@ class SchedulingQueue:
             may_be = group.state is GroupState.BACKOFF and now_s >= tried_s + self.backoff_s(1)
             return may_be and is_cured(group)
 
-        for group in waiting.take(is_due, n):
+        # In one line the first may be too large for what was freed, and one behind it not.
+        for group in waiting.take(is_due, n if self.lanes is not None else max(n, _LEAST_OF_LINE)):
             group.backoff_until_s = now_s
             self.set_deadline(group, now_s)
 
@@ -271,10 +277,17 @@ class SchedulingQueue:
         if self.bypasses is not None:
             self.bypasses.moved(group)
 
+    @property
+    def _backing_off(self) -> LaneHeads | None:
+        """Where order decides who has what is freed: by shares of queues, or as claims have it."""
+        if self.lanes is not None:
+            return self.lanes.backing_off
+        return None if self.claims is None else self._one_line
+
     def _leave_unschedulable(self, group: Group) -> None:
         self._unschedulable.pop(group.key, None)
-        if self.lanes is not None:
-            self.lanes.backing_off.drop(group)
+        if (waiting := self._backing_off) is not None:
+            waiting.drop(group)
 
 
 def _merged(changes: list[ClusterChange]) -> list[ClusterChange]:
