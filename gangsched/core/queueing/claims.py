@@ -130,25 +130,33 @@ class Claims:
         """
         return [one for claim in self.holding_up(unit, from_s, until_s) for one in claim.held]
 
-    def holding_up(self, unit: Sequence[Group], from_s: float, until_s: float) -> list[StartClaim]:
-        """Likewise, whose that is."""
+    def holding_up(
+        self,
+        unit: Sequence[Group],
+        from_s: float,
+        until_s: float,
+        among: Sequence[StartClaim] | None = None,
+    ) -> list[StartClaim]:
+        """Likewise, whose that is. among: of these, None: of all."""
         if not self.by_key or any(group.recovering or group.satisfied for group in unit):
             return []
         return [
-            claim for claim in self.ahead_of(unit) if claim.start_s < until_s and self.end_s(claim) > from_s
+            claim
+            for claim in self.ahead_of(unit, among)
+            if claim.start_s < until_s and self.end_s(claim) > from_s
         ]
 
     def end_s(self, claim: StartClaim) -> float:
         """When its groups will have ended if they start as soon as they can; a late claim ends late."""
         return claim.end_s + max(self._clock() - claim.start_s, 0.0)
 
-    def ahead_of(self, unit: Sequence[Group]) -> list[StartClaim]:
-        """Others' claims to which the unit yields."""
+    def ahead_of(self, unit: Sequence[Group], among: Sequence[StartClaim] | None = None) -> list[StartClaim]:
+        """Others' claims to which the unit yields; likewise."""
         priority = min(group.priority for group in unit)
         own = next((claim for group in unit if (claim := self.of(group)) is not None), None)
         return [
             claim
-            for claim in self.all
+            for claim in (self.all if among is None else among)
             if claim is not own
             and (
                 claim.priority > priority

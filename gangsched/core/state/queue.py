@@ -205,7 +205,7 @@ class SchedulingQueue:
             return
         heard = list(changes)
         n_heard = len(heard)
-        if len(heard) * len(self._unschedulable) > _MAX_PAIRS:
+        if len(heard) * len(self._unschedulable) > _MAX_PAIRS and not self._are_alike(len(heard)):
             heard = _merged(heard)
         is_cured = self._cured_by(heard, view)
         if heard:
@@ -214,6 +214,14 @@ class SchedulingQueue:
                 self.wake(group, Cause.CURED, now_s)
         if waiting and heard:
             self._end_backoffs(waiting, is_cured, n_heard, now_s)
+
+    def _are_alike(self, n: int) -> bool:
+        """Whether n changes are few enough for the kinds of groups that wait; asked where claims stand, as
+        changes without detail would wake groups for room that is kept from them."""
+        if self.claims is None or not self.claims.by_key:
+            return False
+        kinds = {(group.scheduler_name, group.rejected_by) for group in self._unschedulable.values()}
+        return n * len(kinds) <= _MAX_PAIRS
 
     def _end_backoffs(
         self, waiting: LaneHeads, is_cured: Callable[[Group], bool], n: int, now_s: float

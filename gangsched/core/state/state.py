@@ -113,9 +113,7 @@ class SharedState:
         """Groups for which a broken reservation was found in this turn, and why."""
         self.queue = SchedulingQueue(
             sort_key=lambda group: self._order.key_or_last(group),
-            cured_by=Waking(
-                self.profile_of, lambda: self.queue_view, self.members_to_admit, self.hooks.blame
-            ).cured_by,
+            cured_by=Waking(self).cured_by,
             clock=lambda: self.now_s,
             timers=self.timers,
             initial_backoff_s=settings.pod_initial_backoff_s,
