@@ -153,18 +153,19 @@ class Bypasses:
                 if record is not None:
                     self._leave(record)
                 record = self._records[group.key] = Record(group, self._bound(group, now_s))
-            self._leave(record)
-            if now_s >= record.yields_until_s:
-                record.yields_until_s = -math.inf
+            yields_until_s = -math.inf if now_s >= record.yields_until_s else record.yields_until_s
             needs: Needs = {}
-            record.can_fit = code is not Code.UNRESOLVABLE and now_s >= record.not_before_s
+            can_fit = code is not Code.UNRESOLVABLE and now_s >= record.not_before_s
             for template, members in demand.by_template().values():
                 n_wanted = min(len(members), demand.n_needed)
                 mask = self._mask(demand, template, view)
                 short = refused_for(template, mask, n_wanted, view)
-                record.can_fit = record.can_fit and fits_empty(template, mask, n_wanted, view)
+                can_fit = can_fit and fits_empty(template, mask, n_wanted, view)
                 needs[template.serial] = short | record.needs.get(template.serial, frozenset())
-            record.needs = needs
+            if self._is_counted(record, yields_until_s, needs) and can_fit:
+                continue
+            self._leave(record)
+            record.yields_until_s, record.can_fit, record.needs = yields_until_s, can_fit, needs
             self._enter(record)
 
     def before_start(
@@ -315,6 +316,15 @@ class Bypasses:
         if group.key in self._claimed or not record.can_fit:
             return False
         return group.state in _ELIGIBLE and not group.problem and not group.recovering
+
+    def _is_counted(self, record: Record, yields_until_s: float, needs: Needs) -> bool:
+        """Whether it is where it belongs already: most that are refused again lack the same as before."""
+        return (
+            record.klass is not None
+            and (record.yields_until_s, record.needs) == (yields_until_s, needs)
+            and self._is_eligible(record)
+            and self._place_of(record.group) == record.rank
+        )
 
     def _enter(self, record: Record) -> None:
         if not self._is_eligible(record):
