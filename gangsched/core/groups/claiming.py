@@ -67,6 +67,7 @@ class Claiming:
         self._outranked = Outranked(shared, demands_of)
         self._mark = 0
         self._revision = 0
+        self._heard = -1
         self._settled: QueueingSettings | None = None
         self._before: Claims | None = None
         """As of the last turn: the configuration may end all claims."""
@@ -212,9 +213,12 @@ class Claiming:
         if claims is None:
             return
         self.plans.follow()
-        for claim in claims.all:
-            if not claims.is_sound(claim):  # its members or numbers have changed: it was for others
-                self._drop(claims, claim)
+        heard, self._heard = self._heard, shared.n_heard
+        if claims.is_doubtful or heard != self._heard:
+            claims.is_doubtful = False
+            for claim in claims.all:
+                if not claims.is_sound(claim):  # its members or numbers have changed: it was for others
+                    self._drop(claims, claim)
         for ended in claims.ended:
             self._told.ended(ended)
         claims.ended.clear()
@@ -255,6 +259,7 @@ class Claiming:
 
     def advance(self) -> None:
         """Looks at the claims that are due."""
+        self._heard = -1
         now_s = self._shared.now_s
         for claim in self._shared.timers.take(self, now_s):
             self._look_at(claim, max(now_s + _LOOK_EVERY_S, claim.start_s + 1.0))

@@ -65,6 +65,8 @@ class Claims:
         """In order; None: since it was worked out a claim has come or gone."""
         self._waits: dict[int, tuple[tuple[Blocker, ...], frozenset[str]]] = {}
         """By serial: a claim's blockers, and their UIDs."""
+        self.is_doubtful = False
+        """Whether a group with a claim has changed its state since all claims were last found sound."""
         self.freed: list[ClusterChange] = []
         """Room of claims that have ended or moved, not told to anybody yet."""
         self.ended: list[StartClaim] = []
@@ -179,6 +181,7 @@ class Claims:
             self.freed += self._room_of(before)
         self.revision += 1
         self._all = None
+        self.is_doubtful = True
         for group in claim.unit:
             self.by_key[group.key] = claim
             self.too_idle.pop(group.key, None)
@@ -197,6 +200,7 @@ class Claims:
     def moved(self, group: Group) -> None:
         """The group's state has changed. Whether it still waits as it did is looked at later (is_sound):
         between two attempts it leaves the line for a moment."""
+        self.is_doubtful = self.is_doubtful or group.key in self.by_key
         if group.state not in _ENDS:
             return
         self.too_idle.pop(group.key, None)
