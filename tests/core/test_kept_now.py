@@ -107,3 +107,18 @@ def test_where_the_shortest_go_first_the_first_in_line_waits_half_its_walltime_f
     c.submit(lone("after", 8, "20h")).run()
     assert not c.pod("after").spec.node_name
     assert claims(c).of(c.group("long")) is not None
+
+
+def test_a_claim_that_comes_later_as_one_before_it_does_names_that_ones_cause() -> None:
+    c = bounded(bound=1).submit(lone("holds", 8, "600s")).submit(lone("beside", 8, "2h")).run()
+    for name, walltime in (("first", "1h"), ("second", "1h")):
+        c.submit(walled(gang(name, pods=2, gpus=8), walltime)).run()
+    c.delete("beside").run()
+    c.submit(lone("before", 8, "10s")).run()
+    c.delete("before").run()
+    c.submit(lone("asks", 8, "2h")).run().submit(lone("fills", 8, "300s")).run()
+    assert (claim(c, "first").start_s, claim(c, "second").start_s) == (601.0, 4201.0)
+    c.wait(700.0)
+    assert claim(c, "first").because == "overrun"
+    assert claim(c, "second").start_s > 4201.0
+    assert claim(c, "second").because == "overrun"

@@ -28,6 +28,10 @@ def slip_cause(shared: SharedState, claim: StartClaim) -> str:
     late = [one for one in claim.blockers if one.end_s <= now_s]
     if late:
         return "overrun" if any(one.is_stated or one.is_over for one in late) else "estimate"
+    claims = shared.queue.claims
+    for other in claims.ahead_of(claim.unit) if claims is not None else ():
+        if other.slipped_s >= claim.planned_s:  # the claim waits for this one, and comes later as that does
+            return other.because
     return "claims" if claim.is_promise else "estimate"
 
 

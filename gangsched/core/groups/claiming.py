@@ -361,13 +361,14 @@ class Claiming:
             assert self._shared.queue.bypasses is not None
             self._shared.queue.bypasses.no_claim(unit[0], now_s + _HOPELESS_S)
             return
-        claim.planned_s = now_s
         if fresh is None or (stays and fresh.start_s > claim.start_s - _EARLIER_S):
+            claim.planned_s = now_s
             return
         if fresh.start_s > claim.start_s + 1.0 and not self._affords(claims, fresh):
             self._drop(claims, claim)
             return
         self._move(claims, claim, fresh)
+        claim.planned_s = now_s
 
     def _may_yield(self, claim: StartClaim) -> bool:
         """Whether pods in its way are past their walltime and will be evicted for it if they do not end."""
@@ -378,6 +379,7 @@ class Claiming:
     def _move(self, claims: Claims, claim: StartClaim, fresh: StartClaim) -> None:
         if fresh.start_s > claim.start_s + 1.0:
             claim.n_slips += 1
+            claim.slipped_s = self._shared.now_s
             claim.because = "guarantee" if claim.is_outranked else slip_cause(self._shared, claim)
             claim.is_outranked = False
         claims.put(claim, before=claim)
