@@ -22,7 +22,7 @@ from gangsched.core.explain_queues import at_limit
 from gangsched.core.framework.plan import FitError, Plan, Shortage
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
-from gangsched.core.queueing.expected_ends import told_ends
+from gangsched.core.queueing.expected_ends import EndsTold
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
@@ -98,7 +98,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     waiting = [one for one in scheduler.shared.queue.waiting if one is not group]
     sentences = told_of(short, group, waiting, lambda other: _name_until(other, ago_s))
     kept = [*claiming.told_kept([group], short)]
-    ends = told_ends(short, scheduler.shared.walltimes or Walltimes(QueueingSettings()))
+    ends = EndsTold().told(short, scheduler.shared.walltimes or Walltimes(QueueingSettings()), None)
     return Found(
         begin + " ".join((_headline(short, group, found), *sentences, *kept, *ends)),
         (*_FILL[: len(kept)], *cures(short, group, waiting, found), *_stays(scheduler, group)),

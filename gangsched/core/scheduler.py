@@ -144,6 +144,7 @@ class Scheduler:
         """Passes `take` events of one kind; when one fails, the steps decide about the rest."""
         events = list(run)
         left = iter(events)
+        self.shared.n_heard += 1
         is_whole = False
         while not is_whole:
             try:

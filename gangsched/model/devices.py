@@ -28,6 +28,8 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 # kubelet refuses longer device IDs: they travel in its checkpoint and its gRPC API with this limit.
 MAX_ID_LENGTH = 63
 MAX_DEVICES = 4096
+# Sets whose masks a node's inventory remembers.
+_MAX_MASKS = 16
 Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
 """container name -> resource name -> device IDs."""
 
@@ -52,13 +54,24 @@ class DeviceInventory:
     `healthy` is a bit mask by index: an unhealthy device stays listed, and is never given out.
     """
 
-    __slots__ = ("healthy", "ids", "index", "topology")
+    __slots__ = ("_masks", "healthy", "ids", "index", "topology")
 
     def __init__(self, ids: tuple[str, ...], healthy: int, topology: DeviceTopology) -> None:
         self.ids = ids
         self.index = {device_id: i for i, device_id in enumerate(ids)}
         self.healthy = healthy
         self.topology = topology
+        self._masks: dict[tuple[str, ...], int] = {}
+
+    def mask_of(self, ids: tuple[str, ...]) -> int:
+        """The bit mask of those of the IDs that are listed; remembered for a few."""
+        mask = self._masks.get(ids)
+        if mask is None:
+            if len(self._masks) >= _MAX_MASKS:
+                self._masks.clear()
+            listed = [self.index[one] for one in dict.fromkeys(ids) if one in self.index]
+            mask = self._masks[ids] = sum(1 << index for index in listed)
+        return mask
 
     def ids_of(self, mask: int) -> tuple[str, ...]:
         """The IDs of a bit mask, in index order."""

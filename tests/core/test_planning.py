@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from gangsched.core.queueing.planning import Search, earliest, moments_from
+from gangsched.core.queueing.planning import Amounts, Search, earliest, moments_from
 
 
 def plainly(
@@ -34,6 +34,14 @@ def plainly(
     return math.inf
 
 
+def held(rng: Random, amounts: list[list[int]], k: int) -> Amounts:
+    """Each a kind of its own, or equal ones the same; some kinds are of nobody."""
+    kinds = [list(one) for one in dict.fromkeys(map(tuple, amounts))] if rng.random() < 0.7 else amounts
+    kinds = [*kinds, [1] * k]
+    of_kind = np.array(kinds, dtype=np.int64).reshape(len(kinds), k).T
+    return Amounts(of_kind, np.array([kinds.index(one) for one in amounts], dtype=np.int64))
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_the_same_moment_as_by_trying_each(seed: int) -> None:
     rng = Random(seed)
@@ -57,7 +65,7 @@ def test_the_same_moment_as_by_trying_each(seed: int) -> None:
         need,
         np.array([row for row, _, _ in pods], dtype=np.int64),
         np.array([end_s for _, end_s, _ in pods], dtype=np.float64),
-        np.array([amounts for _, _, amounts in pods], dtype=np.int64).reshape(len(pods), k).T,
+        held(rng, [amounts for _, _, amounts in pods], k),
     )
     assert found == plainly(free, request, ok, need, pods), f"seed {seed}"
 

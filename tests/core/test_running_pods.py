@@ -14,7 +14,7 @@ from gangsched.core.queueing.running_pods import RunningPods
 from gangsched.core.types.group import PodInfo
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import make_node, make_pod
-from tests.support.scenario import Cluster, cluster, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
 def there(c: Cluster) -> list[PodInfo]:
@@ -36,8 +36,23 @@ def followed(c: Cluster, pods: RunningPods, names: list[str]) -> list[tuple[int,
     pods.look(shared.now_s, shared.wall_ahead_s)
     used = np.flatnonzero(pods.rows >= 0).tolist()
     assert all(math.isinf(one) for one in pods.ends_s[pods.rows < 0].tolist())
-    amounts = pods.amounts(names)
+    amounts = pods.amounts(names).each()
     return sorted((int(pods.rows[k]), float(pods.ends_s[k]), tuple(amounts[:, k].tolist())) for k in used)
+
+
+def test_what_has_changed_is_read_a_few_nodes_a_turn() -> None:
+    c = cluster(nodes=200, gpus=1, settings=Settings(queueing=QueueingSettings()))
+    shared = c.scheduler.shared
+    assert shared.ends is not None
+    pods = RunningPods(shared.cache, shared.ends, shared.stuck)
+    c.submit(gang("g", pods=200, gpus=1)).run()
+    n_read = []
+    for _ in range(10):
+        pods.follow(shared.now_s, shared.wall_ahead_s)
+        n_read.append(int((pods.rows >= 0).sum()))
+    assert n_read[0] == 32, "no turn reads all"
+    assert n_read[-1] == 160, "what is left is left to the next plan"
+    assert followed(c, pods, ["nvidia.com/gpu"]) == asked(c, ["nvidia.com/gpu"])
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -5,7 +5,7 @@ nothing with the core, the policies or their simulated cluster.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -25,7 +25,7 @@ class Figures(msgspec.Struct, frozen=True):
 
     most_passed: the most later jobs that started before one that waited. wide_wait_s: the mean wait of the
     largest 5 percent. utilisation: of all devices until the last arrival. of_bound, promises_kept,
-    claimed_idle: as the policy says (Starts), where it bounds and promises.
+    claimed_idle, late: as the policy says (Starts), where it bounds and promises.
     """
 
     mean_slowdown: float
@@ -38,6 +38,7 @@ class Figures(msgspec.Struct, frozen=True):
     of_bound: float | None = None
     promises_kept: float | None = None
     claimed_idle: float | None = None
+    late: Mapping[str, int] = {}
 
 
 def problems(workload: Workload, starts: Starts) -> list[str]:
@@ -108,6 +109,7 @@ def figures(workload: Workload, starts: Starts) -> Figures:
         of_bound=starts.of_bound,
         promises_kept=starts.promises_kept,
         claimed_idle=starts.claimed_idle,
+        late=starts.late,
     )
 
 

@@ -16,7 +16,7 @@ from gangsched.bench.queueing.jobs import Job, Workload
 from gangsched.bench.queueing.policies import Starts
 from gangsched.bench.workload import NAMESPACE, RESOURCE, PodRef, node, pod_document, pod_name
 from gangsched.config import SchedulerConfig, default_config, parse_config
-from gangsched.core.queueing.claims import KEPT
+from gangsched.core.queueing.claims import KEPT, OVERRUN
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.errors import GangschedError
@@ -55,7 +55,7 @@ def replay(workload: Workload, *, n_nodes: int, gpus: int, config: str = "") -> 
     cluster = Cluster(workload.jobs, [node(i, gpus) for i in range(n_nodes)], core, core)
     while cluster.n_started < len(workload.jobs):
         cluster.step()
-    return Starts(cluster.at_s, cluster.devices, *cluster.bounded())
+    return Starts(cluster.at_s, cluster.devices, *cluster.bounded(), cluster.late)
 
 
 def _config(ours: str) -> SchedulerConfig:
@@ -133,14 +133,21 @@ class Cluster:
             self._carry_out(self._told.schedule(group, now_s))
 
     def bounded(self) -> tuple[float | None, float | None, float | None]:
-        """The worst share of a bound that was used up, the share of promises that were kept, and of the
-        devices the share that was kept free for claims."""
+        """The worst share of a bound that was used up, the share of promises that were kept where pods ended
+        as stated, and of the devices the share that was kept free for claims."""
         queue = self._core.shared.queue
         if queue.bypasses is None or queue.claims is None:
             return None, None, None
-        n = queue.claims.promises.total()
-        kept = queue.claims.promises[KEPT] / n if n else None
+        promises = queue.claims.promises
+        n = promises.total() - promises[OVERRUN]
+        kept = promises[KEPT] / n if n else None
         return queue.bypasses.most_of_bound, kept, self._idle_s / (self._n_devices * self._jobs[-1].arrival_s)
+
+    @property
+    def late(self) -> dict[str, int]:
+        """Promised starts that came late, by cause."""
+        claims = self._core.shared.queue.claims
+        return {} if claims is None else {cause: n for cause, n in claims.promises.items() if cause != KEPT}
 
     def _n_kept(self) -> int:
         """How many devices first fit would give to waiting jobs if there were no claims."""

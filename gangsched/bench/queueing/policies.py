@@ -7,7 +7,7 @@ First fit is what gangsched does without a bound. EASY: Lifka, "The ANL/IBM SP s
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -45,14 +45,16 @@ POLICIES = (
 class Starts(msgspec.Struct, frozen=True):
     """When each job started, by number; and on which devices, where the policy knows devices. of_bound:
     how often one was passed before room was kept for it, by how often it may be, the most of all;
-    promises_kept: of the starts that were promised; claimed_idle: of all devices until the last arrival,
-    those that jobs in line would have got if nobody had a claim. All where the policy bounds and promises."""
+    promises_kept: of the starts that were promised, where pods ended as stated; late: promised starts that
+    came late, by cause; claimed_idle: of all devices until the last arrival, those that jobs in line would
+    have got if nobody had a claim. All where the policy bounds and promises."""
 
     at_s: Sequence[float]
     devices: Sequence[Sequence[str]] = ()
     of_bound: float | None = None
     promises_kept: float | None = None
     claimed_idle: float | None = None
+    late: Mapping[str, int] = {}
 
 
 def replay(workload: Workload, policy: Policy) -> Starts:

@@ -7,7 +7,7 @@ claims; 10,000 lone pods that wait. Then pods end one by one, and turns and plan
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -138,16 +138,14 @@ class _Core:
 
     def submit(self, pods: list[Pod]) -> None:
         self._pods.update((pod.metadata.uid, pod) for pod in pods)
-        self._carry_out(self._core.handle([ev.PodAdded(pod) for pod in pods], self._now_s))
+        self._carry_out(self._handle([ev.PodAdded(pod) for pod in pods]))
 
     def settle(self) -> None:
         """Runs turns until the line is empty."""
         while True:
-            began_s = time.process_time()
-            effects = self._core.schedule_next(self._now_s)
+            effects = self._timed(lambda: self._core.schedule_next(self._now_s))
             if effects is None:
                 return
-            self.turns_ms.append((time.process_time() - began_s) * 1000.0)
             self._carry_out(effects)
 
     def end(self, n: int) -> None:
@@ -156,14 +154,25 @@ class _Core:
             self._now_s += 1.0
             deadline_s = self._core.next_deadline_s()
             if deadline_s is not None and deadline_s <= self._now_s:
-                self._carry_out(self._core.advance(self._now_s))
-            self._carry_out(self._core.handle([ev.PodDeleted(self._running.pop())], self._now_s))
+                self._carry_out(self._timed(lambda: self._core.advance(self._now_s)) or [])
+            self._carry_out(self._handle([ev.PodDeleted(self._running.pop())]))
             self.settle()
+
+    def _handle(self, events: Sequence[ev.Event]) -> list[ef.Effect]:
+        return self._timed(lambda: self._core.handle(events, self._now_s)) or []
+
+    def _timed(self, turn: Callable[[], list[ef.Effect] | None]) -> list[ef.Effect] | None:
+        """A turn: events, a deadline, or a group that is tried; None: there was nothing to do."""
+        began_s = time.process_time()
+        effects = turn()
+        if effects is not None:
+            self.turns_ms.append((time.process_time() - began_s) * 1000.0)
+        return effects
 
     def _carry_out(self, effects: list[ef.Effect]) -> None:
         while effects:
             events = [event for one in effects if isinstance(one, ef.BindPod) for event in self._bind(one)]
-            effects = self._core.handle(events, self._now_s) if events else []
+            effects = self._handle(events) if events else []
 
     def _bind(self, bind: ef.BindPod) -> Iterator[ev.Event]:
         pod = self._pods.pop(bind.uid)

@@ -202,6 +202,11 @@ class ClusterView:
         """Whether assigned IDs are written as labels: then label_room gives a label's capacity."""
         return self._ledger.in_labels
 
+    def has_unhealthy(self, resource: str) -> bool:
+        """Whether some node lists a device of it that is not healthy."""
+        column = self._ledger.columns.get(resource)
+        return column is not None and bool(column.unhealthy)
+
     def label_room(self, resource: str) -> IntArray | None:
         """int64[n_rows]: how many of a node's IDs one label holds, -1 on nodes without an inventory; None:
         labels are not used."""

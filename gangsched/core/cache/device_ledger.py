@@ -53,12 +53,14 @@ class DeviceColumn:
     many of a node's IDs fit one label, -1: no inventory (None: not needed).
     """
 
-    __slots__ = ("at", "free", "room")
+    __slots__ = ("at", "free", "room", "unhealthy")
 
     def __init__(self, capacity: int, *, in_labels: bool = False) -> None:
         self.free: IntArray = np.full(capacity, NO_INVENTORY, dtype=np.int64)
         self.room: IntArray | None = self.free.copy() if in_labels else None
         self.at: dict[int, _NodeDevices] = {}
+        self.unhealthy: dict[int, None] = {}
+        """Rows whose inventory lists a device that is not healthy."""
 
 
 class DeviceLedger:
@@ -101,7 +103,11 @@ class DeviceLedger:
             column = self._column(resource)
             node = column.at.setdefault(row, _NodeDevices())
             before, was_listed = node.free.bit_count(), node.inventory is not None
-            node.inventory = inventories.get(resource)
+            node.inventory = own = inventories.get(resource)
+            if own is not None and own.healthy.bit_count() < len(own.ids):
+                column.unhealthy[row] = None
+            else:
+                column.unhealthy.pop(row, None)
             node.recount()
             self._publish(column, row, node)
             if node.free.bit_count() > before or (was_listed and node.inventory is None):
@@ -274,6 +280,7 @@ class DeviceLedger:
     def forget_node(self, row: int) -> None:
         """The node is gone: drop its inventory, as its row may be reused for another node."""
         for column in self.columns.values():
+            column.unhealthy.pop(row, None)
             if column.at.pop(row, None) is not None:
                 column.free[row] = NO_INVENTORY
                 if column.room is not None:

@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 
 from gangsched.core.cache.cluster_view import ClusterView, Following, FollowingT, Wishes, shown
+from gangsched.core.cache.moves import Moves, moves_of
 from gangsched.core.cache.volume_users import claims_of
 from gangsched.core.types.affinity_terms import Carried
 from gangsched.core.types.arrays import BoolArray, IntArray
@@ -23,6 +24,8 @@ from gangsched.model.selectors import PodTerm
 
 # Summing up to this many changes is faster than copying a column.
 _FEW = 8
+# Up to this many changes are summed one by one.
+_MANY = 32
 
 
 class Trial(ClusterView):
@@ -42,6 +45,7 @@ class Trial(ClusterView):
         "_kept_back",
         "_lifted",
         "_masks",
+        "_moves",
         "_placed",
         "_ports",
         "_taken",
@@ -72,6 +76,7 @@ class Trial(ClusterView):
         self.given_up: dict[tuple[int, str], None] = {}
         """(row, resource) where a search for device sets ended at its budget, in this trial or a fork."""
         self._ports: dict[int, dict[HostPort, int]] | None = None
+        self._moves: Moves | None = None
         self._kept: dict[Hashable, tuple[int, Following]] = {}
 
     def fork(self) -> Trial:
@@ -107,15 +112,25 @@ class Trial(ClusterView):
         done, mine = self._free.get(column, (0, None))
         if mine is None:
             mine = super().free(column).copy()
-        for row, template, count in self._placed[done:]:
-            for own, amount in zip(template.columns, template.amounts, strict=True):
-                if own == column:
-                    left = mine.item(row) - amount * count
-                    if (column, row) in self._nodes.beyond:
-                        left = self._exact_free(column, row)
-                    mine[row] = saturated(left)
+        if len(self._placed) - done <= _MANY or not self._subtract(mine, column, done):
+            for row, template, count in self._placed[done:]:
+                for own, amount in zip(template.columns, template.amounts, strict=True):
+                    if own == column:
+                        left = mine.item(row) - amount * count
+                        if (column, row) in self._nodes.beyond:
+                            left = self._exact_free(column, row)
+                        mine[row] = saturated(left)
         self._free[column] = (len(self._placed), mine)
         return shown(mine[:])
+
+    def _subtract(self, free: IntArray, column: int, done: int) -> bool:
+        """Takes all that was placed after the first `done` from a copy of a column, at once. False: that was
+        not possible, and nothing was done."""
+        if self._nodes.beyond:
+            return False
+        if self._moves is None or len(self._moves.rows) != len(self._placed):
+            self._moves = moves_of(self._placed)
+        return self._moves.subtract(free, column, done)
 
     def _exact_free(self, column: int, row: int) -> int:
         """Including everything placed and removed on this trial."""
@@ -276,14 +291,14 @@ class Trial(ClusterView):
             for port in template.host_ports:
                 at[port] = at.get(port, 0) + count
 
-    def keep_back(self, row: int, ids: Mapping[str, Iterable[str]]) -> None:
+    def keep_back(self, row: int, ids: Mapping[str, tuple[str, ...]]) -> None:
         """Nobody placed from now on gets these devices, also when their holders are removed later."""
         for resource, some in ids.items():
             inventory = self.inventory(row, resource)
             if inventory is None:
                 continue
             at, free = (row, resource), self.device_mask(row, resource)
-            mask = sum(1 << inventory.index[one] for one in some if one in inventory.index)
+            mask = inventory.mask_of(some)
             self._kept_back[at] = self._kept_back.get(at, 0) | mask
             self.touched[row] = None
             self._masks[at] = free & ~mask

@@ -125,7 +125,7 @@ def unhealthy(found: Sequence[Lack], view: ClusterView) -> list[str]:
     """ "ID on NODE" of devices that are not healthy, on the first nodes that are short."""
     told = []
     for lack in found:
-        if view.device_free(lack.resource) is None:
+        if not view.has_unhealthy(lack.resource):
             continue
         for row in np.flatnonzero(lack.rows)[:_MAX_ROWS].tolist():
             inventory = view.inventory(row, lack.resource)

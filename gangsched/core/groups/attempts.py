@@ -40,7 +40,7 @@ from gangsched.core.types.group import (
     Preemption,
 )
 from gangsched.core.types.needed import needed_first
-from gangsched.core.types.placement import Placement
+from gangsched.core.types.placement import Nominated, Placement
 
 # While a sibling is in one of these states its set is not tried; the sibling wakes the set afterwards.
 _BUSY = (GroupState.BINDING, GroupState.UNWINDING)
@@ -234,7 +234,10 @@ class Attempts:
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
         demands = self._demands(unit)
-        answer = self._cycle(demands, self._shared.cache.view)
+        groups = [demand.group for demand in demands]
+        answer = self._cycle(demands, self._shared.cache.view, nominated=self.claiming.kept_now(groups))
+        if isinstance(answer, FitError) and self.claiming.eased(groups):
+            answer = self._cycle(demands, self._shared.cache.view, nominated=self.claiming.kept_now(groups))
         if isinstance(answer, Plan):
             return self.claiming.plans.needs_nobody_who_is_to_come(demands, answer) or answer
         return answer
@@ -257,14 +260,21 @@ class Attempts:
         return demands
 
     def _cycle(
-        self, demands: Sequence[Demand], view: ClusterView, search_budget: int | None = None
+        self,
+        demands: Sequence[Demand],
+        view: ClusterView,
+        search_budget: int | None = None,
+        nominated: Sequence[Nominated] | None = None,
     ) -> Plan | FitError:
+        """nominated: what is kept from it; None: all that claims will need."""
         shared = self._shared
+        if nominated is None:
+            nominated = self.claiming.nominated([demand.group for demand in demands])
         return run_cycle(
             demands,
             view,
             topology_key=shared.settings.topology_key,
-            nominated=self.claiming.nominated([demand.group for demand in demands]),
+            nominated=nominated,
             search_budget=shared.settings.search_placements if search_budget is None else search_budget,
         )
 

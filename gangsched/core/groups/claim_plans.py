@@ -17,63 +17,22 @@ from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
+from gangsched.core.queueing.claimed_room import ClaimedRoom
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End
 from gangsched.core.queueing.idle_budget import idle_until
-from gangsched.core.queueing.planning import Search, copies, earliest, freed, moments_from
+from gangsched.core.queueing.planning import Search, moments_from
+from gangsched.core.queueing.room import Room, free_ids
 from gangsched.core.queueing.running_pods import RunningPods
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.arrays import BoolArray, IntArray
+from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
-from gangsched.core.types.pod_template import PodTemplate
 
 _LOOKS_AT_PODS = ("InterPodAffinity", "PodTopologySpread")
-# A pod that did not go when it was evicted is not waited for.
-_STUCK = End(math.inf)
-
-
-class _Room(msgspec.Struct):
-    """Room for one template, by resources. free int64[k, n_rows]: now, without claims, None: not worked out;
-    amounts int64[k, slots] of the running pods."""
-
-    template: PodTemplate
-    need: int
-    ok: BoolArray
-    running: RunningPods
-    free: IntArray | None = None
-    amounts: IntArray | None = None
-
-    def earliest_s(self, claimed: Sequence[tuple[int, float, PodTemplate]]) -> float:
-        """When enough fit, beside claims: the row, the end and what it is for, of each of their members."""
-        if self.free is None or self.amounts is None:
-            return -math.inf
-        columns = self.template.columns
-        kinds = {one.serial: dict(zip(one.columns, one.amounts, strict=True)) for _, _, one in claimed}
-        theirs = np.array(
-            [[kinds[one.serial].get(column, 0) for _, _, one in claimed] for column in columns],
-            dtype=np.int64,
-        ).reshape(len(columns), len(claimed))
-        their_rows = np.array([row for row, _, _ in claimed], dtype=np.int64)
-        return earliest(
-            self.free - freed(self.free.shape[1], their_rows, theirs),
-            self.template.amount_array[:, 0],
-            self.ok,
-            self.need,
-            np.concatenate((their_rows, self.running.rows)),
-            np.append([end_s for _, end_s, _ in claimed], self.running.ends_s),
-            np.concatenate((theirs, self.amounts), axis=1),
-        )
-
-    def rows_at(self, at_s: float) -> BoolArray:
-        """bool[n_rows]: where at least one fits once those have ended that end by then."""
-        assert self.free is not None
-        assert self.amounts is not None
-        gone = np.flatnonzero(self.running.ends_s <= at_s)
-        more = freed(self.free.shape[1], self.running.rows[gone], self.amounts[:, gone])
-        found: BoolArray = self.ok & (copies(self.free + more, self.template.amount_array[:, 0]) > 0)
-        return found
+# A gang that finds so much free room and does not fit lacks something else.
+_MAX_SPARED = 4096
 
 
 class ClaimPlans:
@@ -83,11 +42,11 @@ class ClaimPlans:
         self._shared = shared
         self._demands_of = demands_of
         self._running: RunningPods | None = None
+        self._claimed = ClaimedRoom(shared.cache.view)
 
     def made(self, claims: Claims, unit: list[Group]) -> StartClaim | None:
         """A claim for the first time found at which it fits; None: it would not fit even if everything
         ended."""
-        now_s = self._shared.now_s
         try:
             found = self._first(claims, unit)
         except PluginError as error:
@@ -95,7 +54,30 @@ class ClaimPlans:
             return None
         if found is None:
             return None
-        start_s, plan = found
+        return self._claim(claims, unit, *found)
+
+    def eased(self, claims: Claims, claim: StartClaim) -> StartClaim | None:
+        """The claim for the same start, where it keeps less of what is free now; None: it keeps no more than
+        it must, or it cannot stay."""
+        at_s, unit = claim.start_s, list(claim.unit)
+        rooms = self._rooms(unit, self._look())
+        if len(rooms) != 1 or not rooms[0].is_known or at_s <= self._shared.now_s:
+            return None
+        view, room = self._shared.cache.view, rooms[0]
+        rows = [row for one in claim.held if (row := view.row_of(one.node_name)) is not None]
+        ahead = self._claimed.of(claims.holding_up(unit, at_s, at_s + self.walltime_s(unit)))
+        if room.n_beyond(at_s, ahead, np.array(rows, dtype=np.int64)) <= 0:
+            return None
+        try:
+            gone = self._ended_by(claims, unit, at_s, rooms)
+            answer = self._try(claims, unit, at_s, gone, spared=self._spared(claims, unit, at_s, rooms))
+        except PluginError as error:
+            self._shared.hooks.blame(error, unit[0])
+            return None
+        return self._claim(claims, unit, at_s, answer) if isinstance(answer, Plan) else None
+
+    def _claim(self, claims: Claims, unit: list[Group], start_s: float, plan: Plan) -> StartClaim:
+        now_s = self._shared.now_s
         held = self._held(plan.placements)
         nodes = dict.fromkeys(one.node_name for one in held)
         blockers = [
@@ -120,7 +102,14 @@ class ClaimPlans:
         at_s, unit = max(claim.start_s, self._shared.now_s), list(claim.unit)
         nodes = None if any(one.template.needs for one in claim.held) else claim.nodes
         try:
-            answer = self._try(claims, unit, at_s, self._ended_on(nodes, at_s), claim.nodes)
+            gone = self._ended_on(nodes, at_s)
+            rooms = self._rooms(unit, self._look())
+            for room in rooms:
+                room.ok = room.ok & self._within(claim.nodes)
+            spared = self._spared(claims, unit, at_s, rooms)
+            answer = self._try(claims, unit, at_s, gone, claim.nodes, spared)
+            if isinstance(answer, FitError) and spared:
+                answer = self._try(claims, unit, at_s, gone, claim.nodes)
         except PluginError as error:
             self._shared.hooks.blame(error, unit[0])
             return ()
@@ -161,20 +150,31 @@ class ClaimPlans:
         ahead = claims.ahead_of(unit)
         running = self._look()
         rooms = self._rooms(unit, running)
-        first_s = max(self._guess(claims, rooms, ahead), now_s)
+        held = self._claimed.of(ahead)
+        ends_s = np.array([claims.end_s(one) for one in ahead], dtype=np.float64)
+        guessed = (room.earliest_s(held, ends_s[held.claims]) for room in rooms)
+        first_s = max(max(guessed, default=-math.inf), now_s)
         if not math.isfinite(first_s):
             return None
-        answer = self._try(claims, unit, first_s, self._ended_by(first_s, rooms))
+        gone = self._ended_by(claims, unit, first_s, rooms)
+        spared = self._spared(claims, unit, first_s, rooms)
+        answer = self._try(claims, unit, first_s, gone, spared=spared)
+        if isinstance(answer, FitError) and spared:
+            answer = self._try(claims, unit, first_s, gone)
         if isinstance(answer, Plan):
             return first_s, answer
-        ends_s = np.append(running.ends_s, [claims.end_s(one) for one in ahead])
-        moments = moments_from(math.nextafter(first_s, math.inf), ends_s)
+        moments = moments_from(math.nextafter(first_s, math.inf), np.append(running.ends_s, ends_s))
         search, found = Search(len(moments)), None
         for at in search:
-            answer = self._try(claims, unit, moments[at], self._ended_by(moments[at], rooms))
+            gone = self._ended_by(claims, unit, moments[at], rooms)
+            answer = self._try(claims, unit, moments[at], gone)
             search.told(isinstance(answer, Plan))
             if isinstance(answer, Plan):
                 found = moments[at], answer
+        if found is not None and (spared := self._spared(claims, unit, found[0], rooms)):
+            gone = self._ended_by(claims, unit, found[0], rooms)
+            answer = self._try(claims, unit, found[0], gone, spared=spared)
+            found = (found[0], answer) if isinstance(answer, Plan) else found
         return found
 
     def _try(
@@ -184,23 +184,60 @@ class ClaimPlans:
         at_s: float,
         gone: Sequence[PodInfo],
         nodes: Sequence[str] | None = None,
+        spared: Sequence[Nominated] = (),
     ) -> Plan | FitError:
-        """Places it on the cluster as it will be then, beside the claims to which it yields; on `nodes`
-        only."""
+        """Places it on the cluster as it will be then, beside the claims to which it yields, and beside what
+        is spared; on `nodes` only."""
         shared = self._shared
         trial = Trial(shared.cache.view)
         trial.remove(*gone)
         demands = self._demands_of(unit)
         if nodes is not None:
-            within: BoolArray = np.zeros(trial.n_rows, dtype=np.bool_)
-            within[[row for name in nodes if (row := trial.row_of(name)) is not None]] = True
+            within = self._within(nodes)
             for demand in demands:
                 demand.within = within
         kept = list(shared.cache.nominated.values())
         kept += claims.against(unit, at_s, at_s + self.walltime_s(unit))
+        kept += spared
         return run_cycle(demands, trial, topology_key=shared.settings.topology_key, nominated=kept)
 
-    def _rooms(self, unit: list[Group], running: RunningPods) -> list[_Room]:
+    def _within(self, nodes: Iterable[str]) -> BoolArray:
+        """bool[n_rows]: these nodes."""
+        view = self._shared.cache.view
+        found: BoolArray = np.zeros(view.n_rows, dtype=np.bool_)
+        found[[row for name in nodes if (row := view.row_of(name)) is not None]] = True
+        return found
+
+    def _spared(
+        self, claims: Claims, unit: list[Group], at_s: float, rooms: Sequence[Room]
+    ) -> list[Nominated]:
+        """Room that is free now and is not needed then, with its devices, as if members were there."""
+        now_s = self._shared.now_s
+        if at_s <= now_s or not all(room.is_known for room in rooms):
+            return []
+        view, found = self._shared.cache.view, list[Nominated]()
+        ahead = claims.holding_up(unit, at_s, at_s + self.walltime_s(unit))
+        held = self._claimed.of(ahead)
+        taken: dict[str, set[str]] = {}
+        for one in (one for claim in ahead for one in claim.held):
+            taken.setdefault(one.node_name, set()).update(i for ids in one.ids.values() for i in ids)
+        for room in rooms:
+            n_of = room.to_spare(at_s, held)
+            rows = np.flatnonzero(n_of)
+            if int(n_of.sum()) > _MAX_SPARED:
+                return []
+            for row in rows.tolist():
+                name, n = view.name(row), int(n_of[row])
+                free = free_ids(view, row, room.template, taken.get(name, set()))
+                for k in range(n):
+                    ids = {
+                        resource: some[k * amount : (k + 1) * amount]
+                        for resource, (amount, some) in free.items()
+                    }
+                    found.append(Nominated(room.member, name, unit[0].priority, ids))
+        return found
+
+    def _rooms(self, unit: list[Group], running: RunningPods) -> list[Room]:
         """One for each template, by itself."""
         view = self._shared.cache.view
         found = []
@@ -208,42 +245,43 @@ class ClaimPlans:
             for template, members in demand.by_template().values():
                 state, status = demand.pre_filter(template, view)
                 if not status.is_success or not template.columns:
-                    found.append(_Room(template, 0, view.live, running))
+                    found.append(Room(template, members[0], 0, len(members), view.live, running))
                     continue
                 ok = demand.profile.filtering.feasible(state, template, view)
                 ok = ok if state.subset is None else ok & state.subset
                 need = demand.n_needed - len(demand.members) + len(members)
                 free = view.free_at(template.column_array, np.arange(view.n_rows))
-                found.append(_Room(template, need, ok, running, free, running.amounts(template.names)))
+                amounts = running.amounts(template.names)
+                found.append(Room(template, members[0], need, len(members), ok, running, free, amounts))
         return found
 
-    def _guess(self, claims: Claims, rooms: Sequence[_Room], ahead: Sequence[StartClaim]) -> float:
-        """The earliest time by resources alone, each template by itself."""
-        view = self._shared.cache.view
-        claimed = [
-            (row, claims.end_s(claim), one.template)
-            for claim in ahead
-            for one in claim.held
-            if (row := view.row_of(one.node_name)) is not None
-        ]
-        return max((room.earliest_s(claimed) for room in rooms), default=-math.inf)
+    def follow(self) -> None:
+        """At the end of a turn: keeps up with changes of running pods."""
+        self._pods().follow(self._shared.now_s, self._shared.wall_ahead_s)
 
     def _look(self) -> RunningPods:
+        running = self._pods()
+        running.look(self._shared.now_s, self._shared.wall_ahead_s)
+        return running
+
+    def _pods(self) -> RunningPods:
         shared = self._shared
         assert shared.ends is not None
         if self._running is None or self._running.ends is not shared.ends:
             self._running = RunningPods(shared.cache, shared.ends, shared.stuck)
-        self._running.look(shared.now_s, shared.wall_ahead_s)
         return self._running
 
-    def _ended_by(self, at_s: float, rooms: Sequence[_Room]) -> list[PodInfo]:
+    def _ended_by(
+        self, claims: Claims, unit: list[Group], at_s: float, rooms: Sequence[Room]
+    ) -> list[PodInfo]:
         """The pods that will have ended, where that matters."""
         if any(room.free is None or room.template.needs for room in rooms):
             return self._ended_on(None, at_s)
         view = self._shared.cache.view
         rows: BoolArray = np.zeros(view.n_rows, dtype=np.bool_)
+        held = self._claimed.of(claims.holding_up(unit, at_s, at_s + self.walltime_s(unit)))
         for room in rooms:
-            rows |= room.rows_at(at_s)
+            rows |= room.rows_at(at_s, held)
         return self._ended_on([view.name(row) for row in np.flatnonzero(rows).tolist()], at_s)
 
     def _ended_on(self, nodes: Sequence[str] | None, at_s: float) -> list[PodInfo]:
@@ -255,20 +293,15 @@ class ClaimPlans:
             info
             for infos in there
             for info in infos.values()
-            if info.row >= 0 and self._end(info).at_s <= at_s
+            if info.row >= 0 and self._shared.end_of(info).at_s <= at_s
         ]
 
     def _ending(self, nodes: Iterable[str], by_s: float) -> Iterator[tuple[PodInfo, End]]:
         """The pods on these nodes that end by then, in the order of the nodes."""
         for name in nodes:
             for info in self._shared.cache.by_node.get(name, {}).values():
-                if info.row >= 0 and (end := self._end(info)).at_s <= by_s:
+                if info.row >= 0 and (end := self._shared.end_of(info)).at_s <= by_s:
                     yield info, end
-
-    def _end(self, info: PodInfo) -> End:
-        shared = self._shared
-        assert shared.ends is not None
-        return _STUCK if info.uid in shared.stuck else shared.ends.of(info, shared.now_s, shared.wall_ahead_s)
 
     def _held(self, placements: Sequence[Placement]) -> tuple[Nominated, ...]:
         view = self._shared.cache.view

@@ -18,6 +18,7 @@ from gangsched.config.queueing import YIELD, QueueingSettings
 from gangsched.core.framework.plan import Plan, Shortage
 from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.claim_plans import ClaimPlans
+from gangsched.core.groups.claim_slips import slip_cause
 from gangsched.core.groups.claims_told import ClaimsTold, was_claimed
 from gangsched.core.groups.outranked import Outranked
 from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
@@ -25,8 +26,8 @@ from gangsched.core.queueing.idle_budget import TooIdle
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.claim import Blocker, StartClaim
-from gangsched.core.types.group import NEVER_S, Group, PodInfo
+from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import NEVER_S, Group
 from gangsched.core.types.placement import Nominated
 
 # What cannot be claimed, or promised early, is not tried again for so long: a plan costs as much as several
@@ -40,9 +41,11 @@ _LOOK_EVERY_S = 30.0
 # A victim's grace, and half a minute.
 _SOON_S = 60.0
 _LEAST_PAUSE_S = 1.0
-# An earlier start is taken if it is so much earlier; otherwise claimed nodes would change all the time.
+# For one unit: each costs a look at all pods on nodes.
+_MAX_EASED = 4
+# An earlier start is taken if it is so much earlier: with a later one than it could have, a claim lets others
+# start that keep its gang waiting. Users are told of larger steps only (core.groups.claims_told).
 _EARLIER_S = 60.0
-_EARLIER_SHARE = 0.1
 _PLAN_EVERY_S = 60.0
 
 
@@ -64,6 +67,7 @@ class Claiming:
         self._outranked = Outranked(shared, demands_of)
         self._mark = 0
         self._revision = 0
+        self._heard = -1
         self._settled: QueueingSettings | None = None
         self._before: Claims | None = None
         """As of the last turn: the configuration may end all claims."""
@@ -79,6 +83,31 @@ class Claiming:
         kept = list(self._shared.cache.nominated.values())
         kept += [one for claim in self._holding_up(unit) for one in claim.held]
         return kept
+
+    def kept_now(self, unit: Sequence[Group]) -> list[Nominated]:
+        """Likewise, but without what is not free yet (core.queueing.kept_now)."""
+        kept = list(self._shared.cache.nominated.values())
+        if holding_up := self._holding_up(unit):
+            assert self._claims is not None
+            kept += self._claims.kept_now(holding_up)
+        return kept
+
+    def eased(self, unit: Sequence[Group]) -> bool:
+        """Whether claims that hold the unit up keep less of what is free than before.
+
+        Those that keep more than they must are planned again, for the same start.
+        """
+        claims, at = self._claims, self._shared.cache.view.journal_end
+        looked = [claim for claim in self._holding_up(unit) if claim.eased_at != at][:_MAX_EASED]
+        found = False
+        for claim in looked:
+            assert claims is not None
+            claim.eased_at = at
+            fresh = self.plans.eased(claims, claim)
+            if fresh is not None and fresh.is_promise >= claim.is_promise:
+                self._move(claims, claim, fresh)
+                found = True
+        return found
 
     def _holding_up(self, unit: Sequence[Group]) -> list[StartClaim]:
         claims, now_s = self._claims, self._shared.now_s
@@ -183,9 +212,13 @@ class Claiming:
             self._end_all(before)
         if claims is None:
             return
-        for claim in claims.all:
-            if not claims.is_sound(claim):  # its members or numbers have changed: it was for others
-                self._drop(claims, claim)
+        self.plans.follow()
+        heard, self._heard = self._heard, shared.n_heard
+        if claims.is_doubtful or heard != self._heard:
+            claims.is_doubtful = False
+            for claim in claims.all:
+                if not claims.is_sound(claim):  # its members or numbers have changed: it was for others
+                    self._drop(claims, claim)
         for ended in claims.ended:
             self._told.ended(ended)
         claims.ended.clear()
@@ -226,6 +259,7 @@ class Claiming:
 
     def advance(self) -> None:
         """Looks at the claims that are due."""
+        self._heard = -1
         now_s = self._shared.now_s
         for claim in self._shared.timers.take(self, now_s):
             self._look_at(claim, max(now_s + _LOOK_EVERY_S, claim.start_s + 1.0))
@@ -327,14 +361,14 @@ class Claiming:
             assert self._shared.queue.bypasses is not None
             self._shared.queue.bypasses.no_claim(unit[0], now_s + _HOPELESS_S)
             return
-        claim.planned_s = now_s
-        enough_s = max(_EARLIER_S, _EARLIER_SHARE * (claim.start_s - now_s))
-        if fresh is None or (stays and fresh.start_s > claim.start_s - enough_s):
+        if fresh is None or (stays and fresh.start_s > claim.start_s - _EARLIER_S):
+            claim.planned_s = now_s
             return
         if fresh.start_s > claim.start_s + 1.0 and not self._affords(claims, fresh):
             self._drop(claims, claim)
             return
         self._move(claims, claim, fresh)
+        claim.planned_s = now_s
 
     def _may_yield(self, claim: StartClaim) -> bool:
         """Whether pods in its way are past their walltime and will be evicted for it if they do not end."""
@@ -345,7 +379,8 @@ class Claiming:
     def _move(self, claims: Claims, claim: StartClaim, fresh: StartClaim) -> None:
         if fresh.start_s > claim.start_s + 1.0:
             claim.n_slips += 1
-            claim.because = "guarantee" if claim.is_outranked else self._cause(claim)
+            claim.slipped_s = self._shared.now_s
+            claim.because = "guarantee" if claim.is_outranked else slip_cause(self._shared, claim)
             claim.is_outranked = False
         claims.put(claim, before=claim)
         claim.start_s, claim.end_s = fresh.start_s, fresh.end_s
@@ -353,33 +388,3 @@ class Claiming:
         claim.held, claim.blockers = fresh.held, fresh.blockers
         self._stands(claim)
         self._told.moved(claim)
-
-    def _is_extended(self, info: PodInfo, before: Blocker) -> bool:
-        """Whether the pod now states another end than before, one that is still to come."""
-        ends, now_s = self._shared.ends, self._shared.now_s
-        if ends is None or not before.is_stated or before.end_s <= now_s:
-            return False
-        return ends.of(info, now_s, self._shared.wall_ahead_s).at_s > before.end_s + 1.0
-
-    def _cause(self, claim: StartClaim) -> str:
-        """Why the claim cannot stay where it is."""
-        cache, now_s = self._shared.cache, self._shared.now_s
-        known = {one.uid: one for one in claim.blockers}
-        least = claim.priority
-        for name in claim.nodes:
-            row = cache.nodes.row_of.get(name)
-            if row is None or cache.view.unschedulable[row]:
-                return "node"
-            for info in cache.by_node.get(name, {}).values():
-                if (before := known.get(info.uid)) is not None:
-                    if self._is_extended(info, before):
-                        return "extended"
-                    continue
-                if info.group is None:
-                    return "other scheduler"
-                if info.group.priority > least:
-                    return "priority"
-        late = [one for one in claim.blockers if one.end_s <= now_s]
-        if late:
-            return "overrun" if any(one.is_stated or one.is_over for one in late) else "estimate"
-        return "claims" if claim.is_promise else "estimate"

@@ -8,11 +8,10 @@ Called by core.groups.claiming.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-
-import numpy as np
 
 from gangsched.core.cycle.shortage import amount_text, lacks
 from gangsched.core.framework.plan import Shortage
@@ -68,16 +67,21 @@ class ClaimsTold:
 
     def kept(self, claims: Sequence[StartClaim], short: Shortage) -> Iterator[str]:
         """Sentences for a group to which claims leave too little: what is free and kept, and for whom."""
+        standing = self._shared.queue.claims
+        assert standing is not None
         for lack in islice(lacks(short), 1):
             column = short.template.columns[short.template.names.index(lack.resource)]
-            free = np.maximum(short.trial.base().free(column), 0)
+            free, given = short.trial.base().free(column), Counter[int]()
             for claim in claims:
-                kept = np.zeros_like(free)
-                for one in claim.held:
+                kept = Counter[int]()
+                for one in standing.kept_now([claim]):
                     if (row := short.trial.row_of(one.node_name)) is not None and lack.rows[row]:
-                        kept[row] += one.template.requests.get(lack.resource, 0)
-                n = int(np.minimum(kept, free).sum())
-                free = np.maximum(free - kept, 0)
+                        kept[row] += (one.keeps or one.template).requests.get(lack.resource, 0)
+                n = 0
+                for row, amount in kept.items():
+                    own = min(amount, max(free.item(row) - given[row], 0))
+                    given[row] += own
+                    n += own
                 if n:
                     yield f"{amount_text(lack.resource, n)} {lack.resource} {self._whose(claim)}."
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand
-from gangsched.core.queueing.expected_ends import told_ends
+from gangsched.core.queueing.expected_ends import EndsTold
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group
@@ -23,6 +23,7 @@ class PassedOver:
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:
         self._shared = shared
         self._reporter = reporter
+        self._ends = EndsTold()
 
     def begin(self, unit: Sequence[Group]) -> None:
         """The unit's turn begins."""
@@ -42,5 +43,7 @@ class PassedOver:
 
     def told_ends(self, answer: FitError) -> Iterator[str]:
         """Sentences for the condition: which groups run where room is short, and until when."""
-        if self._shared.walltimes is not None and answer.shortage is not None:
-            yield from told_ends(answer.shortage, self._shared.walltimes)
+        shared = self._shared
+        if shared.walltimes is not None and answer.shortage is not None:
+            revision = (shared.n_heard, shared.cache.view.journal_end)
+            yield from self._ends.told(answer.shortage, shared.walltimes, revision)

@@ -16,7 +16,7 @@ mode:
 A group with a claim is not counted: every start leaves it its room, so nothing bypasses it. Where the bound
 is derived, the first in line may get a claim before it is passed at all, as EASY backfilling plans for the
 head of the queue (Lifka, JSSPP 1995): that costs the others little, and a bound alone leaves the head to
-luck.
+luck. Where the shortest go first, it gets that claim once it has waited half as long as it will run.
 
 Groups with the same needs form one class, with an array of counters in the order of the line. So a start
 costs one comparison for each class, and one addition to a slice of the array where it takes what the class
@@ -50,6 +50,10 @@ _LEAST_BOUND = 64
 _BOUND_PER_RUNNING = 8
 # Where groups are tried in another order than they came: that order needs room.
 _REORDERED = 2
+# There the first in line gets an early claim once it has waited for such a share of its walltime: each claim
+# costs the short ones that would go before it. On eight recorded and modelled workloads 0.5 came nearest to a
+# mean slowdown of 0.7 of EASY's and a longest wait of 1.25 times EASY's, of 0, 0.1, 0.25, 0.5, 1 and 2.
+_WAITED_SHARE = 0.5
 # Counting the groups that run is a walk over all of them.
 _COUNT_AGAIN_S = 1.0
 _MAX_MASKS = 10_000
@@ -74,19 +78,23 @@ class Bypasses:
         sort_key: Callable[[Group], Rank],
         bound_of: Callable[[Group], int | str | None] = lambda group: None,
         is_reordered: Callable[[Group], bool] = lambda group: False,
+        walltime_s: Callable[[Group], float] = lambda group: math.inf,
     ) -> None:
         """sort_key: a group is passed by those with a larger one. bound_of: the bound of the group's queue,
         None: it has none, so that the settings' holds. is_reordered: whether groups are tried in another
-        order there."""
+        order there. walltime_s: how long a group runs, inf: unknown."""
         self._settings = settings
         self._claimed: Collection[GroupKey] = ()
         self._groups = groups
         self._sort_key = sort_key
         self._bound_of = bound_of
         self._is_reordered = is_reordered
+        self._walltime_s = walltime_s
         self._early: Group | None = None
         self._records: dict[GroupKey, Record] = {}
         self._classes: dict[tuple[object, ...], WaitingClass] = {}
+        self._moved: dict[GroupKey, Record] = {}
+        """Groups whose state or place has changed since it was looked at where they are counted."""
         self._masks: dict[int, int] = {}
         """By template serial: the rows where it may go, as bits; of nodes as they were at `_revision`."""
         self._asked: dict[int, tuple[Demand, PodTemplate]] = {}
@@ -122,6 +130,7 @@ class Bypasses:
 
     def most(self) -> int:
         """The highest count of a group that waits."""
+        self._settle()
         waiting = max((record.n for record in self._records.values() if record.klass is None), default=0)
         counted = (int(one.passes.max()) for one in self._classes.values() if len(one.passes))
         return max(waiting, max(counted, default=0))
@@ -143,6 +152,7 @@ class Bypasses:
 
     def refused(self, demands: Sequence[Demand], code: Code, view: ClusterView, now_s: float) -> None:
         """Records that these groups, tried together, do not fit now."""
+        self._settle()
         self._follow(view)
         for demand in demands:
             group = demand.group
@@ -153,18 +163,19 @@ class Bypasses:
                 if record is not None:
                     self._leave(record)
                 record = self._records[group.key] = Record(group, self._bound(group, now_s))
-            self._leave(record)
-            if now_s >= record.yields_until_s:
-                record.yields_until_s = -math.inf
+            yields_until_s = -math.inf if now_s >= record.yields_until_s else record.yields_until_s
             needs: Needs = {}
-            record.can_fit = code is not Code.UNRESOLVABLE and now_s >= record.not_before_s
+            can_fit = code is not Code.UNRESOLVABLE and now_s >= record.not_before_s
             for template, members in demand.by_template().values():
                 n_wanted = min(len(members), demand.n_needed)
                 mask = self._mask(demand, template, view)
                 short = refused_for(template, mask, n_wanted, view)
-                record.can_fit = record.can_fit and fits_empty(template, mask, n_wanted, view)
+                can_fit = can_fit and fits_empty(template, mask, n_wanted, view)
                 needs[template.serial] = short | record.needs.get(template.serial, frozenset())
-            record.needs = needs
+            if self._is_counted(record, yields_until_s, needs) and can_fit:
+                continue
+            self._leave(record)
+            record.yields_until_s, record.can_fit, record.needs = yields_until_s, can_fit, needs
             self._enter(record)
 
     def before_start(
@@ -179,6 +190,7 @@ class Bypasses:
         self._early = None
         if not self._records:
             return None
+        self._settle()
         for group in unit:
             if (record := self._records.get(group.key)) is not None and record.group is group:
                 self._leave(record)
@@ -247,15 +259,26 @@ class Bypasses:
         if group.state in NOT_QUEUED:
             self._leave(record)
             del self._records[group.key]
+            self._moved.pop(group.key, None)
             if group.state is GroupState.BOUND:
                 self.at_start[bisect_left(BUCKETS, record.n)] += 1
                 self.total_at_start += record.n
                 self.most_of_bound = max(self.most_of_bound, record.n / record.bound)
-        elif record.klass is None or not self._is_eligible(record) or self._place_of(group) != record.rank:
-            self._leave(record)
-            self._enter(record)
+        else:
+            self._moved[group.key] = record
 
     # -- how it is counted -------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Counts each group where it belongs by now: thousands leave the line for a moment and come back."""
+        moved, self._moved = self._moved, {}
+        for key, record in moved.items():
+            if self._records.get(key) is not record:
+                continue
+            is_there = record.klass is not None and self._is_eligible(record)
+            if not is_there or self._place_of(record.group) != record.rank:
+                self._leave(record)
+                self._enter(record)
 
     def _hits(self, by: Group, plan: Plan) -> list[tuple[WaitingClass, Rank]]:
         """The classes that lack something of what it takes, with its place in line."""
@@ -285,6 +308,10 @@ class Bypasses:
             return None
         if not any(first.klass is klass and first.rank < rank for klass, rank in hits):
             return None
+        if self._is_reordered(first.group):
+            waited_s = now_s - first.group.first_complete_s
+            if not waited_s >= _WAITED_SHARE * self._walltime_s(first.group):
+                return None
         claimed = (self._records[key].group for key in self._claimed if key in self._records)
         if any(self._place_of(group) < first.rank for group in claimed):
             return None
@@ -315,6 +342,15 @@ class Bypasses:
         if group.key in self._claimed or not record.can_fit:
             return False
         return group.state in _ELIGIBLE and not group.problem and not group.recovering
+
+    def _is_counted(self, record: Record, yields_until_s: float, needs: Needs) -> bool:
+        """Whether it is where it belongs already: most that are refused again lack the same as before."""
+        return (
+            record.klass is not None
+            and (record.yields_until_s, record.needs) == (yields_until_s, needs)
+            and self._is_eligible(record)
+            and self._place_of(record.group) == record.rank
+        )
 
     def _enter(self, record: Record) -> None:
         if not self._is_eligible(record):

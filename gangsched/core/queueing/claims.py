@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gangsched.config.queueing import BUDGET, QueueingSettings
 from gangsched.core.cache.cache import Cache
+from gangsched.core.queueing.ends import End
 from gangsched.core.queueing.idle_budget import IdleBudget, TooIdle, idle_now
-from gangsched.core.types.claim import StartClaim
+from gangsched.core.queueing.kept_now import KeptNow
+from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.cluster_events import ClusterChange
-from gangsched.core.types.group import PENDING, Group, GroupState
+from gangsched.core.types.group import PENDING, Group, GroupState, PodInfo
 from gangsched.core.types.placement import Nominated
 from gangsched.model.pod_group import GroupKey
 
@@ -29,9 +31,10 @@ KEPT_WITHIN_S = 60.0
 """A promise is kept if the start comes no later than this after what was promised first."""
 ERRORS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 KEPT = "kept"
+OVERRUN = "overrun"
 CAUSES = (
     KEPT,
-    "overrun",
+    OVERRUN,
     "extended",
     "estimate",
     "node",
@@ -48,14 +51,22 @@ _ENDS = (*_STARTS, GroupState.UNWINDING, GroupState.DELETED)
 class Claims:
     """All current claims, and how the promises of former ones ended."""
 
-    def __init__(self, cache: Cache, clock: Callable[[], float]) -> None:
+    def __init__(self, cache: Cache, clock: Callable[[], float], end_of: Callable[[PodInfo], End]) -> None:
+        """end_of: when a pod on a node is expected to end."""
         self._cache = cache
         self._clock = clock
+        self._kept_now = KeptNow(cache, end_of)
         self._n_made = 0
         self.revision = 0
         """Changes with every claim that comes, moves or goes."""
         self.by_key: dict[GroupKey, StartClaim] = {}
-        """Each claim by each of its groups."""
+        """Each claim by each of its groups. Written by put and drop alone."""
+        self._all: list[StartClaim] | None = []
+        """In order; None: since it was worked out a claim has come or gone."""
+        self._waits: dict[int, tuple[tuple[Blocker, ...], frozenset[str]]] = {}
+        """By serial: a claim's blockers, and their UIDs."""
+        self.is_doubtful = False
+        """Whether a group with a claim has changed its state since all claims were last found sound."""
         self.freed: list[ClusterChange] = []
         """Room of claims that have ended or moved, not told to anybody yet."""
         self.ended: list[StartClaim] = []
@@ -92,11 +103,27 @@ class Claims:
     @property
     def all(self) -> list[StartClaim]:
         """All claims, each once, in the order in which others yield to them."""
-        return sorted(dict.fromkeys(self.by_key.values()), key=_rank)
+        if self._all is None:
+            self._all = sorted(dict.fromkeys(self.by_key.values()), key=_rank)
+        return self._all
 
     def of(self, group: Group) -> StartClaim | None:
         """The group's claim, if it has one."""
         return self.by_key.get(group.key)
+
+    def waiting_for(self, uid: str) -> list[StartClaim]:
+        """Those that wait for the end of this pod."""
+        if len(self._waits) > 2 * MAX_CLAIMS:
+            self._waits.clear()
+        found = []
+        for claim in self.all:
+            known = self._waits.get(claim.serial)
+            if known is None or known[0] is not claim.blockers:
+                known = claim.blockers, frozenset(one.uid for one in claim.blockers)
+                self._waits[claim.serial] = known
+            if uid in known[1]:
+                found.append(claim)
+        return found
 
     def next_serial(self) -> int:
         """The serial of a claim about to be made."""
@@ -110,25 +137,37 @@ class Claims:
         """
         return [one for claim in self.holding_up(unit, from_s, until_s) for one in claim.held]
 
-    def holding_up(self, unit: Sequence[Group], from_s: float, until_s: float) -> list[StartClaim]:
-        """Likewise, whose that is."""
+    def holding_up(
+        self,
+        unit: Sequence[Group],
+        from_s: float,
+        until_s: float,
+        among: Sequence[StartClaim] | None = None,
+    ) -> list[StartClaim]:
+        """Likewise, whose that is. among: of these, None: of all."""
         if not self.by_key or any(group.recovering or group.satisfied for group in unit):
             return []
         return [
-            claim for claim in self.ahead_of(unit) if claim.start_s < until_s and self.end_s(claim) > from_s
+            claim
+            for claim in self.ahead_of(unit, among)
+            if claim.start_s < until_s and self.end_s(claim) > from_s
         ]
+
+    def kept_now(self, claims: Sequence[StartClaim]) -> list[Nominated]:
+        """What these claims keep from others now, of what is free (core.queueing.kept_now)."""
+        return self._kept_now.of(claims, self._clock())
 
     def end_s(self, claim: StartClaim) -> float:
         """When its groups will have ended if they start as soon as they can; a late claim ends late."""
         return claim.end_s + max(self._clock() - claim.start_s, 0.0)
 
-    def ahead_of(self, unit: Sequence[Group]) -> list[StartClaim]:
-        """Others' claims to which the unit yields."""
+    def ahead_of(self, unit: Sequence[Group], among: Sequence[StartClaim] | None = None) -> list[StartClaim]:
+        """Others' claims to which the unit yields; likewise."""
         priority = min(group.priority for group in unit)
         own = next((claim for group in unit if (claim := self.of(group)) is not None), None)
         return [
             claim
-            for claim in self.all
+            for claim in (self.all if among is None else among)
             if claim is not own
             and (
                 claim.priority > priority
@@ -141,6 +180,8 @@ class Claims:
         if before is not None:
             self.freed += self._room_of(before)
         self.revision += 1
+        self._all = None
+        self.is_doubtful = True
         for group in claim.unit:
             self.by_key[group.key] = claim
             self.too_idle.pop(group.key, None)
@@ -150,6 +191,7 @@ class Claims:
         if not any(self.by_key.get(group.key) is claim for group in claim.unit):
             return
         self.revision += 1
+        self._all = None
         for group in claim.unit:
             self.by_key.pop(group.key, None)
         self.freed += self._room_of(claim)
@@ -158,6 +200,7 @@ class Claims:
     def moved(self, group: Group) -> None:
         """The group's state has changed. Whether it still waits as it did is looked at later (is_sound):
         between two attempts it leaves the line for a moment."""
+        self.is_doubtful = self.is_doubtful or group.key in self.by_key
         if group.state not in _ENDS:
             return
         self.too_idle.pop(group.key, None)
@@ -169,15 +212,20 @@ class Claims:
             self._started(claim)
         elif group.state is GroupState.WAITING and group.preemption is not None:
             if group.preemption.is_overrun:
-                claim.because = claim.because or "overrun"
+                claim.because = claim.because or OVERRUN
             self._evicts_for[claim.unit[0].key] = claim
         self.drop(claim)
 
     def is_sound(self, claim: StartClaim) -> bool:
         """Whether its groups still wait with the members that it was made for."""
-        return all(
-            group.state in _IN_LINE and not group.problem and group.is_complete for group in claim.unit
-        ) and all(one.info.state is PENDING and one.info.group in claim.unit for one in claim.held)
+        for group in claim.unit:
+            if group.state not in _IN_LINE or group.problem or not group.is_complete:
+                return False
+        for one in claim.held:
+            info = one.info
+            if info.state is not PENDING or info.group not in claim.unit:
+                return False
+        return True
 
     def _started(self, claim: StartClaim) -> None:
         if claim.promised_s is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import NamedTuple
@@ -19,6 +19,7 @@ import numpy as np
 from gangsched.core.cycle.shortage import Lack, amount_text, lacks
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.queueing.walltimes import Walltimes
+from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.states import MemberState
 from gangsched.model.walltime import Walltime
@@ -44,31 +45,53 @@ class Holder(NamedTuple):
     how: str
 
 
-def told_ends(short: Shortage, walltimes: Walltimes) -> Iterator[str]:
-    """A sentence that names groups which hold what is short and whose end is known, the soonest first."""
-    for lack in islice(lacks(short), 1):
-        found = holders(lack, short, walltimes)
-        told: list[str] = []
-        for one in found[:_MAX_NAMED]:
-            amount = amount_text(lack.resource, one.amount)
-            what = amount if told else f"holds {amount} {lack.resource}"
-            told.append(f"{one.name} {what} until {_time(one.ends)} ({one.how})")
-        if len(found) > _MAX_NAMED:
-            told.append(f"{len(found) - _MAX_NAMED} more have a known end")
-        if told:
-            yield "; ".join(told) + "."
+class EndsTold:
+    """Sentences for one group after the other: thousands that wait for the same nodes are told the same."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[object, ...] = ()
+        self._told: tuple[str, ...] = ()
+
+    def told(self, short: Shortage, walltimes: Walltimes, revision: Hashable) -> Sequence[str]:
+        """Names groups which hold what is short and whose end is known, the soonest first. revision: changes
+        with pods on nodes, and with what is known of them."""
+        for lack in islice(lacks(short), 1):
+            rows = _nearest(lack)
+            asked = (revision, lack.resource, rows.tobytes())
+            if asked != self._asked:
+                self._asked, self._told = asked, tuple(_told(lack, rows, short, walltimes))
+            return self._told
+        return ()
 
 
-def holders(lack: Lack, short: Shortage, walltimes: Walltimes) -> list[Holder]:
-    """Groups with a known end on the nodes that nearly fit, by that end."""
+def _told(lack: Lack, rows: IntArray, short: Shortage, walltimes: Walltimes) -> Iterator[str]:
+    found = _holders(lack.resource, rows, short, walltimes)
+    told: list[str] = []
+    for one in found[:_MAX_NAMED]:
+        amount = amount_text(lack.resource, one.amount)
+        what = amount if told else f"holds {amount} {lack.resource}"
+        told.append(f"{one.name} {what} until {_time(one.ends)} ({one.how})")
+    if len(found) > _MAX_NAMED:
+        told.append(f"{len(found) - _MAX_NAMED} more have a known end")
+    if told:
+        yield "; ".join(told) + "."
+
+
+def _nearest(lack: Lack) -> IntArray:
+    """The nodes with most of it left, though too little."""
     rows = np.flatnonzero(lack.rows)
-    rows = rows[np.argsort(-lack.free[rows], kind="stable")][:_MAX_ROWS]
+    nearest: IntArray = rows[np.argsort(-lack.free[rows], kind="stable")][:_MAX_ROWS]
+    return nearest
+
+
+def _holders(resource: str, rows: IntArray, short: Shortage, walltimes: Walltimes) -> list[Holder]:
+    """Groups with a known end on these nodes, by that end."""
     base = short.trial.base()
     there = islice((info for row in rows.tolist() for info in base.pods_on(row)), _MAX_PODS)
     amounts: Counter[str] = Counter()
     by_name: dict[str, PodInfo] = {}
     for info in there:
-        amount = info.template.requests.get(lack.resource, 0)
+        amount = info.template.requests.get(resource, 0)
         if amount and info.state is MemberState.BOUND:
             name = str(info.group.key) if info.group is not None else info.pod.key
             amounts[name] += amount

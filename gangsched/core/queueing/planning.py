@@ -20,6 +20,43 @@ FloatArray = NDArray[np.float64]
 
 # Moments that are looked at after the first: each costs a cycle.
 _MAX_LOOKS = 12
+# Of so few kinds pods are counted, and their amounts multiplied; these must be small enough for that.
+_FEW_KINDS = 8
+_LARGE = 2**40
+
+
+class Amounts(NamedTuple):
+    """What some pods hold of k resources: of_kind int64[k, n_kinds], and which kind each pod is of."""
+
+    of_kind: IntArray
+    kinds: IntArray
+
+    def of(self, some: IntArray | slice) -> Amounts:
+        """Of some of the pods."""
+        return self._replace(kinds=self.kinds[some])
+
+    def and_of(self, other: Amounts) -> Amounts:
+        """Of these and of the others, in that order."""
+        kinds = np.concatenate((self.kinds, other.kinds + self.of_kind.shape[1]))
+        return Amounts(np.concatenate((self.of_kind, other.of_kind), axis=1), kinds)
+
+    def each(self) -> IntArray:
+        """int64[k, n]."""
+        found: IntArray = self.of_kind[:, self.kinds]
+        return found
+
+    def by_row(self, n_rows: int, rows: IntArray) -> IntArray:
+        """int64[k, n_rows]: their sums, where `rows` are the pods'. Exact up to 2**53."""
+        n_kinds = self.of_kind.shape[1]
+        if 0 < n_kinds <= _FEW_KINDS and int(self.of_kind.max(initial=0)) < _LARGE:
+            counts = np.bincount(self.kinds * n_rows + rows, minlength=n_kinds * n_rows)
+            sums: IntArray = self.of_kind @ counts.reshape(n_kinds, n_rows)
+            return sums
+        found: IntArray = np.array(
+            [np.bincount(rows, weights=own[self.kinds], minlength=n_rows) for own in self.of_kind],
+            dtype=np.int64,
+        ).reshape(len(self.of_kind), n_rows)
+        return found
 
 
 def earliest(
@@ -29,57 +66,65 @@ def earliest(
     need: int,
     rows: IntArray,
     ends_s: FloatArray,
-    amounts: IntArray,
+    amounts: Amounts,
 ) -> float:
     """When `need` copies of a template fit. -inf: they do now; inf: not even when every pod that ends has
     ended.
 
     free int64[k, n_rows], below 0 where more is promised than there is; request int64[k], all above 0; ok
-    bool[n_rows]: where copies may go. Of each pod that ends: its row, when, and what it holds, int64[k, n].
+    bool[n_rows]: where copies may go. Of each pod that ends: its row, when, and what it holds.
     Pods that end at the same moment count together.
     """
-    if int(copies(free[:, ok], request).sum()) >= need:
+    n_rows = free.shape[1]
+    each = free // request[:, np.newaxis]
+    now = np.where(ok, np.maximum(each.min(axis=0), 0), 0)
+    if int(now.sum()) >= need:
         return -math.inf
     known = np.flatnonzero(np.isfinite(ends_s) & ok[rows]) if len(rows) else np.zeros(0, dtype=np.int64)
-    left, found = _Ends(rows[known], ends_s[known], amounts[:, known]), math.inf
-    # Of rows in which nothing is left to end the copies are counted once: what is looked at halves each time.
-    n_settled, free, left = _settled(free, ok, request, left)
-    while len(left.rows):
-        middle_s = float(np.partition(left.ends_s, len(left.rows) // 2)[len(left.rows) // 2])
-        is_early = left.ends_s <= middle_s
-        more = freed(free.shape[1], left.rows[is_early], left.amounts[:, is_early])
-        if n_settled + int(copies(free + more, request).sum()) >= need:
-            found, keep = middle_s, left.ends_s < middle_s
-        else:
-            free, keep = free + more, ~is_early
-        left = _Ends(left.rows[keep], left.ends_s[keep], left.amounts[:, keep])
-        n, free, left = _settled(free, np.ones(free.shape[1], dtype=np.bool_), request, left)
-        n_settled += n
-    return found
+    more = amounts.of(known).by_row(n_rows, rows[known])
+    last = np.where(ok, copies(free + more, request), 0)
+    if int(last.sum()) < need:
+        return math.inf
+    # What is left: rows that gain copies, and the resources that limit these.
+    gains = last > now
+    limits = (each[:, gains] < last[gains]).any(axis=1)
+    known = known[gains[rows[known]]]
+    known = known[np.argsort(ends_s[known])]
+    own = Amounts(amounts.of_kind[limits], amounts.kinds[known])
+    left = _Left(free[limits][:, gains], request[limits], need - int(now[~gains].sum()))
+    return left.earliest((np.cumsum(gains) - 1)[rows[known]], ends_s[known], own)
 
 
-class _Ends(NamedTuple):
-    """Of each pod: its row, when it ends, and what it holds, int64[k, n]."""
+class _Left:
+    """A search that halves what it looks at. The pods are in the order in which they end; of rows where none
+    of them is left to end the copies are counted once."""
 
-    rows: IntArray
-    ends_s: FloatArray
-    amounts: IntArray
+    def __init__(self, free: IntArray, request: IntArray, need: int) -> None:
+        self._free = free
+        self._request = request
+        self._need = need
 
+    def earliest(self, rows: IntArray, ends_s: FloatArray, amounts: Amounts) -> float:
+        """When that many copies fit, which they do once all have ended."""
+        while len(rows) > 1:
+            middle = len(rows) // 2
+            then = self._free + amounts.of(slice(middle)).by_row(self._free.shape[1], rows[:middle])
+            if int(copies(then, self._request).sum()) >= self._need:
+                keep = slice(middle)
+            else:
+                self._free, keep = then, slice(middle, None)
+            rows, ends_s, amounts = rows[keep], ends_s[keep], amounts.of(keep)
+            if 2 * len(rows) < self._free.shape[1]:
+                rows = self._settled(rows)
+        return float(ends_s[0])
 
-def _settled(free: IntArray, ok: BoolArray, request: IntArray, left: _Ends) -> tuple[int, IntArray, _Ends]:
-    """How many copies fit into the rows where nothing is left to end; the other rows, and what ends there."""
-    live: BoolArray = np.zeros(free.shape[1], dtype=np.bool_)
-    live[left.rows] = True
-    n = int(copies(free[:, ok & ~live], request).sum())
-    return n, free[:, live], left._replace(rows=(np.cumsum(live) - 1)[left.rows])
-
-
-def freed(n_rows: int, rows: IntArray, amounts: IntArray) -> IntArray:
-    """int64[k, n_rows]: what becomes free on each row when these pods end. Exact up to 2**53."""
-    found: IntArray = np.array(
-        [np.bincount(rows, weights=one, minlength=n_rows) for one in amounts], dtype=np.int64
-    ).reshape(len(amounts), n_rows)
-    return found
+    def _settled(self, rows: IntArray) -> IntArray:
+        live: BoolArray = np.zeros(self._free.shape[1], dtype=np.bool_)
+        live[rows] = True
+        self._need -= int(copies(self._free[:, ~live], self._request).sum())
+        self._free = self._free[:, live]
+        found: IntArray = (np.cumsum(live) - 1)[rows]
+        return found
 
 
 def copies(free: IntArray, request: IntArray) -> IntArray:

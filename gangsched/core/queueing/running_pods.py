@@ -8,6 +8,7 @@ core.groups.claim_plans.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Container, Sequence
 
@@ -15,13 +16,16 @@ import numpy as np
 
 from gangsched.core.cache.cache import Cache
 from gangsched.core.queueing.ends import Ends
-from gangsched.core.queueing.planning import FloatArray
+from gangsched.core.queueing.planning import Amounts, FloatArray
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 
 # Rows that are read again at each look, whether they have changed or not.
 _AGAIN = 32
+# More changed rows than these are not left to the next look; so many are read in a turn.
+_MAX_BEHIND = 64
+_AT_ONCE = 32
 _NO_ROW = -1
 
 
@@ -34,6 +38,10 @@ class RunningPods:
         self._stuck = stuck
         self._mark = _NO_ROW
         self._again = 0
+        self._changed: set[int] = set()
+        """Rows that have changed since they were read."""
+        self._is_anew = False
+        """All rows have to be read, for the first time or again, by the next look."""
         self._slots: dict[int, list[int]] = {}
         self._free: list[int] = []
         self._code_of: dict[int, int] = {}
@@ -45,33 +53,50 @@ class RunningPods:
         self._codes: IntArray = np.zeros(0, dtype=np.int64)
 
     def look(self, now_s: float, wall_ahead_s: float | None) -> None:
-        """Takes in what has changed since the last call."""
+        """Takes in what has changed."""
         view = self._cache.view
-        changed = view.rows_since(self._mark) if self._mark >= 0 else None
-        self._mark = view.journal_end
-        if changed is None or len(self._code_of) > 2 * len(self.rows) + _AGAIN:
-            self._forget()
-            changed = set(range(view.n_rows))
-        else:
+        self._note_changed()
+        if not self._is_anew:
             over = self.rows[(self.ends_s <= now_s) & (self.rows >= 0)]
             again = range(self._again, min(self._again + _AGAIN, view.n_rows))
             self._again = again.stop if again.stop < view.n_rows else 0
-            changed = changed.union(over.tolist(), again)
+            self._changed.update(over.tolist(), again)
+        self._is_anew = False
+        changed, self._changed = self._changed, set()
         for row in sorted(changed):
             self._read(row, now_s, wall_ahead_s)
+
+    def follow(self, now_s: float, wall_ahead_s: float | None) -> None:
+        """Takes in some of what has changed once that is much, so that no look has to read thousands of
+        rows."""
+        self._note_changed()
+        if len(self._changed) > _MAX_BEHIND:
+            for row in heapq.nsmallest(_AT_ONCE, self._changed):
+                self._changed.discard(row)
+                self._read(row, now_s, wall_ahead_s)
+
+    def _note_changed(self) -> None:
+        view = self._cache.view
+        changed = view.rows_since(self._mark) if self._mark >= 0 else None
+        self._mark = view.journal_end
+        if changed is not None and len(self._code_of) <= 2 * len(self.rows) + _AGAIN:
+            self._changed |= changed
+            return
+        self._forget()
+        self._is_anew = True
+        self._changed = set(range(view.n_rows))
 
     def _end_of(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
         """As of now. A pod that did not go when it was evicted is not waited for."""
         return math.inf if info.uid in self._stuck else self.ends.of(info, now_s, wall_ahead_s).at_s
 
-    def amounts(self, names: Sequence[str]) -> IntArray:
-        """int64[len(names), slots]: how much each holds of some resources; meaningless for a free slot."""
+    def amounts(self, names: Sequence[str]) -> Amounts:
+        """How much each holds of some resources; meaningless for a free slot."""
         of_kind = np.zeros((len(names), max(len(self._kinds), 1)), dtype=np.int64)
         for requests, code in self._kinds.items():
             held = dict(requests)
             of_kind[:, code] = [held.get(name, 0) for name in names]
-        found: IntArray = of_kind[:, self._codes]
-        return found
+        return Amounts(of_kind, self._codes)
 
     def _forget(self) -> None:
         self._slots.clear()

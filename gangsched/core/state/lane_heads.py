@@ -1,9 +1,9 @@
 """LaneHeads: groups in backoff that a change may have cured, by lane, so that the first of each is not late.
 
-With lanes, use decides who has the next room. A backoff undoes that: of two queues that both wait, the one
-whose groups were all tried a moment ago gets nothing, and who makes new pods takes what is freed. So what
-frees room ends the backoff of the first few of each lane, once they have waited as long as after a first
-failure; a lane is not tried more often than room is freed. Called by core.state.queue. Not here: places in
+With lanes, use decides who has the next room; with claims, the order of the line. A backoff undoes that: of
+two queues that both wait, the one whose groups were all tried a moment ago gets nothing, and later ones take
+what is freed. So what frees room ends the backoff of the first few of each lane, once they have waited as
+long as after a first failure. Without lanes all are in one. Called by core.state.queue. Not here: places in
 line (core.state.lanes).
 """
 

@@ -10,7 +10,7 @@ unschedulable groups flushed after 5 minutes).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gangsched.core.cache.trial import ClusterView
@@ -28,9 +28,11 @@ from gangsched.model.pod_group import GroupKey
 # Waking compares every change with every unschedulable group; beyond this many pairs the changes of one kind
 # are merged into one without detail, which can only wake too many.
 _MAX_PAIRS = 20_000
+# Of those that back off in one line, so many are tried when something frees room.
+_LEAST_OF_LINE = 8
 
 SortKey = Callable[[Group], tuple[Any, ...]]
-Cures = Callable[[Group, ClusterChange, ClusterView], bool]
+CuredBy = Callable[[Sequence[ClusterChange], ClusterView], Callable[[Group], bool]]
 
 
 class SchedulingQueue:
@@ -40,7 +42,7 @@ class SchedulingQueue:
         self,
         *,
         sort_key: SortKey,
-        cures: Cures,
+        cured_by: CuredBy,
         clock: Callable[[], float],
         timers: Timers,
         initial_backoff_s: float = 1.0,
@@ -53,7 +55,7 @@ class SchedulingQueue:
         self._timers = timers
         self.observer = observer
         self._sort_key = sort_key
-        self._cures = cures
+        self._cured_by = cured_by
         self._initial_backoff_s = initial_backoff_s
         self._max_backoff_s = max_backoff_s
         self._flush_s = flush_s
@@ -66,6 +68,7 @@ class SchedulingQueue:
         self.claims: Claims | None = None
         self.lanes: Lanes | None = None
         """Where QueueSort has lanes, groups are in line there, except those that go first."""
+        self._one_line = LaneHeads()
 
     def configure(self, *, initial_backoff_s: float, max_backoff_s: float, flush_s: float) -> None:
         """Applies to failures from now on; running backoffs keep their end."""
@@ -100,6 +103,7 @@ class SchedulingQueue:
     def rebuild(self, groups: Iterable[Group]) -> None:
         """Puts each group where its state says, whatever a step that failed halfway has left behind."""
         self._active, self._unschedulable, self._waiting = [], {}, {}
+        self._one_line = LaneHeads()
         self._timers.forget(self)
         self._n_active = 0
         if self.lanes is not None:
@@ -193,46 +197,56 @@ class SchedulingQueue:
             is_awaited = self.claims is not None and self.claims.of(group) is not None
             if group.backoff_until_s > now_s and not is_awaited:
                 self.park(group, Cause.CURED_EARLY, group.backoff_until_s)
-                if self.lanes is not None:
-                    self.lanes.backing_off.put(self.lanes.name_of(group), self._sort_key(group), group)
+                if (waiting := self._backing_off) is not None:
+                    lane = "" if self.lanes is None else self.lanes.name_of(group)
+                    waiting.put(lane, self._sort_key(group), group)
             else:
                 self.activate(group, cause)
 
     def hear(self, changes: Iterable[ClusterChange], view: ClusterView, now_s: float) -> None:
         """Wakes the unschedulable groups that one of the changes can cure."""
-        waiting = self.lanes.backing_off if self.lanes is not None else None
+        waiting = self._backing_off
         if not self._unschedulable and not waiting:
             return
         heard = list(changes)
         n_heard = len(heard)
-        if len(heard) * len(self._unschedulable) > _MAX_PAIRS:
+        if len(heard) * len(self._unschedulable) > _MAX_PAIRS and not self._are_alike(len(heard)):
             heard = _merged(heard)
+        is_cured = self._cured_by(heard, view)
         if heard:
-            woken = [g for g in self._unschedulable.values() if any(self._cures(g, c, view) for c in heard)]
+            woken = [group for group in self._unschedulable.values() if is_cured(group)]
             for group in woken:
                 self.wake(group, Cause.CURED, now_s)
         if waiting and heard:
-            self._end_backoffs(waiting, heard, n_heard, view, now_s)
+            self._end_backoffs(waiting, is_cured, n_heard, now_s)
+
+    def _are_alike(self, n: int) -> bool:
+        """Whether n changes are few enough for the kinds of groups that wait; asked where claims stand, as
+        changes without detail would wake groups for room that is kept from them."""
+        if self.claims is None or not self.claims.by_key:
+            return False
+        kinds = {(group.scheduler_name, group.rejected_by) for group in self._unschedulable.values()}
+        return n * len(kinds) <= _MAX_PAIRS
 
     def _end_backoffs(
-        self, waiting: LaneHeads, heard: list[ClusterChange], n: int, view: ClusterView, now_s: float
+        self, waiting: LaneHeads, is_cured: Callable[[Group], bool], n: int, now_s: float
     ) -> None:
         """Those of the first groups of each lane that the changes can cure are tried at once."""
 
         def is_due(group: Group) -> bool:
             tried_s = group.backoff_until_s - self.backoff_s(group.failure)
             may_be = group.state is GroupState.BACKOFF and now_s >= tried_s + self.backoff_s(1)
-            return may_be and any(self._cures(group, change, view) for change in heard)
+            return may_be and is_cured(group)
 
-        for group in waiting.take(is_due, n):
+        # In one line the first may be too large for what was freed, and one behind it not.
+        for group in waiting.take(is_due, n if self.lanes is not None else max(n, _LEAST_OF_LINE)):
             group.backoff_until_s = now_s
             self.set_deadline(group, now_s)
 
     def may_end_otherwise(self, info: PodInfo, now_s: float) -> None:
         """A running pod was edited: groups whose claims wait for its end are tried again."""
-        for claim in self.claims.all if self.claims is not None else ():
-            if any(one.uid == info.uid for one in claim.blockers):
-                self.wake(claim.unit[0], Cause.CURED, now_s)
+        for claim in self.claims.waiting_for(info.uid) if self.claims is not None else ():
+            self.wake(claim.unit[0], Cause.CURED, now_s)
 
     def set_deadline(self, group: Group, deadline_s: float) -> None:
         """When the group's present state times out; replaces an earlier deadline."""
@@ -263,10 +277,17 @@ class SchedulingQueue:
         if self.bypasses is not None:
             self.bypasses.moved(group)
 
+    @property
+    def _backing_off(self) -> LaneHeads | None:
+        """Where order decides who has what is freed: by shares of queues, or as claims have it."""
+        if self.lanes is not None:
+            return self.lanes.backing_off
+        return None if self.claims is None else self._one_line
+
     def _leave_unschedulable(self, group: Group) -> None:
         self._unschedulable.pop(group.key, None)
-        if self.lanes is not None:
-            self.lanes.backing_off.drop(group)
+        if (waiting := self._backing_off) is not None:
+            waiting.drop(group)
 
 
 def _merged(changes: list[ClusterChange]) -> list[ClusterChange]:

@@ -19,14 +19,13 @@ from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
 from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.cache.queue_tree import QueueTree
-from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
 from gangsched.core.framework.queueing_points import usage_labels
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
-from gangsched.core.queueing.ends import Ends
+from gangsched.core.queueing.ends import End, Ends
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.state.queue import SchedulingQueue
@@ -35,7 +34,8 @@ from gangsched.core.state.requeue_order import RequeueOrder
 from gangsched.core.state.start_together import StartTogether
 from gangsched.core.state.timers import Deadlines, Retries, Timers
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.state.waking import Waking
+from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo, Preemption
 from gangsched.core.types.needed import needed_members
 from gangsched.model.effects import Effect
@@ -47,6 +47,9 @@ PRE_ENQUEUE = -1
 """In place of a retry's attempt: PreEnqueue failed, and is called again."""
 LOOK_FOR = -2
 """Likewise: look for a pod that the server reported gone before the watch did."""
+
+# A pod that did not go when it was evicted is not waited for.
+_STUCK = End(NEVER_S)
 
 
 class SharedState:
@@ -82,6 +85,8 @@ class SharedState:
         self.groups: dict[GroupKey, Group] = {}
         self.start_together = StartTogether(self.groups)
         self.now_s = 0.0
+        self.n_heard = 0
+        """Changes whenever events or settings are taken in."""
         self.effects: list[Effect] = []
         self.changes: list[ClusterChange] = []
         self.touched: dict[GroupKey, Group] = {}
@@ -111,7 +116,7 @@ class SharedState:
         """Groups for which a broken reservation was found in this turn, and why."""
         self.queue = SchedulingQueue(
             sort_key=lambda group: self._order.key_or_last(group),
-            cures=self._cures,
+            cured_by=Waking(self).cured_by,
             clock=lambda: self.now_s,
             timers=self.timers,
             initial_backoff_s=settings.pod_initial_backoff_s,
@@ -126,6 +131,7 @@ class SharedState:
         """These are in effect from now on; core.reconfigure handles which pods are ours."""
         self.profiles = profiles
         self.settings = settings
+        self.n_heard += 1
         self.queue.configure(
             initial_backoff_s=settings.pod_initial_backoff_s,
             max_backoff_s=settings.pod_max_backoff_s,
@@ -193,6 +199,7 @@ class SharedState:
                 lambda group: self._order.passing(group)[0],
                 self._bound_of_queue,
                 lambda group: self._order.passing(group)[1],
+                self._walltime_s,
             )
         else:
             self.walltimes.configure(own)
@@ -201,10 +208,15 @@ class SharedState:
             self.queue.claims = None
             self.queue.bypasses.count_claimed(())
         elif self.queue.claims is None:
-            self.queue.claims = Claims(self.cache, lambda: self.now_s)
+            self.queue.claims = Claims(self.cache, lambda: self.now_s, self.end_of)
             self.queue.bypasses.count_claimed(self.queue.claims.by_key)
         if self.queue.claims is not None:
             self.queue.claims.configure(own, self.now_s)
+
+    def end_of(self, info: PodInfo) -> End:
+        """When a pod on a node is expected to end, where the configuration has `queueing`."""
+        assert self.ends is not None
+        return _STUCK if info.uid in self.stuck else self.ends.of(info, self.now_s, self.wall_ahead_s)
 
     def _walltime_s(self, group: Group) -> float:
         return NEVER_S if self.walltimes is None else self.walltimes.of(group).seconds
@@ -342,19 +354,6 @@ class SharedState:
     def look_for_at(self, when_s: float, info: PodInfo) -> None:
         """Check at `when_s` whether a pod reported gone still exists."""
         self.retries.add(when_s, info.uid, LOOK_FOR)
-
-    def _cures(self, group: Group, change: ClusterChange, view: ClusterView) -> bool:
-        if change.what & (Change.GROUP_CHANGED | Change.SIBLING_CHANGED):
-            return False  # those name their group and wake it directly
-        profile, queues = self.profile_of(group), self.queue_view
-        try:
-            refusing = profile.admit_that_refused(group.rejected_by) if profile.admit_plugins else None
-            if refusing is not None and queues is not None:
-                return profile.admits_again(refusing, group, self.members_to_admit(group), change, queues)
-            return profile.cures(change, group.rejected_by, view)
-        except PluginError as error:
-            self.hooks.blame(error, group)
-            return True
 
     def may_be_admitted(self, group: Group) -> None:
         """A member was edited: a group that Admit keeps out may be let in."""

@@ -30,9 +30,10 @@ class StartClaim(msgspec.Struct, eq=False):
     """One unit's. serial: claims of one priority yield to those made before. priority: of the least important
     group. start_s, end_s: on the core's clock. held: where each member goes, with its devices. blockers: who
     has to end first. promised_s: the first start that was promised, None: none yet. planned_s: when that was
-    worked out last. look_s: when it is looked at next. n_slips: how often it has come later; because: why,
-    the last time. told_s, told_promise: as it was told last. is_outranked: since it was planned, a queue has
-    taken room of it that is guaranteed to that queue."""
+    worked out last. look_s: when it is looked at next. n_slips: how often it has come later; slipped_s,
+    because: when and why, the last time. told_s, told_promise: as it was told last. is_outranked: since it
+    was planned, a queue has taken room of it that is guaranteed to that queue. eased_at: where the node
+    table's journal ended when it was last looked at for free room that it need not keep."""
 
     unit: tuple[Group, ...]
     serial: int
@@ -46,10 +47,12 @@ class StartClaim(msgspec.Struct, eq=False):
     looked_s: float
     promised_s: float | None = None
     n_slips: int = 0
+    slipped_s: float = -math.inf
     because: str = ""
     told_s: float = -math.inf
     told_promise: bool = False
     is_outranked: bool = False
+    eased_at: int = -1
 
     @property
     def is_promise(self) -> bool:

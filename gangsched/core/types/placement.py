@@ -20,12 +20,14 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
 
 class Nominated(msgspec.Struct, frozen=True, gc=False):
     """Room reserved on a node for a pod that does not hold it yet. ids: resource -> devices that are kept for
-    it as far as they are free, where the ledger has not claimed them."""
+    it as far as they are free, where the ledger has not claimed them. keeps: what else is kept now; None:
+    what the pod requests."""
 
     info: PodInfo
     node_name: str
     priority: int
     ids: Mapping[str, tuple[str, ...]] = {}
+    keeps: PodTemplate | None = None
 
     @property
     def template(self) -> PodTemplate:

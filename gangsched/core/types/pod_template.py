@@ -7,6 +7,7 @@ every plugin. Source of the idea: KEP-5598 (opportunistic batching), SignPod.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from typing import TypeVar
 
 import msgspec
@@ -159,6 +160,22 @@ class PodTemplate:
         self.column_array: IntArray = np.array(self.columns, dtype=np.int64)
         self.amount_array: IntArray = np.array(self.amounts, dtype=np.int64).reshape(-1, 1)
         self.missing: tuple[str, ...] = tuple(name for name in self.requests if name not in table)
+
+    def reduced(self, amounts: Mapping[int, tuple[str, int]], serial: int) -> PodTemplate:
+        """A template that requests only these amounts, and is in nobody's way otherwise.
+
+        amounts: by column, with the resource's name.
+        """
+        found = copy(self)
+        found.serial = serial
+        found.requests = dict(amounts.values())
+        found.columns, found.names = list(amounts), list(found.requests)
+        found.amounts = list(found.requests.values())
+        found.column_array = np.array(found.columns, dtype=np.int64)
+        found.amount_array = np.array(found.amounts, dtype=np.int64).reshape(-1, 1)
+        found.missing, found.padding, found.labels, found.affinity_terms = (), None, NO_LABELS, ()
+        found.volumes, found.host_ports, found.images, found.needs = (), (), (), ()
+        return found
 
     def _read(self, text: str | None, key: str, parse: Callable[[str], ReadT], nothing: ReadT) -> ReadT:
         """Parses an annotation about resources; the pod must request each of them."""

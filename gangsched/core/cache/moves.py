@@ -1,0 +1,48 @@
+"""What a Trial has placed and removed, as arrays: thousands of changes are summed at once. Called by
+core.cache.trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.quantity import MAX_VALUE
+
+
+class Moves(NamedTuple):
+    """Of each change: the row, which of the templates, and how many pods, below 0 if removed."""
+
+    rows: IntArray
+    kinds: IntArray
+    counts: IntArray
+    templates: list[PodTemplate]
+
+    def subtract(self, free: IntArray, column: int, done: int) -> bool:
+        """Takes the changes after the first `done` from a column. False: a sum could leave the range of
+        quantities, and nothing was done."""
+        of_kind = [
+            one.amounts[one.columns.index(column)] if column in one.columns else 0 for one in self.templates
+        ]
+        rows, counts = self.rows[done:], self.counts[done:]
+        amounts = np.array(of_kind, dtype=np.int64)[self.kinds[done:]]
+        moved = (amounts.astype(np.float64) * np.abs(counts)).sum()
+        if np.abs(free[rows].astype(np.float64)).max() + moved >= MAX_VALUE:
+            return False
+        np.subtract.at(free, rows, amounts * counts)
+        return True
+
+
+def moves_of(placed: Sequence[tuple[int, PodTemplate, int]]) -> Moves:
+    """These changes, (row, template, count) each."""
+    templates = {template.serial: template for _, template, _ in placed}
+    kind_of = {serial: i for i, serial in enumerate(templates)}
+    return Moves(
+        np.array([row for row, _, _ in placed], dtype=np.int64),
+        np.array([kind_of[template.serial] for _, template, _ in placed], dtype=np.int64),
+        np.array([count for _, _, count in placed], dtype=np.int64),
+        [*templates.values()],
+    )

@@ -1,0 +1,140 @@
+"""KeptNow: how much of the room that is free now claims keep; the rest of theirs is not free yet.
+
+A claim's nodes are partly taken by pods that will have ended when it starts. What these leave then need not
+be free now, so others may use as much of what is free on such a node, however long they run. When such a pod
+ends early, what it leaves is kept. Called by core.groups.claiming.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gangsched.core.cache.cache import Cache
+from gangsched.core.queueing.ends import End
+from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.placement import Nominated
+from gangsched.core.types.pod_template import PodTemplate
+
+# An end is asked again after that: a pod may have come to state another one.
+_AGAIN_S = 30.0
+# More than that are forgotten all at once.
+_MAX_REDUCED = 4096
+
+
+class _Ending(NamedTuple):
+    """A pod with a known end, and how much of each column it holds."""
+
+    end_s: float
+    holds: Mapping[int, int]
+
+
+class _Node(NamedTuple):
+    """Its pods that end, the first first. until_s: when that is to be asked again."""
+
+    endings: list[_Ending]
+    until_s: float
+
+
+class KeptNow:
+    """Remembers of each node which pods end when."""
+
+    def __init__(self, cache: Cache, end_of: Callable[[PodInfo], End]) -> None:
+        self._cache = cache
+        self._end_of = end_of
+        self._mark = -1
+        self._nodes: dict[str, _Node] = {}
+        self._n_reduced = 0
+        self._reduced: dict[tuple[tuple[int, tuple[str, int]], ...], PodTemplate] = {}
+
+    def of(self, claims: Sequence[StartClaim], now_s: float) -> list[Nominated]:
+        """What these claims keep from others now."""
+        self._follow()
+        there: dict[str, list[tuple[float, Nominated]]] = {}
+        for claim in claims:
+            for one in claim.held:
+                there.setdefault(one.node_name, []).append((claim.start_s, one))
+        return [one for name, held in there.items() for one in self._on(name, held, now_s)]
+
+    def _follow(self) -> None:
+        view = self._cache.view
+        changed = view.rows_since(self._mark) if self._mark >= 0 else None
+        self._mark = view.journal_end
+        if changed is None:
+            self._nodes.clear()
+            return
+        for row in changed:
+            if row < view.n_rows:
+                self._nodes.pop(view.name(row), None)
+
+    def _on(self, name: str, held: list[tuple[float, Nominated]], now_s: float) -> list[Nominated]:
+        all_of_it = [one for _, one in held]
+        # Which devices are free matters, not only how many; and nothing is known of who has its ports when.
+        if any(one.template.constraints or one.template.host_ports for one in all_of_it):
+            return all_of_it
+        endings = self._endings(name, now_s)
+        if not endings:
+            return all_of_it
+        held.sort(key=lambda one: one[0])
+        if endings[0].end_s > held[-1][0]:
+            return all_of_it
+        ids: dict[str, tuple[str, ...]] = {}
+        for one in all_of_it:
+            for resource, some in one.ids.items():
+                ids[resource] = (*ids.get(resource, ()), *some)
+        keeps = self._template(all_of_it[0].template, _most_at_once(held, endings))
+        return [replace(max(all_of_it, key=lambda one: one.priority), ids=ids, keeps=keeps)]
+
+    def _template(self, like: PodTemplate, amounts: Mapping[int, tuple[str, int]]) -> PodTemplate:
+        key = tuple(amounts.items())
+        found = self._reduced.get(key)
+        if found is None:
+            if len(self._reduced) >= _MAX_REDUCED:
+                self._reduced.clear()
+            self._n_reduced += 1  # the serials of pods' templates are above 0
+            found = self._reduced[key] = like.reduced(amounts, -self._n_reduced)
+        return found
+
+    def _endings(self, name: str, now_s: float) -> list[_Ending]:
+        known = self._nodes.get(name)
+        if known is None or known.until_s <= now_s:
+            endings = []
+            for info in self._cache.by_node.get(name, {}).values():
+                if info.row >= 0 and math.isfinite(end_s := self._end_of(info).at_s):
+                    holds = dict(zip(info.template.columns, info.template.amounts, strict=True))
+                    endings.append(_Ending(end_s, holds))
+            endings.sort(key=lambda one: one.end_s)
+            until_s = min(endings[0].end_s if endings else math.inf, now_s + _AGAIN_S)
+            known = self._nodes[name] = _Node(endings, until_s)
+        return known.endings
+
+
+def _most_at_once(
+    held: Sequence[tuple[float, Nominated]], endings: Sequence[_Ending]
+) -> dict[int, tuple[str, int]]:
+    """By column, with the resource's name: how much must be free now, so that at each start enough is.
+
+    held: by their start; endings: by their end.
+    """
+    names: dict[int, str] = {}
+    needs: dict[int, int] = {}
+    most: dict[int, int] = {}
+    n_ended = 0
+    for at, (start_s, one) in enumerate(held):
+        template = one.template
+        for name, column, amount in zip(template.names, template.columns, template.amounts, strict=True):
+            names[column] = name
+            needs[column] = needs.get(column, 0) + amount
+        if at + 1 < len(held) and held[at + 1][0] == start_s:
+            continue
+        while n_ended < len(endings) and endings[n_ended].end_s <= start_s:
+            for column, amount in endings[n_ended].holds.items():
+                needs[column] = needs.get(column, 0) - amount
+            n_ended += 1
+        for column, amount in needs.items():
+            most[column] = max(most.get(column, 0), amount)
+    return {column: (name, most[column]) for column, name in names.items() if most[column] > 0}

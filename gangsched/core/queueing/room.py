@@ -1,0 +1,110 @@
+"""Room for the members of one template: when enough is there, where, and what of it is free now.
+
+By resources alone, and one template by itself, so these are first guesses: the cycle that places the gang
+decides. Called by core.groups.claim_plans.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+import msgspec
+import numpy as np
+
+from gangsched.core.cache.cluster_view import ClusterView
+from gangsched.core.queueing.claimed_room import Held
+from gangsched.core.queueing.planning import Amounts, FloatArray, copies, earliest
+from gangsched.core.queueing.running_pods import RunningPods
+from gangsched.core.types.arrays import BoolArray, IntArray
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.pod_template import PodTemplate
+
+
+class Room(msgspec.Struct):
+    """Room for one template, by resources. member: one of those that it is for; need: how many are needed; n:
+    how many are wanted. free int64[k, n_rows]: now, without claims, None: not worked out; amounts: of the
+    running pods."""
+
+    template: PodTemplate
+    member: PodInfo
+    need: int
+    n: int
+    ok: BoolArray
+    running: RunningPods
+    free: IntArray | None = None
+    amounts: Amounts | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether resources alone tell where there is room."""
+        return self.free is not None and not self.template.needs and not self.template.constraints
+
+    def earliest_s(self, claimed: Held, ends_s: FloatArray) -> float:
+        """When enough fit, beside claims, whose members end then."""
+        if self.free is None or self.amounts is None:
+            return -math.inf
+        theirs = claimed.amounts(self.template.columns)
+        return earliest(
+            self.free - theirs.by_row(self.free.shape[1], claimed.rows),
+            self.template.amount_array[:, 0],
+            self.ok,
+            self.need,
+            np.concatenate((claimed.rows, self.running.rows)),
+            np.concatenate((ends_s, self.running.ends_s)),
+            theirs.and_of(self.amounts),
+        )
+
+    def rows_at(self, at_s: float, claimed: Held) -> BoolArray:
+        """bool[n_rows]: where at least one fits beside these claims, once those that end by then have."""
+        found: BoolArray = self._copies_at(at_s, claimed) > 0
+        return found
+
+    def to_spare(self, at_s: float, claimed: Held) -> IntArray:
+        """int64[n_rows]: how many of the copies that fit now need not be kept for it, if as many as are
+        wanted are to fit beside these claims once those that end by then have.
+
+        What becomes free later is kept first, as nobody can use it before. Of what is free now, nodes with
+        little room are kept first.
+        """
+        then, now = self._copies_at(at_s, claimed), self._copies_at(-np.inf, claimed)
+        later = np.maximum(then - now, 0)
+        short = min(self.n, int(then.sum())) - int(later.sum())
+        order = np.argsort(now, kind="stable")
+        before = np.cumsum(now[order]) - now[order]
+        spared: IntArray = now.copy()
+        spared[order] -= np.clip(short - before, 0, now[order])
+        return spared
+
+    def n_beyond(self, at_s: float, claimed: Held, rows: IntArray) -> int:
+        """How many of these members, by their rows, keep room that is free now without need."""
+        then, now = self._copies_at(at_s, claimed), self._copies_at(-np.inf, claimed)
+        later = np.maximum(then - now, 0)
+        n_kept = int(np.maximum(np.bincount(rows, minlength=len(now)) - later, 0).sum())
+        return n_kept - max(len(rows) - int(later.sum()), 0)
+
+    def _copies_at(self, at_s: float, claimed: Held) -> IntArray:
+        """int64[n_rows]: how many fit beside these claims, once those that end by then have."""
+        assert self.free is not None
+        assert self.amounts is not None
+        n_rows = self.free.shape[1]
+        gone = np.flatnonzero(self.running.ends_s <= at_s)
+        more = self.amounts.of(gone).by_row(n_rows, self.running.rows[gone])
+        theirs = claimed.amounts(self.template.columns).by_row(n_rows, claimed.rows)
+        found: IntArray = np.where(
+            self.ok, copies(self.free + more - theirs, self.template.amount_array[:, 0]), 0
+        )
+        return found
+
+
+def free_ids(
+    view: ClusterView, row: int, template: PodTemplate, taken: Collection[str]
+) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """By resource that the node lists devices of: how many a member requests, and which are free and not
+    taken."""
+    found = {}
+    for resource, amount in template.requests.items():
+        if resource in view.listed and (inventory := view.inventory(row, resource)) is not None:
+            free = inventory.ids_of(view.device_mask(row, resource))
+            found[resource] = amount, tuple(one for one in free if one not in taken)
+    return found

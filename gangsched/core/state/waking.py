@@ -1,0 +1,119 @@
+"""Waking: which groups that do not fit a turn's changes may have cured.
+
+Thousands of equal pods wait for the same thing, so the plugins that refused them are asked once for all that
+they refused alike. What becomes free on a claimed node is looked at as the group would find it, less what the
+claims keep from it: otherwise each pod that ends where a gang waits would have the whole line tried in vain.
+Such a group is woken when the claim moves or ends (core.queueing.claims, `freed`). Called by
+core.state.queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol
+
+from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.cycle.cycle import reserve_nominated
+from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.framework.profile import Profile
+from gangsched.core.queueing.walltimes import Walltimes
+from gangsched.core.state.pending_hooks import PendingHooks
+from gangsched.core.state.queue import SchedulingQueue
+from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.cluster_events import Change, ClusterChange
+from gangsched.core.types.group import Group, PodInfo
+
+# These name their group and wake it directly.
+_NAMES_GROUP = Change.GROUP_CHANGED | Change.SIBLING_CHANGED
+
+
+class _Shared(Protocol):
+    """What is read of core.state.state.SharedState."""
+
+    now_s: float
+    hooks: PendingHooks
+    queue_view: QueueView | None
+    walltimes: Walltimes | None
+    queue: SchedulingQueue
+
+    def profile_of(self, group: Group) -> Profile: ...
+    def members_to_admit(self, group: Group) -> list[PodInfo]: ...
+
+
+class Waking:
+    """Asks the plugins that refused a group."""
+
+    def __init__(self, shared: _Shared) -> None:
+        self._shared = shared
+
+    def cured_by(self, changes: Sequence[ClusterChange], view: ClusterView) -> Callable[[Group], bool]:
+        """A function that says whether one of these changes may cure a group."""
+        return _Heard(self._shared, [one for one in changes if not one.what & _NAMES_GROUP], view).may_cure
+
+
+class _Heard:
+    """Some changes, and what the plugins have said of them."""
+
+    def __init__(self, shared: _Shared, changes: Sequence[ClusterChange], view: ClusterView) -> None:
+        self._shared = shared
+        self._changes = changes
+        self._view = view
+        self._said: dict[Hashable, bool] = {}
+        self._beside: dict[tuple[int, ...], ClusterView] = {(): view}
+        """By the serials of claims: the nodes that have changed, with what these keep."""
+        claims = shared.queue.claims
+        rows = {one.row for one in changes if one.row >= 0}
+        self._names = {view.name(row) for row in rows} if claims is not None and claims.by_key else set()
+        there = claims.all if claims is not None and self._names else []
+        self._claims = [claim for claim in there if not self._names.isdisjoint(claim.nodes)]
+
+    def may_cure(self, group: Group) -> bool:
+        """Whether the group may fit now."""
+        shared = self._shared
+        profile, queues = shared.profile_of(group), shared.queue_view
+        try:
+            refusing = profile.admit_that_refused(group.rejected_by) if profile.admit_plugins else None
+            if refusing is not None and queues is not None:
+                members = shared.members_to_admit(group)
+                return any(
+                    profile.admits_again(refusing, group, members, one, queues) for one in self._changes
+                )
+            if not self._is_cured(profile, group, self._view, ()):
+                return False
+            kept = self._kept_from(profile, group)
+            serials = tuple(claim.serial for claim in kept)
+            return not kept or self._is_cured(profile, group, self._less(serials, kept), serials)
+        except PluginError as error:
+            shared.hooks.blame(error, group)
+            return True
+
+    def _is_cured(self, profile: Profile, group: Group, view: ClusterView, serials: tuple[int, ...]) -> bool:
+        key = (group.scheduler_name, group.rejected_by, serials)
+        if key not in self._said:
+            self._said[key] = any(profile.cures(one, group.rejected_by, view) for one in self._changes)
+        return self._said[key]
+
+    def _kept_from(self, profile: Profile, group: Group) -> list[StartClaim]:
+        """The claims on changed nodes to which the group yields if it starts now. None for a group with a
+        claim or with groups that start with it, nor where queues have rights to what is kept
+        (core.groups.outranked): these are woken by all room that would do for them."""
+        shared, claims = self._shared, self._shared.queue.claims
+        if not self._claims or claims is None or shared.walltimes is None:
+            return []
+        if group.start_together or claims.of(group) is not None:
+            return []
+        if shared.queue_view is not None and profile.admit_plugins:
+            return []
+        until_s = shared.now_s + shared.walltimes.of(group).seconds
+        return claims.holding_up([group], shared.now_s, until_s, self._claims)
+
+    def _less(self, serials: tuple[int, ...], kept: Sequence[StartClaim]) -> ClusterView:
+        known = self._beside.get(serials)
+        if known is None:
+            known = Trial(self._view)
+            assert self._shared.queue.claims is not None
+            there = self._shared.queue.claims.kept_now(kept)
+            reserve_nominated(known, [one for one in there if one.node_name in self._names])
+            self._beside[serials] = known
+        return known

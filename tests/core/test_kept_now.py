@@ -1,0 +1,124 @@
+"""What claims keep of the room that is free now: no more than their gang needs beside what becomes free."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import RACK, make_node
+from tests.core.queued import queued
+from tests.core.test_claims import bounded, claim, claims, lone
+from tests.support.scenario import Cluster, gang, with_annotations
+
+
+def walled(pods: list[Any], walltime: str) -> list[Any]:
+    return with_annotations(pods, {WALLTIME_KEY: walltime})
+
+
+def on(pods: list[Any], node: str) -> list[Any]:
+    """Pods that may go to this node only."""
+    return [replace(pod, spec=replace(pod.spec, node_selector={RACK: node})) for pod in pods]
+
+
+def named(n: int) -> Cluster:
+    """Nodes of 8 GPUs, each a rack of its name, where the first in line gets a claim."""
+    c = bounded(nodes=0, bound=None)
+    for i in range(n):
+        c.node(make_node(f"n{i}", gpus=8, rack=f"n{i}"))
+    return c
+
+
+def half_taken(*, gpus: int = 1) -> Cluster:
+    """On each of two nodes 4 of 8 GPUs end after 600 s; a gang that needs 12 GPUs has a claim for then."""
+    c = named(2)
+    for node in ("n0", "n1"):
+        c.submit(on(lone(f"holds-{node}", 4, "600s"), node)).run()
+    c.submit(walled(gang("large", pods=12 // gpus, gpus=gpus), "1h")).run()
+    c.submit(lone("asks", 4, "2h")).run()
+    assert claim(c, "large").start_s == 601.0
+    return c
+
+
+def test_what_ends_before_the_claim_starts_need_not_be_free_now() -> None:
+    c = half_taken()
+    assert c.pod("asks").spec.node_name, "12 of 16 GPUs are needed then, and 8 are not free now"
+    c.submit(lone("one-too-many", 1, "2h")).run()
+    assert not c.pod("one-too-many").spec.node_name
+    c.wait(600.0)
+    c.delete("holds-n0", "holds-n1").run()
+    assert c.placed("large", on=2)
+
+
+def test_what_ends_early_on_a_claimed_node_is_kept() -> None:
+    c = half_taken()
+    c.delete("holds-n0").run()
+    c.submit(lone("one-too-many", 1, "2h")).run()
+    assert not c.pod("one-too-many").spec.node_name
+    c.submit(lone("fills", 1, "500s")).run()
+    assert c.pod("fills").spec.node_name
+
+
+def test_members_that_need_more_than_one_device_count_whole() -> None:
+    c = half_taken(gpus=4)
+    assert c.pod("asks").spec.node_name
+    c.submit(lone("one-too-many", 1, "2h")).run()
+    assert not c.pod("one-too-many").spec.node_name
+
+
+def test_a_claim_takes_nodes_that_become_free_before_nodes_that_are() -> None:
+    c = named(3)
+    c.submit(on(lone("holds-0", 8, "600s"), "n0")).run().submit(on(lone("holds-1", 8, "600s"), "n1")).run()
+    c.submit(walled(gang("large", pods=2, gpus=8), "1h")).run()
+    c.submit(lone("asks", 8, "2h")).run()
+    assert sorted(claim(c, "large").nodes) == ["n0", "n1"]
+    assert c.pod("asks").spec.node_name == "n2"
+
+
+def test_a_claim_leaves_free_room_once_others_that_run_end_in_time() -> None:
+    c = named(4)
+    for node, walltime in (("n0", "600s"), ("n1", "600s"), ("n3", "20h")):
+        c.submit(on(lone(f"holds-{node}", 8, walltime), node)).run()
+    c.submit(walled(gang("large", pods=3, gpus=8), "1h")).run()
+    c.submit(lone("asks", 8, "2h")).run()
+    assert sorted(claim(c, "large").nodes) == ["n0", "n1", "n2"]
+    assert not c.pod("asks").spec.node_name
+    c.delete("asks", "holds-n3").run()
+    c.submit(on(lone("fills", 8, "300s"), "n3")).run()
+    assert c.pod("fills").spec.node_name == "n3"
+    c.submit(on(lone("asks-again", 8, "2h"), "n2")).run()
+    assert c.pod("asks-again").spec.node_name == "n2", "the claim moves to n3, which is free in time"
+    assert sorted(claim(c, "large").nodes) == ["n0", "n1", "n3"]
+    assert claim(c, "large").start_s == 601.0
+
+
+def test_where_the_shortest_go_first_the_first_in_line_waits_half_its_walltime_for_a_claim() -> None:
+    c = queued(
+        "queueing: {bound: {groups: auto, mode: hard}}\n"
+        "queues: [{name: all, order: shortest, namespaces: ['*']}]",
+        nodes=2,
+    )
+    c.submit(lone("holds", 8, "10h")).run()
+    c.submit(walled(gang("long", pods=2, gpus=8), "1h")).run()
+    c.submit(lone("before", 8, "20h")).run()
+    assert c.pod("before").spec.node_name, "it may still be passed"
+    c.delete("before").run().wait(1800.0)
+    c.submit(lone("after", 8, "20h")).run()
+    assert not c.pod("after").spec.node_name
+    assert claims(c).of(c.group("long")) is not None
+
+
+def test_a_claim_that_comes_later_as_one_before_it_does_names_that_ones_cause() -> None:
+    c = bounded(bound=1).submit(lone("holds", 8, "600s")).submit(lone("beside", 8, "2h")).run()
+    for name, walltime in (("first", "1h"), ("second", "1h")):
+        c.submit(walled(gang(name, pods=2, gpus=8), walltime)).run()
+    c.delete("beside").run()
+    c.submit(lone("before", 8, "10s")).run()
+    c.delete("before").run()
+    c.submit(lone("asks", 8, "2h")).run().submit(lone("fills", 8, "300s")).run()
+    assert (claim(c, "first").start_s, claim(c, "second").start_s) == (601.0, 4201.0)
+    c.wait(700.0)
+    assert claim(c, "first").because == "overrun"
+    assert claim(c, "second").start_s > 4201.0
+    assert claim(c, "second").because == "overrun"

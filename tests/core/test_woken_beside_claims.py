@@ -1,0 +1,75 @@
+"""Who is tried when a pod ends on a claimed node: the claimer and who can fill in, and not the whole line."""
+
+from __future__ import annotations
+
+from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
+from gangsched.core.queueing.claims import Claims
+from gangsched.model.objects import Pod
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import make_node, make_pod
+from tests.support.scenario import Cluster, cluster, with_annotations
+
+N_CLAIMS = 64
+
+
+def pod(name: str, gpus: int, walltime: str) -> list[Pod]:
+    return with_annotations([make_pod(name, gpus=gpus)], {WALLTIME_KEY: walltime})
+
+
+def claims(c: Cluster) -> Claims:
+    found = c.scheduler.shared.queue.claims
+    assert found is not None
+    return found
+
+
+def n_attempts(c: Cluster, name: str) -> int:
+    return c.group(name).attempts
+
+
+def claimed(n_in_line: int) -> Cluster:
+    """64 nodes of 2 GPUs, held one by one for an hour and each claimed whole; in line for one GPU pods
+    that run for longer, and behind them one that does not."""
+    settings = Settings(queueing=QueueingSettings(1, mode="hard"))
+    c = cluster(nodes=N_CLAIMS, gpus=2, settings=settings)
+    for k in range(2 * N_CLAIMS):
+        c.submit(pod(f"runs-{k}", 1, "1h")).run()
+    for k in range(N_CLAIMS):
+        c.submit(pod(f"large-{k}", 2, "2h")).run()
+    c.node(make_node("other-0", gpus=1)).submit(pod("passes-0", 1, "4h")).run()
+    c.node(make_node("other-1", gpus=1)).submit(pod("passes-1", 1, "4h")).run()
+    for _ in range(60):
+        c.wait(10.0)
+        if len(claims(c)) == N_CLAIMS and c.pod("passes-1").spec.node_name:
+            break
+    assert len(claims(c)) == N_CLAIMS
+    assert c.pod("passes-1").spec.node_name
+    for k in range(n_in_line):
+        c.submit(pod(f"long-{k}", 1, "5h")).run()
+    c.submit(pod("short", 1, "10m")).run()
+    return c.wait(30.0)
+
+
+def test_of_a_thousand_in_line_the_claimer_and_who_fills_in_are_tried() -> None:
+    c = claimed(1_000)
+    counters = c.scheduler.shared.counters
+    ends = next(one for one in c.pods.values() if one.metadata.name == "runs-7")
+    whose = next(one for one in claims(c).all if one.nodes == (ends.spec.node_name,))
+    claimer = whose.unit[0].key.name
+    before, n_claimer, n_short = counters["attempts"], n_attempts(c, claimer), n_attempts(c, "short")
+    c.delete("runs-7").run().wait(2.0)
+    assert c.pod("short").spec.node_name == ends.spec.node_name
+    assert n_attempts(c, "short") == n_short + 1
+    assert n_attempts(c, claimer) > n_claimer
+    assert counters["attempts"] - before <= 4, "nobody else was"
+
+
+def test_once_the_claim_is_gone_the_next_in_line_gets_the_room() -> None:
+    c = claimed(50)
+    c.delete("short").run()
+    node = c.pod("runs-7").spec.node_name
+    whose = next(one for one in claims(c).all if one.nodes == (node,))
+    c.delete("runs-7").run()
+    assert not c.pod("long-0").spec.node_name
+    c.delete(whose.unit[0].key.name).run().wait(20.0)
+    assert c.pod("long-0").spec.node_name == node
