@@ -36,7 +36,8 @@ from gangsched.plugins import IN_TREE, build_profiles
 _GPUS = 8
 _GPU = "nvidia.com/gpu"
 _GANG_SIZE = 8
-_N_ENDS = 400
+_N_ENDS = 120
+_TOLD_EVERY = 20
 _LIMIT_MS = 10.0
 
 
@@ -83,10 +84,15 @@ def measure(
         core.submit([core.lone(i)])
     core.settle()
     progress.say(f"{n_pending} pods and {n_claims} gangs wait")
-    core.end(4 * n_claims)
+    for _ in range(4 * n_claims):
+        if core.n_claims() >= n_claims:
+            break
+        core.end(1)
     progress.say(f"{core.n_claims()} claims stand")
     core.turns_ms.clear()
-    core.end(n_ends)
+    for n in range(0, n_ends, _TOLD_EVERY):
+        progress.say(f"{n} of {n_ends} pods have ended, {len(core.turns_ms)} turns")
+        core.end(min(_TOLD_EVERY, n_ends - n))
     return Speed(n_nodes, n_pending, core.n_claims(), core.turns_ms, core.plans_ms)
 
 
