@@ -96,6 +96,12 @@ class DeviceLedger:
         node = self._node(row, resource)
         return node.free if node else 0
 
+    def listed_on(self, row: int, resource: str) -> tuple[DeviceInventory, int] | None:
+        """The node's inventory and its free_mask; None: it has no inventory."""
+        column = self.columns.get(resource)
+        node = column.at.get(row) if column is not None else None
+        return None if node is None or node.inventory is None else (node.inventory, node.free)
+
     def set_inventories(self, row: int, inventories: Mapping[str, DeviceInventory]) -> frozenset[str]:
         """Replaces the node's inventories; returns the resources with more free devices now."""
         gained = set()

@@ -294,10 +294,11 @@ class Trial(ClusterView):
     def keep_back(self, row: int, ids: Mapping[str, tuple[str, ...]]) -> None:
         """Nobody placed from now on gets these devices, also when their holders are removed later."""
         for resource, some in ids.items():
-            inventory = self.inventory(row, resource)
-            if inventory is None:
+            listed = self._ledger.listed_on(row, resource)
+            if listed is None:
                 continue
-            at, free = (row, resource), self.device_mask(row, resource)
+            at, (inventory, free) = (row, resource), listed
+            free = self._masks.get(at, free)
             mask = inventory.mask_of(some)
             self._kept_back[at] = self._kept_back.get(at, 0) | mask
             self.touched[row] = None

@@ -35,6 +35,13 @@ _LOOKS_AT_PODS = ("InterPodAffinity", "PodTopologySpread")
 _MAX_SPARED = 4096
 
 
+def _devices_by_node(claims: Iterable[StartClaim]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for one in (one for claim in claims for one in claim.held):
+        found.setdefault(one.node_name, set()).update(i for ids in one.ids.values() for i in ids)
+    return found
+
+
 class ClaimPlans:
     """Plans claims; changes nothing."""
 
@@ -42,6 +49,8 @@ class ClaimPlans:
         self._shared = shared
         self._demands_of = demands_of
         self._running: RunningPods | None = None
+        self._looked: tuple[float, ...] = ()
+        """When `_running` was looked at: a claim that is checked and planned anew does not look twice."""
         self._claimed = ClaimedRoom(shared.cache.view)
 
     def made(self, claims: Claims, unit: list[Group]) -> StartClaim | None:
@@ -218,17 +227,17 @@ class ClaimPlans:
         view, found = self._shared.cache.view, list[Nominated]()
         ahead = claims.holding_up(unit, at_s, at_s + self.walltime_s(unit))
         held = self._claimed.of(ahead)
-        taken: dict[str, set[str]] = {}
-        for one in (one for claim in ahead for one in claim.held):
-            taken.setdefault(one.node_name, set()).update(i for ids in one.ids.values() for i in ids)
+        taken: dict[str, set[str]] | None = None
         for room in rooms:
             n_of = room.to_spare(at_s, held)
             rows = np.flatnonzero(n_of)
             if int(n_of.sum()) > _MAX_SPARED:
                 return []
+            if len(rows) and taken is None:
+                taken = _devices_by_node(ahead)
             for row in rows.tolist():
                 name, n = view.name(row), int(n_of[row])
-                free = free_ids(view, row, room.template, taken.get(name, set()))
+                free = free_ids(view, row, room.template, (taken or {}).get(name, set()))
                 for k in range(n):
                     ids = {
                         resource: some[k * amount : (k + 1) * amount]
@@ -260,8 +269,11 @@ class ClaimPlans:
         self._pods().follow(self._shared.now_s, self._shared.wall_ahead_s)
 
     def _look(self) -> RunningPods:
-        running = self._pods()
-        running.look(self._shared.now_s, self._shared.wall_ahead_s)
+        shared, running = self._shared, self._pods()
+        looked = (shared.n_heard, shared.now_s, shared.cache.view.journal_end)
+        if looked != self._looked:
+            self._looked = looked
+            running.look(shared.now_s, shared.wall_ahead_s)
         return running
 
     def _pods(self) -> RunningPods:
@@ -269,6 +281,7 @@ class ClaimPlans:
         assert shared.ends is not None
         if self._running is None or self._running.ends is not shared.ends:
             self._running = RunningPods(shared.cache, shared.ends, shared.stuck)
+            self._looked = ()
         return self._running
 
     def _ended_by(

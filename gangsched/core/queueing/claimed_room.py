@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter, is_
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +12,11 @@ from gangsched.core.cache.cluster_view import ClusterView
 from gangsched.core.queueing.planning import Amounts
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import PodInfo
 from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
 
+_template_of = attrgetter("template")
 # More claims, or templates, than that are remembered only until they are forgotten all at once.
 _MAX_KNOWN = 1024
 
@@ -22,13 +25,14 @@ class _Known(NamedTuple):
     """Of one claim; `templates` are its members' as they were then."""
 
     held: tuple[Nominated, ...]
+    infos: tuple[PodInfo, ...]
     templates: tuple[PodTemplate, ...]
     rows: IntArray
     kinds: IntArray
 
     def is_still_so(self) -> bool:
         """False: a member is of another template now, as it was edited."""
-        return all(one.template is own for one, own in zip(self.held, self.templates, strict=True))
+        return all(map(is_, map(_template_of, self.infos), self.templates))
 
 
 class Held(NamedTuple):
@@ -86,8 +90,9 @@ class ClaimedRoom:
             if (row := self._view.row_of(one.node_name)) is not None
         ]
         pairs: IntArray = np.array(there, dtype=np.int64).reshape(len(there), 2)
-        templates = tuple(one.template for one in claim.held)
-        known = self._known[claim.serial] = _Known(claim.held, templates, pairs[:, 0], pairs[:, 1])
+        infos = tuple(one.info for one in claim.held)
+        templates = tuple(map(_template_of, infos))
+        known = self._known[claim.serial] = _Known(claim.held, infos, templates, pairs[:, 0], pairs[:, 1])
         return known
 
     def _kind(self, template: PodTemplate) -> int:
