@@ -63,9 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the nodes in place of equal ones: CSV with sn, cpu_milli, memory_mib, gpu, and model if known",
     )
-    parser.add_argument(
-        "--jobs", type=int, metavar="N", help=f"take only the first N (default {_N_JOBS})"
-    )
+    parser.add_argument("--jobs", type=int, metavar="N", help=f"take only the first N (default {_N_JOBS})")
 
 
 class _Bad:

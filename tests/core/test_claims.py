@@ -189,8 +189,8 @@ def test_a_claim_that_is_late_by_more_than_its_gangs_walltime_still_keeps_its_ro
     found.end_s = found.start_s + 5.0
     for late_s in (0.0, 4.0, 6.0, 60.0):
         now_s = c.scheduler.shared.now_s = found.start_s + late_s
-        assert claims(c).against([passes], now_s, now_s + 1.0) == list(found.held), f"{late_s} s late"
-    assert claims(c).against([passes], now_s + 5.0, now_s + 6.0) == []
+        assert claims(c).holding_up([passes], now_s, now_s + 1.0) == [found], f"{late_s} s late"
+    assert claims(c).holding_up([passes], now_s + 5.0, now_s + 6.0) == []
 
 
 def test_a_claim_on_a_lost_node_moves_to_the_one_that_is_free_next() -> None:

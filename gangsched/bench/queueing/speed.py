@@ -196,9 +196,9 @@ class _TimedPlans:
         self._made = plans.made
         self._plans_ms = plans_ms
 
-    def __call__(self, claims: Claims, unit: list[Group]) -> StartClaim | None:
+    def __call__(self, claims: Claims, unit: list[Group], *, to_all: bool = False) -> StartClaim | None:
         began_s = time.process_time()
-        found = self._made(claims, unit)
+        found = self._made(claims, unit, to_all=to_all)
         self._plans_ms.append((time.process_time() - began_s) * 1000.0)
         return found
 

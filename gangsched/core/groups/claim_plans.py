@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -35,6 +36,14 @@ _LOOKS_AT_PODS = ("InterPodAffinity", "PodTopologySpread")
 _MAX_SPARED = 4096
 
 
+class _Asked(NamedTuple):
+    """Who is planned for; to_all: beside all other claims, not only those to which it yields."""
+
+    claims: Claims
+    unit: list[Group]
+    to_all: bool = False
+
+
 def _devices_by_node(claims: Iterable[StartClaim]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for one in (one for claim in claims for one in claim.held):
@@ -53,11 +62,11 @@ class ClaimPlans:
         """When `_running` was looked at: a claim that is checked and planned anew does not look twice."""
         self._claimed = ClaimedRoom(shared.cache.view)
 
-    def made(self, claims: Claims, unit: list[Group]) -> StartClaim | None:
+    def made(self, claims: Claims, unit: list[Group], *, to_all: bool = False) -> StartClaim | None:
         """A claim for the first time found at which it fits; None: it would not fit even if everything
-        ended."""
+        ended. to_all: beside all other claims of its priority, not only those to which it yields."""
         try:
-            found = self._first(claims, unit)
+            found = self._first(_Asked(claims, unit, to_all))
         except PluginError as error:
             self._shared.hooks.blame(error, unit[0])
             return None
@@ -74,12 +83,13 @@ class ClaimPlans:
             return None
         view, room = self._shared.cache.view, rooms[0]
         rows = [row for one in claim.held if (row := view.row_of(one.node_name)) is not None]
-        ahead = self._claimed.of(claims.holding_up(unit, at_s, at_s + self.walltime_s(unit)))
+        asked = _Asked(claims, unit, to_all=True)
+        ahead = self._claimed.of(self._holding_up(asked, at_s))
         if room.n_beyond(at_s, ahead, np.array(rows, dtype=np.int64)) <= 0:
             return None
         try:
-            gone = self._ended_by(claims, unit, at_s, rooms)
-            answer = self._try(claims, unit, at_s, gone, spared=self._spared(claims, unit, at_s, rooms))
+            gone = self._ended_by(asked, at_s, rooms)
+            answer = self._try(asked, at_s, gone, spared=self._spared(asked, at_s, rooms))
         except PluginError as error:
             self._shared.hooks.blame(error, unit[0])
             return None
@@ -115,10 +125,11 @@ class ClaimPlans:
             rooms = self._rooms(unit, self._look())
             for room in rooms:
                 room.ok = room.ok & self._within(claim.nodes)
-            spared = self._spared(claims, unit, at_s, rooms)
-            answer = self._try(claims, unit, at_s, gone, claim.nodes, spared)
+            asked = _Asked(claims, unit)
+            spared = self._spared(asked, at_s, rooms)
+            answer = self._try(asked, at_s, gone, claim.nodes, spared)
             if isinstance(answer, FitError) and spared:
-                answer = self._try(claims, unit, at_s, gone, claim.nodes)
+                answer = self._try(asked, at_s, gone, claim.nodes)
         except PluginError as error:
             self._shared.hooks.blame(error, unit[0])
             return ()
@@ -154,42 +165,41 @@ class ClaimPlans:
         )
         return answer if isinstance(answer, FitError) else None
 
-    def _first(self, claims: Claims, unit: list[Group]) -> tuple[float, Plan] | None:
+    def _first(self, asked: _Asked) -> tuple[float, Plan] | None:
         now_s = self._shared.now_s
-        ahead = claims.ahead_of(unit)
+        ahead = asked.claims.ahead_of(asked.unit, to_all=asked.to_all)
         running = self._look()
-        rooms = self._rooms(unit, running)
+        rooms = self._rooms(asked.unit, running)
         held = self._claimed.of(ahead)
-        ends_s = np.array([claims.end_s(one) for one in ahead], dtype=np.float64)
+        ends_s = np.array([asked.claims.end_s(one) for one in ahead], dtype=np.float64)
         guessed = (room.earliest_s(held, ends_s[held.claims]) for room in rooms)
         first_s = max(max(guessed, default=-math.inf), now_s)
         if not math.isfinite(first_s):
             return None
-        gone = self._ended_by(claims, unit, first_s, rooms)
-        spared = self._spared(claims, unit, first_s, rooms)
-        answer = self._try(claims, unit, first_s, gone, spared=spared)
+        gone = self._ended_by(asked, first_s, rooms)
+        spared = self._spared(asked, first_s, rooms)
+        answer = self._try(asked, first_s, gone, spared=spared)
         if isinstance(answer, FitError) and spared:
-            answer = self._try(claims, unit, first_s, gone)
+            answer = self._try(asked, first_s, gone)
         if isinstance(answer, Plan):
             return first_s, answer
         moments = moments_from(math.nextafter(first_s, math.inf), np.append(running.ends_s, ends_s))
         search, found = Search(len(moments)), None
         for at in search:
-            gone = self._ended_by(claims, unit, moments[at], rooms)
-            answer = self._try(claims, unit, moments[at], gone)
+            gone = self._ended_by(asked, moments[at], rooms)
+            answer = self._try(asked, moments[at], gone)
             search.told(isinstance(answer, Plan))
             if isinstance(answer, Plan):
                 found = moments[at], answer
-        if found is not None and (spared := self._spared(claims, unit, found[0], rooms)):
-            gone = self._ended_by(claims, unit, found[0], rooms)
-            answer = self._try(claims, unit, found[0], gone, spared=spared)
+        if found is not None and (spared := self._spared(asked, found[0], rooms)):
+            gone = self._ended_by(asked, found[0], rooms)
+            answer = self._try(asked, found[0], gone, spared=spared)
             found = (found[0], answer) if isinstance(answer, Plan) else found
         return found
 
     def _try(
         self,
-        claims: Claims,
-        unit: list[Group],
+        asked: _Asked,
         at_s: float,
         gone: Sequence[PodInfo],
         nodes: Sequence[str] | None = None,
@@ -200,15 +210,21 @@ class ClaimPlans:
         shared = self._shared
         trial = Trial(shared.cache.view)
         trial.remove(*gone)
-        demands = self._demands_of(unit)
+        demands = self._demands_of(asked.unit)
         if nodes is not None:
             within = self._within(nodes)
             for demand in demands:
                 demand.within = within
         kept = list(shared.cache.nominated.values())
-        kept += claims.against(unit, at_s, at_s + self.walltime_s(unit))
+        kept += [one for claim in self._holding_up(asked, at_s) for one in claim.held]
         kept += spared
         return run_cycle(demands, trial, topology_key=shared.settings.topology_key, nominated=kept)
+
+    def _holding_up(self, asked: _Asked, at_s: float) -> list[StartClaim]:
+        """The claims beside which it would run if it starts then."""
+        unit = asked.unit
+        until_s = at_s + self.walltime_s(unit)
+        return asked.claims.holding_up(unit, at_s, until_s, to_all=asked.to_all)
 
     def _within(self, nodes: Iterable[str]) -> BoolArray:
         """bool[n_rows]: these nodes."""
@@ -217,15 +233,13 @@ class ClaimPlans:
         found[[row for name in nodes if (row := view.row_of(name)) is not None]] = True
         return found
 
-    def _spared(
-        self, claims: Claims, unit: list[Group], at_s: float, rooms: Sequence[Room]
-    ) -> list[Nominated]:
+    def _spared(self, asked: _Asked, at_s: float, rooms: Sequence[Room]) -> list[Nominated]:
         """Room that is free now and is not needed then, with its devices, as if members were there."""
         now_s = self._shared.now_s
         if at_s <= now_s or not all(room.is_known for room in rooms):
             return []
         view, found = self._shared.cache.view, list[Nominated]()
-        ahead = claims.holding_up(unit, at_s, at_s + self.walltime_s(unit))
+        ahead = self._holding_up(asked, at_s)
         held = self._claimed.of(ahead)
         taken: dict[str, set[str]] | None = None
         for room in rooms:
@@ -243,7 +257,7 @@ class ClaimPlans:
                         resource: some[k * amount : (k + 1) * amount]
                         for resource, (amount, some) in free.items()
                     }
-                    found.append(Nominated(room.member, name, unit[0].priority, ids))
+                    found.append(Nominated(room.member, name, asked.unit[0].priority, ids))
         return found
 
     def _rooms(self, unit: list[Group], running: RunningPods) -> list[Room]:
@@ -284,15 +298,13 @@ class ClaimPlans:
             self._looked = ()
         return self._running
 
-    def _ended_by(
-        self, claims: Claims, unit: list[Group], at_s: float, rooms: Sequence[Room]
-    ) -> list[PodInfo]:
+    def _ended_by(self, asked: _Asked, at_s: float, rooms: Sequence[Room]) -> list[PodInfo]:
         """The pods that will have ended, where that matters."""
         if any(room.free is None or room.template.needs for room in rooms):
             return self._ended_on(None, at_s)
         view = self._shared.cache.view
         rows: BoolArray = np.zeros(view.n_rows, dtype=np.bool_)
-        held = self._claimed.of(claims.holding_up(unit, at_s, at_s + self.walltime_s(unit)))
+        held = self._claimed.of(self._holding_up(asked, at_s))
         for room in rooms:
             rows |= room.rows_at(at_s, held)
         return self._ended_on([view.name(row) for row in np.flatnonzero(rows).tolist()], at_s)

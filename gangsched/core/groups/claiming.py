@@ -355,7 +355,8 @@ class Claiming:
             claim.held = stays
             if now_s < claim.planned_s + _PLAN_EVERY_S:
                 return
-        fresh = self.plans.made(claims, unit)
+        # An earlier start must not make a claim after it later: that is promised, too.
+        fresh = self.plans.made(claims, unit, to_all=bool(stays))
         if fresh is None and not stays:
             self._drop(claims, claim)
             assert self._shared.queue.bypasses is not None

@@ -130,26 +130,24 @@ class Claims:
         self._n_made += 1
         return self._n_made
 
-    def against(self, unit: Sequence[Group], from_s: float, until_s: float) -> list[Nominated]:
-        """The room that a unit must leave to claims, if it runs between these times.
-
-        A partly bound gang, or one that replaces a lost member, waits for no claim.
-        """
-        return [one for claim in self.holding_up(unit, from_s, until_s) for one in claim.held]
-
     def holding_up(
         self,
         unit: Sequence[Group],
         from_s: float,
         until_s: float,
         among: Sequence[StartClaim] | None = None,
+        to_all: bool = False,
     ) -> list[StartClaim]:
-        """Likewise, whose that is. among: of these, None: of all."""
+        """The claims to which a unit must leave room, if it runs between these times.
+
+        A partly bound gang, or one that replaces a lost member, waits for no claim. among: of these, None: of
+        all. to_all: see ahead_of.
+        """
         if not self.by_key or any(group.recovering or group.satisfied for group in unit):
             return []
         return [
             claim
-            for claim in self.ahead_of(unit, among)
+            for claim in self.ahead_of(unit, among, to_all=to_all)
             if claim.start_s < until_s and self.end_s(claim) > from_s
         ]
 
@@ -161,8 +159,13 @@ class Claims:
         """When its groups will have ended if they start as soon as they can; a late claim ends late."""
         return claim.end_s + max(self._clock() - claim.start_s, 0.0)
 
-    def ahead_of(self, unit: Sequence[Group], among: Sequence[StartClaim] | None = None) -> list[StartClaim]:
-        """Others' claims to which the unit yields; likewise."""
+    def ahead_of(
+        self, unit: Sequence[Group], among: Sequence[StartClaim] | None = None, *, to_all: bool = False
+    ) -> list[StartClaim]:
+        """Others' claims to which the unit yields.
+
+        among: of these, None: of all; to_all: also those that yield to its own.
+        """
         priority = min(group.priority for group in unit)
         own = next((claim for group in unit if (claim := self.of(group)) is not None), None)
         return [
@@ -171,7 +174,7 @@ class Claims:
             if claim is not own
             and (
                 claim.priority > priority
-                or (claim.priority == priority and (own is None or claim.serial < own.serial))
+                or (claim.priority == priority and (to_all or own is None or claim.serial < own.serial))
             )
         ]
 
