@@ -42,6 +42,8 @@ class HalfBound:
             gang = gang_of(told.pods[uid]) if was_bound else None
             if gang is not None:
                 gone[gang] = gone.get(gang, 0) + 1
+        if not (books.touched or gone or self._gone):
+            return
         touched = {**books.touched, **dict.fromkeys(self._gone), **dict.fromkeys(gone)}
         books.touched, self._gone = {}, gone
         self._looked_at |= touched

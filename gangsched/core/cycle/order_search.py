@@ -99,9 +99,7 @@ def search_orders(
     return _plan(tree, found, trial, topology_key), tree.n_tried
 
 
-def proves_hopeless(
-    demands: Sequence[Demand], trial: Trial, topology_key: str, budget: int
-) -> int | None:
+def proves_hopeless(demands: Sequence[Demand], trial: Trial, topology_key: str, budget: int) -> int | None:
     """After how many placements a short search proves that no order works; None: it does not.
 
     `search_orders` would end alike, after as many. Only where pods do not see each other and no device must
