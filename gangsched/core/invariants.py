@@ -61,11 +61,11 @@ def _one_owner(shared: SharedState) -> list[str]:
 def _counted_once(shared: SharedState) -> list[str]:
     """6: the use counted on nodes is the sum of the pods that hold something there."""
     cache = shared.cache
-    used, counted_padding = cache.nodes.used.tolist(), cache.nodes.padding.tolist()
+    # What is counted less what the pods add up to. Plain integers in lists: for a handful of additions a
+    # template this is cheaper than any array.
+    left, padding = cache.nodes.used.tolist(), cache.nodes.padding.tolist()
     for (column, row), exact in cache.nodes.beyond.items():
-        used[column][row] = cache.nodes.allocatable.item(column, row) - exact
-    # Plain integers in lists: for a handful of additions a template this is cheaper than any array.
-    expected, padding = [[0] * len(row) for row in used], [[0] * len(row) for row in counted_padding]
+        left[column][row] = cache.nodes.allocatable.item(column, row) - exact
     row_of = cache.nodes.row_of
     alike: dict[tuple[int, PodTemplate], int] = {}
     priorities: dict[int, int] = {}
@@ -84,22 +84,21 @@ def _counted_once(shared: SharedState) -> list[str]:
             alike[on_row] = alike.get(on_row, 0) + 1
     for (row, template), n in alike.items():
         for column, amount in zip(template.columns, template.amounts, strict=True):
-            expected[column][row] += amount * n
+            left[column][row] -= amount * n
         if template.padding:
-            padding[0][row] += template.padding[0] * n
-            padding[1][row] += template.padding[1] * n
+            padding[0][row] -= template.padding[0] * n
+            padding[1][row] -= template.padding[1] * n
     broken = []
     if priorities != cache.priorities:
         broken.append(f"6: pods by priority are {priorities}, counted are {cache.priorities}")
-    if padding != counted_padding:
+    if any(map(any, padding)):
         broken.append("6: what scores count for pods without requests is not the sum over pods")
-    if expected != used:
-        column, row = next(
-            (c, r) for c, sums in enumerate(expected) for r, total in enumerate(sums) if total != used[c][r]
-        )
+    if any(map(any, left)):
+        column, row = next((c, r) for c, over in enumerate(left) for r, n in enumerate(over) if n)
+        used = cache.nodes.allocatable.item(column, row) - cache.nodes.exact_free(column, row)
         broken.append(
-            f"6: {cache.table.names[column]} on {cache.nodes.names[row]} counts {used[column][row]}, "
-            f"pods add up to {expected[column][row]}"
+            f"6: {cache.table.names[column]} on {cache.nodes.names[row]} counts {used}, "
+            f"pods add up to {used - left[column][row]}"
         )
     broken += _held_by_ledger(cache)
     return broken + [f"6: {wrong}" for wrong in cache.index.recount()]
@@ -122,22 +121,23 @@ def _held_by_ledger(cache: Cache) -> list[str]:
 
 def _one_place(shared: SharedState) -> list[str]:
     """5: every pod of ours is in one group, counted in one state."""
-    broken = []
+    broken: list[str] = []
     n_members = 0
     pods = shared.cache.pods
     for group in shared.groups.values():
         counts = _NONE.copy()
-        for uid, info in group.members.items():
+        members = group.members
+        for uid, info in members.items():
             counts[info.state] += 1
             # It knows one group, so it is a member of no other.
             if info.group is not group or pods.get(uid) is not info:
                 broken.append(f"5: {info!r} does not know its group {group!r}")
         if counts != group.counts:
             broken.append(f"5: {group!r} counts differ from its members")
-        n_members += len(group.members)
+        n_members += len(members)
     if n_members != len(pods):
-        members = {uid for group in shared.groups.values() for uid in group.members}
-        for uid in sorted(pods.keys() - members):
+        grouped = {uid for group in shared.groups.values() for uid in group.members}
+        for uid in sorted(pods.keys() - grouped):
             if pods[uid].group is not None:
                 broken.append(f"5: {pods[uid]!r} is in no group")
     return broken

@@ -224,8 +224,9 @@ class Simulation:
 
     @property
     def _is_quiet(self) -> bool:
-        fence_is_quiet = self.fence is None or self.fence.is_quiet
-        return self.api.is_quiet and fence_is_quiet and not self.inbox and self.scheduler.is_synced
+        if self.inbox or not self.api.is_quiet or not self.scheduler.is_synced:
+            return False
+        return self.fence is None or self.fence.is_quiet
 
     def die_after(self, n_effects: int) -> None:
         """kill -9 after so many more effects have left the process."""

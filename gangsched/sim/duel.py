@@ -326,13 +326,14 @@ class Duel:
             return
         owner: dict[tuple[str, str, str], str] = {}
         for pod in self.api.pods.values():
-            if not pod.spec.node_name or pod.is_terminal or pod.metadata.uid not in self.sent:
+            node, uid = pod.spec.node_name, pod.metadata.uid
+            if not node or uid not in self.sent or pod.is_terminal:
                 continue
             for resource, some in ids_of(pod).items():
                 for device_id in some:
-                    other = owner.setdefault((pod.spec.node_name, resource, device_id), pod.metadata.uid)
-                    if other != pod.metadata.uid:
-                        yield f"1: {device_id} is held by {other} and {pod.metadata.uid}"
+                    other = owner.setdefault((node, resource, device_id), uid)
+                    if other != uid:
+                        yield f"1: {device_id} is held by {other} and {uid}"
         yield from checkers.bound_as_sent(self.api, self.sent)
         for replica in self.replicas:
             if replica.scheduler.is_synced:

@@ -37,7 +37,8 @@ class HalfBound:
         seen. Looks at what has changed."""
         books = api.books
         gone: dict[Gang, int] = {}
-        for uid in told.pods.keys() - books.uids:
+        uids = told.pods.keys()
+        for uid in () if uids <= books.uids else uids - books.uids:
             was_bound = told.pods[uid].spec.node_name or uid in told.answered
             gang = gang_of(told.pods[uid]) if was_bound else None
             if gang is not None:

@@ -14,6 +14,7 @@ so each first choice is tried for a while before any is tried to its end. Called
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -175,7 +176,8 @@ class _Tree:
         for kind, filtering, state in zip(self.kinds, filterings, states, strict=True):
             own = None if state is None else filtering.topology_keys(state, kind.template, trial)
             keys = None if own is None or keys is None else keys | set(own)
-        self._symmetry = Symmetry(
+        self._symmetry_of = partial(
+            Symmetry,
             trial,
             [kind.template for kind in self.kinds],
             np.stack(room),
@@ -184,6 +186,11 @@ class _Tree:
         )
         n_all = tuple(kind.n for kind in self.kinds)
         self._root = _Way(trial.fork(), n_all, tuple(needed), {})
+
+    @cached_property
+    def _symmetry(self) -> Symmetry:
+        """Looked for only once there is a step to take."""
+        return self._symmetry_of()
 
     def _demand(self, kind: _Kind) -> Demand:
         return self.demands[kind.demand]
