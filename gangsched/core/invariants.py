@@ -44,8 +44,8 @@ def find_broken(shared: SharedState) -> list[str]:
 def _one_owner(shared: SharedState) -> list[str]:
     broken = []
     holders: dict[tuple[str, str, str], str] = {}
-    for info in shared.cache.pods.values():
-        if not info.ids or info.group is None or info.said_gone:
+    for info in [info for info in shared.cache.pods.values() if info.ids]:
+        if info.group is None or info.said_gone:
             # Claims in other schedulers' annotations are reported as conflicts and guaranteed by nothing; and
             # a pod that is gone harms no other, though a lagging watch shows it until its deletion.
             continue

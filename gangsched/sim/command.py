@@ -37,7 +37,7 @@ WIRE = "wire"
 _HERE = Path(__file__).parent
 _BATCH = 4
 # A seed makes objects by the hundred thousand that live as long as it does, and little that is circular.
-_GC_YOUNG = 50_000
+_GC_YOUNG = 200_000
 _TELL_EVERY_S = 15.0
 _STORY_LINES = 25
 _MAX_FOUND = 10
