@@ -6,13 +6,27 @@ of the invariants in the project's fault catalogue.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from gangsched.core.cache.cache import Cache
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import ASSUMED, BOUND, PENDING, UNASKED, Group, GroupState
+from gangsched.core.types.group import (
+    ASSUMED,
+    BOUND,
+    NO_ROW,
+    PENDING,
+    UNASKED,
+    GroupState,
+    MemberState,
+    PodInfo,
+)
 from gangsched.core.types.pod_template import PodTemplate
 
 # A module-level name costs a tenth of an Enum attribute, and these are read for every group after every step.
 _ACTIVE, _BINDING = GroupState.ACTIVE, GroupState.BINDING
 _HOLDING = (GroupState.WAITING, GroupState.BINDING)
+_NOBODY: Mapping[str, PodInfo] = {}
+_NONE = dict.fromkeys(MemberState, 0)
 
 
 def find_broken(shared: SharedState) -> list[str]:
@@ -30,8 +44,8 @@ def find_broken(shared: SharedState) -> list[str]:
 def _one_owner(shared: SharedState) -> list[str]:
     broken = []
     holders: dict[tuple[str, str, str], str] = {}
-    for info in shared.cache.pods.values():
-        if info.group is None or not info.ids or info.said_gone:
+    for info in [info for info in shared.cache.pods.values() if info.ids]:
+        if info.group is None or info.said_gone:
             # Claims in other schedulers' annotations are reported as conflicts and guaranteed by nothing; and
             # a pod that is gone harms no other, though a lagging watch shows it until its deletion.
             continue
@@ -47,73 +61,85 @@ def _one_owner(shared: SharedState) -> list[str]:
 def _counted_once(shared: SharedState) -> list[str]:
     """6: the use counted on nodes is the sum of the pods that hold something there."""
     cache = shared.cache
-    used, counted_padding = cache.nodes.used.tolist(), cache.nodes.padding.tolist()
+    # What is counted less what the pods add up to. Plain integers in lists: for a handful of additions a
+    # template this is cheaper than any array.
+    left, padding = cache.nodes.used.tolist(), cache.nodes.padding.tolist()
     for (column, row), exact in cache.nodes.beyond.items():
-        used[column][row] = cache.nodes.allocatable.item(column, row) - exact
-    # Plain integers in lists: for a handful of additions a template this is cheaper than any array.
-    expected, padding = [[0] * len(row) for row in used], [[0] * len(row) for row in counted_padding]
+        left[column][row] = cache.nodes.allocatable.item(column, row) - exact
     row_of = cache.nodes.row_of
     alike: dict[tuple[int, PodTemplate], int] = {}
     priorities: dict[int, int] = {}
     for info in cache.pods.values():
-        row = row_of.get(info.node_name, -1) if info.node_name else -1
+        if not info.node_name:
+            if info.row != NO_ROW:
+                return [f"6: {info!r} is counted on row {info.row}, and is on no node"]
+            continue
+        row = row_of.get(info.node_name, NO_ROW)
         if info.row != row:
             return [f"6: {info!r} is counted on row {info.row}, its node has row {row}"]
-        if info.node_name:
-            priority = info.pod.spec.priority or 0
-            priorities[priority] = priorities.get(priority, 0) + 1
+        priority = info.pod.spec.priority or 0
+        priorities[priority] = priorities.get(priority, 0) + 1
         if row >= 0:
-            alike[row, info.template] = alike.get((row, info.template), 0) + 1
+            on_row = (row, info.template)
+            alike[on_row] = alike.get(on_row, 0) + 1
     for (row, template), n in alike.items():
         for column, amount in zip(template.columns, template.amounts, strict=True):
-            expected[column][row] += amount * n
+            left[column][row] -= amount * n
         if template.padding:
-            padding[0][row] += template.padding[0] * n
-            padding[1][row] += template.padding[1] * n
+            padding[0][row] -= template.padding[0] * n
+            padding[1][row] -= template.padding[1] * n
     broken = []
     if priorities != cache.priorities:
         broken.append(f"6: pods by priority are {priorities}, counted are {cache.priorities}")
-    if padding != counted_padding:
+    if any(map(any, padding)):
         broken.append("6: what scores count for pods without requests is not the sum over pods")
-    if expected != used:
-        column, row = next(
-            (c, r) for c, sums in enumerate(expected) for r, total in enumerate(sums) if total != used[c][r]
-        )
+    if any(map(any, left)):
+        column, row = next((c, r) for c, over in enumerate(left) for r, n in enumerate(over) if n)
+        used = cache.nodes.allocatable.item(column, row) - cache.nodes.exact_free(column, row)
         broken.append(
-            f"6: {cache.table.names[column]} on {cache.nodes.names[row]} counts {used[column][row]}, "
-            f"pods add up to {expected[column][row]}"
+            f"6: {cache.table.names[column]} on {cache.nodes.names[row]} counts {used}, "
+            f"pods add up to {used - left[column][row]}"
         )
+    broken += _held_by_ledger(cache)
+    return broken + [f"6: {wrong}" for wrong in cache.index.recount()]
+
+
+def _held_by_ledger(cache: Cache) -> list[str]:
+    """1: the ledger holds the devices that the pods of a node hold there."""
+    broken = []
+    names, by_node = cache.nodes.names, cache.by_node
     for resource, devices in cache.ledger.columns.items():
         for row, at in devices.at.items():
-            held = {
-                device_id
-                for info in cache.by_node.get(cache.nodes.names[row], {}).values()
-                for device_id in info.ids.get(resource, ())
-            }
-            if held != set(at.held):
+            held: set[str] = set()
+            for info in by_node.get(names[row], _NOBODY).values():
+                if info.ids:
+                    held.update(info.ids.get(resource, ()))
+            if held != at.held.keys():
                 broken.append(f"1: {resource} on row {row}: ledger {sorted(at.held)}, pods {sorted(held)}")
-    return broken + [f"6: {wrong}" for wrong in cache.index.recount()]
+    return broken
 
 
 def _one_place(shared: SharedState) -> list[str]:
     """5: every pod of ours is in one group, counted in one state."""
-    broken = []
-    seen: dict[str, Group] = {}
+    broken: list[str] = []
+    n_members = 0
     pods = shared.cache.pods
     for group in shared.groups.values():
-        counts = dict.fromkeys(group.counts, 0)
-        for uid, info in group.members.items():
+        counts = _NONE.copy()
+        members = group.members
+        for uid, info in members.items():
             counts[info.state] += 1
-            if uid in seen:
-                broken.append(f"5: {info!r} is in {seen[uid]!r} and {group!r}")
-            seen[uid] = group
+            # It knows one group, so it is a member of no other.
             if info.group is not group or pods.get(uid) is not info:
                 broken.append(f"5: {info!r} does not know its group {group!r}")
         if counts != group.counts:
             broken.append(f"5: {group!r} counts differ from its members")
-    for uid in sorted(pods.keys() - seen.keys()):
-        if pods[uid].group is not None:
-            broken.append(f"5: {pods[uid]!r} is in no group")
+        n_members += len(members)
+    if n_members != len(pods):
+        grouped = {uid for group in shared.groups.values() for uid in group.members}
+        for uid in sorted(pods.keys() - grouped):
+            if pods[uid].group is not None:
+                broken.append(f"5: {pods[uid]!r} is in no group")
     return broken
 
 
@@ -123,15 +149,17 @@ def _states(shared: SharedState) -> list[str]:
     n_in_line = 0
     for group in shared.groups.values():
         n_in_line += bool(group.active_token)
-        holding = group.state in _HOLDING
-        if group.n_assumed and not holding:
+        state = group.state
+        if group.counts[ASSUMED] and state not in _HOLDING:
             broken.append(f"4: {group!r} holds {group.n_assumed} reservations")
-        if group.state is _ACTIVE and not group.active_token:
+        if state is _ACTIVE and not group.active_token:
             broken.append(f"5: {group!r} is active and not in line")
-        for info in [info for info in group.members.values() if info.state is not BOUND]:
+        for info in group.members.values():
+            if info.state is BOUND:
+                continue
             if info.state is ASSUMED:
                 sent = info.bind is not UNASKED
-                if sent != (group.state is _BINDING):
+                if sent != (state is _BINDING):
                     broken.append(f"4: {info!r} has bind {info.bind.value} in {group!r}")
             elif info.in_doubt and info.state is PENDING:
                 broken.append(f"2: {info!r} holds nothing, and a bind of it may land")

@@ -187,8 +187,10 @@ class NodeResourcesFit:
             ("Too many pods" if name == PODS else f"Insufficient {name}", view.free(column) < amount)
             for name, column, amount in self._asked(template)
         ]
-        nowhere = np.ones(view.n_rows, dtype=np.bool_)
-        said += [(f"Insufficient {name}", nowhere) for name in template.missing if not self._ignores(name)]
+        if template.missing:
+            nowhere = np.ones(view.n_rows, dtype=np.bool_)
+            missing = [name for name in template.missing if not self._ignores(name)]
+            said += [(f"Insufficient {name}", nowhere) for name in missing]
         return said
 
     def score(

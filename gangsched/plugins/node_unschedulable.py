@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import BoolArray, Change, ClusterChange, CycleState
 from gangsched.core.types.pod_template import PodTemplate
@@ -26,7 +28,7 @@ class NodeUnschedulable:
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
         cordoned = view.unschedulable
-        if not cordoned.any() or any_tolerates(template.spec.tolerations, CORDON):
+        if not np.count_nonzero(cordoned) or any_tolerates(template.spec.tolerations, CORDON):
             return None
         return ~cordoned
 

@@ -103,10 +103,12 @@ class TaintToleration:
             if (first := _first_untolerated(template, taints)) is not None:
                 more = len(by_taint) >= _MAX_NAMED and first not in by_taint
                 by_taint.setdefault("" if more else first, []).append(code)
-        return [
-            (f"{REASON} {{{taint}}}" if taint else REASON, np.isin(view.taint_class, codes))
-            for taint, codes in by_taint.items()
-        ]
+        found = []
+        for taint, codes in by_taint.items():
+            of_class = np.zeros(len(view.taint_classes), dtype=np.bool_)
+            of_class[codes] = True
+            found.append((f"{REASON} {{{taint}}}" if taint else REASON, of_class[view.taint_class]))
+        return found
 
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray

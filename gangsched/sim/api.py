@@ -62,8 +62,9 @@ class SimApi(SimStore):
     @property
     def is_quiet(self) -> bool:
         """Whether no request, answer or watch event is in flight."""
-        on_the_way = sum(stream.n_on_the_way for stream in self.streams.values())
-        return not (on_the_way or self._n_binding or self._n_asked or self._binds or self.hooks.n_open)
+        if self._n_binding or self._n_asked or self._binds or self.hooks.n_open:
+            return False
+        return not any(stream.n_on_the_way for stream in self.streams.values())
 
     # -- the scheduler's process -----------------------------------------------------------------------
 
@@ -96,9 +97,16 @@ class SimApi(SimStore):
 
     def carry_out(self, effect: ef.Effect) -> None:
         """Takes one effect; its outcome comes back as an event, in any order."""
-        if isinstance(effect, ef.BindPod):
+        # The most frequent kinds come first.
+        if isinstance(effect, ef.WritePodCondition):
+            self._timeline.after(self._there_s("statuses"), partial(self._patch_condition, effect))
+        elif isinstance(effect, ef.RecordEvent):
+            self.recorded.append(effect)
+        elif isinstance(effect, ef.BindPod):
             self._binds.append(effect)
             self._pump()
+        elif isinstance(effect, ef.WritePodGroupStatus):
+            self._timeline.after(self._there_s("statuses"), partial(self._patch_group, effect))
         elif isinstance(effect, ef.CancelBinds):
             taken = [bind for bind in self._binds if bind.cause_id == effect.cause_id]
             self._binds = deque(bind for bind in self._binds if bind.cause_id != effect.cause_id)
@@ -110,24 +118,18 @@ class SimApi(SimStore):
         elif isinstance(effect, ef.BumpPod):
             self._n_asked += 1
             self.bump(effect, partial(self._bumped, effect, self._session))
-        elif isinstance(effect, ef.EvictPod | ef.DeletePod):
+        elif isinstance(effect, (ef.EvictPod, ef.DeletePod)):
             self._n_asked += 1
             self._timeline.after(self._there_s("evictions"), partial(self._evict, effect, self._session))
         elif isinstance(effect, ef.PatchPod):
             self._n_asked += 1
             self._timeline.after(self._there_s("patches"), partial(self._patch, effect, self._session))
         elif isinstance(effect, ef.NominateNode):
-            self._timeline.after(self._there_s("statuses"), lambda: self._nominate(effect))
-        elif isinstance(effect, ef.WritePodCondition):
-            self._timeline.after(self._there_s("statuses"), lambda: self._patch_condition(effect))
-        elif isinstance(effect, ef.WritePodGroupStatus):
-            self._timeline.after(self._there_s("statuses"), lambda: self._patch_group(effect))
+            self._timeline.after(self._there_s("statuses"), partial(self._nominate, effect))
         elif isinstance(effect, ef.RunHook):
             self.hooks.run(effect)
         elif isinstance(effect, ef.CancelHooks):
             self.hooks.cancel(effect.tickets)
-        elif isinstance(effect, ef.RecordEvent):
-            self.recorded.append(effect)
 
     def _later(
         self, event: ev.Event, delay_s: float, *, ends_bind: bool = False, asked: bool = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.group import LEAVING, GroupState, MemberState
+from gangsched.core.types.group import ASSUMED, LEAVING, GroupState, MemberState
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.api import SimApi
@@ -111,7 +111,7 @@ def one_owner(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
         yield f"1: {device_id} of {resource} on {node} is held by {owners}"
     promised: dict[tuple[str, str, str], str] = {}
     for info in scheduler.shared.cache.pods.values():
-        if info.state is MemberState.ASSUMED:
+        if info.state is ASSUMED and info.ids:
             for resource, ids in info.ids.items():
                 for device_id in ids:
                     place = (info.node_name, resource, device_id)
@@ -160,7 +160,7 @@ def cache_is_store(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
             if known != amount and not (is_vast(known) and is_vast(amount)):
                 yield f"6: {resource} of {name} is {known} in the cache and {amount} in the store"
     live = {pod.metadata.uid: pod for pod in api.pods.values() if pod.spec.node_name and not pod.is_terminal}
-    known_uids = {i.uid for i in cache.pods.values() if i.node_name and i.state is not MemberState.ASSUMED}
+    known_uids = {i.uid for i in cache.pods.values() if i.node_name and i.state is not ASSUMED}
     if known_uids != set(live):
         yield f"6: pods {sorted(known_uids ^ set(live))} hold room in one of cache and store only"
     for uid, pod in live.items():

@@ -8,13 +8,13 @@ deadlines, up to k groups, and again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from random import Random
 from typing import Any
 
 from msgspec.structs import replace
 
-from gangsched.config import Settings, default_config
+from gangsched.config import SchedulerConfig, Settings, default_config
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState
@@ -57,9 +57,15 @@ class Broken(GangschedError):
         super().__init__("\n  ".join([problem, *self.story[-60:]]))
 
 
+@cache
+def usual_config() -> SchedulerConfig:
+    """The configuration without a file, read once: a run of seeds starts thousands of processes."""
+    return default_config(IN_TREE)
+
+
 def make_scheduler(settings: Settings, *plugins: Any) -> Scheduler:
     """The scheduler as it is assembled live, with the default profile and, behind its own, `plugins`."""
-    profiles = build_profiles(default_config(IN_TREE))
+    profiles = build_profiles(usual_config())
     if plugins:
         profiles = {name: _with_plugins(profile, plugins) for name, profile in profiles.items()}
     return Scheduler(profiles, settings, node_capacity=4, wall_ahead_s=at(0).timestamp())
@@ -218,8 +224,9 @@ class Simulation:
 
     @property
     def _is_quiet(self) -> bool:
-        fence_is_quiet = self.fence is None or self.fence.is_quiet
-        return self.api.is_quiet and fence_is_quiet and not self.inbox and self.scheduler.is_synced
+        if self.inbox or not self.api.is_quiet or not self.scheduler.is_synced:
+            return False
+        return self.fence is None or self.fence.is_quiet
 
     def die_after(self, n_effects: int) -> None:
         """kill -9 after so many more effects have left the process."""

@@ -8,6 +8,8 @@ some replica decided, and in the end no gang half bound. Not here: checks of one
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from random import Random
@@ -15,17 +17,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gangsched.config import Settings, default_config
+from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import InvariantError
 from gangsched.kube.election.fence import Fenced
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.plugins import build_profiles
 from gangsched.sim import checkers
 from gangsched.sim.actors import Controllers, Kubelets
 from gangsched.sim.api import SimApi, encoded
-from gangsched.sim.driver import Broken
+from gangsched.sim.driver import Broken, usual_config
 from gangsched.sim.faults import Rates, Weather
 from gangsched.sim.fence import SimFence
 from gangsched.sim.half_bound import HalfBound
@@ -40,11 +42,12 @@ _STEP_S = 0.02
 _LONGEST_PAUSE_S = 8.0
 _BETWEEN_TAKEOVERS_S = (3.0, 12.0)
 _TRIES_AGAIN_S = 5.0
+_MAX_STORY = 400
 
 
 def make_follower(settings: Settings) -> Scheduler:
     """The scheduler as it is assembled with leader election: it decides when it is told that it leads."""
-    return Scheduler(build_profiles(default_config(IN_TREE)), settings, node_capacity=4, leading=False)
+    return Scheduler(build_profiles(usual_config()), settings, node_capacity=4, leading=False)
 
 
 class Replica:
@@ -64,6 +67,8 @@ class Replica:
         self.paused_until_s = 0.0
         self.dies_after = -1
         self.next_s = 0.0
+        self.deadline_s: float | None = None
+        """The scheduler's, as it was after the last step."""
         self.start()
 
     def start(self) -> None:
@@ -75,6 +80,7 @@ class Replica:
         self.inbox.clear()
         self.dies_after = -1
         self.paused_until_s = self.next_s = 0.0
+        self.deadline_s = None
         self.scheduler = self._duel.make(self._duel.settings)
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
         self.told = Told()
@@ -151,13 +157,13 @@ class Replica:
             self.told.hear(batch)
             self._duel.note(self.name, "told", batch)
             self._do(scheduler.handle(batch, now_s))
-        due_s = scheduler.next_deadline_s()
+        due_s = self.deadline_s
         if process == self.n_processes and due_s is not None and due_s <= now_s:
             self._do(scheduler.advance(now_s))
         for _ in range(4):
-            if self._foresees():
+            if process != self.n_processes or not scheduler.n_active or self._foresees():
                 break
-            effects = scheduler.schedule_next(now_s) if process == self.n_processes else None
+            effects = scheduler.schedule_next(now_s)
             if effects is None:
                 break
             self._do(effects)
@@ -177,6 +183,8 @@ class Replica:
                 if not any(uid in error.message for uid in known if uid not in there):
                     self._duel.judge([error.message])
         self._duel.history.append(encoded(effects))
+        self._duel.n_steps += 1
+        self.deadline_s = self.scheduler.next_deadline_s()
         process = self.n_processes
         for effect in effects:
             if self.dies_after == 0:
@@ -220,7 +228,10 @@ class Duel:
         self.history: list[bytes] = []
         """What each replica asked for, turn by turn."""
         self._rng = Random(f"{seed}-duel")
-        self._story: list[tuple[float, str, str, Any]] = []
+        self._story: deque[tuple[float, str, str, Any]] = deque(maxlen=_MAX_STORY)
+        self.n_steps = 0
+        self._judged: tuple[int, int] = (-1, -1)
+        self._n_judged_alike = 0
         first = Replica("one", self, None)
         self.replicas = (first, Replica("two", self, first.api))
         self.api = first.api
@@ -275,11 +286,10 @@ class Duel:
             self.judge(self._broken())
 
     def _due_s(self, one: Replica) -> float:
-        deadline_s = one.scheduler.next_deadline_s()
-        times = [] if deadline_s is None else [deadline_s]
-        if one.inbox or one.scheduler.n_active:
-            times.append(one.next_s)
-        return max(min(times, default=float("inf")), one.paused_until_s, self.timeline.now_s + 1e-9)
+        due_s = math.inf if one.deadline_s is None else one.deadline_s
+        if one.next_s < due_s and (one.inbox or one.scheduler.n_active):
+            due_s = one.next_s
+        return max(due_s, one.paused_until_s, self.timeline.now_s + 1e-9)
 
     def settle(self) -> None:
         """Faults stop and one leads for good: then every gang is whole or holds nothing. Raises: Broken."""
@@ -307,15 +317,23 @@ class Duel:
     # -- judging ---------------------------------------------------------------------------------------
 
     def _broken(self) -> Iterator[str]:
+        """Skips what has not changed since it was judged twice: what one replica has not heard of yet counts
+        when the other one's view is judged next."""
+        now = (self.api.n_changes, self.n_steps)
+        self._n_judged_alike = self._n_judged_alike + 1 if now == self._judged else 0
+        self._judged = now
+        if self._n_judged_alike > 1:
+            return
         owner: dict[tuple[str, str, str], str] = {}
         for pod in self.api.pods.values():
-            if not pod.spec.node_name or pod.is_terminal or pod.metadata.uid not in self.sent:
+            node, uid = pod.spec.node_name, pod.metadata.uid
+            if not node or uid not in self.sent or pod.is_terminal:
                 continue
             for resource, some in ids_of(pod).items():
                 for device_id in some:
-                    other = owner.setdefault((pod.spec.node_name, resource, device_id), pod.metadata.uid)
-                    if other != pod.metadata.uid:
-                        yield f"1: {device_id} is held by {other} and {pod.metadata.uid}"
+                    other = owner.setdefault((node, resource, device_id), uid)
+                    if other != uid:
+                        yield f"1: {device_id} is held by {other} and {uid}"
         yield from checkers.bound_as_sent(self.api, self.sent)
         for replica in self.replicas:
             if replica.scheduler.is_synced:
@@ -326,7 +344,6 @@ class Duel:
     def note(self, name: str, what: str, subject: Any) -> None:
         """For the story of a failure."""
         self._story.append((self.timeline.now_s, name, what, subject))
-        del self._story[:-400]
 
     def judge(self, problems: Iterable[str]) -> None:
         """Raises: Broken, for the first of them."""

@@ -37,11 +37,14 @@ class HalfBound:
         seen. Looks at what has changed."""
         books = api.books
         gone: dict[Gang, int] = {}
-        for uid in told.pods.keys() - books.uids:
+        uids = told.pods.keys()
+        for uid in () if uids <= books.uids else uids - books.uids:
             was_bound = told.pods[uid].spec.node_name or uid in told.answered
             gang = gang_of(told.pods[uid]) if was_bound else None
             if gang is not None:
                 gone[gang] = gone.get(gang, 0) + 1
+        if not (books.touched or gone or self._gone):
+            return
         touched = {**books.touched, **dict.fromkeys(self._gone), **dict.fromkeys(gone)}
         books.touched, self._gone = {}, gone
         self._looked_at |= touched

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -34,7 +35,12 @@ _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 def at(now_s: float) -> datetime:
     """Virtual seconds as an API time, which knows whole seconds only."""
-    return _EPOCH + timedelta(seconds=int(now_s))
+    return _at(int(now_s))
+
+
+@lru_cache(maxsize=4096)
+def _at(seconds: int) -> datetime:
+    return _EPOCH + timedelta(seconds=seconds)
 
 
 def inventory(

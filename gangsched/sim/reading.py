@@ -299,13 +299,16 @@ def gang_of(pod: Pod) -> Gang | None:
     """None where it names two."""
     meta = pod.metadata
     names: dict[str, str] = {}
-    for label, dialect in _NAMING_LABELS.items() if meta.labels else ():
-        if (name := (meta.labels or {}).get(label)) and name != names.setdefault(dialect, name):
+    labels, annotations = meta.labels or {}, meta.annotations or {}
+    for label, dialect in () if _NAMING_LABELS.keys().isdisjoint(labels) else _NAMING_LABELS.items():
+        if (name := labels.get(label)) and name != names.setdefault(dialect, name):
             return None
-    for key, dialect in _NAMING_ANNOTATIONS.items() if meta.annotations else ():
-        if (name := (meta.annotations or {}).get(key)) and name != names.setdefault(dialect, name):
+    for key, dialect in (
+        () if _NAMING_ANNOTATIONS.keys().isdisjoint(annotations) else _NAMING_ANNOTATIONS.items()
+    ):
+        if (name := annotations.get(key)) and name != names.setdefault(dialect, name):
             return None
-    if application := _application(meta.labels or {}, meta.annotations or {}):
+    if application := _application(labels, annotations):
         names["yunikorn"] = application
     if pod.spec.scheduling_group is not None and pod.spec.scheduling_group.pod_group_name:
         names["core"] = pod.spec.scheduling_group.pod_group_name
@@ -378,6 +381,10 @@ def required_labels(pod: Pod, item: CustomObject | None) -> tuple[str, ...]:
 
 
 def _count(value: object, *, at_least: int = 1) -> int | None:
-    text = str(value)
+    return _number(str(value), at_least)
+
+
+@lru_cache(maxsize=4096)
+def _number(text: str, at_least: int) -> int | None:
     is_number = text.isascii() and text.isdigit() and len(text) < 10
     return int(text) if is_number and at_least <= int(text) <= _MAX_MEMBERS else None

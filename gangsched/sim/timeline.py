@@ -22,7 +22,7 @@ class Timeline:
     def at(self, when_s: float, call: Callable[[], object]) -> None:
         """Schedules `call`; a time in the past means now."""
         self._serial += 1
-        heapq.heappush(self._heap, (max(when_s, self.now_s), self._serial, call))
+        heapq.heappush(self._heap, (when_s if when_s > self.now_s else self.now_s, self._serial, call))
 
     def after(self, delay_s: float, call: Callable[[], object]) -> None:
         self.at(self.now_s + delay_s, call)
@@ -33,8 +33,9 @@ class Timeline:
 
     def advance_to(self, when_s: float) -> None:
         """Moves time on and runs the calls that are due meanwhile, also those that they schedule."""
-        while self._heap and self._heap[0][0] <= when_s:
-            at_s, _, call = heapq.heappop(self._heap)
+        heap = self._heap
+        while heap and heap[0][0] <= when_s:
+            at_s, _, call = heapq.heappop(heap)
             self.now_s = at_s
             call()
         self.now_s = max(self.now_s, when_s)

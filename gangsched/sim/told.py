@@ -72,7 +72,7 @@ class Told:
                 self._held.end(event.pod.metadata.uid)
                 self.promised.end(event.pod.metadata.uid)
                 self.answered.discard(event.pod.metadata.uid)
-            elif isinstance(event, ev.PodGroupAdded | ev.PodGroupUpdated):
+            elif isinstance(event, (ev.PodGroupAdded, ev.PodGroupUpdated)):
                 self.groups[_named(event)] = event.item
             elif isinstance(event, ev.PodGroupDeleted):
                 self.groups.pop(_named(event), None)
@@ -90,7 +90,7 @@ class Told:
                 uid = self.bind_hooks.pop(event.ticket, "")
                 if event.code in (Code.UNSCHEDULABLE.value, Code.SKIP.value):  # not by this one
                     self.promised.end(uid)
-            elif isinstance(event, ev.PodRead | ev.PodBumped):
+            elif isinstance(event, (ev.PodRead, ev.PodBumped)):
                 if event.pod is not None and event.pod.spec.node_name:
                     if event.uid in self.pods:  # else it is gone, and the answer is old
                         self._see(event.pod)

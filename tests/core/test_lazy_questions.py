@@ -126,9 +126,15 @@ class _Plain:
 
     @staticmethod
     def packed(
-        placing: Placing, template: PodTemplate, state: CycleState, room: IntArray, n_members: int
+        placing: Placing,
+        template: PodTemplate,
+        state: CycleState,
+        room: IntArray,
+        n_members: int,
+        *,
+        n_least: int = 0,
     ) -> list[tuple[int, int]]:
-        """With everybody's verdict on every node beforehand."""
+        """With everybody's verdict on every node beforehand, and scores also where too few fit."""
         profile, trial = placing.demand.profile, placing.trial
         room = profile.capacity(state, template, trial)
         key = placing._topology_key

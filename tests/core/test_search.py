@@ -271,3 +271,27 @@ def test_some_of_them_need_more_than_the_usual_orders(seed: int) -> None:
     case = _random_case(random.Random(seed))
     assert isinstance(case.run(budget=0), FitError)
     assert isinstance(case.run(budget=2000), Plan)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_short_proof_leaves_the_answer_to_groups_that_start_together_as_it_is(block: int) -> None:
+    """With a budget it stands in for the other orders; without one all of them are tried."""
+    n_proved = 0
+    for seed in range(block * 50, block * 50 + 50):
+        rng = random.Random(seed)
+        case = Case([(rng.randint(1, 4), {}) for _ in range(rng.randint(2, 4))], None)
+        for _ in range(rng.randint(2, 4)):
+            case.gang(*[(rng.choice((1, 1, 2, 3)), "")] * rng.randint(2, 3), needed=2)
+        ordered, searched = case.run(budget=0), case.run()
+        if isinstance(ordered, Plan):
+            assert isinstance(searched, Plan)
+            assert searched.n_tried == 0
+            assert _rows(searched) == _rows(ordered)
+        else:
+            n_proved += isinstance(searched, FitError)
+            case.check(searched)
+    assert n_proved
+
+
+def _rows(plan: Plan) -> list[tuple[str, int]]:
+    return [(one.info.pod.metadata.name, one.row) for one in plan.placements]

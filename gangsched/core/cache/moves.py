@@ -24,9 +24,7 @@ class Moves(NamedTuple):
     def subtract(self, free: IntArray, column: int, done: int) -> bool:
         """Takes the changes after the first `done` from a column. False: a sum could leave the range of
         quantities, and nothing was done."""
-        of_kind = [
-            one.amounts[one.columns.index(column)] if column in one.columns else 0 for one in self.templates
-        ]
+        of_kind = [one.by_column.get(column, 0) for one in self.templates]
         rows, counts = self.rows[done:], self.counts[done:]
         amounts = np.array(of_kind, dtype=np.int64)[self.kinds[done:]]
         moved = (amounts.astype(np.float64) * np.abs(counts)).sum()

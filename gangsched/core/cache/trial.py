@@ -64,7 +64,8 @@ class Trial(ClusterView):
         self._counts: dict[PodTerm, tuple[int, int, IntArray]] = {}
         self._against: dict[int, tuple[int, int, dict[Carried, dict[int, int]] | None]] = {}
         self._taken: list[tuple[int, str, int]] = []
-        self._free: dict[int, tuple[int, IntArray]] = {}
+        self._free: dict[int, tuple[int, IntArray, IntArray]] = {}
+        """By column: how many of `_placed` are in it, the array, and what others see of it."""
         self._device_free: dict[str, tuple[int, IntArray]] = {}
         self._masks: dict[tuple[int, str], int] = {}
         self._kept_back: dict[tuple[int, str], int] = {}
@@ -90,7 +91,10 @@ class Trial(ClusterView):
         other._masks = dict(self._masks)
         other._kept_back = dict(self._kept_back)
         # Reuse the sums: a search forks a Trial with thousands of changes.
-        other._free = {c: (n, own.copy()) for c, (n, own) in self._free.items() if n > _FEW}
+        for column, (n, own, _) in self._free.items():
+            if n > _FEW:
+                copied = own.copy()
+                other._free[column] = (n, copied, shown(copied[:]))
         other._device_free = {r: (n, own.copy()) for r, (n, own) in self._device_free.items() if n > _FEW}
         other._wishes = dict(self._wishes)
         other.repacked = dict(self.repacked)
@@ -107,21 +111,26 @@ class Trial(ClusterView):
         return found
 
     def free(self, column: int) -> IntArray:
-        if not self._placed:
+        placed = self._placed
+        if not placed:
             return super().free(column)
-        done, mine = self._free.get(column, (0, None))
-        if mine is None:
-            mine = super().free(column).copy()
-        if len(self._placed) - done <= _MANY or not self._subtract(mine, column, done):
-            for row, template, count in self._placed[done:]:
-                for own, amount in zip(template.columns, template.amounts, strict=True):
-                    if own == column:
+        known = self._free.get(column)
+        if known is None:
+            done, mine = 0, super().free(column).copy()
+            mine_shown = shown(mine[:])
+        else:
+            done, mine, mine_shown = known
+        if done < len(placed):
+            if len(placed) - done <= _MANY or not self._subtract(mine, column, done):
+                for row, template, count in placed[done:]:
+                    amount = template.by_column.get(column)
+                    if amount:
                         left = mine.item(row) - amount * count
                         if (column, row) in self._nodes.beyond:
                             left = self._exact_free(column, row)
                         mine[row] = saturated(left)
-        self._free[column] = (len(self._placed), mine)
-        return shown(mine[:])
+            self._free[column] = (len(placed), mine, mine_shown)
+        return mine_shown
 
     def _subtract(self, free: IntArray, column: int, done: int) -> bool:
         """Takes all that was placed after the first `done` from a copy of a column, at once. False: that was
@@ -135,11 +144,7 @@ class Trial(ClusterView):
     def _exact_free(self, column: int, row: int) -> int:
         """Including everything placed and removed on this trial."""
         changes = [
-            amount * count
-            for at, template, count in self._placed
-            if at == row
-            for own, amount in zip(template.columns, template.amounts, strict=True)
-            if own == column
+            template.by_column.get(column, 0) * count for at, template, count in self._placed if at == row
         ]
         return self._nodes.exact_free(column, row) - sum(changes)
 
@@ -151,12 +156,24 @@ class Trial(ClusterView):
     def free_at(self, columns: IntArray, rows: IntArray) -> IntArray:
         if not self._placed:
             return super().free_at(columns, rows)
-        return np.stack([self.free(int(column))[rows] for column in columns])
+        found: IntArray = np.empty((len(columns), len(rows)), dtype=np.int64)
+        for at, column in enumerate(columns.tolist()):
+            found[at] = self.free(column)[rows]
+        return found
 
     def free_on(self, columns: Sequence[int], row: int) -> list[int]:
-        if not self._placed:
+        placed = self._placed
+        if row not in self.touched:
             return super().free_on(columns, row)
-        return [self.free(column).item(row) for column in columns]
+        if len(placed) > _FEW or self._nodes.beyond:
+            return [self.free(column).item(row) for column in columns]
+        free = super().free_on(columns, row)
+        for at, template, count in placed:
+            if at == row:
+                amount_of = template.by_column.get
+                for i, column in enumerate(columns):
+                    free[i] = saturated(free[i] - amount_of(column, 0) * count)
+        return free
 
     def _row_of_free(self, row: int) -> IntArray:
         free = super()._row_of_free(row)

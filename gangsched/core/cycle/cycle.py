@@ -19,7 +19,7 @@ import numpy as np
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.device_allocation import n_sets, settle
 from gangsched.core.cycle.domains import topology_of
-from gangsched.core.cycle.order_search import search_orders
+from gangsched.core.cycle.order_search import proves_hopeless, search_orders
 from gangsched.core.cycle.placing import Placing, pre_filtered
 from gangsched.core.cycle.roles import n_of_role_fit
 from gangsched.core.cycle.topology import place_in_domains
@@ -97,19 +97,36 @@ def _run(
     """As run_cycle, once each group is narrowed to its nodes."""
     refused: FitError | _Shortage | None = None
     given_up: dict[tuple[int, str], None] = {}
+    failing: set[tuple[int, ...]] = set()
+    n_proved: int | None = None
+    # A lone pod may get another of equally good nodes each time, so the same beginning may end otherwise.
+    repeats = all(demand.group.is_gang or len(demand.members) > 1 for demand in demands)
     for order in _orders(demands):
+        beginning = tuple(map(id, order))
+        if failing and any(beginning[:n] in failing for n in range(1, len(order))):
+            continue
         trial = _start(demands, view, nominated)
         trial.given_up = given_up
-        answer = _place_all(order, trial, topology_key)
+        answer, n_placed = _place_all(order, trial, topology_key)
         if isinstance(answer, Plan):
             return answer
-        refused = refused or answer
+        if refused is None:
+            refused = answer
+            if repeats and len(demands) > 1 and search_budget and isinstance(answer, _Shortage):
+                trial = _start(demands, view, nominated)
+                n_proved = proves_hopeless(demands, trial, topology_key, search_budget)
+                if n_proved is not None:
+                    break
+        if repeats:
+            failing.add(beginning[: n_placed + 1])
     if refused is None:
         return Plan([])
     if isinstance(refused, FitError):
         return refused
     error = _explain(demands, refused)
-    if search_budget and _order_matters(demands, refused):
+    if n_proved is not None:
+        error.search, error.n_tried, given_up = SearchOutcome.PROVED, n_proved, {}
+    elif search_budget and _order_matters(demands, refused):
         trial = _start(demands, view, nominated)
         found, n_tried = search_orders(demands, trial, topology_key, search_budget)
         if isinstance(found, Plan):
@@ -192,18 +209,21 @@ def _orders(demands: Sequence[Demand]) -> Iterator[Sequence[Demand]]:
             yield [*ring[i:], *ring[:i]]
 
 
-def _place_all(demands: Sequence[Demand], trial: Trial, topology_key: str) -> Plan | FitError | _Shortage:
+def _place_all(
+    demands: Sequence[Demand], trial: Trial, topology_key: str
+) -> tuple[Plan | FitError | _Shortage, int]:
+    """The answer, and how many of the groups were placed before it was found."""
     plan = Plan([])
-    for demand in demands:
+    for n_placed, demand in enumerate(demands):
         placed = _place_group(demand, trial, topology_key)
         if not isinstance(placed, Placing):
-            return placed
+            return placed, n_placed
         trial = placed.trial
         plan.placements += placed.placements
         plan.states |= {(demand.group.key, serial): state for serial, state in placed.states.items()}
     if trial.repacked:
         settle(trial, plan.placements)
-    return plan
+    return plan, len(demands)
 
 
 def _needs_names(group: Group, template: PodTemplate) -> str:

@@ -85,11 +85,13 @@ def _tolerated(template: PodTemplate, view: ClusterView) -> Iterator[str]:
     Controllers and the API server itself add tolerations of taints that no node has, so one that resembles no
     taint is not reported.
     """
+    tolerations = [one for one in template.spec.tolerations or () if one.key][:_MAX_LOOKED_AT]
+    if not tolerations:
+        return
     there = set(np.unique(view.taint_class[view.live]).tolist())
     classes = (taints for taints, code in view.taint_classes.items() if code in there)
     taints = [one for each in islice(classes, _MAX_LOOKED_AT) for one in each if one.effect in _HARD]
     keys = {one.key for one in taints}
-    tolerations = [one for one in template.spec.tolerations or () if one.key][:_MAX_LOOKED_AT]
     own = {one.key for one in tolerations}
     for toleration in tolerations:
         if toleration.key not in keys:

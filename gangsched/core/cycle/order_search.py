@@ -14,6 +14,7 @@ so each first choice is tried for a while before any is tried to its end. Called
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -27,12 +28,15 @@ from gangsched.core.framework.plan import Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import PodInfo
+from gangsched.core.types.needed import templates_of
 from gangsched.core.types.pod_template import PodTemplate
 
 # What each first choice may try before the next one's turn, beyond one placement for each member; and the
 # share of the budget for this.
 _PROBE = 16
 _PROBES_SHARE = 0.5
+# Placements of a search that must not cost more than the usual orders.
+_SHORT = 64
 
 
 class _Kind:
@@ -96,6 +100,28 @@ def search_orders(
     return _plan(tree, found, trial, topology_key), tree.n_tried
 
 
+def proves_hopeless(demands: Sequence[Demand], trial: Trial, topology_key: str, budget: int) -> int | None:
+    """After how many placements a short search proves that no order works; None: it does not.
+
+    `search_orders` would end alike, after as many. Only where pods do not see each other and no device must
+    be a certain one: there a way that any order finds is one that the search would find.
+    """
+    if any(_requires_devices(demand) for demand in demands):
+        return None
+    tree = _Tree(demands, trial, topology_key)
+    if tree.sees_pods or tree.search(min(budget, _SHORT)) is not SearchOutcome.PROVED:
+        return None
+    return tree.n_tried
+
+
+def _requires_devices(demand: Demand) -> bool:
+    """Whether a member must get certain devices: which are left then depends on the order."""
+    definition = demand.group.definition
+    if definition is not None and definition.required_ids:
+        return True
+    return any(one.constraints or one.required_ids for one in templates_of(demand.members).values())
+
+
 def _plan(tree: _Tree, way: _Way, trial: Trial, topology_key: str) -> Plan:
     """Repeats the way found, recording a Plan; then places members beyond the needed, if they fit."""
     placings = []
@@ -133,7 +159,7 @@ class _Tree:
         self._racks = trial.label(topology_key)[0]
         states = [self._state(kind, trial) for kind in self.kinds]
         filterings = [self._demand(kind).profile.filtering for kind in self.kinds]
-        self._sees_pods = any(
+        self.sees_pods = any(
             state is None or filtering.sees_pods(state)
             for filtering, state in zip(filterings, states, strict=True)
         )
@@ -150,15 +176,21 @@ class _Tree:
         for kind, filtering, state in zip(self.kinds, filterings, states, strict=True):
             own = None if state is None else filtering.topology_keys(state, kind.template, trial)
             keys = None if own is None or keys is None else keys | set(own)
-        self._symmetry = Symmetry(
+        self._symmetry_of = partial(
+            Symmetry,
             trial,
             [kind.template for kind in self.kinds],
             np.stack(room),
             None if keys is None else sorted(keys),
-            sees_pods=self._sees_pods,
+            sees_pods=self.sees_pods,
         )
         n_all = tuple(kind.n for kind in self.kinds)
         self._root = _Way(trial.fork(), n_all, tuple(needed), {})
+
+    @cached_property
+    def _symmetry(self) -> Symmetry:
+        """Looked for only once there is a step to take."""
+        return self._symmetry_of()
 
     def _demand(self, kind: _Kind) -> Demand:
         return self.demands[kind.demand]
@@ -168,7 +200,7 @@ class _Tree:
         limit = budget + n_members
         seen: set[Hashable] = set()
         done: set[Hashable] = set()
-        for step in self._steps(self._root) if self._sees_pods else ():
+        for step in self._steps(self._root) if self.sees_pods else ():
             if self.n_tried >= limit * _PROBES_SHARE:
                 break
             placed, key = self._after(self._root, step)
@@ -219,7 +251,7 @@ class _Tree:
     def _turn(self, at: int) -> int:
         """If nothing but resources is used up, kinds take turns one after another: any way can be reordered
         like that. Then the position of the turns is part of a way."""
-        return 0 if self._sees_pods else self._order.index(at)
+        return 0 if self.sees_pods else self._order.index(at)
 
     def _go(self, way: _Way, step: tuple[int, int], placed: Mapping[int, Counts]) -> _Way:
         at, row = step
@@ -240,7 +272,7 @@ class _Tree:
     def _steps(self, way: _Way) -> Iterator[tuple[int, int]]:
         """(kind, row) of possible next steps, the most promising first; none if it cannot succeed."""
         kinds = [self.kinds[at] for at in self._order if way.left[at]]
-        if not self._sees_pods:
+        if not self.sees_pods:
             turn = self._order.index(way.step[0]) if way.before is not None else 0
             kinds = [kind for kind in kinds if self._order.index(kind.at) >= turn]
             states = self._states
@@ -248,7 +280,7 @@ class _Tree:
             states = {kind.at: self._state(kind, way.trial) for kind in kinds}
         if self._is_hopeless(way, kinds, states):
             return
-        if not self._sees_pods and self._all_needed:
+        if not self.sees_pods and self._all_needed:
             kinds = kinds[:1]
         for kind in kinds:
             state = states[kind.at]
@@ -281,7 +313,7 @@ class _Tree:
         is_new = np.array([row not in way.placed for row in rows.tolist()], dtype=np.bool_)
         order = np.lexsort((rows, np.where(takes_all, here, -here), ~takes_all, is_new))
         rows = rows[order]
-        if not self._sees_pods:
+        if not self.sees_pods:
             return [int(row) for row in rows]
         seen: dict[int, int] = {}
         ranked = []

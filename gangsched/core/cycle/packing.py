@@ -32,11 +32,13 @@ def pack(
     used: list[int],
     topology_key: str,
     lets: Lets | None = None,
+    n_least: int = 0,
 ) -> list[tuple[int, int]]:
     """(row, count) for up to n_members of one template, nodes that the gang uses already first.
 
-    lets: rows that plugins which look at nodes one by one allow, bool[len(rows)]; they are called for all
-    nodes only if more than one node is needed.
+    n_least: with fewer the gang does not start, so which node is better makes no difference. lets: rows that
+    plugins which look at nodes one by one allow, bool[len(rows)]; they are called for all nodes only if more
+    than one node is needed.
     """
     scoring = profile.scoring
     prefers = scoring.has_stated(state, template, view)
@@ -73,6 +75,8 @@ def pack(
     if not len(rows):
         return chosen
     room = np.minimum(capacity[rows], left)
+    if int(np.add.reduce(room)) < n_least - n_members + left:
+        return chosen + list(zip(rows.tolist(), room.tolist(), strict=True))
     # Nodes without the label do not form racks of one: together they count as one rack.
     return chosen + _pack_many(profile, state, template, view, rows, room, racks[rows], left, prefers)
 

@@ -66,7 +66,8 @@ class Placing:
             return self._one_by_one(template, members, state)
         if is_gang:
             room = profile.capacity(state, template, self.trial, looks=False)
-            chosen = self.packed(template, state, room, len(members))
+            n_least = demand.n_needed - len(demand.members) + len(members)
+            chosen = self.packed(template, state, room, len(members), n_least=n_least)
         else:
             room = profile.capacity(state, template, self.trial)
             best = self._best_scored(template, state, room, lone=True)
@@ -104,7 +105,7 @@ class Placing:
         return self.states[template.serial]
 
     def packed(
-        self, template: PodTemplate, state: CycleState, room: IntArray, n_members: int
+        self, template: PodTemplate, state: CycleState, room: IntArray, n_members: int, *, n_least: int = 0
     ) -> list[tuple[int, int]]:
         """(node, how many) for members that may share nodes as capacity allows; `room`: capacity without the
         plugins that look at nodes one by one."""
@@ -112,7 +113,7 @@ class Placing:
         lets = None
         if profile.filtering.looks_at_nodes(state):
             lets = partial(profile.filtering.lets, state, template, trial)
-        return pack(profile, state, template, trial, room, n_members, self.used, key, lets)
+        return pack(profile, state, template, trial, room, n_members, self.used, key, lets, n_least)
 
     def _best_scored(
         self,

@@ -73,7 +73,7 @@ def lacks(short: Shortage) -> list[Lack]:
     for resource, column, amount in zip(template.names, template.columns, template.amounts, strict=True):
         free = room_of(trial, resource, column)
         rows = short.suits & (free < amount)
-        if rows.any():
+        if np.count_nonzero(rows):
             found.append(Lack(resource, amount, free, rows))
     return found
 

@@ -345,13 +345,14 @@ class Filtering:
         staged += sorted(others, key=lambda one: self._place[one.name])
         for plugin in staged:
             said = self._ask(plugin.name, "Filter", plugin.reasons, state, template, view)
-            out = np.zeros(view.n_rows, dtype=np.bool_)
+            out: BoolArray | None = None
             for reason, rows in said:
                 mine = rows & left
-                if mine.any():
+                if np.count_nonzero(mine):
                     found.append((plugin.name, reason, mine))
-                    out |= mine
-            left &= ~out
+                    out = mine if out is None else out | mine
+            if out is not None:
+                left &= ~out
         for one in self.per_node:
             if one.name not in state.skipped and left.any():
                 asked = np.flatnonzero(left)

@@ -119,7 +119,10 @@ def serves(plugin: object, point: Callable[..., P]) -> TypeIs[P]:
 
     As isinstance answers, which before Python 3.12 computes a protocol's members anew each time.
     """
-    return all(getattr(plugin, name, None) is not None for name in _members(point))
+    for name in _members(point):  # noqa: SIM110 (a start asks this a hundred times; a generator is twice as slow)
+        if getattr(plugin, name, None) is None:
+            return False
+    return True
 
 
 @cache

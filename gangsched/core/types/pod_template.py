@@ -81,7 +81,8 @@ class PodTemplate:
     (PodSigningPlugin) hold for all of them.
 
     requests: the non-zero requests by name. names/columns/amounts: those that some node has had, as parallel
-    lists into the resource columns; column_array int64[k] and amount_array int64[k, 1]: the same as arrays.
+    lists into the resource columns; column_array int64[k] and amount_array int64[k, 1]: the same as arrays;
+    by_column: the same as a mapping.
     missing: the others; columns are made only for resources that nodes offer, never for pods' requests, so
     that invented names cannot fill the table. padding: (cpu, memory) that scores count on the pod's node
     beyond its requests; None: nothing. images: the images it runs and mounts, named as nodes report them, one
@@ -100,6 +101,7 @@ class PodTemplate:
         "amount_array",
         "amounts",
         "asks_for_devices",
+        "by_column",
         "by_container",
         "column_array",
         "columns",
@@ -154,12 +156,16 @@ class PodTemplate:
 
     def resolve(self, table: ResourceTable) -> None:
         """Looks the requests up again; counts of this template by column must be rebuilt afterwards."""
-        self.names: list[str] = [name for name in self.requests if name in table]
-        self.columns: list[int] = [table.column(name) for name in self.names]
-        self.amounts: list[int] = [self.requests[name] for name in self.names]
-        self.column_array: IntArray = np.array(self.columns, dtype=np.int64)
-        self.amount_array: IntArray = np.array(self.amounts, dtype=np.int64).reshape(-1, 1)
+        names = [name for name in self.requests if name in table]
+        self._put_amounts(names, [table.column(name) for name in names])
         self.missing: tuple[str, ...] = tuple(name for name in self.requests if name not in table)
+
+    def _put_amounts(self, names: list[str], columns: list[int]) -> None:
+        self.names, self.columns = names, columns
+        self.amounts: list[int] = [self.requests[name] for name in names]
+        self.column_array: IntArray = np.array(columns, dtype=np.int64)
+        self.amount_array: IntArray = np.array(self.amounts, dtype=np.int64).reshape(-1, 1)
+        self.by_column: dict[int, int] = dict(zip(columns, self.amounts, strict=True))
 
     def reduced(self, amounts: Mapping[int, tuple[str, int]], serial: int) -> PodTemplate:
         """A template that requests only these amounts, and is in nobody's way otherwise.
@@ -169,10 +175,7 @@ class PodTemplate:
         found = copy(self)
         found.serial = serial
         found.requests = dict(amounts.values())
-        found.columns, found.names = list(amounts), list(found.requests)
-        found.amounts = list(found.requests.values())
-        found.column_array = np.array(found.columns, dtype=np.int64)
-        found.amount_array = np.array(found.amounts, dtype=np.int64).reshape(-1, 1)
+        found._put_amounts(list(found.requests), list(amounts))
         found.missing, found.padding, found.labels, found.affinity_terms = (), None, NO_LABELS, ()
         found.volumes, found.host_ports, found.images, found.needs = (), (), (), ()
         return found
