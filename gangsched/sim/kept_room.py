@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -30,13 +30,22 @@ class _Started(msgspec.Struct):
     ends_s: float
     priority: int
     before: frozenset[int]
-    """Serials of the claims that yielded to it: it had one that was older."""
+    """Serials of the claims that yielded to it: it had one that was older, or is within a guarantee."""
+
+
+def _never(*_: object) -> bool:
+    return False
 
 
 class KeptRoom:
     """I2, I4 and I6 of claims, after every step; I1 of their holders; I10: who is evicted for them."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, takes_kept_room: Callable[[Sequence[Pod], StartClaim, Told, Sequence[Pod]], bool] = _never
+    ) -> None:
+        """takes_kept_room: whether pods that start together may have the claim's room by their queue, where
+        others are promised room."""
+        self._takes_kept_room = takes_kept_room
         self._started: dict[str, _Started] = {}
         self._held: dict[int, tuple[object, int, dict[str, dict[str, int] | None]]] = {}
         """By serial of a claim: where it stands, since which step, and what its nodes had then."""
@@ -52,11 +61,21 @@ class KeptRoom:
         claims = scheduler.shared.queue.claims
         if claims is None:
             return
+        binds = []
         for effect in effects:
             if isinstance(effect, (ef.EvictPod, ef.DeletePod)):
                 yield from self._may_go(scheduler, effect, now_s)
             if isinstance(effect, ef.BindPod) and self._is_another(effect) and effect.uid in told.pods:
-                self._note(scheduler, effect, told.pods[effect.uid], now_s)
+                binds.append(effect)
+        starting = [told.pods[bind.uid] for bind in binds]
+        promised = [one.info.pod for one in scheduler.shared.cache.nominated.values()]
+        yielding = frozenset(
+            one.serial
+            for one in self._own.values()
+            if starting and self._takes_kept_room(starting, one, told, promised)
+        )
+        for bind, pod in zip(binds, starting, strict=True):
+            self._note(scheduler, bind, pod, now_s, yielding)
         standing = claims.all
         self._own = {str(key): claim for key, claim in claims.by_key.items()}
         self._held = {
@@ -87,17 +106,17 @@ class KeptRoom:
         before = self._started.get(bind.uid)
         return before is None or (before.bind.node, before.bind.annotations) != (bind.node, bind.annotations)
 
-    def _note(self, scheduler: Scheduler, bind: ef.BindPod, pod: Pod, now_s: float) -> None:
+    def _note(
+        self, scheduler: Scheduler, bind: ef.BindPod, pod: Pod, now_s: float, before: frozenset[int]
+    ) -> None:
         self._started.pop(bind.uid, None)
         info = scheduler.shared.cache.pods.get(bind.uid)
         group = info.group if info is not None else None
         if group is None or group.recovering or group.satisfied:
             return
         own = self._own.get(str(group.key))
-        before = frozenset[int]()
         if own is not None:
-            yielding = (one.serial for one in self._own.values() if one.serial > own.serial)
-            before = frozenset(yielding)
+            before |= {one.serial for one in self._own.values() if one.serial > own.serial}
         ends_s = now_s + max(stated_s(one.pod) for one in group.members.values())
         self._started[bind.uid] = _Started(bind, pod, self._n, ends_s, group.priority, before)
 
