@@ -14,11 +14,18 @@ import msgspec
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import GroupState
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.limits import stated_s
 from gangsched.sim.reading import allocatable, is_vast, pod_asks
 from gangsched.sim.told import Told
+
+_SAME_S = 1.0
+_CAUSES = frozenset(
+    ("overrun", "extended", "estimate", "node", "priority", "guarantee", "other scheduler", "claims")
+)
+_WAITS = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
 
 
 class _Started(msgspec.Struct):
@@ -33,12 +40,31 @@ class _Started(msgspec.Struct):
     """Serials of the claims that yielded to it: it had one that was older, or is within a guarantee."""
 
 
+class _Promise(msgspec.Struct, frozen=True):
+    """Of a claim: its start, whether that was promised, what was promised first, and how often it slipped."""
+
+    start_s: float
+    is_promise: bool
+    first_s: float | None
+    n_slips: int
+
+    def broken_by(self, claim: StartClaim) -> Iterator[str]:
+        """I3: a promise moves later only with a cause, which is counted, and the first is not forgotten."""
+        if self.is_promise and claim.start_s > self.start_s + _SAME_S:
+            if claim.n_slips == self.n_slips:
+                yield f"I3: {claim.unit} slips to {claim.start_s:g}, and that is not counted"
+            if claim.because not in _CAUSES:
+                yield f"I3: {claim.unit} slips to {claim.start_s:g}, and the cause is {claim.because!r}"
+        if self.first_s is not None and claim.promised_s != self.first_s:
+            yield f"I3: {claim.unit} was promised {self.first_s:g} first, and that is {claim.promised_s} now"
+
+
 def _never(*_: object) -> bool:
     return False
 
 
 class KeptRoom:
-    """I2, I4 and I6 of claims, after every step; I1 of their holders; I10: who is evicted for them."""
+    """I2, I3 and I4 of claims, after every step; I1 of their holders; I10: who is evicted for them."""
 
     def __init__(
         self, takes_kept_room: Callable[[Sequence[Pod], StartClaim, Told, Sequence[Pod]], bool] = _never
@@ -51,6 +77,8 @@ class KeptRoom:
         """By serial of a claim: where it stands, since which step, and what its nodes had then."""
         self._own: dict[str, StartClaim] = {}
         """By group: its claim, before this step."""
+        self._promises: dict[int, _Promise] = {}
+        """By serial of a claim: what was promised, before this step."""
         self._n = 0
 
     def look(
@@ -86,11 +114,27 @@ class KeptRoom:
         }
         for claim in standing:
             yield from self._keeps(claim, told)
+            yield from self._is_held(scheduler, claim, told)
+            if (before := self._promises.get(claim.serial)) is not None:
+                yield from before.broken_by(claim)
+        self._promises = {
+            one.serial: _Promise(one.start_s, one.is_promise, one.promised_s, one.n_slips) for one in standing
+        }
         for group in (group for claim in standing for group in claim.unit):
             passed = scheduler.shared.queue.bypasses
             count = passed.of(group) if passed is not None else None
             if count is not None and count.n > count.bound and claims.budget is None:
                 yield f"I1: {group!r} was passed {count.n} times, its bound is {count.bound}"
+
+    def _is_held(self, scheduler: Scheduler, claim: StartClaim, told: Told) -> Iterator[str]:
+        """I4: who a claim is for waits, all of it, and is there."""
+        for group in claim.unit:
+            if scheduler.shared.groups.get(group.key) is not group or group.state not in _WAITS:
+                yield f"I4: room is kept for {group!r}, which does not wait for it"
+        for one in claim.held:
+            pod = told.pods.get(one.info.uid)
+            if pod is None or pod.spec.node_name or pod.is_terminal:
+                yield f"I4: room is kept for {one.info!r}, which is gone or has started"
 
     def _may_go(
         self, scheduler: Scheduler, effect: ef.EvictPod | ef.DeletePod, now_s: float
