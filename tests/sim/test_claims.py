@@ -72,6 +72,7 @@ def test_a_core_that_does_not_keep_the_room_is_found(monkeypatch: pytest.MonkeyP
         return list(self._shared.cache.nominated.values())
 
     monkeypatch.setattr(Claiming, "nominated", forgets)
+    monkeypatch.setattr(Claiming, "kept_now", forgets)
     found = [str(one.problem) for seed in range(41_020, 41_023) if (one := failure(seed)) is not None]
     assert any("I2: " in one for one in found), found
 
