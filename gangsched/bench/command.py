@@ -112,6 +112,12 @@ def _add_queueing(parser: argparse.ArgumentParser) -> None:
         help="instead: how long a turn and the plan of a claim last on 5,000 full nodes (--nodes) with 10,000"
         " pods in line and 64 claims, in CPU time; takes minutes",
     )
+    of.add_argument(
+        "--fairness",
+        action="store_true",
+        help="instead: what two teams get of a cluster over a day and after a week's rest, and how soon what"
+        " is guaranteed is held",
+    )
     of.add_argument("--load", type=float, default=0.75, metavar="SHARE", help="of the devices (default 0.75)")
 
 
@@ -229,9 +235,19 @@ def _load_balance(args: argparse.Namespace, progress: Progress) -> int:
 
 def _queueing(args: argparse.Namespace, progress: Progress) -> int:
     from gangsched.bench import tables
-    from gangsched.bench.queueing import report, speed
+    from gangsched.bench.queueing import fairness, report, speed
     from gangsched.bench.queueing.picture import picture
 
+    if args.speed and args.fairness:
+        raise ConfigError("--speed and --fairness: one of the two")
+    if args.fairness:
+        n_nodes = 16 if args.nodes is None else args.nodes
+        shared = fairness.measure(progress, n_nodes=n_nodes, gpus=args.gpus, n_seeds=args.seeds)
+        if args.output == "json":
+            _print_json(shared)
+        else:
+            fairness.print_fairness(shared, tables.console())
+        return 0
     if args.speed:
         measured = speed.measure(progress, n_nodes=5000 if args.nodes is None else args.nodes)
         if args.output == "json":

@@ -38,6 +38,7 @@ from gangsched.sim.objects import at
 from gangsched.sim.progress import resting_groups_can_go_on
 from gangsched.sim.spite import Spite
 from gangsched.sim.tampering import Tampering
+from gangsched.sim.teams import Guarantees
 from gangsched.sim.timeline import Timeline
 from gangsched.sim.told import Told
 from gangsched.sim.workloads import Workload
@@ -144,8 +145,6 @@ class Simulation:
         self._store_is_true = not rates.tampering_per_s
         self.history: list[bytes] = []
         self.half_bound = HalfBound()
-        self.preemptions = checkers.Preemptions()
-        self.kept_room = KeptRoom()
         self.watchers: list[Callable[[Simulation], Iterable[str]]] = []
         """A test's own checks after every turn."""
         self.calm_since_s = 0.0
@@ -247,7 +246,9 @@ class Simulation:
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
         self.told = Told()
         self.preemptions = checkers.Preemptions()
-        self.kept_room = KeptRoom()
+        self.guarantees = Guarantees()
+        has_queues = self.settings.queues is not None
+        self.kept_room = KeptRoom(self.guarantees.takes_kept_room) if has_queues else KeptRoom()
         self.api.hang_up()
         if self.settings.fence:
             self._take_fence(down_s)
@@ -354,6 +355,8 @@ class Simulation:
         if self.scheduler.shared.queue.claims is not None:
             self._judge(self.kept_room.look(self.scheduler, effects, self.told, self.timeline.now_s))
             self._judge(acyclic(self.scheduler))
+        if self.settings.queues is not None:
+            self._judge(self.guarantees.look(effects, self.told))
         self.history.append(encoded(effects))
         for effect in effects:
             if self._dies_after == 0:

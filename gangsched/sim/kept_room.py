@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import GroupState
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.limits import stated_s
 from gangsched.sim.reading import allocatable, is_vast, pod_asks
 from gangsched.sim.told import Told
+
+_SAME_S = 1.0
+_CAUSES = frozenset(
+    ("overrun", "extended", "estimate", "node", "priority", "guarantee", "other scheduler", "claims")
+)
+_WAITS = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
 
 
 class _Started(msgspec.Struct):
@@ -30,18 +37,48 @@ class _Started(msgspec.Struct):
     ends_s: float
     priority: int
     before: frozenset[int]
-    """Serials of the claims that yielded to it: it had one that was older."""
+    """Serials of the claims that yielded to it: it had one that was older, or is within a guarantee."""
+
+
+class _Promise(msgspec.Struct, frozen=True):
+    """Of a claim: its start, whether that was promised, what was promised first, and how often it slipped."""
+
+    start_s: float
+    is_promise: bool
+    first_s: float | None
+    n_slips: int
+
+    def broken_by(self, claim: StartClaim) -> Iterator[str]:
+        """I3: a promise moves later only with a cause, which is counted, and the first is not forgotten."""
+        if self.is_promise and claim.start_s > self.start_s + _SAME_S:
+            if claim.n_slips == self.n_slips:
+                yield f"I3: {claim.unit} slips to {claim.start_s:g}, and that is not counted"
+            if claim.because not in _CAUSES:
+                yield f"I3: {claim.unit} slips to {claim.start_s:g}, and the cause is {claim.because!r}"
+        if self.first_s is not None and claim.promised_s != self.first_s:
+            yield f"I3: {claim.unit} was promised {self.first_s:g} first, and that is {claim.promised_s} now"
+
+
+def _never(*_: object) -> bool:
+    return False
 
 
 class KeptRoom:
-    """I2, I4 and I6 of claims, after every step; I1 of their holders; I10: who is evicted for them."""
+    """I2, I3 and I4 of claims, after every step; I1 of their holders; I10: who is evicted for them."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, takes_kept_room: Callable[[Sequence[Pod], StartClaim, Told, Sequence[Pod]], bool] = _never
+    ) -> None:
+        """takes_kept_room: whether pods that start together may have the claim's room by their queue, where
+        others are promised room."""
+        self._takes_kept_room = takes_kept_room
         self._started: dict[str, _Started] = {}
         self._held: dict[int, tuple[object, int, dict[str, dict[str, int] | None]]] = {}
         """By serial of a claim: where it stands, since which step, and what its nodes had then."""
         self._own: dict[str, StartClaim] = {}
         """By group: its claim, before this step."""
+        self._promises: dict[int, _Promise] = {}
+        """By serial of a claim: what was promised, before this step."""
         self._n = 0
 
     def look(
@@ -52,11 +89,21 @@ class KeptRoom:
         claims = scheduler.shared.queue.claims
         if claims is None:
             return
+        binds = []
         for effect in effects:
             if isinstance(effect, (ef.EvictPod, ef.DeletePod)):
                 yield from self._may_go(scheduler, effect, now_s)
             if isinstance(effect, ef.BindPod) and self._is_another(effect) and effect.uid in told.pods:
-                self._note(scheduler, effect, told.pods[effect.uid], now_s)
+                binds.append(effect)
+        starting = [told.pods[bind.uid] for bind in binds]
+        promised = [one.info.pod for one in scheduler.shared.cache.nominated.values()]
+        yielding = frozenset(
+            one.serial
+            for one in self._own.values()
+            if starting and self._takes_kept_room(starting, one, told, promised)
+        )
+        for bind, pod in zip(binds, starting, strict=True):
+            self._note(scheduler, bind, pod, now_s, yielding)
         standing = claims.all
         self._own = {str(key): claim for key, claim in claims.by_key.items()}
         self._held = {
@@ -67,11 +114,27 @@ class KeptRoom:
         }
         for claim in standing:
             yield from self._keeps(claim, told)
+            yield from self._is_held(scheduler, claim, told)
+            if (before := self._promises.get(claim.serial)) is not None:
+                yield from before.broken_by(claim)
+        self._promises = {
+            one.serial: _Promise(one.start_s, one.is_promise, one.promised_s, one.n_slips) for one in standing
+        }
         for group in (group for claim in standing for group in claim.unit):
             passed = scheduler.shared.queue.bypasses
             count = passed.of(group) if passed is not None else None
             if count is not None and count.n > count.bound and claims.budget is None:
                 yield f"I1: {group!r} was passed {count.n} times, its bound is {count.bound}"
+
+    def _is_held(self, scheduler: Scheduler, claim: StartClaim, told: Told) -> Iterator[str]:
+        """I4: who a claim is for waits, all of it, and is there."""
+        for group in claim.unit:
+            if scheduler.shared.groups.get(group.key) is not group or group.state not in _WAITS:
+                yield f"I4: room is kept for {group!r}, which does not wait for it"
+        for one in claim.held:
+            pod = told.pods.get(one.info.uid)
+            if pod is None or pod.spec.node_name or pod.is_terminal:
+                yield f"I4: room is kept for {one.info!r}, which is gone or has started"
 
     def _may_go(
         self, scheduler: Scheduler, effect: ef.EvictPod | ef.DeletePod, now_s: float
@@ -87,17 +150,17 @@ class KeptRoom:
         before = self._started.get(bind.uid)
         return before is None or (before.bind.node, before.bind.annotations) != (bind.node, bind.annotations)
 
-    def _note(self, scheduler: Scheduler, bind: ef.BindPod, pod: Pod, now_s: float) -> None:
+    def _note(
+        self, scheduler: Scheduler, bind: ef.BindPod, pod: Pod, now_s: float, before: frozenset[int]
+    ) -> None:
         self._started.pop(bind.uid, None)
         info = scheduler.shared.cache.pods.get(bind.uid)
         group = info.group if info is not None else None
         if group is None or group.recovering or group.satisfied:
             return
         own = self._own.get(str(group.key))
-        before = frozenset[int]()
         if own is not None:
-            yielding = (one.serial for one in self._own.values() if one.serial > own.serial)
-            before = frozenset(yielding)
+            before |= {one.serial for one in self._own.values() if one.serial > own.serial}
         ends_s = now_s + max(stated_s(one.pod) for one in group.members.values())
         self._started[bind.uid] = _Started(bind, pod, self._n, ends_s, group.priority, before)
 

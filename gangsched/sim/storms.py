@@ -23,6 +23,7 @@ from gangsched.sim.duel import Duel, make_follower
 from gangsched.sim.faults import CALM, STORM, Rates
 from gangsched.sim.limits import limited_workload
 from gangsched.sim.racks import racked_workload
+from gangsched.sim.teams import SETTINGS, make_with_queues, teams_workload
 from gangsched.sim.workloads import Workload, hostile_workload, preempting_workload, random_workload
 
 FENCED = Settings(fence=True)
@@ -103,6 +104,13 @@ STORMS: dict[str, Storm] = {
             permit_wait_s=15.0,
             queueing=QueueingSettings(2, mode="hard", on_overrun="yield"),
         ),
+        storm_s=60.0,
+    ),
+    "queues": Storm(
+        "three teams, two of which get back what is guaranteed to them, with claims at a bound of two",
+        teams_workload,
+        settings=replace(FENCED, permit_wait_s=15.0, queueing=SETTINGS.queueing, queues=SETTINGS.queues),
+        make=make_with_queues,
         storm_s=60.0,
     ),
     "duel": Storm(

@@ -7,11 +7,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from gangsched.core.explain import explain
+from gangsched.core.queueing.claims import MAX_CLAIMS
 from gangsched.core.types.claim import StartClaim
 from gangsched.model.effects import EvictPod
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_pod
+from gangsched.sim.objects import make_node, make_pod
 from tests.core.queued import queued
 from tests.core.test_queues import held
 from tests.support.scenario import Cluster, gang, with_annotations
@@ -153,3 +154,46 @@ def by_kueue(made: list[Pod]) -> list[Pod]:
         replace(pod, metadata=replace(pod.metadata, labels={**(pod.metadata.labels or {}), **label}))
         for pod in made
     ]
+
+
+def test_inside_a_queue_what_is_small_and_guaranteed_passes_a_large_gang_up_to_its_bound() -> None:
+    """The gang is beyond the guarantee, and small pods are within; that orders queues, not one queue."""
+    c = queued(TREE.format(b=8, reclaim="guaranteed"), nodes=2)
+    c.submit(lone("holds", "b", 1, "10h")).run()
+    c.submit(gang("large", pods=2, gpus=8, namespace="b")).run()
+    for k in range(6):
+        c.submit(lone(f"small{k}", "b", 1, "20h")).run().wait(20.0)
+    assert held(c, "b") == 1 + 1, "one may pass it, and then it has a claim on both nodes"
+    c.delete("holds", "small0").run().wait(15.0)
+    assert c.placed("large", on=2)
+
+
+def on(node: int, pods: list[Pod]) -> list[Pod]:
+    return [replace(pod, spec=replace(pod.spec, node_selector={"host": f"n{node}"})) for pod in pods]
+
+
+def test_a_guarantee_starts_while_all_claims_stand_and_a_borrower_is_at_its_bound() -> None:
+    """It came first: when it was refused it was within its queue's guarantee. By now it would borrow."""
+    n_hosts = MAX_CLAIMS + 1
+    guaranteed = 4 * n_hosts + 8
+    tree = TREE.format(b=guaranteed, reclaim="guaranteed").replace("{name: a,", "{name: a, share: 0.001,")
+    c = queued(tree, nodes=0)
+    for k in range(n_hosts + 1):
+        node = make_node(f"n{k}")
+        c.node(replace(node, metadata=replace(node.metadata, labels={"host": f"n{k}"})))
+    c.submit(on(n_hosts, lone("theirs", "a", 1))).run()
+    for k in range(n_hosts):
+        c.submit(on(k, lone(f"holds{k}", "b", 4, "10h"))).run()
+        c.submit(on(k, lone(f"large{k}", "b", 8, "1h"))).run()
+    for k in range(n_hosts):
+        c.submit(on(k, lone(f"once{k}", "b", 4, "20h"))).run().delete(f"once{k}").run()
+    for k in range(n_hosts):
+        c.submit(on(k, lone(f"passes{k}", "b", 4, "20h"))).run()
+    claims = c.scheduler.shared.queue.claims
+    assert claims is not None
+    assert [k for k in range(n_hosts) if claims.of(c.group(f"large{k}")) is None] == [MAX_CLAIMS]
+    c.submit(on(n_hosts, lone("grows", "b", 1))).run()
+    assert held(c, "b") + 8 > guaranteed
+    c.submit(on(MAX_CLAIMS, lone("asks", "a", 4, "20h"))).run()
+    assert c.pod("asks").spec.node_name == f"n{MAX_CLAIMS}"
+    assert not c.pod(f"passes{MAX_CLAIMS}").spec.node_name, "its own queue still waits for it"

@@ -124,6 +124,24 @@ def test_freed_room_never_goes_back_to_the_victims() -> None:
     assert len(evicted(c)) == 8
 
 
+def test_who_was_to_go_stays_once_its_queue_holds_no_more_than_its_guarantee() -> None:
+    """Its eviction was refused; until it is repeated another pod of its queue has ended, and what that held
+    is taken."""
+    c = queued(TWO.replace("gpu: 8}, namespaces: [a]", "gpu: 4}, namespaces: [a]"), nodes=3, gpus=4)
+    c.evictions = "429"
+    for k in range(3):
+        c.submit(pods("b", f"b{k}", gpus=4))
+    c.run().submit(pods("a", "a0", gpus=4)).run()
+    [victim] = evicted(c)
+    [ends, _] = [one for one in ("b0", "b1", "b2") if one != victim]
+    [theirs] = pods("c", "theirs", gpus=4)
+    on = c.pod(ends).spec.node_name
+    c.delete(ends).submit(replace(theirs, spec=replace(theirs.spec, scheduler_name="other", node_name=on)))
+    c.run().wait(60.0)
+    assert evicted(c) == [victim], "asked once, when its queue held 12 of 8"
+    assert not c.pod("a0").spec.node_name
+
+
 def test_a_guarantee_of_devices_does_not_let_anybody_reclaim_others() -> None:
     """What is not set counts as 0: who is guaranteed cpu gets no GPU back by it."""
     c = queued(

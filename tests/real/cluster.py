@@ -182,7 +182,7 @@ class Cluster:
     def delete(self, *names: str) -> None:
         """Pods by name, or all of a gang; gone when this returns."""
         for name in names:
-            for pod in [p for p in self.picture.pods if p == name or p.rpartition("-")[0] == name]:
+            for pod in [p for p in list(self.picture.pods) if p == name or p.rpartition("-")[0] == name]:
                 self.plane.request("DELETE", f"{PODS}/{pod}", {"gracePeriodSeconds": 0})
                 self.picture.until(lambda p=pod: p not in self.picture.pods, f"{pod} is gone")  # type: ignore[misc]
 

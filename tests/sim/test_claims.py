@@ -10,8 +10,10 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.groups.claiming import Claiming
+from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.claim import StartClaim
 from gangsched.sim.driver import Broken, Simulation, make_scheduler
 from gangsched.sim.limits import limited_workload
 from gangsched.sim.storms import STORMS, Storm, case
@@ -36,7 +38,7 @@ def recounting(settings: Settings) -> Scheduler:
     scheduler = make_scheduler(settings)
     shared = scheduler.shared
     assert shared.queue.claims is not None
-    own = Bounded(HARD, shared.groups, lambda group: shared.sort_key(group)[0])
+    own = Bounded(HARD, shared.groups, lambda group: ("", shared.sort_key(group)[0], False))
     own.count_claimed(shared.queue.claims.by_key)
     shared.queue.bypasses = own
     return scheduler
@@ -70,8 +72,35 @@ def test_a_core_that_does_not_keep_the_room_is_found(monkeypatch: pytest.MonkeyP
         return list(self._shared.cache.nominated.values())
 
     monkeypatch.setattr(Claiming, "nominated", forgets)
+    monkeypatch.setattr(Claiming, "kept_now", forgets)
     found = [str(one.problem) for seed in range(41_020, 41_023) if (one := failure(seed)) is not None]
     assert any("I2: " in one for one in found), found
+
+
+def test_a_core_that_gives_no_cause_for_a_slip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gangsched.core.groups.claiming.slip_cause", lambda shared, claim: "")
+    found = [str(one.problem) for seed in range(41_060, 41_066) if (one := failure(seed)) is not None]
+    assert any("I3: " in one for one in found), found
+
+
+def test_a_core_that_promises_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each slip would count from the last promise, and every one would be kept."""
+    stands = Claiming._stands
+
+    def forgets(self: Claiming, claim: StartClaim) -> None:
+        claim.promised_s = None
+        stands(self, claim)
+
+    monkeypatch.setattr(Claiming, "_stands", forgets)
+    found = [str(one.problem) for seed in range(41_060, 41_066) if (one := failure(seed)) is not None]
+    assert any("I3: " in one for one in found), found
+
+
+def test_a_core_that_keeps_room_for_who_has_started_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Claims, "moved", lambda self, group: None)
+    monkeypatch.setattr(Claims, "is_sound", lambda self, claim: True)
+    found = [str(one.problem) for seed in range(41_070, 41_072) if (one := failure(seed)) is not None]
+    assert any("I4: " in one for one in found), found
 
 
 def failure(seed: int) -> Broken | None:

@@ -68,7 +68,7 @@ class Recounted(Bypasses):
         if by.priority > group.priority or self._place_of(by) <= self._place_of(group):
             return False
         return any(
-            self._masks[serial] >> placed.row & 1 and columns.intersection(placed.info.template.columns)
+            self._rows.of(serial) >> placed.row & 1 and columns.intersection(placed.info.template.columns)
             for placed in plan.placements
             if placed.info.group is by
             for serial, columns in record.needs.items()
@@ -79,7 +79,9 @@ def counting(settings: Settings) -> Scheduler:
     """A scheduler that recounts."""
     scheduler = make_scheduler(settings)
     shared = scheduler.shared
-    shared.queue.bypasses = Recounted(SHADOW, shared.groups, lambda group: shared.sort_key(group)[0])
+    shared.queue.bypasses = Recounted(
+        SHADOW, shared.groups, lambda group: ("", shared.sort_key(group)[0], False)
+    )
     return scheduler
 
 

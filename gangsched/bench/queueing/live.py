@@ -50,7 +50,7 @@ def replay(workload: Workload, *, n_nodes: int, gpus: int, config: str = "") -> 
 
     config: what the GangschedConfiguration says. Raises: GangschedError.
     """
-    read = _config(config)
+    read = config_of(config)
     core = Scheduler(build_profiles(read), read.settings)
     cluster = Cluster(workload.jobs, [node(i, gpus) for i in range(n_nodes)], core, core)
     while cluster.n_started < len(workload.jobs):
@@ -58,7 +58,8 @@ def replay(workload: Workload, *, n_nodes: int, gpus: int, config: str = "") -> 
     return Starts(cluster.at_s, cluster.devices, *cluster.bounded(), cluster.late)
 
 
-def _config(ours: str) -> SchedulerConfig:
+def config_of(ours: str) -> SchedulerConfig:
+    """The default configuration with what the GangschedConfiguration says."""
     if not ours:
         return default_config(IN_TREE)
     kube = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration"

@@ -371,7 +371,9 @@ class Attempts:
     def timed_out(self, group: Group) -> None:
         """WaitOnPermit's deadline: the whole set's reservations are released."""
         if group.preemption is not None:
-            if not self.nominations.again(group):
+            if self._is_outdated(group):
+                self.give_back(group, "preemption: what was to go for it may not go any more")
+            elif not self.nominations.again(group):
                 self._shared.count("preemption_timeouts")
                 left = ", ".join(info.pod.key for info in group.preemption.waits_for.values())
                 self.give_back(group, f"preemption: not gone in time: {left}")
@@ -382,6 +384,13 @@ class Attempts:
         why = f" ({waited_for})" if waited_for else ""
         in_s = self._shared.queue.backoff_s(group.failure + 1)
         self.give_back(group, f"WaitOnPermit timed out{why}; it is tried again in {in_s:g} s")
+
+    def _is_outdated(self, group: Group) -> bool:
+        try:
+            return group.preemption is not None and self._room.is_outdated(group.preemption)
+        except PluginError as error:
+            self._shared.hooks.blame(error, group)
+            return True
 
     def give_back(self, group: Group, why: str) -> None:
         """Releases the reservations of a waiting group, and of those that wait with it; they back off."""

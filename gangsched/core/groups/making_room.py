@@ -7,11 +7,13 @@ their eviction and the reservation for it (core.groups.nomination).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
 
+from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.topology import requires_domain
@@ -23,6 +25,7 @@ from gangsched.core.groups.claiming import Claiming
 from gangsched.core.groups.nomination import Nominations, would_take
 from gangsched.core.groups.overrun import past_walltime
 from gangsched.core.preemption.by_domain import run_post_filter_by_domain
+from gangsched.core.preemption.victims import is_leaving, priority_of
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group, GroupState, MemberState, Preemption
@@ -76,7 +79,7 @@ class MakingRoom:
         if self._claiming.is_due(unit):
             return error
         demands = self._demands(unit)
-        rule = self._rule(unit, demands)
+        rule = self._rule(unit, demands, shared.queue_view)
         yielding = self._yielding(_rank(unit, rule))
         trial = Trial(shared.cache.view)
         for info in (info for group in yielding for info in group.members.values()):
@@ -109,9 +112,32 @@ class MakingRoom:
         self._nominations.promise(unit, answer, rule)
         return None
 
-    def _rule(self, unit: Sequence[Group], demands: Sequence[Demand]) -> EvictionRule | None:
+    def is_outdated(self, waited: Preemption) -> bool:
+        """Whether the rule would not let victims go any more that have not begun to: an eviction was refused,
+        and meanwhile their queue holds less, say. Raises: PluginError."""
+        left = [info for info in waited.waits_for.values() if not is_leaving(info)]
+        view = self._shared.queue_view
+        if not left or view is None or waited.is_overrun:
+            return False
+        before = copy(view)  # as if nothing had been promised to the unit yet
+        before.going = {
+            uid for uid, by in self._shared.victims.items() if any(one is not waited for one in by)
+        }
+        before.promised = lambda: [i for i in view.promised() if i.group not in waited.unit]
+        unit = list(waited.unit)
+        demands = self._demands(unit)
+        rule = self._rule(unit, demands, before) if demands else None
+        priority = min(group.priority for group in unit)
+        return rule is not None and (
+            not all(rule.may_take(info, is_lower=priority_of(info) < priority) for info in left)
+            or bool(rule.refuses(left))
+        )
+
+    def _rule(
+        self, unit: Sequence[Group], demands: Sequence[Demand], view: QueueView | None
+    ) -> EvictionRule | None:
         """Raises: PluginError."""
-        view, profile = self._shared.queue_view, self._shared.profile_of(unit[0])
+        profile = self._shared.profile_of(unit[0])
         if view is None or not profile.admit_plugins:
             return None
         return profile.eviction_rule(unit, [i for one in demands for i in one.members[: one.n_needed]], view)

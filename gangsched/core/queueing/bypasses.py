@@ -37,11 +37,10 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.status import Code
-from gangsched.core.queueing.needs import bits, fits_empty, open_to, refused_for, taken
+from gangsched.core.queueing.needs import fits_empty, refused_for, taken
+from gangsched.core.queueing.open_rows import OpenRows
 from gangsched.core.queueing.waiting_classes import Needs, Rank, Record, WaitingClass
-from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import BOUND, Group, GroupState
-from gangsched.core.types.pod_template import PodTemplate
 from gangsched.core.types.states import NOT_QUEUED
 from gangsched.model.pod_group import GroupKey
 
@@ -56,7 +55,6 @@ _REORDERED = 2
 _WAITED_SHARE = 0.5
 # Counting the groups that run is a walk over all of them.
 _COUNT_AGAIN_S = 1.0
-_MAX_MASKS = 10_000
 _ELIGIBLE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
 
 
@@ -75,31 +73,29 @@ class Bypasses:
         self,
         settings: QueueingSettings,
         groups: Mapping[GroupKey, Group],
-        sort_key: Callable[[Group], Rank],
+        passing: Callable[[Group], tuple[str, Rank, bool]],
         bound_of: Callable[[Group], int | str | None] = lambda group: None,
-        is_reordered: Callable[[Group], bool] = lambda group: False,
         walltime_s: Callable[[Group], float] = lambda group: math.inf,
+        lane_place: Callable[[Group], Rank] = lambda group: (),
     ) -> None:
-        """sort_key: a group is passed by those with a larger one. bound_of: the bound of the group's queue,
-        None: it has none, so that the settings' holds. is_reordered: whether groups are tried in another
-        order there. walltime_s: how long a group runs, inf: unknown."""
+        """passing: a group's lane and its key there: it is passed by those of its lane with a larger one; and
+        whether groups are tried in another order there. bound_of: the bound of the group's queue, None: it
+        has none, so that the settings' holds. walltime_s: how long a group runs, inf: unknown. lane_place:
+        where its lane stands now with the group as its first: it is passed by those of lanes with a larger
+        one."""
         self._settings = settings
         self._claimed: Collection[GroupKey] = ()
         self._groups = groups
-        self._sort_key = sort_key
+        self._passing = passing
         self._bound_of = bound_of
-        self._is_reordered = is_reordered
         self._walltime_s = walltime_s
+        self._lane_place = lane_place
         self._early: Group | None = None
         self._records: dict[GroupKey, Record] = {}
         self._classes: dict[tuple[object, ...], WaitingClass] = {}
         self._moved: dict[GroupKey, Record] = {}
         """Groups whose state or place has changed since it was looked at where they are counted."""
-        self._masks: dict[int, int] = {}
-        """By template serial: the rows where it may go, as bits; of nodes as they were at `_revision`."""
-        self._asked: dict[int, tuple[Demand, PodTemplate]] = {}
-        """By template serial: how to ask again. The demand is for nobody, and keeps no pods in memory."""
-        self._revision: tuple[int, int] = (-1, -1)
+        self._rows = OpenRows(lambda: {one for klass in self._classes.values() for one in klass.needs})
         self._running: tuple[float, int] = (-math.inf, 0)
         self.at_start = [0] * (len(BUCKETS) + 1)
         """Groups that were refused at least once and have started, by how often they had been bypassed."""
@@ -153,7 +149,7 @@ class Bypasses:
     def refused(self, demands: Sequence[Demand], code: Code, view: ClusterView, now_s: float) -> None:
         """Records that these groups, tried together, do not fit now."""
         self._settle()
-        self._follow(view)
+        self._rows.follow(view)
         for demand in demands:
             group = demand.group
             if group.recovering or group.satisfied:
@@ -168,7 +164,7 @@ class Bypasses:
             can_fit = code is not Code.UNRESOLVABLE and now_s >= record.not_before_s
             for template, members in demand.by_template().values():
                 n_wanted = min(len(members), demand.n_needed)
-                mask = self._mask(demand, template, view)
+                mask = self._rows.ask(demand, template, view)
                 short = refused_for(template, mask, n_wanted, view)
                 can_fit = can_fit and fits_empty(template, mask, n_wanted, view)
                 needs[template.serial] = short | record.needs.get(template.serial, frozenset())
@@ -196,7 +192,7 @@ class Bypasses:
                 self._leave(record)
         if not self._classes:
             return None
-        self._follow(view)
+        self._rows.follow(view)
         hits = [
             hit
             for group in unit
@@ -209,8 +205,8 @@ class Bypasses:
             if (first := self._first(hits, now_s)) is not None:
                 self._early = first
                 return first
-        for klass, rank in hits:
-            self._count(klass, rank, now_s)
+        for klass, n_before in hits:
+            self._count(klass, n_before, now_s)
         return None
 
     def is_early(self, group: Group) -> bool:
@@ -276,49 +272,62 @@ class Bypasses:
             if self._records.get(key) is not record:
                 continue
             is_there = record.klass is not None and self._is_eligible(record)
-            if not is_there or self._place_of(record.group) != record.rank:
+            if not is_there or self._place_of(record.group) != (record.lane, record.rank):
                 self._leave(record)
                 self._enter(record)
 
-    def _hits(self, by: Group, plan: Plan) -> list[tuple[WaitingClass, Rank]]:
-        """The classes that lack something of what it takes, with its place in line."""
+    def _hits(self, by: Group, plan: Plan) -> list[tuple[WaitingClass, int]]:
+        """The classes that lack something of what it takes, with how many of each it passes."""
         placed = [one for one in plan.placements if one.info.group is by]
         took = taken((one.row, one.info.template) for one in placed)
-        rank = self._place_of(by)
-        return [
-            (klass, rank)
-            for klass in self._classes.values()
-            if klass.priority >= by.priority and self._is_hit(klass, took)
-        ]
+        lane, rank = self._place_of(by)
+        place: Rank | None = None
+        hits = []
+        for klass in self._classes.values():
+            if klass.priority < by.priority or not self._rows.meet(klass.needs, took):
+                continue
+            if klass.lane == lane:
+                n_before = klass.n_before(rank)
+            else:
+                place = place or (self._lane_place(by), lane)
+                first = klass.members[0].group
+                n_before = len(klass.ranks) if (self._lane_place(first), klass.lane) < place else 0
+            hits.append((klass, n_before))
+        return hits
 
-    def _full(self, hits: Sequence[tuple[WaitingClass, Rank]]) -> Group | None:
+    def _full(self, hits: Sequence[tuple[WaitingClass, int]]) -> Group | None:
         """The first in line that so many starts would pass beyond its bound."""
-        first: Record | None = None
+        full = []
         for klass in {id(klass): klass for klass, _ in hits}.values():
-            ranks = [rank for other, rank in hits if other is klass]
-            at = klass.full_before(max(ranks), len(ranks))
-            if at >= 0 and (first is None or klass.ranks[at] < first.rank):
-                first = klass.members[at]
-        return None if first is None else first.group
+            passed = [n_before for other, n_before in hits if other is klass]
+            at = klass.full_of(max(passed), len(passed))
+            if at >= 0:
+                full.append(klass.members[at])
+        return min(full, key=self._in_line).group if full else None
 
-    def _first(self, hits: Sequence[tuple[WaitingClass, Rank]], now_s: float) -> Group | None:
+    def _first(self, hits: Sequence[tuple[WaitingClass, int]], now_s: float) -> Group | None:
         """The first in line, if it would be passed and has no claim."""
-        first = min((klass.members[0] for klass in self._classes.values()), key=lambda one: one.rank)
+        of_lanes: dict[str, Record] = {}
+        for klass in self._classes.values():
+            one, other = klass.members[0], of_lanes.get(klass.lane)
+            if other is None or one.rank < other.rank:
+                of_lanes[klass.lane] = one
+        first = min(of_lanes.values(), key=self._in_line)
         if now_s < first.not_early_s or self._stated_bound(first.group) is not None:
             return None
-        if not any(first.klass is klass and first.rank < rank for klass, rank in hits):
+        if not any(first.klass is klass and n_before for klass, n_before in hits):
             return None
-        if self._is_reordered(first.group):
+        if self._passing(first.group)[2]:
             waited_s = now_s - first.group.first_complete_s
             if not waited_s >= _WAITED_SHARE * self._walltime_s(first.group):
                 return None
-        claimed = (self._records[key].group for key in self._claimed if key in self._records)
-        if any(self._place_of(group) < first.rank for group in claimed):
+        claimed = [self._records[key] for key in self._claimed if key in self._records]
+        place = self._in_line(first) if claimed else ()
+        if any(self._in_line(record) < place for record in claimed):
             return None
         return first.group
 
-    def _count(self, klass: WaitingClass, rank: Rank, now_s: float) -> None:
-        n_before = bisect_left(klass.ranks, rank)
+    def _count(self, klass: WaitingClass, n_before: int, now_s: float) -> None:
         passes = klass.passes[:n_before]
         for at in np.flatnonzero(passes == klass.bounds[:n_before]).tolist():
             if klass.members[at].claimed_s is None:
@@ -326,16 +335,14 @@ class Bypasses:
                 self.n_claimed += 1
         passes += 1
 
-    def _is_hit(self, klass: WaitingClass, took: Mapping[int, int]) -> bool:
-        """Whether the taken resources are among those the class was refused for, on nodes open to it."""
-        for serial, columns in klass.needs.items():
-            rows = self._masks.get(serial, 0)
-            if any(rows & there for column, there in took.items() if column in columns):
-                return True
-        return False
+    def _place_of(self, group: Group) -> tuple[str, Rank]:
+        lane, key, _ = self._passing(group)
+        return lane, (key, group.key)
 
-    def _place_of(self, group: Group) -> Rank:
-        return self._sort_key(group), group.key
+    def _in_line(self, record: Record) -> Rank:
+        """Where the group stands among all, now."""
+        lane, rank = self._place_of(record.group)
+        return self._lane_place(record.group), lane, rank
 
     def _is_eligible(self, record: Record) -> bool:
         group = record.group
@@ -349,19 +356,21 @@ class Bypasses:
             record.klass is not None
             and (record.yields_until_s, record.needs) == (yields_until_s, needs)
             and self._is_eligible(record)
-            and self._place_of(record.group) == record.rank
+            and self._place_of(record.group) == (record.lane, record.rank)
         )
 
     def _enter(self, record: Record) -> None:
         if not self._is_eligible(record):
             return
         group = record.group
-        record.rank = self._place_of(group)
+        record.lane, record.rank = self._place_of(group)
         needs = sorted((serial, *sorted(columns)) for serial, columns in record.needs.items())
-        key = (group.priority, *needs)
+        # Where a lane stands depends on how much its first group needs.
+        n_members = len(group.members) if record.lane else 0
+        key = (group.priority, record.lane, n_members, *needs)
         klass = self._classes.get(key)
         if klass is None:
-            klass = self._classes[key] = WaitingClass(key, group.priority, record.needs)
+            klass = self._classes[key] = WaitingClass(key, record.lane, group.priority, record.needs)
         klass.add(record)
 
     def _leave(self, record: Record) -> None:
@@ -385,26 +394,4 @@ class Bypasses:
             n = sum(group.counts[BOUND] > 0 for group in self._groups.values())
             self._running = (now_s, n)
         bound = max(_LEAST_BOUND, _BOUND_PER_RUNNING * n)
-        return bound * _REORDERED if self._is_reordered(group) else bound
-
-    def _follow(self, view: ClusterView) -> None:
-        """After a change of nodes: works out again where the templates may go."""
-        revision = (view.static_revision, view.n_rows)
-        if revision == self._revision:
-            return
-        self._revision = revision
-        used = {serial for klass in self._classes.values() for serial in klass.needs}
-        self._masks.clear()
-        self._asked = {serial: demand for serial, demand in self._asked.items() if serial in used}
-        for serial, (demand, template) in self._asked.items():
-            self._masks[serial] = bits(open_to(demand, template, view))
-
-    def _mask(self, demand: Demand, template: PodTemplate, view: ClusterView) -> BoolArray:
-        mask = open_to(demand, template, view)
-        if len(self._masks) >= _MAX_MASKS and template.serial not in self._masks:
-            used = {serial for klass in self._classes.values() for serial in klass.needs}
-            self._masks = {serial: bits for serial, bits in self._masks.items() if serial in used}
-            self._asked = {serial: one for serial, one in self._asked.items() if serial in used}
-        self._masks[template.serial] = bits(mask)
-        self._asked[template.serial] = (Demand(demand.group, demand.profile, [], 0), template)
-        return mask
+        return bound * _REORDERED if self._passing(group)[2] else bound

@@ -24,7 +24,7 @@ class Record(msgspec.Struct, eq=False):
     """What is known of a group that was refused. klass: where it is counted; None: it is not eligible now.
     not_before_s: until then no claim can be made for it, whatever ends, so it is not eligible. not_early_s:
     until then, none before its bound. yields_until_s: until then it may be passed beyond its bound, as its
-    claim would keep too much idle."""
+    claim would keep too much idle. rank: in its lane."""
 
     group: Group
     bound: int
@@ -35,17 +35,19 @@ class Record(msgspec.Struct, eq=False):
     yields_until_s: float = -math.inf
     n: int = 0
     claimed_s: float | None = None
+    lane: str = ""
     rank: Rank = ()
     klass: WaitingClass | None = None
 
 
 class WaitingClass:
-    """Groups of one priority with the same needs, in the order of the line."""
+    """Groups of one lane and priority with the same needs, in the order of the line."""
 
-    __slots__ = ("bounds", "key", "members", "needs", "passes", "priority", "ranks")
+    __slots__ = ("bounds", "key", "lane", "members", "needs", "passes", "priority", "ranks")
 
-    def __init__(self, key: tuple[object, ...], priority: int, needs: Needs) -> None:
+    def __init__(self, key: tuple[object, ...], lane: str, priority: int, needs: Needs) -> None:
         self.key = key
+        self.lane = lane
         self.priority = priority
         self.needs = needs
         self.ranks: list[Rank] = []
@@ -70,13 +72,14 @@ class WaitingClass:
         self.bounds = np.delete(self.bounds, at)
         record.klass = None
 
-    def full_before(self, rank: Rank, n: int) -> int:
-        """The place of the first before `rank` that cannot be passed by n more; -1: there is none."""
-        found = np.flatnonzero(self._before(self.passes, rank) + n > self._before(self.bounds, rank))
-        return int(found[0]) if len(found) else -1
+    def n_before(self, rank: Rank) -> int:
+        """How many stand before that place in its lane."""
+        return bisect_left(self.ranks, rank)
 
-    def _before(self, counts: IntArray, rank: Rank) -> IntArray:
-        return counts[: bisect_left(self.ranks, rank)]
+    def full_of(self, first: int, n: int) -> int:
+        """The place of the first of the `first` ones that cannot be passed by n more; -1: there is none."""
+        found = np.flatnonzero(self.passes[:first] + n > self.bounds[:first])
+        return int(found[0]) if len(found) else -1
 
     def count_of(self, record: Record) -> int:
         return int(self.passes[bisect_left(self.ranks, record.rank)])

@@ -75,16 +75,27 @@ class QueueOrder:
         except PluginError as error:
             return LAST, error
 
-    def passing(self, group: Group) -> tuple[Key, bool]:
-        """The group's key for counting passes, and whether it differs from the key that it is tried by."""
-        key, _ = self.look(group)
-        if self._passing is None or self._view is None or key == LAST:
-            return key, False
+    def passing(self, group: Group) -> tuple[str, Key, bool]:
+        """The group's lane, its key there for counting passes, and whether that differs from the key that it
+        is tried by; changes nothing."""
         try:
-            own: Key | None = self._called(self._passing.passing_key, group, self._view)
+            lane = "" if self._laned is None or self._view is None else self._lane(group)
+            key = (0, self._key(group))
+            own: Key | None = None
+            if self._passing is not None and self._view is not None:
+                own = self._called(self._passing.passing_key, group, self._view)
         except PluginError:
-            return key, False
-        return (key, False) if own is None else ((*key[:-1], own), True)
+            return "", LAST, False
+        return (lane, key, False) if own is None else (lane, (0, own), True)
+
+    def lane_place(self, group: Group) -> Key:
+        """Where its lane stands now if the group is the first there; changes nothing."""
+        if self._laned is None or self._view is None:
+            return ()
+        try:
+            return (0, self._lane_key(group))
+        except PluginError:
+            return LAST
 
     def _lane_or_last(self, group: Group) -> str:
         try:

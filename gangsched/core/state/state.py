@@ -196,10 +196,10 @@ class SharedState:
             self.queue.bypasses = Bypasses(
                 own,
                 self.groups,
-                lambda group: self._order.passing(group)[0],
+                lambda group: self._order.passing(group),
                 self._bound_of_queue,
-                lambda group: self._order.passing(group)[1],
                 self._walltime_s,
+                lambda group: self._order.lane_place(group),
             )
         else:
             self.walltimes.configure(own)

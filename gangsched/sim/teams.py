@@ -1,0 +1,187 @@
+"""Three teams with queues on a small cluster: their workload, the scheduler, and what none of them may lose.
+
+One is guaranteed half of the smallest cluster, one a quarter, one nothing; whatever is evicted comes again.
+Not here: storms (sim.storms), which weather.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from random import Random
+
+from gangsched.config import Settings, parse_config
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.claim import StartClaim
+from gangsched.model import effects as ef
+from gangsched.model.objects import Pod
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
+from gangsched.sim.objects import GPU, at, make_node, make_pod
+from gangsched.sim.reading import allocatable, gang_of, least, pod_asks
+from gangsched.sim.told import Told
+from gangsched.sim.workloads import Arrival, Workload
+
+QUEUE_KEY = "gangsched.io/queue"
+GUARANTEED: Mapping[str, int] = {"a": 4, "b": 2, "c": 0}
+_CONFIG = parse_config(
+    """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{schedulerName: gangsched}]
+---
+apiVersion: gangsched.io/v1
+kind: GangschedConfiguration
+queueing: {bound: {groups: 2, mode: hard}}
+fairness: {halfLife: 20s, compare: [nvidia.com/gpu]}
+queues:
+- {name: a, share: 2, guaranteed: {nvidia.com/gpu: 4}, namespaces: [d]}
+- {name: b, guaranteed: {nvidia.com/gpu: 2}, order: shortest, namespaces: ["d*"]}
+- {name: c, namespaces: ["*"]}
+""",
+    source="a storm",
+    plugins=IN_TREE,
+)
+SETTINGS = _CONFIG.settings
+
+
+def make_with_queues(settings: Settings) -> Scheduler:
+    """As it is assembled live with this configuration."""
+    profiles = build_profiles(_CONFIG)
+    return Scheduler(profiles, settings, node_capacity=4, wall_ahead_s=at(0).timestamp())
+
+
+def teams_workload(seed: int, *, n_arrivals: int = 36, over_s: float = 45.0) -> Workload:
+    """Every pod ends by itself, and most say when; gangs of the whole cluster are among them."""
+    rng = Random(f"{seed}-teams")
+    n_nodes, gpus = rng.randint(2, 4), 4
+    nodes = tuple(make_node(f"n{i}", gpus=gpus, listed=rng.random() < 0.85) for i in range(n_nodes))
+    arrivals = []
+    for serial in range(n_arrivals):
+        run_s = rng.uniform(2.0, 15.0)
+        own = {RUN_KEY: f"{run_s:.2f}", QUEUE_KEY: rng.choice("aabbccc")}
+        if rng.random() < 0.7:
+            own[WALLTIME_KEY] = f"{math.ceil(run_s * 1.2 + 2.0)}s"
+        if rng.random() < 0.5:
+            own[CONTROLLED_KEY] = "true"
+        is_wide = rng.random() < 0.15
+        name, n = f"g{serial}", n_nodes if is_wide else rng.choice((1, 1, 2, 3))
+        each = gpus if is_wide else rng.choice((1, 1, 2, gpus))
+        least = rng.randint(1, n) if rng.random() < 0.2 else n
+        pods = tuple(
+            make_pod(
+                f"{name}-{k}",
+                group=name if n > 1 else "",
+                min_members=least if n > 1 else 0,
+                gpus=each,
+                priority=rng.choice((0, 0, 0, 5)) if n == 1 else 0,
+                annotations=own,
+            )
+            for k in range(n)
+        )
+        arrivals.append(Arrival(over_s * serial / n_arrivals * rng.uniform(0.8, 1.2), pods))
+    return Workload(nodes, tuple(arrivals))
+
+
+class Guarantees:
+    """31: no queue at or below its guarantee loses a pod to another, and none above it comes below.
+
+    Counted from what the process was told and the binds that it sent. A pod whose eviction was refused may
+    stay or go, so it is a find only if it is one both ways. While the cluster is smaller than all that is
+    guaranteed, guarantees are less, and nothing is checked.
+    """
+
+    def __init__(self) -> None:
+        self._asked: set[str] = set()
+
+    def look(self, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
+        """After every step."""
+        by_cause: dict[str, list[Pod]] = {}
+        for one in effects:
+            if isinstance(one, ef.EvictPod | ef.DeletePod) and one.uid in told.pods:
+                by_cause.setdefault(one.cause_id.rpartition("#")[0], []).append(told.pods[one.uid])
+        if not by_cause or _gpus_of(told) < sum(GUARANTEED.values()):
+            return
+        for cause, lost in by_cause.items():
+            own = _queue_of_group(cause, told)
+            gone = Counter[str]()
+            for pod in lost:
+                if (queue := _queue_of(pod)) != own and pod.metadata.deletion_timestamp is None:
+                    gone[queue] += _gpus(pod)
+            for queue, n in gone.items():
+                least, most = self._held(queue, told)
+                guaranteed = GUARANTEED[queue]
+                if all(held - n < min(held, guaranteed) for held in (least, most)):
+                    yield f"31: queue {queue} holds {most} of {guaranteed} and loses {n} to {cause}"
+            self._asked.update(pod.metadata.uid for pod in lost)
+
+    def takes_kept_room(
+        self, starting: Sequence[Pod], claim: StartClaim, told: Told, promised: Sequence[Pod]
+    ) -> bool:
+        """Whether these stay within their queue's guarantee, and the claim is for who would borrow.
+
+        promised: pods for which others are to go, who count as if they were there. Of those that start only
+        as many as their gang needs: the others of one that has started wait for no claim.
+        """
+        if _gpus_of(told) < sum(GUARANTEED.values()):
+            return True
+        asked, kept = Counter[str](), Counter[str]()
+        for pod in starting[: _least(starting)]:
+            asked[_queue_of(pod)] += _gpus(pod)
+        comes = Counter[str]()
+        for pod in promised:
+            comes[_queue_of(pod)] += _gpus(pod)
+        for one in claim.held:
+            kept[_queue_of(one.info.pod)] += _gpus(one.info.pod)
+        return (
+            asked.keys().isdisjoint(kept)
+            and all(self._held(queue, told)[1] + n <= GUARANTEED[queue] for queue, n in asked.items())
+            and all(_on_nodes(q, told) + comes[q] + n > GUARANTEED[q] for q, n in kept.items())
+        )
+
+    def _held(self, queue: str, told: Told) -> tuple[int, int]:
+        """By pods that are not going: without those whose eviction was asked for before, and with them."""
+        there = [pod for pod in _pods_of(queue, told) if pod.metadata.deletion_timestamp is None]
+        stay = (pod for pod in there if pod.metadata.uid not in self._asked)
+        return sum(map(_gpus, stay)), sum(map(_gpus, there))
+
+
+def _on_nodes(queue: str, told: Told) -> int:
+    return sum(map(_gpus, _pods_of(queue, told)))
+
+
+def _pods_of(queue: str, told: Told) -> Iterator[Pod]:
+    """Its pods that hold something, also on a node that is gone."""
+    for uid, pod in told.pods.items():
+        is_placed = bool(pod.spec.node_name) or uid in told.promised.by_uid
+        if is_placed and not pod.is_terminal and _queue_of(pod) == queue:
+            yield pod
+
+
+def _queue_of(pod: Pod) -> str:
+    """Whoever names none is in that which lists the namespace by its name."""
+    queue = (pod.metadata.annotations or {}).get(QUEUE_KEY, "")
+    return queue if queue in GUARANTEED else "a"
+
+
+def _queue_of_group(cause: str, told: Told) -> str:
+    """By the name of a group, or of its first pod."""
+    name = cause.rpartition("/")[2]
+    pods = (one for one in told.pods.values() if one.metadata.name in (name, f"{name}-0"))
+    return next((_queue_of(pod) for pod in pods), "")
+
+
+def _least(pods: Sequence[Pod]) -> int:
+    """How many of a gang have to start together."""
+    gang = gang_of(pods[0])
+    return len(pods) if gang is None else least(gang, pods[0], None) or len(pods)
+
+
+def _gpus(pod: Pod) -> int:
+    return pod_asks(pod.spec).get(GPU, 0)
+
+
+def _gpus_of(told: Told) -> int:
+    return sum((allocatable(node) or {}).get(GPU, 0) for node in told.nodes.values())
