@@ -205,7 +205,8 @@ class SchedulingQueue:
 
     def hear(self, changes: Iterable[ClusterChange], view: ClusterView, now_s: float) -> None:
         """Wakes the unschedulable groups that one of the changes can cure."""
-        waiting = self._backing_off
+        is_laned = self.lanes is not None or (self.claims is not None and bool(self.claims.by_key))
+        waiting = self._backing_off if is_laned else None
         if not self._unschedulable and not waiting:
             return
         heard = list(changes)
@@ -279,7 +280,7 @@ class SchedulingQueue:
 
     @property
     def _backing_off(self) -> LaneHeads | None:
-        """Where order decides who has what is freed: by shares of queues, or as claims have it."""
+        """Where order decides who has what is freed: by shares of queues, or beside claims."""
         if self.lanes is not None:
             return self.lanes.backing_off
         return None if self.claims is None else self._one_line
