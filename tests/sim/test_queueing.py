@@ -104,3 +104,22 @@ def test_shadow_mode_decides_nothing_and_counts_as_a_plain_recount_does(name: st
         assert isinstance(bypasses, Recounted)
         n_found += bypasses.n_found
     assert n_found, f"{name}: nobody was passed"
+
+
+@pytest.mark.parametrize("name", ["storm", "preempting", "racks"])
+def test_while_nobody_is_at_its_bound_everything_is_decided_as_without_one(name: str) -> None:
+    """I9. Where pods state walltimes, messages name ends, and the weather of a storm is another one."""
+    storm = STORMS[name]
+    never = QueueingSettings(1_000_000, mode="hard")
+    for seed in range(32_000, 32_004):
+        without = run(storm, seed)
+        bounded = run(replace(storm, settings=replace(storm.settings, queueing=never)), seed)
+        assert bounded.history == without.history, f"{name}, seed {seed}"
+        assert bounded.scheduler.shared.queue.claims is not None
+
+
+def test_a_bound_that_is_reached_decides_otherwise() -> None:
+    storm, early = STORMS["preempting"], QueueingSettings(1, mode="hard")
+    seeds = range(32_000, 32_004)
+    bounded = replace(storm, settings=replace(storm.settings, queueing=early))
+    assert any(run(bounded, seed).history != run(storm, seed).history for seed in seeds)
