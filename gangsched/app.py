@@ -160,6 +160,7 @@ class SchedulerApp:
             rng=rng,
             acts=self._acts,
             is_on_its_way=self.scheduler.is_on_its_way,
+            in_line=self.scheduler.in_line,
             ended=self._lost,
             queues=self.scheduler.shared.queues,
             put=self.inbox.put,
@@ -188,7 +189,7 @@ class SchedulerApp:
             heard=self._heard,
             n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
             ahead=AHEAD if self._leadership.fence is None else AHEAD_WITH_FENCE,
-            foresees=self._leadership.foresees(self.scheduler.first),
+            foresees=self._leadership.foresees,
         )
 
     @property

@@ -19,6 +19,8 @@ from gangsched.config import Settings, default_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import InvariantError
 from gangsched.kube.election.fence import Fenced
+from gangsched.kube.election.fence_list import Expected
+from gangsched.leadership import foreseen
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.plugins import IN_TREE, build_profiles
@@ -95,6 +97,7 @@ class Replica:
             taken=self._catch_up,
             release=self._released,
             deposed=self.start,
+            line=self._line if self._duel.foresees else tuple,
         )
         self.fence.begin()
 
@@ -163,9 +166,11 @@ class Replica:
             self._do(effects)
 
     def _foresees(self) -> bool:
-        """Whether the first in line is now expected by the fence, and placed some time later."""
-        group = self.scheduler.first() if self._duel.foresees else None
-        return group is not None and self.fence is not None and self.fence.expect(group)
+        """Whether the first in line are now being listed in the fence, and placed some time later."""
+        return self.fence is not None and self.fence.expect()
+
+    def _line(self) -> Iterable[Sequence[Expected]]:
+        return foreseen(self.scheduler.in_line())
 
     def _do(self, effects: Sequence[ef.Effect]) -> None:
         if self.owns:  # to another replica a device may seem to belong both to it and to its successor
