@@ -37,7 +37,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.defects import Defects
 from gangsched.extension.edge import Edge
 from gangsched.following import Following
-from gangsched.inbox import AHEAD, AHEAD_WITH_FENCE, Decider, GroupQueue, Inbox
+from gangsched.inbox import Decider, GroupQueue, Inbox
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.dispatcher import Dispatcher
@@ -187,8 +187,7 @@ class SchedulerApp:
             submit=self.submit,
             hears=_nothing if self._tracing is None else self._tracing.hear,
             heard=self._heard,
-            n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
-            ahead=AHEAD if self._leadership.fence is None else AHEAD_WITH_FENCE,
+            n_binds_waiting=lambda: self.dispatcher.n_binds_ahead,
             foresees=self._leadership.foresees,
         )
 

@@ -211,7 +211,7 @@ class Duel:
         make: Callable[[Settings], Scheduler] = make_follower,
         foresees: bool = False,
     ) -> None:
-        """`foresees`: the fence lists pods before they are placed, as it does live when it is idle."""
+        """`foresees`: the fence lists pods in line before they are placed, as it does live."""
         self.seed = seed
         self.foresees = foresees
         self.settings = settings or Settings(fence=True)

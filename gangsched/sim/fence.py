@@ -19,6 +19,8 @@ from gangsched.model.events import BindCancelled, Event
 from gangsched.sim.faults import BindFate, Weather
 from gangsched.sim.timeline import Timeline
 
+# Few, so that lists are written beside binds that are on their way.
+_MAX_AHEAD = 8
 # Shorter than in kube.election.fence_keeper, so that processes that die often get any work done.
 _TIMEOUT_S = 1.0
 _AGAIN_S = 0.05
@@ -58,7 +60,7 @@ class SimFence:
         line: Line = tuple,
     ) -> None:
         """`bump` calls back when it is done; `taken`: no bind of an earlier leader can land any more."""
-        self.fence = Fence(identity, is_on_its_way=is_on_its_way, line=line)
+        self.fence = Fence(identity, is_on_its_way=is_on_its_way, line=line, max_ahead=_MAX_AHEAD)
         self._there = there
         self._timeline = timeline
         self._weather = weather

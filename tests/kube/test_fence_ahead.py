@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import pytest
-
-from gangsched.kube.election import fence_ahead
 from gangsched.kube.election.fence import Fence, FenceState
 from gangsched.kube.election.fence_list import Expected, expected_of
 from gangsched.kube.election.steps import Update
@@ -23,7 +21,7 @@ def expected(*names: str, version: str = "7") -> list[Expected]:
 class Leader:
     """Owns the fence. `line`: its gangs in line; `settled`: pods whose binds cannot land any more."""
 
-    def __init__(self, *gangs: Sequence[Expected], max_bytes: int = 10**6, name: str = "me") -> None:
+    def __init__(self, *gangs: Sequence[Expected], name: str = "me", **more: Any) -> None:
         self.server = Server()
         self.line = list(gangs)
         self.settled: set[str] = set()
@@ -32,7 +30,7 @@ class Leader:
             name,
             on_its_way=lambda uid: uid not in self.settled and uid in self.sent,
             line=lambda: self.line,
-            max_bytes=max_bytes,
+            **more,
         )
         self.sent: set[str] = set()
 
@@ -173,9 +171,8 @@ def test_whole_gangs_are_listed_ahead_as_many_as_fit() -> None:
     assert one.server.names() == ["y4", "a0", "a1"]
 
 
-def test_not_more_than_so_many_are_listed_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fence_ahead, "MAX_AHEAD", 3)
-    one = Leader(expected("a0", "a1"), expected("b0", "b1"), expected("c0"))
+def test_not_more_than_so_many_are_listed_ahead() -> None:
+    one = Leader(expected("a0", "a1"), expected("b0", "b1"), expected("c0"), max_ahead=3)
     assert one.fence.expect()
     one.writes()
     assert one.server.names() == ["a0", "a1"]
@@ -183,19 +180,16 @@ def test_not_more_than_so_many_are_listed_ahead(monkeypatch: pytest.MonkeyPatch)
     assert not one.fence.expect(), "it would not be listed"
 
 
-def crowd(n: int) -> Leader:
+def crowd(n: int, **more: Any) -> Leader:
     """A leader with so many pods in line, listed as far as may be."""
-    one = Leader(*(expected(f"p{i}") for i in range(n)))
+    one = Leader(*(expected(f"p{i}") for i in range(n)), **more)
     one.fence.expect()
     one.writes()
     return one
 
 
-def test_when_half_of_those_listed_are_bound_the_next_are_listed_though_nothing_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(fence_ahead, "MAX_AHEAD", 200)
-    one = crowd(1000)
+def test_when_half_of_those_listed_are_bound_the_next_are_listed_though_nothing_waits() -> None:
+    one = crowd(1000, max_ahead=200)
     n_written = one.fence.n_written
     for i in range(1000):
         assert one.place(f"p{i}") == [f"p{i}"], "none waits for a write"
@@ -206,8 +200,8 @@ def test_when_half_of_those_listed_are_bound_the_next_are_listed_though_nothing_
 
 
 def test_nothing_is_written_for_gangs_in_line_that_are_not_bound() -> None:
-    one = crowd(fence_ahead.MAX_AHEAD + 100)
-    del one.line[: fence_ahead.MAX_AHEAD]
+    one = crowd(1000, max_ahead=200)
+    del one.line[:200]
     assert not one.fence.is_short_ahead
     assert one.fence.next() is None
 

@@ -181,6 +181,14 @@ class Dispatcher:
         return self.binds.n_unsent + (self._fence.fence.n_waiting if self._fence is not None else 0)
 
     @property
+    def n_binds_ahead(self) -> int:
+        """By how many binds decisions are ahead of the lanes, or of the fence if that is more.
+
+        So those that no list foresaw can gather there for one write while others are sent.
+        """
+        return max(self.binds.n_unsent, self._fence.fence.n_waiting if self._fence is not None else 0)
+
+    @property
     def n_binds_in_flight(self) -> int:
         """Binds sent and not answered."""
         return self.binds.n_in_flight

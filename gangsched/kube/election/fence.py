@@ -40,7 +40,7 @@ from enum import Enum
 
 import msgspec
 
-from gangsched.kube.election.fence_ahead import Ahead, Foreseen
+from gangsched.kube.election.fence_ahead import MAX_AHEAD, Ahead, Foreseen
 from gangsched.kube.election.fence_list import Line, Listed, ListedPod
 from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.model.effects import BindPod, RunHook
@@ -79,6 +79,7 @@ class Fence:
         is_on_its_way: Callable[[str], bool],
         line: Line = tuple,
         max_bytes: int = MAX_LIST_BYTES,
+        max_ahead: int = MAX_AHEAD,
     ) -> None:
         """`identity`: unique to this process. `is_on_its_way`: may a pod's bind (by UID) still land?
 
@@ -101,7 +102,7 @@ class Fence:
         self._batch: list[Fenced] = []
         self._waiting: deque[Fenced] = deque()
         self._released: list[Fenced] = []
-        self._ahead = Ahead(line)
+        self._ahead = Ahead(line, max_ahead)
         self._expects = False
         self._is_asking = False
 

@@ -22,8 +22,8 @@ from gangsched.model.effects import BindPod
 MAX_AHEAD = 768
 # When this share of them is used up, the next are listed. So it is not done for groups that find no room.
 _SHARE_USED = 0.5
-# Fewer binds than these are not worth a write that nobody waits for.
-_MIN_USED = 64
+# Fewer binds than this share of what may be listed are not worth a write that nobody waits for.
+_SHARE_WORTH = 0.125
 
 
 class Foreseen(Enum):
@@ -37,8 +37,9 @@ class Foreseen(Enum):
 class Ahead:
     """Pods that are listed and not decided about."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, max_pods: int = MAX_AHEAD) -> None:
         self._line = line
+        self._max_pods = max_pods
         self._listed: dict[str, str] = {}
         """In the list that is stored and in the one that is asked for: UID -> version."""
         self._asked: dict[str, str] = {}
@@ -58,20 +59,20 @@ class Ahead:
     @property
     def is_short(self) -> bool:
         """Whether so many are used up that the next should be listed."""
-        return self._n_used >= max(_SHARE_USED * self._n_listed, _MIN_USED)
+        return self._n_used >= max(_SHARE_USED * self._n_listed, _SHARE_WORTH * self._max_pods)
 
     def misses(self, n_bytes: int) -> bool:
         """Whether the first in line are not listed, and fit into so many bytes."""
         first = next(iter(self._line()), ())
-        fits = len(first) <= MAX_AHEAD and sum(one.pod.n_bytes for one in first) <= n_bytes
+        fits = len(first) <= self._max_pods and sum(one.pod.n_bytes for one in first) <= n_bytes
         return fits and not all(map(self._knows, first))
 
     def find(self, n_bytes: int) -> Mapping[str, Expected]:
         """Those of the first gangs in line that fit into so many bytes, by UID."""
         found: dict[str, Expected] = {}
-        for gang in islice(self._line(), MAX_AHEAD):
+        for gang in islice(self._line(), self._max_pods):
             n_bytes -= sum(one.pod.n_bytes for one in gang)
-            if n_bytes < 0 or len(found) + len(gang) > MAX_AHEAD:
+            if n_bytes < 0 or len(found) + len(gang) > self._max_pods:
                 break
             found.update((one.pod.uid, one) for one in gang)
         return found
