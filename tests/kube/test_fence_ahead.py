@@ -254,3 +254,15 @@ def test_a_gang_that_is_not_foreseen_is_not_listed_and_others_behind_it_are() ->
     one.place("x")
     one.writes()
     assert one.server.names() == ["x", "a"]
+
+
+def test_a_gang_for_which_a_full_list_has_no_room_is_not_asked_for() -> None:
+    size = listed("x0")["uid-x0"].n_bytes
+    one = Leader(expected("a0", "a1"), max_bytes=3 * size)
+    one.place("x0", "x1")
+    one.writes()
+    assert not one.fence.expect()
+    one.settled.add("uid-x0")
+    assert one.fence.expect()
+    one.writes()
+    assert one.server.names() == ["x1", "a0", "a1"]

@@ -144,9 +144,11 @@ class Fence:
 
         Returns whether it will.
         """
-        is_asked = self.is_idle and self._ahead.misses(self._max_bytes - _n_bytes(self._unsettled()))
-        self._expects = self._expects or is_asked
-        return is_asked
+        n_bytes = self._ahead.misses() if self.is_idle else 0
+        if not n_bytes or n_bytes > self._max_bytes - _n_bytes(self._unsettled()):
+            return False
+        self._expects = True
+        return True
 
     def take_back(self, is_meant: Callable[[Fenced], bool]) -> list[Fenced]:
         """Remove matching effects that were not released; a listed one that is never sent is harmless."""

@@ -61,11 +61,12 @@ class Ahead:
         """Whether so many are used up that the next should be listed."""
         return self._n_used >= max(_SHARE_USED * self._n_listed, _SHARE_WORTH * self._max_pods)
 
-    def misses(self, n_bytes: int) -> bool:
-        """Whether the first in line are not listed, and fit into so many bytes."""
+    def misses(self) -> int:
+        """How many bytes it takes to list the first in line; 0: they are listed, or are not to be."""
         first = next(iter(self._line()), ())
-        fits = len(first) <= self._max_pods and sum(one.pod.n_bytes for one in first) <= n_bytes
-        return fits and not all(map(self._knows, first))
+        if len(first) > self._max_pods or all(map(self._knows, first)):
+            return 0
+        return sum(one.pod.n_bytes for one in first)
 
     def find(self, n_bytes: int) -> Mapping[str, Expected]:
         """Those of the first gangs in line that fit into so many bytes, by UID."""
