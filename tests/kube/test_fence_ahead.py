@@ -188,7 +188,7 @@ def crowd(n: int, **more: Any) -> Leader:
     return one
 
 
-def test_when_half_of_those_listed_are_bound_the_next_are_listed_though_nothing_waits() -> None:
+def test_when_most_of_those_listed_are_bound_the_next_are_listed_though_nothing_waits() -> None:
     one = crowd(1000, max_ahead=200)
     n_written = one.fence.n_written
     for i in range(1000):
@@ -196,7 +196,7 @@ def test_when_half_of_those_listed_are_bound_the_next_are_listed_though_nothing_
         one.settled.add(f"uid-p{i}")
         if one.fence.is_short_ahead:
             one.server.ask(one.fence)
-    assert one.fence.n_written == n_written + 800 // 100
+    assert one.fence.n_written == n_written + 6, "each when 134 more are bound"
 
 
 def test_nothing_is_written_for_gangs_in_line_that_are_not_bound() -> None:

@@ -13,7 +13,7 @@ bumps (kube.effects.bumps), decisions (the core). tests/kube/fence_model.py chec
 | Untaken | POST or PUT answered; GET: ours (an answer was lost) | Taken | nothing: its list is bumped first |
 | Taken | bumped() | Owned | |
 | Owned | a bind or a hook waits | | PUT, with it in the list, without what is settled |
-| Owned | the first in line are not listed and nothing waits; half of those listed ahead are bound | | PUT |
+| Owned | the first in line are not listed and nothing waits; most of those listed ahead are bound | | PUT |
 | Owned | a bind of a pod comes that is listed ahead, as it was | | nothing: it may be sent |
 | Owned | PUT answered; GET: ours, with it in the list | Owned | listed effects may be sent; the next batch |
 | Owned | GET: ours, without it | Owned | PUT again |

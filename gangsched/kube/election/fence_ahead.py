@@ -20,8 +20,8 @@ from gangsched.model.effects import BindPod
 
 # The lanes take several writes of the fence to send these, also on a server that is busy with them.
 MAX_AHEAD = 768
-# When this share of them is used up, the next are listed. So it is not done for groups that find no room.
-_SHARE_USED = 0.5
+# When this share of them is used up, the next are listed: the rest outlasts a write, and each is worth one.
+_SHARE_USED = 2 / 3
 # Fewer binds than this share of what may be listed are not worth a write that nobody waits for.
 _SHARE_WORTH = 0.125
 
