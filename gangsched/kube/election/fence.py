@@ -114,6 +114,11 @@ class Fence:
         return len(self._waiting) + len(self._batch) + len(self._released)
 
     @property
+    def n_released(self) -> int:
+        """Those of them that are listed and have not been taken."""
+        return len(self._released)
+
+    @property
     def is_writing(self) -> bool:
         """Whether a batch is in a list that was requested and is not confirmed."""
         return bool(self._batch)
