@@ -37,7 +37,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.defects import Defects
 from gangsched.extension.edge import Edge
 from gangsched.following import Following
-from gangsched.inbox import AHEAD, AHEAD_WITH_FENCE, Decider, GroupQueue, Inbox
+from gangsched.inbox import Decider, GroupQueue, Inbox
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.dispatcher import Dispatcher
@@ -160,6 +160,7 @@ class SchedulerApp:
             rng=rng,
             acts=self._acts,
             is_on_its_way=self.scheduler.is_on_its_way,
+            in_line=self.scheduler.in_line,
             ended=self._lost,
             queues=self.scheduler.shared.queues,
             put=self.inbox.put,
@@ -186,9 +187,8 @@ class SchedulerApp:
             submit=self.submit,
             hears=_nothing if self._tracing is None else self._tracing.hear,
             heard=self._heard,
-            n_binds_waiting=lambda: self.dispatcher.n_binds_waiting,
-            ahead=AHEAD if self._leadership.fence is None else AHEAD_WITH_FENCE,
-            foresees=self._leadership.foresees(self.scheduler.first),
+            n_binds_waiting=lambda: self.dispatcher.n_binds_ahead,
+            foresees=self._leadership.foresees,
         )
 
     @property

@@ -25,8 +25,6 @@ _INBOX_LIMIT = 10_000
 # leaves at once even when thousands of gangs are waiting. They resume when fewer than the first number are
 # left: many gangs in one turn cost each much less than a turn for each.
 AHEAD = (128, 256)
-# Twice as many with a fence: half of them are sent while the other half gathers for one write of the fence.
-AHEAD_WITH_FENCE = (256, 512)
 # Outcomes of binds are not urgent: they are handled this much later, many at a time; later still under load.
 _OUTCOMES_DELAY_S = 0.01
 _BUSY_DELAY_S = 0.04
@@ -157,7 +155,6 @@ class GroupQueue:
         hears: Callable[[Sequence[Event]], None],
         heard: Callable[[Sequence[Event]], None],
         n_binds_waiting: Callable[[], int],
-        ahead: tuple[int, int] = AHEAD,
         foresees: Callable[[], bool] | None = None,
     ) -> None:
         """`submit` gets each turn's effects; `hears` its events before the core, `heard` after it.
@@ -173,7 +170,6 @@ class GroupQueue:
         self._heard = heard
         self._n_binds_waiting = n_binds_waiting
         self._foresees = foresees
-        self._few_binds, self._many_binds = ahead
         self._yield_at_s = 0.0
         self._goes_on = False
         self._is_closed = False
@@ -203,7 +199,7 @@ class GroupQueue:
             self.hear(now_s)
             if self._is_closed:
                 self._goes_on = False
-            elif self._n_binds_waiting() < (self._many_binds if self._goes_on else self._few_binds):
+            elif self._n_binds_waiting() < AHEAD[self._goes_on]:
                 if self._foresees is not None and self._foresees():
                     await anyio.lowlevel.checkpoint()
                     continue

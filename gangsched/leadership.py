@@ -6,7 +6,7 @@ between gaining the lease and the first decision (kube.take_over). Called by the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ from gangsched.config import SchedulerConfig
 from gangsched.core.types.group import PENDING
 from gangsched.kube.client import ApiClient
 from gangsched.kube.election.elector import LeaderElector
-from gangsched.kube.election.fence import MAX_EXPECTED, expected_of
 from gangsched.kube.election.fence_keeper import FenceKeeper
+from gangsched.kube.election.fence_list import Expected, expected_of
 from gangsched.kube.queue_usage import QueueUsage
 from gangsched.kube.take_over import take_over
 from gangsched.queue_memory import QueueMemory
@@ -44,6 +44,7 @@ class Leadership:
         rng: Random,
         acts: bool,
         is_on_its_way: Callable[[str], bool],
+        in_line: Callable[[], Iterable[Group]],
         ended: Callable[[], None],
         queues: Callable[[], QueueBook | None],
         put: Callable[[Sequence[Event]], Awaitable[None]],
@@ -65,7 +66,13 @@ class Leadership:
             self.elector = LeaderElector(client, election, identity=identity, rng=rng)
         if config.settings.fence:
             self.fence = FenceKeeper(
-                client, election, identity=identity, rng=rng, is_on_its_way=is_on_its_way, deposed=self._lose
+                client,
+                election,
+                identity=identity,
+                rng=rng,
+                is_on_its_way=is_on_its_way,
+                deposed=self._lose,
+                line=lambda: foreseen(in_line()),
             )
 
     def may_act(self) -> bool:
@@ -76,23 +83,14 @@ class Leadership:
             self._lose("its time ran out while we were busy or asleep")
         return self.elector.holds
 
-    def foresees(self, first: Callable[[], Group | None]) -> Callable[[], bool] | None:
-        """Asks the fence about the group that is `first` in line, before it is placed; None without a fence.
+    @property
+    def foresees(self) -> Callable[[], bool] | None:
+        """Asks the fence to list the groups that are first in line, before they are placed; None without one.
 
-        So its round trip passes meanwhile. Only before a first attempt: what was refused once most likely is
-        again, and would cost a write for nothing each time.
+        So its round trip passes meanwhile.
         """
         fence = self.fence
-        if fence is None:
-            return None
-
-        def ask() -> bool:
-            group = first() if fence.is_idle else None
-            if group is None or group.attempts or group.n_pending > MAX_EXPECTED or not self.may_act():
-                return False
-            return fence.expect([expected_of(info.pod, str(group.key)) for info in group.in_state(PENDING)])
-
-        return ask
+        return None if fence is None else lambda: self.may_act() and fence.expect()
 
     async def elect(self, elector: LeaderElector, gained: Callable[[], None]) -> None:
         """Follows until the lease is gained, then renews it until it is lost or released."""
@@ -128,3 +126,14 @@ class Leadership:
         self.has_lost = True
         self._ended()
         _log.error("the lease is lost, stopping", why=why)
+
+
+def foreseen(groups: Iterable[Group]) -> Iterator[Sequence[Expected]]:
+    """The pods that may be bound next, of these groups in line.
+
+    Only before a first attempt: what was refused once most likely is again, and would make the list longer
+    for nothing each time.
+    """
+    for group in groups:
+        gang = str(group.key)
+        yield () if group.attempts else [expected_of(info.pod, gang) for info in group.in_state(PENDING)]

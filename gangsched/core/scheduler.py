@@ -266,9 +266,12 @@ class Scheduler:
         else:
             self.reconciler.expired(group)
 
-    def first(self) -> Group | None:
-        """The group that `pop` would return, which stays in line; None when unsure."""
-        return self.shared.queue.first() if self.is_synced else None
+    def in_line(self) -> Iterator[Group]:
+        """The groups that `pop` is expected to return next, in order; they stay in line.
+
+        To be read at once: what happens next may change the line.
+        """
+        return self.shared.queue.in_line() if self.is_synced else iter(())
 
     def pop(self) -> Group | None:
         """The group whose turn it is; None when no group can be tried now."""

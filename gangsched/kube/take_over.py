@@ -23,8 +23,8 @@ import structlog
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.bumps import Bumps
-from gangsched.kube.election.fence import Listed, ListedPod
 from gangsched.kube.election.fence_keeper import FenceKeeper
+from gangsched.kube.election.fence_list import Listed, ListedPod
 from gangsched.kube.reach import is_told
 from gangsched.kube.transport.backoff import Backoff
 from gangsched.kube.watch.catch_up import CatchUp, ask_pages

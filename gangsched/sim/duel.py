@@ -21,6 +21,8 @@ from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import InvariantError
 from gangsched.kube.election.fence import Fenced
+from gangsched.kube.election.fence_list import Expected
+from gangsched.leadership import foreseen
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.plugins import build_profiles
@@ -101,6 +103,7 @@ class Replica:
             taken=self._catch_up,
             release=self._released,
             deposed=self.start,
+            line=self._line if self._duel.foresees else tuple,
         )
         self.fence.begin()
 
@@ -169,9 +172,11 @@ class Replica:
             self._do(effects)
 
     def _foresees(self) -> bool:
-        """Whether the first in line is now expected by the fence, and placed some time later."""
-        group = self.scheduler.first() if self._duel.foresees else None
-        return group is not None and self.fence is not None and self.fence.expect(group)
+        """Whether the first in line are now being listed in the fence, and placed some time later."""
+        return self.fence is not None and self.fence.expect()
+
+    def _line(self) -> Iterable[Sequence[Expected]]:
+        return foreseen(self.scheduler.in_line())
 
     def _do(self, effects: Sequence[ef.Effect]) -> None:
         if self.owns:  # to another replica a device may seem to belong both to it and to its successor
@@ -214,7 +219,7 @@ class Duel:
         make: Callable[[Settings], Scheduler] = make_follower,
         foresees: bool = False,
     ) -> None:
-        """`foresees`: the fence lists pods before they are placed, as it does live when it is idle."""
+        """`foresees`: the fence lists pods in line before they are placed, as it does live."""
         self.seed = seed
         self.foresees = foresees
         self.settings = settings or Settings(fence=True)

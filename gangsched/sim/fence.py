@@ -11,14 +11,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from gangsched.core.state.pending_hooks import BIND, PRE_BIND
-from gangsched.core.types.group import PENDING, Group
-from gangsched.kube.election.fence import Fence, Fenced, FenceRecord, FenceState, Step, expected_of
+from gangsched.kube.election.fence import Fence, Fenced, FenceRecord, FenceState, Step
+from gangsched.kube.election.fence_list import Line
 from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.model.effects import BindPod, BumpPod, CancelBinds, CancelHooks, Effect, RunHook
 from gangsched.model.events import BindCancelled, Event
 from gangsched.sim.faults import BindFate, Weather
 from gangsched.sim.timeline import Timeline
 
+# Few, so that lists are written beside binds that are on their way.
+_MAX_AHEAD = 8
 # Shorter than in kube.election.fence_keeper, so that processes that die often get any work done.
 _TIMEOUT_S = 1.0
 _AGAIN_S = 0.05
@@ -55,9 +57,10 @@ class SimFence:
         taken: Callable[[], None],
         release: Callable[[Sequence[Fenced]], None],
         deposed: Callable[[], None] = lambda: None,
+        line: Line = tuple,
     ) -> None:
         """`bump` calls back when it is done; `taken`: no bind of an earlier leader can land any more."""
-        self.fence = Fence(identity, is_on_its_way=is_on_its_way)
+        self.fence = Fence(identity, is_on_its_way=is_on_its_way, line=line, max_ahead=_MAX_AHEAD)
         self._there = there
         self._timeline = timeline
         self._weather = weather
@@ -87,10 +90,9 @@ class SimFence:
         self._release_listed()
         self._go_on()
 
-    def expect(self, group: Group) -> bool:
-        """Lists the pods of a group that is about to be placed; as gangsched.leadership."""
-        pods = [expected_of(info.pod, str(group.key)) for info in group.in_state(PENDING)]
-        is_asked = not group.attempts and self.fence.expect(pods)
+    def expect(self) -> bool:
+        """Lists those first in line before they are placed."""
+        is_asked = self.fence.expect()
         self._go_on()
         return is_asked
 

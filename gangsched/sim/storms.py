@@ -119,7 +119,7 @@ STORMS: dict[str, Storm] = {
         is_duel=True,
     ),
     "foreseen": Storm(
-        "as duel, and what is first in line is listed in the fence before it is placed",
+        "as duel, and gangs in line are listed in the fence before they are placed",
         make=make_follower,
         is_duel=True,
         foresees=True,

@@ -71,6 +71,10 @@ def lanes_of(c: Cluster) -> Lanes:
     return lanes
 
 
+def line_of(c: Cluster) -> list[str]:
+    return [group.key.name for group in c.scheduler.in_line()]
+
+
 def of(namespace: str, name: str, *, pods: int = 1, gpus: int = 1, priority: int = 0) -> list[Pod]:
     made = gang(name, pods=pods, gpus=gpus, priority=priority)
     return [
@@ -95,6 +99,19 @@ def test_a_gang_in_a_lane_goes_by_priority_and_age() -> None:
     c = sorted_by(ByShare())
     c.submit(of("a", "old"), of("a", "young"), of("a", "high", priority=5)).run()
     assert [bind.name for bind in binds(c)] == ["high-0", "old-0", "young-0"]
+
+
+def test_the_line_is_told_by_turns_as_far_as_it_can_be_guessed() -> None:
+    c = sorted_by(ByShare())
+    c.submit(of("b", "b-holds", gpus=2), of("a", "a-holds", gpus=1)).run()
+    c.submit(of("a", "a2"), of("b", "b1"), of("a", "a1"), of("a", "a0", priority=5), of("c", "c1"))
+    c.delete("a1-0")
+    assert sorted(line_of(c)) == ["a0", "a2", "b1", "c1"], "no lane has a key yet"
+    first = c.scheduler.pop()
+    assert first is not None
+    assert first.key.name == "c1"
+    assert line_of(c) == ["a0", "b1", "a2"]
+    assert not line_of(sorted_by(ByShare()))
 
 
 def test_what_a_tenant_gives_back_counts_at_once() -> None:

@@ -46,6 +46,20 @@ def test_higher_priority_goes_first_then_the_gang_that_was_complete_first() -> N
     assert c.bind_order() == ["high", "late", "low"]
 
 
+def test_the_line_is_told_in_the_order_in_which_groups_will_be_tried() -> None:
+    c = cluster()
+    names = [f"g{i}" for i in range(40)]
+    c.submit(*(gang(name, pods=1, priority=7 * i % 40) for i, name in enumerate(names)))
+    c.delete("g11-0")
+    line = [group.key.name for group in c.scheduler.in_line()]
+    assert line == sorted(set(names) - {"g11"}, key=lambda name: -(7 * int(name[1:]) % 40))
+    popped = []
+    while (group := c.scheduler.pop()) is not None:
+        popped.append(group.key.name)
+    assert popped == line, "and it has stayed as it was"
+    assert not list(c.scheduler.in_line())
+
+
 def test_a_failed_attempt_does_not_cost_a_gang_its_place() -> None:
     c = cluster(nodes=1)
     c.submit(make_pod("full", gpus=8)).run().submit(gang("old", pods=2, gpus=4)).run()

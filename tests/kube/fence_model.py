@@ -20,9 +20,9 @@ The first three are shared. No step of a leader reads the other leader, so what 
 what is shared and of itself, and is worked out once for the many states that have both in common.
 
 A Binding that was refused is decided again with the version read since, so the fence is asked before it is
-sent again. A leader may list a pod that it expects to decide for, with the version that it knows; what it
-then decides for that version is listed already, until the fence is written again. ABLATIONS leave out one
-rule each; every one of them must be found broken.
+sent again. A leader may list pods that it expects to decide for, with the versions that it knows, also while
+it binds another; what it then decides for such a version is listed already, until the fence is written
+without the pod. ABLATIONS leave out one rule each; every one of them must be found broken.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ ABLATIONS = {
     "version read late": "a Binding carries the version of when it is sent, not of before it was listed",
     "expected and read again": "what was expected is sent with the version of when it is decided",
     "expected for ever": "what was expected counts as listed after a write without it",
+    "ahead only": "a list of those expected leaves out the pod that is being bound",
 }
 
 
@@ -53,6 +54,10 @@ class Task(NamedTuple):
     version: int
 
 
+Expected = frozenset[tuple[int, int]]
+"""Pods that the fence lists though nothing is decided about them, with the versions known then."""
+
+
 class Leader(NamedTuple):
     mode: str = "idle"
     epoch: int = 0
@@ -60,7 +65,7 @@ class Leader(NamedTuple):
     to_bump: frozenset[int] = frozenset()
     taken: frozenset[int] = frozenset()
     task: Task | None = None
-    expected: tuple[int, int] | None = None
+    expected: Expected = frozenset()
 
 
 class Fence(NamedTuple):
@@ -99,7 +104,7 @@ class State(NamedTuple):
 NOBODY_LEADS = State()
 ONE_EXPECTS = State(
     Shared(Fence(2, 1, frozenset([0])), crashes=MAX_CRASHES),
-    (Leader("active", epoch=1, known=2, expected=(0, 1)), Leader()),
+    (Leader("active", epoch=1, known=2, expected=frozenset([(0, 1)])), Leader()),
 )
 """Where one leads and expects a pod: within the bounds above, what takes three writes more begins here."""
 Step = tuple[str, Shared, Leader]
@@ -159,33 +164,45 @@ def _decides(shared: Shared, leader: Leader, without: str) -> Iterator[Step]:
     for pod in PODS:
         now = shared.pods[pod]
         if not now.bound:
-            task = Task("decided", pod, now.version)
-            yield f"decides for {pod}", shared, leader._replace(taken=frozenset([pod]), task=task)
-    if leader.expected is not None:
+            yield f"decides for {pod}", shared, _decided(leader, Task("decided", pod, now.version))
+    for pod, version in sorted(leader.expected):
         # As it knows the pod: what others have done with it since, it need not have heard.
-        pod, version = leader.expected
         if without == "expected and read again":
             version = shared.pods[pod].version
-        decided = leader._replace(taken=frozenset([pod]), task=Task("listed", pod, version), expected=None)
-        yield f"decides for {pod} as expected", shared, decided
+        yield f"decides for {pod} as expected", shared, _decided(leader, Task("listed", pod, version))
     yield from _expects(shared, leader, without)
 
 
+def _decided(leader: Leader, task: Task) -> Leader:
+    """What is expected of a pod counts once."""
+    expected = frozenset(one for one in leader.expected if one[0] != task.pod)
+    return leader._replace(taken=frozenset([task.pod]), task=task, expected=expected)
+
+
 def _expects(shared: Shared, leader: Leader, without: str) -> Iterator[Step]:
-    """The compare-and-swap that lists a pod before anything is decided for it."""
+    """The compare-and-swap that lists a pod before anything is decided for it, and what is on its way."""
     fence = shared.fence
     if leader.known != fence.version and without != "no fence":
         return  # refused: it is deposed with its next write that somebody waits for
+    own = [] if leader.task is None else [leader.task.pod]
+    on_its_way = frozenset[int]() if without == "ahead only" else frozenset(own)
     for pod in PODS:
         now = shared.pods[pod]
-        if not now.bound and fence.version < MAX_VERSION:
-            written = Fence(fence.version + 1, fence.epoch, _list(pod, without))
-            known = leader._replace(known=written.version, expected=(pod, now.version))
-            yield f"expects {pod}", shared._replace(fence=written), known
+        if not now.bound and fence.version < MAX_VERSION and pod not in own:
+            for kept, listed in _kept(leader, on_its_way | {pod}, without):
+                written = Fence(fence.version + 1, fence.epoch, listed)
+                expected = kept | {(pod, now.version)}
+                known = leader._replace(known=written.version, expected=expected)
+                yield f"expects {pod}", shared._replace(fence=written), known
 
 
-def _list(pod: int, without: str) -> frozenset[int]:
-    return frozenset() if without == "forgets" else frozenset([pod])
+def _kept(leader: Leader, listed: frozenset[int], without: str) -> Iterator[tuple[Expected, frozenset[int]]]:
+    """What is still expected after a write of these pods, namely what it lists beside them; and its list."""
+    others = frozenset(one for one in leader.expected if one[0] not in listed)
+    for kept in dict.fromkeys((frozenset[tuple[int, int]](), others)):
+        pods = listed | {pod for pod, _ in kept}
+        counts = others if without == "expected for ever" else kept
+        yield counts, frozenset() if without == "forgets" else pods
 
 
 def _binds(shared: Shared, leader: Leader, task: Task, without: str) -> Iterator[Step]:
@@ -193,7 +210,11 @@ def _binds(shared: Shared, leader: Leader, task: Task, without: str) -> Iterator
     now = shared.pods[task.pod]
     if task.step == "decided":
         yield from _writes(shared, leader, task, without)
-    elif task.step == "listed":
+    else:
+        yield from _expects(shared, leader, without)
+    if task.step == "decided":
+        return
+    if task.step == "listed":
         if len(shared.net) < MAX_NET:
             version = now.version if without == "version read late" else task.version
             sent = leader._replace(task=task._replace(step="sent"))
@@ -220,11 +241,11 @@ def _writes(shared: Shared, leader: Leader, task: Task, without: str) -> Iterato
     if leader.known != fence.version and without != "no fence":
         yield "is deposed", shared, Leader()
     elif fence.version < MAX_VERSION:
-        written = Fence(fence.version + 1, fence.epoch, _list(task.pod, without))
-        expected = leader.expected if without == "expected for ever" else None
-        task = task._replace(step="listed")
-        known = leader._replace(known=written.version, task=task, expected=expected)
-        yield f"lists {task.pod} in the fence", shared._replace(fence=written), known
+        for expected, listed in _kept(leader, frozenset([task.pod]), without):
+            written = Fence(fence.version + 1, fence.epoch, listed)
+            now = task._replace(step="listed")
+            known = leader._replace(known=written.version, task=now, expected=expected)
+            yield f"lists {task.pod} in the fence", shared._replace(fence=written), known
 
 
 def _bumps_late(shared: Shared, leader: Leader, without: str) -> Iterator[Step]:

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from gangsched.kube.election.fence import (
-    Expected,
-    Fence,
-    Fenced,
-    FenceRecord,
-    FenceState,
-    ListedPod,
-    expected_of,
-    list_text,
-    read_list,
-)
+from gangsched.kube.election.fence import Fence, Fenced, FenceRecord, FenceState
+from gangsched.kube.election.fence_list import ListedPod, list_text, read_list
 from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.model.effects import BindPod
-from gangsched.model.objects import ObjectMeta, Pod
 
 
 def bind(name: str, gang: str = "ns/g", cause: str = "c") -> BindPod:
@@ -65,7 +56,7 @@ class Server:
 
 
 def made(
-    server: Server, identity: str = "me", *, on_its_way: Callable[[str], bool] = lambda uid: True, **more: int
+    server: Server, identity: str = "me", *, on_its_way: Callable[[str], bool] = lambda uid: True, **more: Any
 ) -> Fence:
     fence = Fence(identity, is_on_its_way=on_its_way, **more)
     server.settle(fence)
@@ -120,105 +111,6 @@ def test_what_is_settled_leaves_the_list_with_the_next_write() -> None:
     fence.submit(bind("b"))
     server.settle(fence)
     assert server.names() == ["b"]
-
-
-def expected(*names: str, version: str = "7") -> list[Expected]:
-    metas = [ObjectMeta(name=n, namespace="ns", uid=f"uid-{n}", resource_version=version) for n in names]
-    return [expected_of(Pod(metadata=meta), "ns/g") for meta in metas]
-
-
-def test_what_was_expected_and_is_listed_is_released_at_once() -> None:
-    server = Server()
-    fence = made(server)
-    assert fence.expect(expected("a", "b"))
-    server.ask(fence)
-    assert server.names() == ["a", "b"]
-    assert not released(fence), "nothing is decided yet"
-    fence.submit(bind("a"))
-    assert released(fence) == ["a"]
-    assert fence.next() is None, "no write for it alone"
-    assert fence.n_written == 2  # the epoch, and what was expected
-
-
-def test_a_bind_that_is_decided_while_its_pod_is_being_listed_shares_that_write() -> None:
-    server = Server()
-    fence = made(server)
-    fence.expect(expected("a", "b"))
-    step = fence.next()
-    assert isinstance(step, Update)
-    fence.submit(bind("a"))
-    assert not released(fence), "it is not listed yet"
-    server.record, server.version = step.record, server.version + 1
-    fence.written(str(server.version))
-    assert released(fence) == ["a"]
-    fence.submit(bind("c"))
-    server.settle(fence)
-    assert released(fence) == ["c"]
-    assert server.names() == ["a", "b", "c"], "all may be on their way, as far as this test knows"
-
-
-def test_a_bind_of_another_version_than_was_expected_waits_for_a_write() -> None:
-    server = Server()
-    fence = made(server)
-    fence.expect(expected("a", version="6"))
-    server.ask(fence)
-    fence.submit(bind("a"))
-    assert not released(fence), "a new leader may have bumped it since, which is what the watch has shown"
-    server.ask(fence)
-    assert released(fence) == ["a"]
-
-
-def test_what_was_expected_counts_once_and_not_after_another_write() -> None:
-    server = Server()
-    fence = made(server, on_its_way=lambda uid: False)
-    fence.expect(expected("a", "b"))
-    server.ask(fence)
-    fence.submit(bind("a"))
-    assert released(fence) == ["a"]
-    fence.submit(bind("a"))
-    assert not released(fence), "its outcome was unknown: whether we still own the fence is asked"
-    server.ask(fence)
-    assert released(fence) == ["a"]
-    fence.submit(bind("b"))
-    assert not released(fence), "that write has left it out"
-
-
-def test_a_lost_write_of_what_was_expected_releases_nothing() -> None:
-    server = Server()
-    fence = made(server)
-    fence.expect(expected("a"))
-    server.ask(fence, answered=False)
-    fence.submit(bind("a"))
-    assert not released(fence)
-    server.settle(fence)
-    assert released(fence) == ["a"]
-
-
-def test_a_deposed_leader_releases_nothing_that_it_expected() -> None:
-    server = Server()
-    old = made(server, "old")
-    server.settle(Fence("new", is_on_its_way=lambda uid: True))
-    old.expect(expected("a"))
-    step = old.next()
-    assert isinstance(step, Update)
-    old.submit(bind("a"))
-    old.unanswered()
-    server.settle(old)
-    assert old.state is FenceState.DEPOSED
-    assert not released(old)
-
-
-def test_nothing_is_expected_while_something_is_to_be_written() -> None:
-    server = Server()
-    fence = made(server)
-    fence.submit(bind("a"))
-    assert not fence.expect(expected("b"))
-    fence.next()
-    assert not fence.expect(expected("b")), "under load gangs share a write as it is"
-    fence.written(str(server.version + 1))
-    assert released(fence) == ["a"]
-    fence.close()
-    assert not fence.expect(expected("b"))
 
 
 def test_a_new_leader_finds_the_list_as_it_was_and_the_old_one_is_deposed() -> None:

@@ -16,8 +16,10 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.election import fence_keeper
 from gangsched.kube.election.fence import Fenced, FenceState
 from gangsched.kube.election.fence_keeper import LIST_KEY, FenceKeeper
+from gangsched.kube.election.fence_list import Expected
 from gangsched.model.effects import BindPod
-from tests.kube.test_fence import bind, expected
+from tests.kube.test_fence import bind
+from tests.kube.test_fence_ahead import expected
 
 
 class OneLease:
@@ -72,7 +74,9 @@ class Leader:
             rng=Random(1),
             is_on_its_way=lambda uid: uid not in self.settled,
             deposed=lambda why: None,
+            line=lambda: self.line,
         )
+        self.line: list[Sequence[Expected]] = []
         self.settled: set[str] = set()
         self.released: list[str] = []
         self.n_unsent = 0
@@ -127,14 +131,16 @@ async def test_a_gang_that_comes_alone_does_not_wait_for_others() -> None:
         await leader.reaches(2)
 
 
-async def test_what_is_expected_is_asked_for_before_the_loop_places_it() -> None:
+async def test_the_first_in_line_are_asked_for_before_the_loop_places_them() -> None:
     server = OneLease()
     async with leading(server) as leader:
         await anyio.wait_all_tasks_blocked()
         n_writes = server.n_writes
-        assert leader.keeper.expect(expected("a", "b"))
+        leader.line = [expected("a", "b")]
+        assert leader.keeper.expect()
         await anyio.lowlevel.checkpoint()
-        assert not leader.keeper.expect(expected("c")), "a request is on its way"
+        assert not leader.keeper.expect(), "a request is on its way"
+        leader.line = []
         leader.keeper.submit(bind("a"))
         leader.keeper.submit(bind("b"))
         assert not leader.released, "not answered yet"
@@ -142,16 +148,35 @@ async def test_what_is_expected_is_asked_for_before_the_loop_places_it() -> None
         assert server.n_writes == n_writes + 1
 
 
-async def test_what_was_expected_and_is_placed_after_the_answer_leaves_without_a_write() -> None:
+async def test_what_was_in_line_and_is_placed_after_the_answer_leaves_without_a_write() -> None:
     server = OneLease()
     async with leading(server) as leader:
         await anyio.wait_all_tasks_blocked()
-        leader.keeper.expect(expected("a"))
+        leader.line = [expected("a")]
+        leader.keeper.expect()
         await anyio.wait_all_tasks_blocked()
         n_writes = server.n_writes
         leader.keeper.submit(bind("a"))
         await leader.reaches(1)
         assert server.n_writes == n_writes
+
+
+async def test_a_long_line_leaves_with_few_writes_and_none_waits_though_the_lanes_are_busy() -> None:
+    server = OneLease()
+    async with leading(server, enough=1) as leader:
+        await anyio.wait_all_tasks_blocked()
+        n_writes = server.n_writes
+        names = [f"p{i}" for i in range(2000)]
+        leader.line = [expected(name) for name in names]
+        leader.keeper.expect()
+        await anyio.wait_all_tasks_blocked()
+        for n, name in enumerate(names):
+            del leader.line[0]
+            leader.keeper.submit(bind(name))
+            if n % 100 == 99:
+                await leader.reaches(n + 1)
+        assert leader.released == names
+        assert server.n_writes - n_writes <= 5
 
 
 async def test_a_write_whose_answer_is_the_object_as_it_was_releases_nothing() -> None:

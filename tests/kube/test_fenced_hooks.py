@@ -13,10 +13,13 @@ from gangsched.config import LeaderElectionSettings
 from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.dispatcher import Dispatcher
 from gangsched.kube.election.fence_keeper import FenceKeeper
+from gangsched.kube.election.fence_list import Expected
 from gangsched.model.effects import BlamePlugin, CancelHooks, RunHook
 from gangsched.model.pod_group import GroupKey
 from gangsched.sim.objects import make_pod
 from tests.kube.scripted import credentials
+from tests.kube.test_fence import bind
+from tests.kube.test_fence_ahead import expected
 from tests.kube.test_fence_keeper import OneLease
 from tests.support.tasks import until
 
@@ -40,7 +43,9 @@ class Fenced:
             rng=Random(1),
             is_on_its_way=lambda uid: True,
             deposed=lambda why: None,
+            line=lambda: self.line,
         )
+        self.line: list[list[Expected]] = []
         self.dispatcher = Dispatcher(
             client,
             emit_nowait=lambda event: None,
@@ -91,3 +96,15 @@ async def test_a_hook_that_is_taken_back_before_its_pod_is_listed_never_starts()
         assert [one.ticket for one in run.started if isinstance(one, RunHook)] == [2]
         assert CancelHooks((1,)) in run.started
         assert '"ns/p1"' not in server.listed
+
+
+async def test_decisions_are_ahead_of_what_is_sent_or_of_what_is_listed_and_not_of_both() -> None:
+    async with fenced(OneLease()) as run:
+        await run.lead()
+        run.line = [expected("a", "b", "c")]
+        assert run.keeper.expect()
+        await anyio.wait_all_tasks_blocked()
+        run.dispatcher.submit([bind("a"), bind("b"), bind("x")])
+        assert (run.dispatcher.n_binds_waiting, run.dispatcher.n_binds_ahead) == (3, 2)
+        run.dispatcher.submit([bind("y"), bind("z")])
+        assert (run.dispatcher.n_binds_waiting, run.dispatcher.n_binds_ahead) == (5, 3)

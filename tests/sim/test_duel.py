@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from gangsched.kube.election.fence import Fenced, FenceRecord
+from gangsched.kube.election.fence import Fence, Fenced, FenceRecord
 from gangsched.kube.election.steps import Create, Update
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import Event
@@ -106,6 +106,11 @@ def version_read_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replica, "_send", late)
 
 
+def ahead_only(patch: pytest.MonkeyPatch) -> None:
+    """The list has what waits and what is in line, and not what is on its way."""
+    patch.setattr(Fence, "_unsettled", lambda fence: {})
+
+
 # Each with a seed from which on it is soon found: the last two take a conflict or a pause at one moment.
 ABLATIONS = (
     (no_fence, 0),
@@ -119,12 +124,21 @@ ABLATIONS = (
 
 @pytest.mark.parametrize(("broken", "first"), ABLATIONS)
 def test_without_the_rule_it_is_caught(broken: Callable[[pytest.MonkeyPatch], None], first: int) -> None:
+    _is_caught(broken, first)
+
+
+def test_a_list_of_those_in_line_without_what_is_on_its_way_is_caught() -> None:
+    _is_caught(ahead_only, 0, foresees=True)
+
+
+def _is_caught(broken: Callable[[pytest.MonkeyPatch], None], first: int, *, foresees: bool = False) -> None:
     for seed in range(first, first + MAX_SEEDS):
         with pytest.MonkeyPatch.context() as patch:
             broken(patch)
-            problem = problem_of(Duel(seed, random_workload(seed), LATE))
+            problem = problem_of(Duel(seed, random_workload(seed), LATE, foresees=foresees))
         if problem:
             assert problem.split(" s: ")[1][0] in "13", problem
-            assert not problem_of(Duel(seed, random_workload(seed), LATE)), "broken with the rule too"
+            duel = Duel(seed, random_workload(seed), LATE, foresees=foresees)
+            assert not problem_of(duel), "broken with the rule too"
             return
     pytest.fail(f"not caught in {MAX_SEEDS} seeds")

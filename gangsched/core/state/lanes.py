@@ -8,10 +8,12 @@ are lazy: an entry that no longer holds is dropped when it surfaces.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
+from gangsched.core.state.heap_order import in_order
 from gangsched.core.state.lane_heads import LaneHeads
 from gangsched.core.types.group import NEVER_S, Group
 from gangsched.model.pod_group import GroupKey
@@ -42,6 +44,10 @@ class _Lane:
                 return group
             heapq.heappop(self.groups)
         return None
+
+    def in_line(self) -> Iterator[Group]:
+        """The groups in line, in order; the lane must not change meanwhile."""
+        return (group for *_, token, group in in_order(self.groups) if group.active_token == token)
 
 
 class Lanes:
@@ -112,6 +118,31 @@ class Lanes:
             if first is not None and first is lane.keyed_for:
                 heapq.heappop(lane.groups)
                 return first
+
+    def in_line(self) -> Iterator[Group]:
+        """The first group of each lane, the smallest key first, then the second of each, and so on.
+
+        A guess at what `pop` will return: keys change with what is placed. Nothing may change meanwhile.
+        """
+        left: list[Iterator[Group]] = []
+        for name in self._names():
+            line = self._lanes[name].in_line()
+            yield from islice(line, 1)
+            left.append(line)
+        while left:
+            before, left = left, []
+            for line in before:
+                for group in islice(line, 1):
+                    yield group
+                    left.append(line)
+
+    def _names(self) -> Iterator[str]:
+        """Lanes with an unknown key, then the others by their keys."""
+        stale = [name for name in self._stale if name in self._lanes]
+        yield from stale
+        for _, name, entry in in_order(self._heads):
+            if name not in self._stale and self._holds(name, entry):
+                yield name
 
     def _find_stale(self) -> None:
         """Finds lanes whose keys read something that has changed since, or the time."""

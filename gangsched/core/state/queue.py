@@ -10,13 +10,14 @@ unschedulable groups flushed after 5 minutes).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.observer import Observer
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
+from gangsched.core.state.heap_order import in_order
 from gangsched.core.state.lane_heads import LaneHeads
 from gangsched.core.state.lanes import Lanes
 from gangsched.core.state.timers import Timers
@@ -132,11 +133,16 @@ class SchedulingQueue:
         key = (not group.recovering, self._sort_key(group), group.key, self._serial, group)
         heapq.heappush(self._active, key)
 
-    def first(self) -> Group | None:
-        """The group that `pop_active` would return; None when unsure, as with lanes."""
-        while self._active and self._active[0][-1].active_token != self._active[0][-2]:
-            heapq.heappop(self._active)
-        return self._active[0][-1] if self._active else None
+    def in_line(self) -> Iterator[Group]:
+        """The groups that `pop_active` would return next, in order; with lanes, as well as can be guessed.
+
+        The line must not change meanwhile.
+        """
+        for *_, token, group in in_order(self._active):
+            if group.active_token == token:
+                yield group
+        if self.lanes is not None:
+            yield from self.lanes.in_line()
 
     def pop_active(self) -> Group | None:
         """The next group; None when nothing can be tried now."""

@@ -181,6 +181,17 @@ class Dispatcher:
         return self.binds.n_unsent + (self._fence.fence.n_waiting if self._fence is not None else 0)
 
     @property
+    def n_binds_ahead(self) -> int:
+        """By how many binds decisions are ahead of the lanes, or of the fence if that is more.
+
+        So those that were not listed ahead can gather for one write of it while others are sent.
+        """
+        if self._fence is None:
+            return self.binds.n_unsent
+        fence = self._fence.fence
+        return max(self.binds.n_unsent + fence.n_released, fence.n_waiting - fence.n_released)
+
+    @property
     def n_binds_in_flight(self) -> int:
         """Binds sent and not answered."""
         return self.binds.n_in_flight

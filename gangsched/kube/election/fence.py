@@ -13,8 +13,8 @@ bumps (kube.effects.bumps), decisions (the core). tests/kube/fence_model.py chec
 | Untaken | POST or PUT answered; GET: ours (an answer was lost) | Taken | nothing: its list is bumped first |
 | Taken | bumped() | Owned | |
 | Owned | a bind or a hook waits | | PUT, with it in the list, without what is settled |
-| Owned | a bind is expected and nothing waits | | PUT, with its pod in the list |
-| Owned | an expected bind comes, its pod as it was | | nothing: it may be sent with that PUT's answer |
+| Owned | the first in line are not listed and nothing waits; most of those listed ahead are bound | | PUT |
+| Owned | a bind of a pod comes that is listed ahead, as it was | | nothing: it may be sent |
 | Owned | PUT answered; GET: ours, with it in the list | Owned | listed effects may be sent; the next batch |
 | Owned | GET: ours, without it | Owned | PUT again |
 | Owned | GET: another's, or none | Deposed | |
@@ -25,59 +25,30 @@ A PUT carries the version that it replaces, so of two writers one is refused. Of
 the same version at most one lands; a list that is read back counts only under a newer version than the one
 they replace.
 
-While a PUT is in flight the next batch gathers, and it goes on gathering while enough listed binds are still
-to be sent: under load many gangs share one PUT, and a single gang waits for one round trip. Binds beyond
-MAX_LIST_BYTES wait, in order, until others are settled.
-
-Pods may be listed before anything is decided about them (`expect`), so that the round trip passes while
-their gang is placed. Listing a pod that is never bound is harmless. Its bind needs no PUT of its own if it
-carries the version that the pod had when that PUT was asked for: a successor bumps the pod, and the bind
-cannot land. With another version, or after another PUT, it waits as all others do.
+With each PUT the pods that are next in line are listed too, before anything is decided about them, as many
+as fit (kube.election.fence_ahead). So the round trips pass while others are bound, and while a gang that
+comes alone is placed. Binds that were not foreseen gather while a PUT is in flight and while enough listed
+binds are still to be sent, and then share one PUT. Binds beyond MAX_LIST_BYTES wait, in order, until others
+are settled.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 import msgspec
 
+from gangsched.kube.election.fence_ahead import MAX_AHEAD, Ahead, Foreseen
+from gangsched.kube.election.fence_list import Line, Listed, ListedPod
 from gangsched.kube.election.steps import Create, Get, Update
 from gangsched.model.effects import BindPod, RunHook
-from gangsched.model.objects import Pod
 
 # An object's annotations may have 256 KiB in all. This fits several times the binds decided ahead.
 MAX_LIST_BYTES = 128 * 1024
 
 Fenced = BindPod | RunHook
-# More than this are placed by several cycles, and then one round trip is a small part of it.
-MAX_EXPECTED = 64
-
-
-class ListedPod(msgspec.Struct, frozen=True, gc=False):
-    """A pod with a bind that may be in flight."""
-
-    uid: str
-    namespace: str
-    name: str
-    gang: str
-
-    @property
-    def n_bytes(self) -> int:
-        """Its size in the list, at most."""
-        return len(self.uid) + len(self.name.encode()) + len(self.gang.encode()) + 20
-
-
-Listed = Mapping[str, ListedPod]
-"""By UID."""
-
-
-class Expected(msgspec.Struct, frozen=True, gc=False):
-    """A pod that may be bound next, as it is known."""
-
-    pod: ListedPod
-    version: str
 
 
 class FenceRecord(msgspec.Struct, frozen=True, gc=False):
@@ -102,9 +73,18 @@ class Fence:
     """The table above. Call `next` when the previous request has been answered."""
 
     def __init__(
-        self, identity: str, *, is_on_its_way: Callable[[str], bool], max_bytes: int = MAX_LIST_BYTES
+        self,
+        identity: str,
+        *,
+        is_on_its_way: Callable[[str], bool],
+        line: Line = tuple,
+        max_bytes: int = MAX_LIST_BYTES,
+        max_ahead: int = MAX_AHEAD,
     ) -> None:
-        """`identity`: unique to this process. `is_on_its_way`: may a pod's bind (by UID) still land?"""
+        """`identity`: unique to this process. `is_on_its_way`: may a pod's bind (by UID) still land?
+
+        `line`: pods of whom nothing is decided, in the order of their turn.
+        """
         self.identity = identity
         self.state = FenceState.UNTAKEN
         self.epoch = 0
@@ -122,9 +102,8 @@ class Fence:
         self._batch: list[Fenced] = []
         self._waiting: deque[Fenced] = deque()
         self._released: list[Fenced] = []
-        self._expected: Sequence[Expected] = ()
-        self._versions: dict[str, str] = {}
-        """Of expected pods in the list that was last asked for, by UID."""
+        self._ahead = Ahead(line, max_ahead)
+        self._expects = False
         self._is_asking = False
 
     # -- what waits ------------------------------------------------------------------------------------
@@ -135,35 +114,45 @@ class Fence:
         return len(self._waiting) + len(self._batch) + len(self._released)
 
     @property
+    def n_released(self) -> int:
+        """Those of them that are listed and have not been taken."""
+        return len(self._released)
+
+    @property
     def is_writing(self) -> bool:
         """Whether a batch is in a list that was requested and is not confirmed."""
         return bool(self._batch)
 
     def submit(self, effect: Fenced) -> None:
         """Queue it until the fence lists it."""
-        if not isinstance(effect, BindPod) or not self._is_foreseen(effect):
+        foreseen = self._ahead.use(effect) if isinstance(effect, BindPod) else Foreseen.NOT
+        if self._is_closed or foreseen is Foreseen.NOT:
             self._waiting.append(effect)
-        elif self._is_asking:
+        elif foreseen is Foreseen.ASKED:
             self._batch.append(effect)
         else:
             self._released.append(effect)
 
-    def _is_foreseen(self, bind: BindPod) -> bool:
-        """Whether the last requested list has the pod as the bind knows it; true once for each pod."""
-        version = self._versions.pop(bind.uid, "")
-        return version != "" and version == bind.resource_version and not self._is_closed
-
     @property
     def is_idle(self) -> bool:
         """Whether it is owned, and nothing is being written or waits to be."""
-        is_busy = self._is_asking or self._must_read or self.n_waiting or self._expected or self._is_closed
+        is_busy = self._is_asking or self._must_read or self.n_waiting or self._expects or self._is_closed
         return self.state is FenceState.OWNED and not is_busy
 
-    def expect(self, pods: Sequence[Expected]) -> bool:
-        """List these with the next request, if the fence is idle; returns whether it will."""
-        if not self.is_idle or not 0 < len(pods) <= MAX_EXPECTED:
+    @property
+    def is_short_ahead(self) -> bool:
+        """Whether more should be listed ahead now, though nothing may wait."""
+        return self._ahead.is_short
+
+    def expect(self) -> bool:
+        """List the first in line with the next request, if the fence is idle and does not list them yet.
+
+        Returns whether it will.
+        """
+        n_bytes = self._ahead.misses() if self.is_idle else 0
+        if not n_bytes or n_bytes > self._max_bytes - _n_bytes(self._unsettled()):
             return False
-        self._expected = pods
+        self._expects = True
         return True
 
     def take_back(self, is_meant: Callable[[Fenced], bool]) -> list[Fenced]:
@@ -232,33 +221,27 @@ class Fence:
         return {uid: pod for uid, pod in self._listed.items() if self._is_on_its_way(uid)}
 
     def _fill(self) -> bool:
-        """Build the next batch, and the list with it and without settled pods; False: nothing to write."""
-        expected, self._expected = self._expected, ()
-        if not (self._waiting or expected):
+        """Build the next list: binds on their way, those that wait, pods in line; False: nothing to write."""
+        is_due = self._expects or self._ahead.is_short
+        self._expects = False
+        if not (self._waiting or is_due):
             return False
         listed = self._unsettled()
-        n_bytes = sum(pod.n_bytes for pod in listed.values())
-        if not self._waiting:
-            return self._foresee(expected, listed, n_bytes)
+        n_left = self._max_bytes - _n_bytes(listed)
         while self._waiting:
             pod = _listed_pod(self._waiting[0])
             if pod.uid not in listed:
-                n_bytes += pod.n_bytes
-                if n_bytes > self._max_bytes and listed:
+                n_left -= pod.n_bytes
+                if n_left < 0 and listed:
                     break
                 listed[pod.uid] = pod
             self._batch.append(self._waiting.popleft())
-        if self._batch:
-            self._listed = listed
-            self._versions = {}
-        return bool(self._batch)
-
-    def _foresee(self, expected: Sequence[Expected], listed: dict[str, ListedPod], n_bytes: int) -> bool:
-        """Put expected pods into the list, if there is room for all of them."""
-        if n_bytes + sum(one.pod.n_bytes for one in expected) > self._max_bytes:
+        ahead = {} if self._waiting else self._ahead.find(n_left)
+        if not self._batch and self._ahead.knows_all(ahead):
+            self._ahead.put_off()
             return False
-        self._listed = {**listed, **{one.pod.uid: one.pod for one in expected}}
-        self._versions = {one.pod.uid: one.version for one in expected}
+        self._listed = {**listed, **{uid: one.pod for uid, one in ahead.items()}}
+        self._ahead.ask(ahead)
         return True
 
     # -- answers ---------------------------------------------------------------------------------------
@@ -293,6 +276,7 @@ class Fence:
         self._is_asking = False
         self._seen, self._version = self._asked.record, version
         self.n_written += 1
+        self._ahead.written()
         if self.state is FenceState.UNTAKEN:
             self._taken(self._asked.record)
         else:
@@ -301,7 +285,7 @@ class Fence:
     def unanswered(self) -> None:
         """Refused or not answered: the write may have been done, or may be done later."""
         self._must_read, self._is_asking = True, False
-        self._versions = {}
+        self._ahead.unanswered()
 
     def _taken(self, record: FenceRecord) -> None:
         self.state = FenceState.TAKEN
@@ -314,12 +298,6 @@ class Fence:
             self._batch = []
 
 
-def expected_of(pod: Pod, gang: str) -> Expected:
-    """The pod, as it is known now, as an Expected."""
-    meta = pod.metadata
-    return Expected(ListedPod(meta.uid, meta.namespace, meta.name, gang), meta.resource_version)
-
-
 def _listed_pod(effect: Fenced) -> ListedPod:
     if isinstance(effect, BindPod):
         return ListedPod(effect.uid, effect.namespace, effect.name, effect.group)
@@ -328,30 +306,5 @@ def _listed_pod(effect: Fenced) -> ListedPod:
     return ListedPod(meta.uid, meta.namespace, meta.name, str(effect.group))
 
 
-# -- the list as text --------------------------------------------------------------------------------------
-
-_decode_list = msgspec.json.Decoder(dict[str, dict[str, str]]).decode
-
-
-def list_text(pods: Iterable[ListedPod]) -> str:
-    """`{"default/train":{"6f1c…":"default/train-0"}}`: gang, UID, pod."""
-    gangs: dict[str, dict[str, str]] = {}
-    for pod in pods:
-        gangs.setdefault(pod.gang, {})[pod.uid] = f"{pod.namespace}/{pod.name}"
-    return msgspec.json.encode(gangs).decode()
-
-
-def read_list(text: str) -> Listed | None:
-    """None: it cannot be read."""
-    try:
-        gangs = _decode_list(text)
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-    listed = {}
-    for gang, pods in gangs.items():
-        for uid, place in pods.items():
-            namespace, slash, name = place.partition("/")
-            if not (uid and namespace and slash and name):
-                return None
-            listed[uid] = ListedPod(uid, namespace, name, gang)
-    return listed
+def _n_bytes(listed: Listed) -> int:
+    return sum(pod.n_bytes for pod in listed.values())

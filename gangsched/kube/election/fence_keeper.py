@@ -23,16 +23,8 @@ import structlog
 from gangsched.config import LeaderElectionSettings
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
-from gangsched.kube.election.fence import (
-    Expected,
-    Fence,
-    Fenced,
-    FenceRecord,
-    FenceState,
-    Step,
-    list_text,
-    read_list,
-)
+from gangsched.kube.election.fence import Fence, Fenced, FenceRecord, FenceState, Step
+from gangsched.kube.election.fence_list import Line, list_text, read_list
 from gangsched.kube.election.steps import Create, Get
 from gangsched.kube.evidence import Target, is_gone
 from gangsched.kube.reach import is_told
@@ -85,9 +77,10 @@ class FenceKeeper:
         rng: Random,
         is_on_its_way: Callable[[str], bool],
         deposed: Callable[[str], None],
+        line: Line = tuple,
     ) -> None:
         """`identity`: unique to this process. `deposed` gets the reason why nothing may be sent any more."""
-        self.fence = Fence(identity, is_on_its_way=is_on_its_way)
+        self.fence = Fence(identity, is_on_its_way=is_on_its_way, line=line)
         self._client = client.another()
         self._name = fence_name(settings)
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{settings.resource_namespace}/leases"
@@ -108,15 +101,12 @@ class FenceKeeper:
         self.fence.submit(effect)
         self._wake.set()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether expected pods would be listed at once."""
-        return self._has_begun and self.fence.is_idle
+    def expect(self) -> bool:
+        """List the first in line if the fence is idle and does not list them yet.
 
-    def expect(self, pods: Sequence[Expected]) -> bool:
-        """List these if the fence is idle; returns whether the request will leave, in the loop's next
-        round."""
-        is_asked = self._has_begun and self.fence.expect(pods)
+        Returns whether the request will leave, in the loop's next round.
+        """
+        is_asked = self._has_begun and self.fence.expect()
         if is_asked:
             self._wake.set()
         return is_asked
@@ -161,7 +151,7 @@ class FenceKeeper:
                 released = fence.take_released()
                 if released:
                     release(released)
-                gathers = self._is_owned and not fence.is_writing and has_enough()
+                gathers = self._gathers(has_enough)
                 step = fence.next() if self._has_begun and not gathers else None
                 if step is None:
                     self._wake = anyio.Event()
@@ -173,6 +163,12 @@ class FenceKeeper:
                 if fence.state is not FenceState.UNTAKEN:
                     self._taken.set()
         self._deposed("another process has taken over the fence, or it was deleted")
+
+    def _gathers(self, has_enough: Callable[[], bool]) -> bool:
+        """Whether what waits should go on gathering."""
+        fence = self.fence
+        is_due = fence.is_writing or fence.is_short_ahead
+        return self._is_owned and not is_due and has_enough()
 
     @property
     def _is_owned(self) -> bool:
