@@ -137,8 +137,17 @@ class Guarantees:
             kept[_queue_of(one.info.pod)] += _gpus(one.info.pod)
         return (
             asked.keys().isdisjoint(kept)
-            and all(self._held(queue, told)[1] + n <= GUARANTEED[queue] for queue, n in asked.items())
+            and all(self._there(queue, told) + n <= GUARANTEED[queue] for queue, n in asked.items())
             and all(_on_nodes(q, told) + comes[q] + n > GUARANTEED[q] for q, n in kept.items())
+        )
+
+    def _there(self, queue: str, told: Told) -> int:
+        """By pods that are not going, of nodes that exist: what a lost node took with it is due again."""
+        return sum(
+            _gpus(pod)
+            for pod in _pods_of(queue, told)
+            if pod.metadata.deletion_timestamp is None
+            and (not pod.spec.node_name or pod.spec.node_name in told.nodes)
         )
 
     def _held(self, queue: str, told: Told) -> tuple[int, int]:
