@@ -105,7 +105,7 @@ class TestKubelet:
     def pod_resources(self) -> resources_pb2.ListPodResourcesResponse:
         """PodResources List: active pods, plain init containers left out."""
         answer = resources_pb2.ListPodResourcesResponse()
-        for uid, pod in self.pods.items():
+        for uid, pod in list(self.pods.items()):
             if uid in self.failed or uid in self.ended:
                 continue
             shown = answer.pod_resources.add(name=pod.metadata.name, namespace=pod.metadata.namespace)
