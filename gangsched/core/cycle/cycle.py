@@ -100,9 +100,9 @@ def _run(
     failing: set[tuple[int, ...]] = set()
     n_proved: int | None = None
     # A lone pod may get another of equally good nodes each time, so the same beginning may end otherwise.
-    repeats = all(demand.group.is_gang or len(demand.members) > 1 for demand in demands)
+    repeats = len(demands) > 1 and all(one.group.is_gang or len(one.members) > 1 for one in demands)
     for order in _orders(demands):
-        beginning = tuple(map(id, order))
+        beginning = tuple(map(id, order)) if repeats else ()
         if failing and any(beginning[:n] in failing for n in range(1, len(order))):
             continue
         trial = _start(demands, view, nominated)
@@ -112,7 +112,7 @@ def _run(
             return answer
         if refused is None:
             refused = answer
-            if repeats and len(demands) > 1 and search_budget and isinstance(answer, _Shortage):
+            if repeats and search_budget and isinstance(answer, _Shortage):
                 trial = _start(demands, view, nominated)
                 n_proved = proves_hopeless(demands, trial, topology_key, search_budget)
                 if n_proved is not None:
