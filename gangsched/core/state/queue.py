@@ -293,8 +293,10 @@ class SchedulingQueue:
 
     def _leave_unschedulable(self, group: Group) -> None:
         self._unschedulable.pop(group.key, None)
-        if (waiting := self._backing_off) is not None:
-            waiting.drop(group)
+        if self.lanes is not None:
+            self.lanes.backing_off.drop(group)
+        elif self.claims is not None:
+            self._one_line.drop(group)
 
 
 def _merged(changes: list[ClusterChange]) -> list[ClusterChange]:
