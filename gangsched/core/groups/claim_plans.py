@@ -37,7 +37,7 @@ _MAX_SPARED = 4096
 
 
 class _Asked(NamedTuple):
-    """Who is planned for; to_all: beside all other claims, not only those to which it yields."""
+    """Who is planned for; to_all: beside those, too, that yield to it and are promised a start."""
 
     claims: Claims
     unit: list[Group]
@@ -64,7 +64,7 @@ class ClaimPlans:
 
     def made(self, claims: Claims, unit: list[Group], *, to_all: bool = False) -> StartClaim | None:
         """A claim for the first time found at which it fits; None: it would not fit even if everything
-        ended. to_all: beside all other claims of its priority, not only those to which it yields."""
+        ended. to_all: so that those that yield to it can start as promised."""
         try:
             found = self._first(_Asked(claims, unit, to_all))
         except PluginError as error:
@@ -167,7 +167,7 @@ class ClaimPlans:
 
     def _first(self, asked: _Asked) -> tuple[float, Plan] | None:
         now_s = self._shared.now_s
-        ahead = asked.claims.ahead_of(asked.unit, to_all=asked.to_all)
+        ahead = asked.claims.ahead_of(asked.unit)
         running = self._look()
         rooms = self._rooms(asked.unit, running)
         held = self._claimed.of(ahead)

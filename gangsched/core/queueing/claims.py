@@ -141,15 +141,21 @@ class Claims:
         """The claims to which a unit must leave room, if it runs between these times.
 
         A partly bound gang, or one that replaces a lost member, waits for no claim. among: of these, None: of
-        all. to_all: see ahead_of.
+        all. to_all: also to those that yield to its own, from when their starts were promised first.
         """
         if not self.by_key or any(group.recovering or group.satisfied for group in unit):
             return []
-        return [
-            claim
-            for claim in self.ahead_of(unit, among, to_all=to_all)
-            if claim.start_s < until_s and self.end_s(claim) > from_s
-        ]
+        own = next((claim for group in unit if (claim := self.of(group)) is not None), None)
+        found = []
+        for claim in self.ahead_of(unit, among, to_all=to_all):
+            later_s = 0.0
+            if to_all and own is not None and claim.priority == own.priority and claim.serial > own.serial:
+                if claim.promised_s is None:
+                    continue
+                later_s = max(claim.promised_s - claim.start_s, 0.0)
+            if claim.start_s + later_s < until_s and self.end_s(claim) + later_s > from_s:
+                found.append(claim)
+        return found
 
     def kept_now(self, claims: Sequence[StartClaim]) -> list[Nominated]:
         """What these claims keep from others now, of what is free (core.queueing.kept_now)."""
