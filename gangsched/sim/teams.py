@@ -89,17 +89,22 @@ class Guarantees:
     """31: no queue at or below its guarantee loses a pod to another, and none above it comes below.
 
     Counted from what the process was told and the binds that it sent. A pod whose eviction was refused may
-    stay or go, so it is a find only if it is one both ways. While the cluster is smaller than all that is
+    stay or go, and one whose bump is not answered may be bound yet, so it is a find only if it is one both
+    ways. While the cluster is smaller than all that is
     guaranteed, guarantees are less, and nothing is checked.
     """
 
     def __init__(self) -> None:
         self._asked: set[str] = set()
+        self._bumped: dict[str, int] = {}
+        """By UID: how many bumps had been answered when the last was sent."""
 
     def look(self, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
         """After every step."""
         by_cause: dict[str, list[Pod]] = {}
         for one in effects:
+            if isinstance(one, ef.BumpPod):
+                self._bumped[one.uid] = told.n_bumped[one.uid]
             if isinstance(one, ef.EvictPod | ef.DeletePod) and one.uid in told.pods:
                 by_cause.setdefault(one.cause_id.rpartition("#")[0], []).append(told.pods[one.uid])
         if not by_cause or _gpus_of(told) < sum(GUARANTEED.values()):
@@ -138,7 +143,10 @@ class Guarantees:
         return (
             asked.keys().isdisjoint(kept)
             and all(self._there(queue, told) + n <= GUARANTEED[queue] for queue, n in asked.items())
-            and all(_on_nodes(q, told) + comes[q] + n > GUARANTEED[q] for q, n in kept.items())
+            and all(
+                _on_nodes(q, told) + self._may_come(q, told) + comes[q] + n > GUARANTEED[q]
+                for q, n in kept.items()
+            )
         )
 
     def _there(self, queue: str, told: Told) -> int:
@@ -151,10 +159,16 @@ class Guarantees:
         )
 
     def _held(self, queue: str, told: Told) -> tuple[int, int]:
-        """By pods that are not going: without those whose eviction was asked for before, and with them."""
+        """By pods that are not going: without those whose eviction was asked for before; and with them and
+        those that may be bound yet."""
         there = [pod for pod in _pods_of(queue, told) if pod.metadata.deletion_timestamp is None]
         stay = (pod for pod in there if pod.metadata.uid not in self._asked)
-        return sum(map(_gpus, stay)), sum(map(_gpus, there))
+        return sum(map(_gpus, stay)), sum(map(_gpus, there)) + self._may_come(queue, told)
+
+    def _may_come(self, queue: str, told: Told) -> int:
+        unsure = (uid for uid, n in self._bumped.items() if told.n_bumped[uid] == n and uid in told.pods)
+        pods = (told.pods[uid] for uid in unsure if uid not in told.promised.by_uid)
+        return sum(_gpus(pod) for pod in pods if not pod.spec.node_name and _queue_of(pod) == queue)
 
 
 def _on_nodes(queue: str, told: Told) -> int:

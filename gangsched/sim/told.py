@@ -7,6 +7,7 @@ by the API's answer: bound, refused, withdrawn, or read as not bound.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -57,6 +58,8 @@ class Told:
         self._held = _Claims()
         """What pods hold that are on a node and have not ended."""
         self.promised = _Claims()
+        self.n_bumped: Counter[str] = Counter()
+        """By UID of a pod: bumps that were answered."""
         self.answered: set[str] = set()
         """UIDs of pods that the server has reported bound, whatever the watch has shown of them."""
         self.bind_hooks: dict[int, str] = {}
@@ -91,6 +94,8 @@ class Told:
                 if event.code in (Code.UNSCHEDULABLE.value, Code.SKIP.value):  # not by this one
                     self.promised.end(uid)
             elif isinstance(event, (ev.PodRead, ev.PodBumped)):
+                if isinstance(event, ev.PodBumped):
+                    self.n_bumped[event.uid] += 1
                 if event.pod is not None and event.pod.spec.node_name:
                     if event.uid in self.pods:  # else it is gone, and the answer is old
                         self._see(event.pod)
