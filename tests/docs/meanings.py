@@ -405,7 +405,11 @@ KEYS = {
         "JSON: the part of the cluster that each [queue](queues.md) has held lately, for the next leader",
     ),
     "gangsched.io/fenced": ("Pod", "scheduler", "changed where a bind that was sent must not land any more"),
-    "gangsched.io/binds-on-the-way": ("Lease", "scheduler", "the fence's list, pods next in line among them: gang, UID, pod, as JSON"),
+    "gangsched.io/binds-on-the-way": (
+        "Lease",
+        "scheduler",
+        "the fence's list, pods next in line among them: gang, UID, pod, as JSON",
+    ),
     "tracing.k8s.io/traceparent": ("Pod or PodGroup", "submitter", "the submitter's trace context, linked"),
 }
 
