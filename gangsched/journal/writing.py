@@ -206,8 +206,9 @@ class DiskJournal:
 
     @property
     def counted(self) -> Counted:
-        n_missing, goes_on = self.n_dropped, not self.lost
-        return Counted(self.n_records, self.n_bytes, n_missing, self.n_gaps, self.n_tries, goes_on)
+        with self._lock:  # a gap and what is lost with it are counted together
+            n_missing, goes_on = self.n_dropped, not self.lost
+            return Counted(self.n_records, self.n_bytes, n_missing, self.n_gaps, self.n_tries, goes_on)
 
     def close(self, timeout_s: float) -> None:
         """Writes what waits, within that time; 0: the thread does that alone."""
@@ -281,8 +282,9 @@ class DiskJournal:
             while packed:
                 packed = packed[self._file.write(packed) :]
         except OSError as error:
-            self.lose(f"{self._path.name}: {error.strerror}")
-            self._missing(len(records))
+            with self._lock:
+                self._lose(f"{self._path.name}: {error.strerror}")
+                self.n_dropped += len(records)
             raise
         self.n_bytes += n_whole
         self._n_in_segment += n_whole
