@@ -225,7 +225,7 @@ def test_a_directory_with_something_in_it_is_left_alone(
 
 
 @pytest.mark.parametrize("kind", ["swf", "csv", "sacct"])
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(
     junk=st.lists(st.text(max_size=60) | st.sampled_from(["|" * 9, "1 " * 18, "1e999 " * 18, "x" * 20_000]))
 )
