@@ -44,10 +44,6 @@ _MAX_FOUND = 10
 # The seeds of two commits are farther apart than any run counts, and far from those that people count from 0.
 _APART = 10**5
 
-# Not among all: its checker reads who may take kept room otherwise than the core now and then, so
-# each find has to be looked at (seed 311229800059). Tests run seeds of it that are fixed.
-_BY_NAME_ONLY = ("queues",)
-
 
 class Found(msgspec.Struct, frozen=True):
     """What broke in one seed, in words."""
@@ -300,7 +296,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     args.storm = args.storm or ["storm"]
     if "all" in args.storm:
-        args.storm = [*(name for name in STORMS if name not in _BY_NAME_ONLY), WIRE]
+        args.storm = [*STORMS, WIRE]
     try:
         _check(args)
         run = Run(args, sys.stdout)

@@ -90,8 +90,7 @@ class Guarantees:
 
     Counted from what the process was told and the binds that it sent. A pod whose eviction was refused may
     stay or go, and one whose bump is not answered may be bound yet, so it is a find only if it is one both
-    ways. While the cluster is smaller than all that is
-    guaranteed, guarantees are less, and nothing is checked.
+    ways. While the cluster is smaller than all that is guaranteed, nothing is checked.
     """
 
     def __init__(self) -> None:
@@ -150,12 +149,12 @@ class Guarantees:
         )
 
     def _there(self, queue: str, told: Told) -> int:
-        """By pods that are not going, of nodes that exist: what a lost node took with it is due again."""
+        """By pods that are not going, on nodes that exist or on the way there: what a lost node took with it
+        is due again."""
         return sum(
             _gpus(pod)
             for pod in _pods_of(queue, told)
-            if pod.metadata.deletion_timestamp is None
-            and (not pod.spec.node_name or pod.spec.node_name in told.nodes)
+            if pod.metadata.deletion_timestamp is None and _node_of(pod, told) in told.nodes
         )
 
     def _held(self, queue: str, told: Told) -> tuple[int, int]:
@@ -181,6 +180,11 @@ def _pods_of(queue: str, told: Told) -> Iterator[Pod]:
         is_placed = bool(pod.spec.node_name) or uid in told.promised.by_uid
         if is_placed and not pod.is_terminal and _queue_of(pod) == queue:
             yield pod
+
+
+def _node_of(pod: Pod, told: Told) -> str:
+    """Where a pod is that holds something, or where its bind is on the way to."""
+    return pod.spec.node_name or told.promised.by_uid[pod.metadata.uid].node
 
 
 def _queue_of(pod: Pod) -> str:
