@@ -31,8 +31,6 @@ _WAITS = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.U
 class _Started(msgspec.Struct):
     """A pod that was given a node without asking claims to yield. number: of the step."""
 
-    bind: ef.BindPod
-    pod: Pod
     number: int
     ends_s: float
     priority: int
@@ -73,6 +71,8 @@ class KeptRoom:
         others are promised room."""
         self._takes_kept_room = takes_kept_room
         self._started: dict[str, _Started] = {}
+        self._sent: dict[str, ef.BindPod] = {}
+        """By UID: the last bind, also of those that no claim holds up."""
         self._held: dict[int, tuple[object, int, dict[str, dict[str, int] | None]]] = {}
         """By serial of a claim: where it stands, since which step, and what its nodes had then."""
         self._own: dict[str, StartClaim] = {}
@@ -147,8 +147,8 @@ class KeptRoom:
 
     def _is_another(self, bind: ef.BindPod) -> bool:
         """Whether it gives the pod another place: a bind that is sent again is no start."""
-        before = self._started.get(bind.uid)
-        return before is None or (before.bind.node, before.bind.annotations) != (bind.node, bind.annotations)
+        before, self._sent[bind.uid] = self._sent.get(bind.uid), bind
+        return before is None or (before.node, before.annotations) != (bind.node, bind.annotations)
 
     def _note(
         self, scheduler: Scheduler, bind: ef.BindPod, pod: Pod, now_s: float, before: frozenset[int]
@@ -162,7 +162,7 @@ class KeptRoom:
         if own is not None:
             before |= {one.serial for one in self._own.values() if one.serial > own.serial}
         ends_s = now_s + max(stated_s(one.pod) for one in group.members.values())
-        self._started[bind.uid] = _Started(bind, pod, self._n, ends_s, group.priority, before)
+        self._started[bind.uid] = _Started(self._n, ends_s, group.priority, before)
 
     def _keeps(self, claim: StartClaim, told: Told) -> Iterator[str]:
         """Pods that started while it stands there, and end after its start, leave it its room and IDs."""

@@ -22,9 +22,9 @@ def on(pods: list[Any], node: str) -> list[Any]:
     return [replace(pod, spec=replace(pod.spec, node_selector={RACK: node})) for pod in pods]
 
 
-def named(n: int) -> Cluster:
-    """Nodes of 8 GPUs, each a rack of its name, where the first in line gets a claim."""
-    c = bounded(nodes=0, bound=None)
+def named(n: int, *, bound: int | None = None) -> Cluster:
+    """Nodes of 8 GPUs, each a rack of its name; with no number the first in line gets a claim."""
+    c = bounded(nodes=0, bound=bound)
     for i in range(n):
         c.node(make_node(f"n{i}", gpus=8, rack=f"n{i}"))
     return c
@@ -58,6 +58,20 @@ def test_what_ends_early_on_a_claimed_node_is_kept() -> None:
     assert not c.pod("one-too-many").spec.node_name
     c.submit(lone("fills", 1, "500s")).run()
     assert c.pod("fills").spec.node_name
+
+
+def test_what_pods_without_a_stated_end_may_leave_is_not_given_away() -> None:
+    """Else each such pod that starts would let the next one in, and the claim would never come."""
+    c = named(2, bound=1)
+    c.submit(on(gang("endless", pods=1, gpus=4), "n0")).run()
+    c.submit(on(lone("ends", 8, "600s"), "n1")).run()
+    c.submit(walled(gang("large", pods=12, gpus=1), "1h")).run()
+    c.submit(lone("passes", 1, "2h")).run().delete("passes").run()
+    c.submit(lone("asks", 4, "2h")).run()
+    assert not claim(c, "large").is_promise
+    assert not c.pod("asks").spec.node_name
+    c.submit(lone("fits-beside", 4, "500s")).run()
+    assert c.pod("fits-beside").spec.node_name == "n0"
 
 
 def test_members_that_need_more_than_one_device_count_whole() -> None:

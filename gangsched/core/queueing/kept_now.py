@@ -2,7 +2,8 @@
 
 A claim's nodes are partly taken by pods that will have ended when it starts. What these leave then need not
 be free now, so others may use as much of what is free on such a node, however long they run. When such a pod
-ends early, what it leaves is kept. Called by core.groups.claiming.
+ends early, what it leaves is kept. A pod that states no end counts as if it stayed: of what is only thought
+to become free nothing is given away. Called by core.groups.claiming.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MAX_REDUCED = 4096
 
 
 class _Ending(NamedTuple):
-    """A pod with a known end, and how much of each column it holds."""
+    """A pod that states its end, and how much of each column it holds."""
 
     end_s: float
     holds: Mapping[int, int]
@@ -104,9 +105,10 @@ class KeptNow:
         if known is None or known.until_s <= now_s:
             endings = []
             for info in self._cache.by_node.get(name, {}).values():
-                if info.row >= 0 and math.isfinite(end_s := self._end_of(info).at_s):
+                end = self._end_of(info)
+                if info.row >= 0 and (end.is_stated or end.is_over):
                     holds = dict(zip(info.template.columns, info.template.amounts, strict=True))
-                    endings.append(_Ending(end_s, holds))
+                    endings.append(_Ending(end.at_s, holds))
             endings.sort(key=lambda one: one.end_s)
             until_s = min(endings[0].end_s if endings else math.inf, now_s + _AGAIN_S)
             known = self._nodes[name] = _Node(endings, until_s)
