@@ -5,6 +5,7 @@ Lives here: the question, and refusing jobs that this scheduler would never see.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
@@ -14,6 +15,7 @@ from msgspec import Meta
 
 from gangsched.config.strict import nearest
 from gangsched.errors import ConfigError
+from gangsched.model.objects import Pod
 from gangsched.snapshot import Snapshot
 from gangsched.whatif.answer import Answer, answer
 from gangsched.whatif.manifests import Manifests
@@ -54,6 +56,7 @@ def check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str], *, wa
     """`way`: advice for a pod with another schedulerName. Raises: ConfigError, for pods that this scheduler
     would never see, and for names that are taken."""
     taken = {pod.key for pod in snapshot.pods}
+    running = Counter(owner for pod in snapshot.pods if (owner := _owner(pod)))
     for pod in manifests.pods:
         if (name := pod.spec.scheduler_name) not in served:
             raise ConfigError(
@@ -63,6 +66,18 @@ def check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str], *, wa
             )
         if pod.key in taken:
             raise ConfigError(f"pod {pod.key} exists already: gangsched explain {pod.key}")
+        owner = _owner(pod)
+        if owner in running:
+            raise ConfigError(
+                f"{owner} exists already, with {running[owner]} pods, and these would join them: ask"
+                " gangsched explain about it, or give it another name here"
+            )
+
+
+def _owner(pod: Pod) -> str:
+    """The object whose controller makes the pod, by kind, namespace and name; "" for a pod of nobody."""
+    owners = (one for one in pod.metadata.owner_references or () if one.controller)
+    return next((f"{one.kind} {pod.metadata.namespace}/{one.name}" for one in owners), "")
 
 
 def examine(

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.errors import ConfigError
 from gangsched.model import events as ev
-from gangsched.model.objects import Pod
+from gangsched.model.objects import OwnerReference, Pod
 from gangsched.sim.driver import make_scheduler
 from gangsched.sim.objects import make_node, make_pod
 from gangsched.snapshot import Snapshot
 from gangsched.whatif.answer import Answer
 from gangsched.whatif.manifests import Manifests
-from gangsched.whatif.question import Question, examine
+from gangsched.whatif.question import Question, check, examine
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
@@ -96,6 +96,20 @@ def test_a_change_of_what_is_not_there_is_refused(flags: dict[str, Any], error: 
     with pytest.raises(ConfigError) as raised:
         whatif(c, make_pod("a"), **flags)
     assert error in str(raised.value)
+
+
+def test_a_job_that_is_submitted_already_is_not_asked_about_twice() -> None:
+    """Pods of one Job are one gang: those asked about would be members beside those that wait."""
+    owned = (OwnerReference("batch/v1", "Job", "train", "u1", controller=True),)
+
+    def of_job(pods: list[Pod]) -> list[Pod]:
+        return [replace(pod, metadata=replace(pod.metadata, owner_references=owned)) for pod in pods]
+
+    c = cluster(nodes=1).submit(of_job(gang("train", pods=2, gpus=8))).run()
+    again = of_job([make_pod("train-x")])
+    with pytest.raises(ConfigError, match=r"Job d/train exists already, with 2 pods, .* another name"):
+        check(Manifests(again, ()), snapshot_of(c), ["gangsched"], way="")
+    check(Manifests([make_pod("train-x")], ()), snapshot_of(c), ["gangsched"], way="")
 
 
 def test_who_waits_before_it_is_placed_before_it() -> None:
