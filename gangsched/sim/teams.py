@@ -89,21 +89,22 @@ class Guarantees:
     """31: no queue at or below its guarantee loses a pod to another, and none above it comes below.
 
     Counted from what the process was told and the binds that it sent. A pod whose eviction was refused may
-    stay or go, and one whose bump is not answered may be bound yet, so it is a find only if it is one both
-    ways. While the cluster is smaller than all that is guaranteed, nothing is checked.
+    stay or go, and one whose bind was read as not done, or whose bump is not answered, may be bound yet, so
+    it is a find only if it is one both ways. While the cluster is smaller than all that is guaranteed,
+    nothing is checked.
     """
 
     def __init__(self) -> None:
         self._asked: set[str] = set()
-        self._bumped: dict[str, int] = {}
-        """By UID: how many bumps had been answered when the last was sent."""
+        self._unsure: dict[str, int] = {}
+        """By UID of a pod whose bind or bump was sent: how often its binds had been settled by then."""
 
     def look(self, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
         """After every step."""
         by_cause: dict[str, list[Pod]] = {}
         for one in effects:
-            if isinstance(one, ef.BumpPod):
-                self._bumped[one.uid] = told.n_bumped[one.uid]
+            if isinstance(one, ef.BindPod | ef.BumpPod):
+                self._unsure[one.uid] = told.n_settled[one.uid]
             if isinstance(one, ef.EvictPod | ef.DeletePod) and one.uid in told.pods:
                 by_cause.setdefault(one.cause_id.rpartition("#")[0], []).append(told.pods[one.uid])
         if not by_cause or _gpus_of(told) < sum(GUARANTEED.values()):
@@ -165,7 +166,7 @@ class Guarantees:
         return sum(map(_gpus, stay)), sum(map(_gpus, there)) + self._may_come(queue, told)
 
     def _may_come(self, queue: str, told: Told) -> int:
-        unsure = (uid for uid, n in self._bumped.items() if told.n_bumped[uid] == n and uid in told.pods)
+        unsure = (uid for uid, n in self._unsure.items() if told.n_settled[uid] == n and uid in told.pods)
         pods = (told.pods[uid] for uid in unsure if uid not in told.promised.by_uid)
         return sum(_gpus(pod) for pod in pods if not pod.spec.node_name and _queue_of(pod) == queue)
 

@@ -58,8 +58,8 @@ class Told:
         self._held = _Claims()
         """What pods hold that are on a node and have not ended."""
         self.promised = _Claims()
-        self.n_bumped: Counter[str] = Counter()
-        """By UID of a pod: bumps that were answered."""
+        self.n_settled: Counter[str] = Counter()
+        """By UID of a pod: answers after which no bind sent before can land."""
         self.answered: set[str] = set()
         """UIDs of pods that the server has reported bound, whatever the watch has shown of them."""
         self.bind_hooks: dict[int, str] = {}
@@ -88,6 +88,7 @@ class Told:
                 if known is not None and known.metadata.uid == event.node.metadata.uid:
                     del self.nodes[event.node.metadata.name]
             elif isinstance(event, (ev.BindFailed, ev.BindCancelled)):
+                self.n_settled[event.uid] += 1
                 self.promised.end(event.uid)
             elif isinstance(event, ev.HookAnswered):
                 uid = self.bind_hooks.pop(event.ticket, "")
@@ -95,7 +96,7 @@ class Told:
                     self.promised.end(uid)
             elif isinstance(event, (ev.PodRead, ev.PodBumped)):
                 if isinstance(event, ev.PodBumped):
-                    self.n_bumped[event.uid] += 1
+                    self.n_settled[event.uid] += 1
                 if event.pod is not None and event.pod.spec.node_name:
                     if event.uid in self.pods:  # else it is gone, and the answer is old
                         self._see(event.pod)
