@@ -8,7 +8,6 @@ explains why waiting groups never wait for each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.reservation_checks import OVERTAKEN, reservation_lost
@@ -19,13 +18,13 @@ from gangsched.core.framework.interface import SUCCESS, Code, Status
 from gangsched.core.framework.plan import FitError, Plan, first_of
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
-from gangsched.core.framework.sampling import EarlyStop
 from gangsched.core.groups.admission import GroupAdmission
 from gangsched.core.groups.claiming import Claiming
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.groups.nomination import Nominations
 from gangsched.core.groups.passed_over import PassedOver
 from gangsched.core.groups.permits import Permits
+from gangsched.core.groups.units import Units
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
@@ -39,7 +38,6 @@ from gangsched.core.types.group import (
     PodInfo,
     Preemption,
 )
-from gangsched.core.types.needed import needed_first
 from gangsched.core.types.placement import Nominated, Placement
 
 # While a sibling is in one of these states its set is not tried; the sibling wakes the set afterwards.
@@ -47,13 +45,6 @@ _BUSY = (GroupState.BINDING, GroupState.UNWINDING)
 # So many claims for others are made in one turn, each of which costs a plan.
 _MAX_CLAIMED = 4
 _CLAIMS_FIRST = "others in front of it have been passed as often as they may be: room is kept for them first"
-_TRIABLE = (
-    GroupState.ACTIVE,
-    GroupState.ASKING,
-    GroupState.BACKOFF,
-    GroupState.UNSCHEDULABLE,
-    GroupState.WAITING,
-)
 
 
 class Attempts:
@@ -71,20 +62,16 @@ class Attempts:
         self._reporter = reporter
         self._binder = binder
         self._permits = permits
-        self._pick = pick
-        self._early_stops = {
-            name: EarlyStop(percentage) for name, percentage in shared.settings.nodes_to_score.items()
-        }
         self.nominations = Nominations(shared, reporter)
         self._admission = GroupAdmission(shared)
+        self._units = Units(shared, self._admission, pick)
         self._passed_over = PassedOver(shared, reporter)
-        quietly = partial(self._demands, quiet=True)
-        self.claiming = Claiming(shared, reporter, self._unit_of, quietly)
+        self.claiming = Claiming(shared, reporter, self._units)
         self._room = MakingRoom(
             shared,
             self.nominations,
             self.claiming,
-            demands=quietly,
+            self._units,
             cycle=self._cycle,
             place=self._place,
             give_back=self.give_back,
@@ -105,7 +92,7 @@ class Attempts:
                 f"gang {group.key} starts together with {busy[0].key}, which is {busy[0].state.value}",
             )
             return
-        unit = self._unit_of(group)
+        unit = self._units.of(group)
         if self._shared.cache.index.selected.waiting and self._waits_for_labels(unit):
             return
         for each in unit:
@@ -126,20 +113,6 @@ class Attempts:
         except PluginError as error:
             self._shared.hooks.blame(error, group)
             self.reject(unit, str(error), plugin=error.plugin)
-
-    def _unit_of(self, group: Group) -> list[Group]:
-        """The group, and those that start together with it as they are now."""
-        unit = [group]
-        siblings = self._shared.siblings(group)
-        if siblings and not group.recovering and not group.satisfied:
-            unit += [
-                g
-                for _, g in sorted(siblings.items())
-                # One that is bound in part is completed without its set, with which its first members
-                # started.
-                if g.state in _TRIABLE and g.is_complete and not g.satisfied and not g.recovering
-            ]
-        return unit
 
     def _waits_for_labels(self, unit: list[Group]) -> bool:
         """Whether pods must first be regrouped by labels that its members have, or select by. A unit with
@@ -222,7 +195,7 @@ class Attempts:
         """It does not fit now."""
         claimed = ""
         if self._shared.settings.queueing is not None:
-            self._passed_over.refused(self._demands(unit, quiet=True), answer)
+            self._passed_over.refused(self._units.demands(unit), answer)
             claimed = self.claiming.refused(unit)
         message = answer.message
         if answer.shortage is not None:
@@ -233,7 +206,7 @@ class Attempts:
         self.reject(unit, f"{claimed} {message}" if claimed else message, answer=answer)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
-        demands = self._demands(unit)
+        demands = self._units.demands(unit, observed=True)
         groups = [demand.group for demand in demands]
         answer = self._cycle(demands, self._shared.cache.view, nominated=self.claiming.kept_now(groups))
         if isinstance(answer, FitError) and self.claiming.eased(groups):
@@ -241,23 +214,6 @@ class Attempts:
         if isinstance(answer, Plan):
             return self.claiming.plans.needs_nobody_who_is_to_come(demands, answer) or answer
         return answer
-
-    def _demands(self, unit: list[Group], *, quiet: bool = False) -> list[Demand]:
-        demands = []
-        for group in unit:
-            members = self._admission.members(unit, group, group.in_state(PENDING))
-            if members:
-                profile = self._shared.profile_of(group)
-                n_needed = min(group.n_needed, len(members))
-                asked = profile.quiet if quiet else profile
-                early_stop = self._early_stops.get(group.scheduler_name) if self._early_stops else None
-                roles = group.short_roles()
-                if roles:
-                    members = needed_first(members, roles)
-                demand = Demand(group, asked, members, n_needed, self._pick, early_stop, roles=roles)
-                demand.packing_weight = self._shared.packing_weight(group)
-                demands.append(demand)
-        return demands
 
     def _cycle(
         self,

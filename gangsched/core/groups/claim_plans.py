@@ -7,7 +7,7 @@ ones, on Trials without the pods that will have ended. Called by core.groups.cla
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +18,7 @@ from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
+from gangsched.core.groups.units import Units
 from gangsched.core.queueing.claimed_room import ClaimedRoom
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End
@@ -54,9 +55,9 @@ def _devices_by_node(claims: Iterable[StartClaim]) -> dict[str, set[str]]:
 class ClaimPlans:
     """Plans claims; changes nothing."""
 
-    def __init__(self, shared: SharedState, demands_of: Callable[[list[Group]], list[Demand]]) -> None:
+    def __init__(self, shared: SharedState, units: Units) -> None:
         self._shared = shared
-        self._demands_of = demands_of
+        self._units = units
         self._running: RunningPods | None = None
         self._looked: tuple[float, ...] = ()
         """When `_running` was looked at: a claim that is checked and planned anew does not look twice."""
@@ -210,7 +211,7 @@ class ClaimPlans:
         shared = self._shared
         trial = Trial(shared.cache.view)
         trial.remove(*gone)
-        demands = self._demands_of(asked.unit)
+        demands = self._units.demands(asked.unit)
         if nodes is not None:
             within = self._within(nodes)
             for demand in demands:
@@ -264,7 +265,7 @@ class ClaimPlans:
         """One for each template, by itself."""
         view = self._shared.cache.view
         found = []
-        for demand in self._demands_of(unit):
+        for demand in self._units.demands(unit):
             for template, members in demand.by_template().values():
                 state, status = demand.pre_filter(template, view)
                 if not status.is_success or not template.columns:

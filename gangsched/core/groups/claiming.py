@@ -12,15 +12,15 @@ core.scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gangsched.config.queueing import YIELD, QueueingSettings
 from gangsched.core.framework.plan import Plan, Shortage
-from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.claim_plans import ClaimPlans
 from gangsched.core.groups.claim_slips import slip_cause
 from gangsched.core.groups.claims_told import ClaimsTold, was_claimed
 from gangsched.core.groups.outranked import Outranked
+from gangsched.core.groups.units import Units
 from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
 from gangsched.core.queueing.idle_budget import TooIdle
 from gangsched.core.state.reporter import Reporter
@@ -52,19 +52,12 @@ _PLAN_EVERY_S = 60.0
 class Claiming:
     """Makes claims, keeps them up and tells of them."""
 
-    def __init__(
-        self,
-        shared: SharedState,
-        reporter: Reporter,
-        unit_of: Callable[[Group], list[Group]],
-        demands_of: Callable[[list[Group]], list[Demand]],
-    ) -> None:
-        """unit_of: a group with those that start with it; demands_of: what a unit asks a cycle for."""
+    def __init__(self, shared: SharedState, reporter: Reporter, units: Units) -> None:
         self._shared = shared
-        self._unit_of = unit_of
-        self.plans = ClaimPlans(shared, demands_of)
+        self._units = units
+        self.plans = ClaimPlans(shared, units)
         self._told = ClaimsTold(shared, reporter)
-        self._outranked = Outranked(shared, demands_of)
+        self._outranked = Outranked(shared, units)
         self._mark = 0
         self._revision = 0
         self._heard = -1
@@ -283,7 +276,7 @@ class Claiming:
         claims, shared = self._claims, self._shared
         assert claims is not None
         assert shared.queue.bypasses is not None
-        claim = self.plans.made(claims, self._unit_of(group)) if len(claims) < MAX_CLAIMS else None
+        claim = self.plans.made(claims, self._units.of(group)) if len(claims) < MAX_CLAIMS else None
         if claim is not None and claim.is_promise and self._too_idle(claims, claim) is None:
             self._put_up(claims, claim)
             return True
@@ -296,7 +289,7 @@ class Claiming:
         claims, shared = self._claims, self._shared
         assert claims is not None
         assert shared.queue.bypasses is not None
-        unit = self._unit_of(group)
+        unit = self._units.of(group)
         claim = self.plans.made(claims, unit)
         if claim is None:
             claims.too_idle.pop(group.key, None)

@@ -24,6 +24,7 @@ from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.claiming import Claiming
 from gangsched.core.groups.nomination import Nominations, would_take
 from gangsched.core.groups.overrun import past_walltime
+from gangsched.core.groups.units import Units
 from gangsched.core.preemption.by_domain import run_post_filter_by_domain
 from gangsched.core.preemption.victims import is_leaving, priority_of
 from gangsched.core.state.state import SharedState
@@ -44,18 +45,18 @@ class MakingRoom:
         shared: SharedState,
         nominations: Nominations,
         claiming: Claiming,
+        units: Units,
         *,
-        demands: Callable[[list[Group]], list[Demand]],
         cycle: Cycle,
         place: Callable[[list[Group]], Plan | FitError],
         give_back: Callable[[Group, str], None],
     ) -> None:
-        """demands: what a unit asks for, unobserved; cycle: places demands; place: a unit, on the cluster as
-        it is; give_back: a waiting group releases what it holds."""
+        """cycle: places demands; place: a unit, on the cluster as it is; give_back: a waiting group releases
+        what it holds."""
         self._shared = shared
         self._nominations = nominations
         self._claiming = claiming
-        self._demands = demands
+        self._units = units
         self._cycle = cycle
         self._place = place
         self._give_back = give_back
@@ -69,7 +70,7 @@ class MakingRoom:
             return error
         overrun = None
         if shared.queue.claims:
-            overrun = past_walltime(shared, unit, self._demands(unit), self._cycle)
+            overrun = past_walltime(shared, unit, self._units.demands(unit), self._cycle)
         if overrun is not None:
             shared.count("overrun_victims", len(overrun.victims))
             self._nominations.promise(unit, overrun, whose=PAST_WALLTIME)
@@ -78,7 +79,7 @@ class MakingRoom:
             return error
         if self._claiming.is_due(unit):
             return error
-        demands = self._demands(unit)
+        demands = self._units.demands(unit)
         rule = self._rule(unit, demands, shared.queue_view)
         yielding = self._yielding(_rank(unit, rule))
         trial = Trial(shared.cache.view)
@@ -125,7 +126,7 @@ class MakingRoom:
         }
         before.promised = lambda: [i for i in view.promised() if i.group not in waited.unit]
         unit = list(waited.unit)
-        demands = self._demands(unit)
+        demands = self._units.demands(unit)
         rule = self._rule(unit, demands, before) if demands else None
         priority = min(group.priority for group in unit)
         return rule is not None and (
@@ -174,7 +175,7 @@ class MakingRoom:
     def keep_waiting(self, unit: list[Group], waited: Preemption) -> Plan | FitError | None:
         """Reconsiders a waiting unit: it keeps waiting while it fits once its victims are gone. A Plan: they
         are, and it fits beside those to whom it yields."""
-        demands = self._demands(unit)
+        demands = self._units.demands(unit)
         trial = Trial(self._shared.cache.view)
         trial.remove(*waited.waits_for.values())
         answer = self._cycle(demands, trial, None)
@@ -197,7 +198,7 @@ class MakingRoom:
             return None
         within: BoolArray = np.zeros(trial.n_rows, dtype=np.bool_)
         within[[row for name in sorted(waited.nodes) if (row := trial.row_of(name)) is not None]] = True
-        demands = self._demands(unit)
+        demands = self._units.demands(unit)
         for demand in demands:
             demand.within = within
         key = self._shared.settings.topology_key

@@ -8,12 +8,12 @@ age alone, so that none waits for one that waits for it. Called by core.groups.c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.eviction_rule import TakesKeptRoom
 from gangsched.core.framework.plugin_calls import PluginError
-from gangsched.core.framework.profile import Demand
+from gangsched.core.groups.units import Units
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group
@@ -22,9 +22,9 @@ from gangsched.core.types.group import Group
 class Outranked:
     """Asked several times a turn, answers once."""
 
-    def __init__(self, shared: SharedState, demands_of: Callable[[list[Group]], list[Demand]]) -> None:
+    def __init__(self, shared: SharedState, units: Units) -> None:
         self._shared = shared
-        self._demands_of = demands_of
+        self._units = units
         self._asked: tuple[object, ...] = ()
         self._serials: frozenset[int] = frozenset()
 
@@ -49,7 +49,7 @@ class Outranked:
 
     def _outranked(self, unit: list[Group], claims: Sequence[StartClaim], view: QueueView) -> frozenset[int]:
         shared = self._shared
-        members = [info for one in self._demands_of(unit) for info in one.members[: one.n_needed]]
+        members = [info for one in self._units.demands(unit) for info in one.members[: one.n_needed]]
         try:
             rule: object = shared.profile_of(unit[0]).eviction_rule(unit, members, view)
             if not isinstance(rule, TakesKeptRoom):

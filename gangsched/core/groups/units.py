@@ -1,0 +1,74 @@
+"""Units: which groups take one turn together, and what their members ask the cycle for.
+
+A unit is a group with those that start together with it and can be tried now. Called by core.groups.attempts
+in the unit's turn, and by core.groups.claiming and core.groups.making_room, which plan for units as well. Not
+here: which groups form a set (core.state.start_together), and what becomes of a unit (core.groups.attempts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gangsched.core.framework.profile import Demand
+from gangsched.core.framework.sampling import EarlyStop
+from gangsched.core.groups.admission import GroupAdmission
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.group import PENDING, Group, GroupState
+from gangsched.core.types.needed import needed_first
+
+_TRIABLE = (
+    GroupState.ACTIVE,
+    GroupState.ASKING,
+    GroupState.BACKOFF,
+    GroupState.UNSCHEDULABLE,
+    GroupState.WAITING,
+)
+
+
+class Units:
+    """Makes units, and their demands."""
+
+    def __init__(self, shared: SharedState, admission: GroupAdmission, pick: Callable[[int], int]) -> None:
+        """pick: which of n equally good nodes a lone pod gets, from 0."""
+        self._shared = shared
+        self._admission = admission
+        self._pick = pick
+        self._early_stops = {
+            name: EarlyStop(percentage) for name, percentage in shared.settings.nodes_to_score.items()
+        }
+
+    def of(self, group: Group) -> list[Group]:
+        """The group, and those that start together with it as they are now."""
+        unit = [group]
+        siblings = self._shared.siblings(group)
+        if siblings and not group.recovering and not group.satisfied:
+            unit += [
+                g
+                for _, g in sorted(siblings.items())
+                # One that is bound in part is completed without its set, with which its first members
+                # started.
+                if g.state in _TRIABLE and g.is_complete and not g.satisfied and not g.recovering
+            ]
+        return unit
+
+    def demands(self, unit: list[Group], *, observed: bool = False) -> list[Demand]:
+        """What the unit's pending members ask for; groups without such members are left out.
+
+        observed: the plugins' calls for these demands are traced and measured, as those of the unit's own
+        turn are. Raises: PluginError.
+        """
+        demands = []
+        for group in unit:
+            members = self._admission.members(unit, group, group.in_state(PENDING))
+            if members:
+                profile = self._shared.profile_of(group)
+                n_needed = min(group.n_needed, len(members))
+                asked = profile if observed else profile.quiet
+                early_stop = self._early_stops.get(group.scheduler_name) if self._early_stops else None
+                roles = group.short_roles()
+                if roles:
+                    members = needed_first(members, roles)
+                demand = Demand(group, asked, members, n_needed, self._pick, early_stop, roles=roles)
+                demand.packing_weight = self._shared.packing_weight(group)
+                demands.append(demand)
+        return demands
