@@ -13,7 +13,8 @@ Rooms, from the ground up; each imports those before it and none behind it (cont
     device_audit   compares records, annotations and kubelet's report; failing devices
     groups         the life of a group: members, numbers, attempts, waits
 
-`scheduler` is the interface to all: handle, advance, schedule. Beside it `reconfigure` (a new configuration
-while running), `containment` (limits the cost of one object's fault), `invariants` (recounts what must hold)
-and `reports` (frozen views for people and programs).
+`scheduler` is the interface to all: handle, advance, schedule. It leaves events to `cluster_objects` and
+`answers`, and deadlines that have passed to `overdue`; `parts` is what these see of it. Beside it
+`reconfigure` (a new configuration while running), `containment` (limits the cost of one object's fault),
+`invariants` (recounts what must hold) and `reports` (frozen views for people and programs).
 """

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gangsched.core.groups.permits import Permits
-from gangsched.core.refused_pods import SchedulerParts
+from gangsched.core.parts import SchedulerParts
 from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND, PRE_ENQUEUE
 from gangsched.core.types.group import GroupState, PodInfo
 from gangsched.model import events as ev

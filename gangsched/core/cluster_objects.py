@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gangsched.core.cache.pod_index import NAMESPACES
-from gangsched.core.refused_pods import SchedulerParts
+from gangsched.core.parts import SchedulerParts
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.model import events as ev
 from gangsched.model.load import ReportedUsage

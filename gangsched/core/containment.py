@@ -23,7 +23,8 @@ from functools import partial
 from typing import Any
 
 from gangsched.core.cache.recount import recount_group, recount_rows, take_out
-from gangsched.core.refused_pods import ON_THE_WAY, RefusedPods, SchedulerParts
+from gangsched.core.parts import SchedulerParts
+from gangsched.core.refused_pods import ON_THE_WAY, RefusedPods
 from gangsched.core.state.pending_hooks import POST_BIND
 from gangsched.core.state.reporter import NODE_REFUSED
 from gangsched.core.state.state import SharedState

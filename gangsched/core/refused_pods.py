@@ -6,48 +6,19 @@ core.containment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
-from gangsched.core.binding.binder import Binder
 from gangsched.core.cache.plain_pod import plain_pods
 from gangsched.core.cache.recount import recount_group, take_out
-from gangsched.core.device_audit.device_health import DeviceHealth
-from gangsched.core.device_audit.drift import DriftAudit
-from gangsched.core.groups.attempts import Attempts
-from gangsched.core.groups.group_spec import GroupSpecs
-from gangsched.core.groups.membership import Membership
-from gangsched.core.groups.owners import Owners
-from gangsched.core.groups.reservations import Reservations
-from gangsched.core.state.reporter import Reporter
+from gangsched.core.parts import SchedulerParts
 from gangsched.core.state.state import SharedState
-from gangsched.core.steps import Faults, Take
+from gangsched.core.steps import Faults
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import ASSUMED, BOUND, NEVER_S, NO_ROW, UNASKED, BindState, PodInfo
-from gangsched.model import events as ev
 from gangsched.model.effects import GetPod
 from gangsched.model.objects import Pod
 
 ON_THE_WAY = (BindState.SENT, BindState.READING)
-
-
-class SchedulerParts(Protocol):
-    """The parts of a scheduler that are notified of a failed step."""
-
-    shared: SharedState
-    reporter: Reporter
-    group_specs: GroupSpecs
-    owners: Owners
-    audit: DriftAudit
-    membership: Membership
-    binder: Binder
-    health: DeviceHealth
-    attempts: Attempts
-    reservations: Reservations
-
-    def apply(self, take: Take, run: Iterable[ev.Event]) -> None:
-        """Passes `take` events of one kind."""
-        ...
 
 
 class RefusedPods:

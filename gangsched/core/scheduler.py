@@ -35,12 +35,13 @@ from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.groups.reservations import Reservations
 from gangsched.core.groups.ties import Ties
 from gangsched.core.invariants import find_broken
+from gangsched.core.overdue import Overdue
 from gangsched.core.reconfigure import reconfigure, unfinished, watched
 from gangsched.core.state.reporter import Reporter
-from gangsched.core.state.state import LOOK_FOR, PRE_ENQUEUE, SharedState
+from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.steps import Defect, PlainSteps, Steps, Take, name_of
-from gangsched.core.types.group import ASSUMED, NEVER_S, UNASKED, Group, GroupState, MemberState
+from gangsched.core.types.group import ASSUMED, UNASKED, Group, GroupState, MemberState
 from gangsched.errors import InvariantError
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
@@ -107,6 +108,7 @@ class Scheduler:
         )
         self._unheard = {*self.kinds} if leading else {*self.kinds, _LEADERSHIP}
         self._steps: Steps = PlainSteps(self.shared) if guard is None else Containment(self, guard)
+        self._overdue = Overdue(self, self._steps, self._extenders)
         self._objects = ClusterObjects(self)
         self._on_run: dict[type, Callable[[Iterator[Any]], None]] = {
             ev.PodAdded: self.membership.put_pods,
@@ -154,18 +156,13 @@ class Scheduler:
                 is_whole = not self._steps.events_failed(take, events, length_hint(left), error)
         self._steps.applied(events)
 
-    def _for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
+    def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
+        """Runs a step for one group, unless it must wait; the steps are told when it raises."""
         if self._steps.may_step(group):
             try:
                 do(group)
             except Exception as error:
                 self._steps.group_failed(group, name_of(do), error)
-
-    def _for_pod(self, uid: str, do: Callable[[str], Any]) -> None:
-        try:
-            do(uid)
-        except Exception as error:
-            self._steps.pod_failed(uid, name_of(do), error)
 
     def reconfigure(
         self, profiles: Mapping[str, Profile], settings: Settings, now_s: float
@@ -214,57 +211,11 @@ class Scheduler:
 
     def advance(self, now_s: float) -> list[Effect]:
         """Applies the deadlines that have passed."""
-        shared, steps = self.shared, self._steps
-        steps.begin(now_s)
+        self._steps.begin(now_s)
         if not self.is_synced:
             return []
-        for _, uid, attempt in shared.retries.take(now_s):
-            if attempt == PRE_ENQUEUE:
-                self._for_pod(uid, self.membership.look_again)
-            elif attempt == LOOK_FOR:
-                self._for_pod(uid, self.binder.look_for)
-            else:
-                self._for_pod(uid, partial(self.binder.send_again, attempt=attempt))
-        for key in shared.settle_by_s.due(now_s):
-            group = shared.groups.get(key)
-            if group is None or not group.is_half_bound:
-                shared.settle_by_s.drop(key)
-            else:
-                self._for_group(group, self._settle)
-        due: list[Group] = []
-        steps.by_deadline(lambda: due.extend(shared.queue.due(now_s)))
-        for group in due:
-            self._for_group(group, self._expired)
-        for do in (
-            self.attempts.claiming.advance,
-            self.audit.advance,
-            self.health.advance,
-            self.reconciler.refusals.advance,
-            self.binder.pre_bind.expire,
-            self.binder.staggered.expire,
-        ):
-            steps.by_deadline(do)
+        self._overdue.apply(now_s)
         return self._end_turn()
-
-    def _settle(self, group: Group) -> None:
-        """Ends the wait of a half-bound group for the rest of its members."""
-        if not group.n_assumed:
-            if group.preemption is not None and self.shared.settings.allow_eviction:
-                self.attempts.give_back(group, "the victims for its remaining members did not go in time")
-            self.binder.outcome.unwind(group)
-        elif self.binder.pre_bind.stop(
-            group, "the rest of it was not prepared in time"
-        ) or self.binder.staggered.stop(group, "the rest of it was not sent in time"):
-            pass  # reconsidered before this turn ends, and then handled by its policy
-        else:
-            # Binds in flight must be answered first.
-            self.shared.settle_by_s.set(group.key, self.shared.now_s + 1.0)
-
-    def _expired(self, group: Group) -> None:
-        if group.state is GroupState.ASKING and self._extenders is not None:
-            self._extenders.late(group)
-        else:
-            self.reconciler.expired(group)
 
     def in_line(self) -> Iterator[Group]:
         """The groups that `pop` is expected to return next, in order; they stay in line.
@@ -280,7 +231,7 @@ class Scheduler:
     def schedule(self, group: Group, now_s: float) -> list[Effect]:
         """One attempt of a popped group."""
         self._steps.begin(now_s)
-        self._for_group(group, self._attempt)
+        self.for_group(group, self._attempt)
         return self._end_turn()
 
     def _attempt(self, group: Group) -> None:
@@ -315,12 +266,7 @@ class Scheduler:
 
     def next_deadline_s(self) -> float | None:
         """When advance has something to do next."""
-        if not self.is_synced:
-            return None
-        steps = self._steps
-        left_over_s = min(steps.look_again_s, self.membership.pre_enqueue.look_again_s())
-        soonest = max(min(self.shared.timers.next_s(), left_over_s), steps.not_before_s)
-        return None if soonest == NEVER_S else soonest
+        return self._overdue.next_s() if self.is_synced else None
 
     def statistics(self) -> dict[str, Any]:
         """Counts for metrics, tables and tests."""
@@ -379,9 +325,9 @@ class Scheduler:
             while shared.touched:
                 touched, shared.touched = shared.touched, {}
                 for group in touched.values():
-                    self._for_group(group, self.group_specs.resolve)
+                    self.for_group(group, self.group_specs.resolve)
                 for group in touched.values():  # all numbers are known by now, so sets are computed once
-                    self._for_group(group, self.reconciler.look)
+                    self.for_group(group, self.reconciler.look)
             steps.each(self.attempts.claiming.look)
             steps.each(shared.flush_changes)
             if shared.cache.clashes or shared.cache.bad_reports:

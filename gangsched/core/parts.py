@@ -1,0 +1,49 @@
+"""SchedulerParts: the scheduler as the classes see it that do a part of its work.
+
+Implemented by core.scheduler. Used by core.answers, core.cluster_objects, core.overdue, core.containment and
+core.refused_pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from gangsched.core.binding.binder import Binder
+from gangsched.core.device_audit.device_health import DeviceHealth
+from gangsched.core.device_audit.drift import DriftAudit
+from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.group_spec import GroupSpecs
+from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.owners import Owners
+from gangsched.core.groups.reconciler import GroupReconciler
+from gangsched.core.groups.reservations import Reservations
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import SharedState
+from gangsched.core.steps import Take
+from gangsched.core.types.group import Group
+from gangsched.model import events as ev
+
+
+class SchedulerParts(Protocol):
+    """A scheduler's rooms, and how steps are run."""
+
+    shared: SharedState
+    reporter: Reporter
+    group_specs: GroupSpecs
+    owners: Owners
+    audit: DriftAudit
+    membership: Membership
+    binder: Binder
+    health: DeviceHealth
+    attempts: Attempts
+    reservations: Reservations
+    reconciler: GroupReconciler
+
+    def apply(self, take: Take, run: Iterable[ev.Event]) -> None:
+        """Passes `take` events of one kind."""
+        ...
+
+    def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
+        """Runs a step for one group; core.steps decides whether now, and what happens when it raises."""
+        ...
