@@ -14,6 +14,7 @@ import msgspec
 
 from gangsched.config.devices import DeviceSettings, resolve_devices
 from gangsched.config.documents import (
+    DEFAULT_SCHEDULER_NAME,
     KUBE_API_VERSION,
     KUBE_KIND,
     OUR_API_VERSION,
@@ -37,9 +38,6 @@ from gangsched.config.strict import decode, nearest, read_documents
 from gangsched.config.tracing import TracingSettings, resolve_tracing
 from gangsched.errors import ConfigError
 from gangsched.model.names import is_qualified_name
-
-DEFAULT_SCHEDULER_NAME = "gangsched"
-"""Without a file. A file whose only profile has no name means kube-scheduler's `default-scheduler`."""
 
 KUBE_DEFAULT_NAME = "default-scheduler"
 # kube-scheduler limits a Permit plugin's wait to this too (framework/runtime, maxTimeout).
@@ -374,7 +372,6 @@ def _check_ours(ours: OurDocument) -> None:
 
 
 __all__ = [
-    "DEFAULT_SCHEDULER_NAME",
     "KUBE_DEFAULT_NAME",
     "ExtenderConfig",
     "LeaderElectionSettings",

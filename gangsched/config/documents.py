@@ -17,6 +17,8 @@ KUBE_API_VERSION = "kubescheduler.config.k8s.io/v1"
 KUBE_KIND = "KubeSchedulerConfiguration"
 OUR_API_VERSION = "gangsched.io/v1"
 OUR_KIND = "GangschedConfiguration"
+DEFAULT_SCHEDULER_NAME = "gangsched"
+"""Without a file. A file whose only profile has no name means kube-scheduler's `default-scheduler`."""
 
 
 class _Document(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -236,3 +238,12 @@ class OurDocument(_Document, frozen=True):
     devices: Devices = Devices()
     tracing: Tracing = Tracing()
     record: Record = Record()
+
+
+def file_with(ours: str) -> str:
+    """The text of a file with the default profile, and with these lines in our document."""
+    return (
+        f"apiVersion: {KUBE_API_VERSION}\nkind: {KUBE_KIND}\n"
+        f"profiles: [{{schedulerName: {DEFAULT_SCHEDULER_NAME}}}]\n"
+        f"---\napiVersion: {OUR_API_VERSION}\nkind: {OUR_KIND}\n{ours}"
+    )

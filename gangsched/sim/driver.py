@@ -8,14 +8,13 @@ deadlines, up to k groups, and again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import partial
 from random import Random
 from typing import Any
 
 from msgspec.structs import replace
 
-from gangsched.config import SchedulerConfig, Settings, default_config
-from gangsched.core.framework.profile import Profile
+from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState
 from gangsched.errors import GangschedError, InvariantError
@@ -23,7 +22,6 @@ from gangsched.kube.election.fence import Fenced
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Node
-from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim import checkers
 from gangsched.sim.actors import Controllers, Kubelets
 from gangsched.sim.api import SimApi, encoded
@@ -33,8 +31,8 @@ from gangsched.sim.fence import SimFence
 from gangsched.sim.half_bound import HalfBound
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.kept_room import KeptRoom, acyclic
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.mischief import Mischief
-from gangsched.sim.objects import at
 from gangsched.sim.progress import resting_groups_can_go_on
 from gangsched.sim.spite import Spite
 from gangsched.sim.tampering import Tampering
@@ -56,47 +54,6 @@ class Broken(GangschedError):
         self.problem = problem
         self.story = tuple(story)
         super().__init__("\n  ".join([problem, *self.story[-60:]]))
-
-
-@cache
-def usual_config() -> SchedulerConfig:
-    """The configuration without a file, read once: a run of seeds starts thousands of processes."""
-    return default_config(IN_TREE)
-
-
-def make_scheduler(settings: Settings, *plugins: Any) -> Scheduler:
-    """The scheduler as it is assembled live, with the default profile and, behind its own, `plugins`."""
-    profiles = build_profiles(usual_config())
-    if plugins:
-        profiles = {name: _with_plugins(profile, plugins) for name, profile in profiles.items()}
-    return Scheduler(profiles, settings, node_capacity=4, wall_ahead_s=at(0).timestamp())
-
-
-def _with_plugins(profile: Profile, plugins: Sequence[Any]) -> Profile:
-    """The same profile; `plugins` serve, after its own, every point that they have a method for."""
-    added: dict[str, tuple[Any, ...]] = {}
-    for field, methods in _METHODS.items():
-        served = tuple(one for one in plugins if any(hasattr(one, method) for method in methods))
-        if field == "scores":
-            served = tuple((one, getattr(one, "weight", 1.0)) for one in served)
-        added[field] = (*getattr(profile.points, field), *served)
-    return Profile(profile.scheduler_name, replace(profile.points, **added))
-
-
-_METHODS = {
-    "pre_enqueue": ("pre_enqueue",),
-    "pre_filter": ("pre_filter",),
-    "filters": ("filter", "filter_node"),
-    "capacities": ("capacity",),
-    "post_filters": ("post_filter",),
-    "pre_scores": ("pre_score",),
-    "scores": ("score", "score_node"),
-    "reserves": ("reserve",),
-    "permits": ("permit",),
-    "pre_binds": ("pre_bind",),
-    "binds": ("bind",),
-    "post_binds": ("post_bind",),
-}
 
 
 class Simulation:

@@ -29,11 +29,12 @@ from gangsched.plugins import build_profiles
 from gangsched.sim import checkers
 from gangsched.sim.actors import Controllers, Kubelets
 from gangsched.sim.api import SimApi, encoded
-from gangsched.sim.driver import Broken, usual_config
+from gangsched.sim.driver import Broken
 from gangsched.sim.faults import Rates, Weather
 from gangsched.sim.fence import SimFence
 from gangsched.sim.half_bound import HalfBound
 from gangsched.sim.hooks import as_bind
+from gangsched.sim.making import usual_config
 from gangsched.sim.mischief import Mischief
 from gangsched.sim.reading import ids_of
 from gangsched.sim.timeline import Timeline

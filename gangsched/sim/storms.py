@@ -18,10 +18,11 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.scheduler import Scheduler
 from gangsched.sim import mischief, spite
 from gangsched.sim.crowds import crowded_workload, webbed_workload
-from gangsched.sim.driver import Broken, Simulation, make_scheduler
+from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.duel import Duel, make_follower
 from gangsched.sim.faults import CALM, STORM, Rates
 from gangsched.sim.limits import limited_workload
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.racks import racked_workload
 from gangsched.sim.teams import SETTINGS, make_with_queues, teams_workload
 from gangsched.sim.workloads import Workload, hostile_workload, preempting_workload, random_workload

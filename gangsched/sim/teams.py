@@ -12,45 +12,37 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 
 from gangsched.config import Settings, parse_config
+from gangsched.config.documents import file_with
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.plugins import IN_TREE
 from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
-from gangsched.sim.objects import GPU, at, make_node, make_pod
+from gangsched.sim.making import scheduler_of
+from gangsched.sim.objects import GPU, make_node, make_pod
 from gangsched.sim.reading import allocatable, gang_of, least, pod_asks
 from gangsched.sim.told import Told
 from gangsched.sim.workloads import Arrival, Workload
 
 QUEUE_KEY = "gangsched.io/queue"
 GUARANTEED: Mapping[str, int] = {"a": 4, "b": 2, "c": 0}
-_CONFIG = parse_config(
-    """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles: [{schedulerName: gangsched}]
----
-apiVersion: gangsched.io/v1
-kind: GangschedConfiguration
+_OURS = """
 queueing: {bound: {groups: 2, mode: hard}}
 fairness: {halfLife: 20s, compare: [nvidia.com/gpu]}
 queues:
 - {name: a, share: 2, guaranteed: {nvidia.com/gpu: 4}, namespaces: [d]}
 - {name: b, guaranteed: {nvidia.com/gpu: 2}, order: shortest, namespaces: ["d*"]}
 - {name: c, namespaces: ["*"]}
-""",
-    source="a storm",
-    plugins=IN_TREE,
-)
+"""
+_CONFIG = parse_config(file_with(_OURS), source="a storm", plugins=IN_TREE)
 SETTINGS = _CONFIG.settings
 
 
 def make_with_queues(settings: Settings) -> Scheduler:
     """As it is assembled live with this configuration."""
-    profiles = build_profiles(_CONFIG)
-    return Scheduler(profiles, settings, node_capacity=4, wall_ahead_s=at(0).timestamp())
+    return scheduler_of(_CONFIG, settings)
 
 
 def teams_workload(seed: int, *, n_arrivals: int = 36, over_s: float = 45.0) -> Workload:

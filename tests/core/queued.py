@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gangsched.config import Settings, parse_config
+from gangsched.config.documents import file_with
 from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.objects import Pod
@@ -13,19 +14,11 @@ from gangsched.sim.objects import make_node, make_pod
 from tests.support.scenario import Cluster
 
 GPU = "nvidia.com/gpu"
-_FILE = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles: [{schedulerName: gangsched}]
----
-apiVersion: gangsched.io/v1
-kind: GangschedConfiguration
-"""
 
 
 def settings_of(ours: str) -> tuple[Any, Settings]:
     """(the whole configuration, its settings) of a file with these fields of ours."""
-    config = parse_config(_FILE + ours, source="f.yaml", plugins=IN_TREE)
+    config = parse_config(file_with(ours), source="f.yaml", plugins=IN_TREE)
     return config, config.settings
 
 

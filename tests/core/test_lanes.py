@@ -14,7 +14,7 @@ from gangsched.core.state.lanes import Lanes
 from gangsched.core.types.group import Group
 from gangsched.model.effects import BindPod
 from gangsched.model.objects import Pod
-from gangsched.sim.driver import make_scheduler
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import make_node
 from tests.support.scenario import Cluster, gang
 

@@ -15,7 +15,7 @@ from gangsched.core.state.pending_hooks import PRE_ENQUEUE
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
-from gangsched.sim.driver import make_scheduler
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.plugins import with_plugins
 from tests.support.scenario import Cluster, gang, with_annotations

@@ -14,19 +14,12 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from gangsched.cli import main
+from gangsched.config.documents import file_with
 from tests.counterfactual.days import cluster, gang, record
 
 N_GANGS, N_NODES, N_ADDED = 60, 24, 10
 OTHER = "other.yaml"
-CONFIG = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles: [{schedulerName: gangsched}]
----
-apiVersion: gangsched.io/v1
-kind: GangschedConfiguration
-packing: {weight: 5}
-"""
+CONFIG = file_with("packing: {weight: 5}\n")
 FLAGS = ("--config", OTHER, "--nodes", f"+{N_ADDED}", "--like", "n3", "--rows", "6", "--seeds", "3")
 
 

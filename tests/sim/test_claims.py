@@ -14,8 +14,9 @@ from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
-from gangsched.sim.driver import Broken, Simulation, make_scheduler
+from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.limits import limited_workload
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.storms import STORMS, Storm, case
 from tests.sim.test_queueing import Recounted
 

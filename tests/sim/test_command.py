@@ -16,7 +16,7 @@ from gangsched.errors import ConfigError
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.sim import command
-from gangsched.sim.driver import make_scheduler
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.storms import STORMS, Case, Shrunk, case, shrink
 
 

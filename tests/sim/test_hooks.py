@@ -15,8 +15,9 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.core.types.placement import Placement
 from gangsched.model.objects import Pod
-from gangsched.sim.driver import Broken, Simulation, make_scheduler
+from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.faults import CALM, STORM, Rates
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.workloads import random_workload
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60")) // 4

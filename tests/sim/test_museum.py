@@ -35,8 +35,9 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import BindState, Group, MemberState
 from gangsched.model import events as ev
 from gangsched.model.effects import Effect
-from gangsched.sim.driver import Broken, Simulation, make_scheduler
+from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.faults import STORM, Rates
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import STRANGER, make_node, make_pod
 from gangsched.sim.workloads import Arrival, Workload, random_workload
 

@@ -20,8 +20,8 @@ from gangsched.model import bounded, quantity, resources
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY
-from gangsched.sim.driver import make_scheduler
 from gangsched.sim.faults import CALM, BindFate
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import make_node, make_pod
 from gangsched.sim.reading import MARK
 from gangsched.sim.storms import HOSTILE, ROUGH, STORMS, Case, Storm, case

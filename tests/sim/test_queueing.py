@@ -17,7 +17,8 @@ from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, GroupState
 from gangsched.model.pod_group import GroupKey
-from gangsched.sim.driver import Simulation, make_scheduler
+from gangsched.sim.driver import Simulation
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.storms import STORMS, Storm
 
 SHADOW = QueueingSettings(bound=2)

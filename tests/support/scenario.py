@@ -19,7 +19,7 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import CustomObject, Node, Pod
 from gangsched.sim import checkers
-from gangsched.sim.driver import make_scheduler
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import at, make_node, make_pod
 from gangsched.sim.reading import ids_of
 from gangsched.sim.streams import API_VERSIONS

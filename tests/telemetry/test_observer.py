@@ -10,8 +10,9 @@ import pytest
 from gangsched.config import Settings, default_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.driver import Simulation, make_scheduler
+from gangsched.sim.driver import Simulation
 from gangsched.sim.faults import STORM
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import make_node
 from gangsched.sim.workloads import random_workload
 from tests.support.scenario import Cluster, gang, with_annotations

@@ -18,7 +18,7 @@ from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
 from gangsched.model.events import Event
-from gangsched.sim.driver import make_scheduler
+from gangsched.sim.making import make_scheduler
 from gangsched.web.access import Access
 from gangsched.web.board.pages import Board
 from gangsched.web.explanations import Explanations

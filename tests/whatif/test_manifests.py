@@ -15,7 +15,7 @@ from gangsched.errors import ConfigError
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.quantity import to_int
-from gangsched.sim.driver import make_scheduler
+from gangsched.sim.making import make_scheduler
 from gangsched.whatif.manifests import Manifests, kinds_of, read_manifests
 
 KINDS = kinds_of(make_scheduler(Settings()))

@@ -13,7 +13,7 @@ from gangsched.config import Settings
 from gangsched.errors import ConfigError
 from gangsched.model import events as ev
 from gangsched.model.objects import OwnerReference, Pod
-from gangsched.sim.driver import make_scheduler
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import make_node, make_pod
 from gangsched.snapshot import Snapshot
 from gangsched.whatif.answer import Answer

@@ -16,6 +16,7 @@ from gangsched.bench.queueing.jobs import Job, Workload
 from gangsched.bench.queueing.policies import Starts
 from gangsched.bench.workload import NAMESPACE, RESOURCE, PodRef, node, pod_document, pod_name
 from gangsched.config import SchedulerConfig, default_config, parse_config
+from gangsched.config.documents import file_with
 from gangsched.core.queueing.claims import KEPT, OVERRUN
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
@@ -62,10 +63,7 @@ def config_of(ours: str) -> SchedulerConfig:
     """The default configuration with what the GangschedConfiguration says."""
     if not ours:
         return default_config(IN_TREE)
-    kube = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration"
-    kube += "\nprofiles: [{schedulerName: gangsched}]\n"
-    own = "apiVersion: gangsched.io/v1\nkind: GangschedConfiguration\n" + ours
-    return parse_config(f"{kube}---\n{own}\n", source="bench", plugins=IN_TREE)
+    return parse_config(file_with(ours), source="bench", plugins=IN_TREE)
 
 
 class Cluster:

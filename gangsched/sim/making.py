@@ -1,0 +1,66 @@
+"""The schedulers of simulations, as they are assembled live.
+
+Lives here: the configuration without a file, a scheduler with it, and one with additional plugins. Not here:
+a scheduler with queues (sim.teams), followers (sim.duel). Called by sim.driver, sim.duel, sim.storms and
+tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from msgspec.structs import replace
+
+from gangsched.config import SchedulerConfig, Settings, default_config
+from gangsched.core.framework.profile import Profile
+from gangsched.core.scheduler import Scheduler
+from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.sim.objects import at
+
+# Which methods a plugin serves a field of Points with: any one of them.
+_METHODS = {
+    "pre_enqueue": ("pre_enqueue",),
+    "pre_filter": ("pre_filter",),
+    "filters": ("filter", "filter_node"),
+    "capacities": ("capacity",),
+    "post_filters": ("post_filter",),
+    "pre_scores": ("pre_score",),
+    "scores": ("score", "score_node"),
+    "reserves": ("reserve",),
+    "permits": ("permit",),
+    "pre_binds": ("pre_bind",),
+    "binds": ("bind",),
+    "post_binds": ("post_bind",),
+}
+
+
+@cache
+def usual_config() -> SchedulerConfig:
+    """The configuration without a file, read once: a run of seeds starts thousands of processes."""
+    return default_config(IN_TREE)
+
+
+def make_scheduler(settings: Settings, *plugins: Any) -> Scheduler:
+    """The scheduler as it is assembled live, with the default profile and, behind its own, `plugins`."""
+    return scheduler_of(usual_config(), settings, *plugins)
+
+
+def scheduler_of(config: SchedulerConfig, settings: Settings, *plugins: Any) -> Scheduler:
+    """Likewise, with the profiles of a configuration."""
+    profiles = build_profiles(config)
+    if plugins:
+        profiles = {name: _with_plugins(profile, plugins) for name, profile in profiles.items()}
+    return Scheduler(profiles, settings, node_capacity=4, wall_ahead_s=at(0).timestamp())
+
+
+def _with_plugins(profile: Profile, plugins: Sequence[Any]) -> Profile:
+    """The same profile; `plugins` serve, after its own, every point that they have a method for."""
+    added: dict[str, tuple[Any, ...]] = {}
+    for field, methods in _METHODS.items():
+        served = tuple(one for one in plugins if any(hasattr(one, method) for method in methods))
+        if field == "scores":
+            served = tuple((one, getattr(one, "weight", 1.0)) for one in served)
+        added[field] = (*getattr(profile.points, field), *served)
+    return Profile(profile.scheduler_name, replace(profile.points, **added))
