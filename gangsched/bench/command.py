@@ -26,25 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Measures gangsched beside a null binder and kube-scheduler, on a real control plane, in one run."
     )
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--latency", action="store_true", help="one gang at a time on idle nodes, instead")
-    what.add_argument("--core", action="store_true", help="decisions in memory, without an API, instead")
-    what.add_argument(
-        "--dashboard",
-        action="store_true",
-        help="what the dashboard costs the scheduler's loop: off, on, and with ten viewers, instead",
-    )
-    what.add_argument(
-        "--load-balance",
-        action="store_true",
-        help="how evenly six algorithms load unequal workers, simulated and on an embedded API server",
-    )
-    what.add_argument(
-        "--queueing",
-        action="store_true",
-        help="how long jobs wait under the real core in virtual time, beside first fit, strict FCFS, EASY,"
-        " conservative backfilling and shortest first",
-    )
+    _add_benches(parser)
     _add_queueing(parser)
     parser.add_argument(
         "--picture",
@@ -92,6 +74,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep-going", action="store_true", help="go on after a round that was wrong")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+
+
+def _add_benches(parser: argparse.ArgumentParser) -> None:
+    """One of these instead of the comparison on a real control plane."""
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--latency", action="store_true", help="one gang at a time on idle nodes, instead")
+    what.add_argument("--core", action="store_true", help="decisions in memory, without an API, instead")
+    what.add_argument(
+        "--dashboard",
+        action="store_true",
+        help="what the dashboard costs the scheduler's loop: off, on, and with ten viewers, instead",
+    )
+    what.add_argument(
+        "--load-balance",
+        action="store_true",
+        help="how evenly six algorithms load unequal workers, simulated and on an embedded API server",
+    )
+    what.add_argument(
+        "--queueing",
+        action="store_true",
+        help="how long jobs wait under the real core in virtual time, beside first fit, strict FCFS, EASY,"
+        " conservative backfilling and shortest first",
+    )
 
 
 def _add_queueing(parser: argparse.ArgumentParser) -> None:

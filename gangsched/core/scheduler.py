@@ -116,7 +116,11 @@ class Scheduler:
             ev.BindSucceeded: self.binder.succeeded,
         }
         """Frequent kinds are applied in runs: all events of one kind until another kind comes."""
-        self._on_event: dict[type, Callable[[Any], None]] = {
+        self._on_event = self._handlers()
+
+    def _handlers(self) -> dict[type, Callable[[Any], None]]:
+        """What each other kind of event is passed to."""
+        handlers: dict[type, Callable[[Any], None]] = {
             **self._objects.handlers,
             **Answers(self, self.permits).handlers,
             ev.PodDeleted: self.membership.remove_pod,
@@ -127,7 +131,8 @@ class Scheduler:
             ev.QueueUsageRead: self.shared.recall_queues,
         }
         if self._extenders is not None:
-            self._on_event[ev.ExtendersAnswered] = self._extenders.answered
+            handlers[ev.ExtendersAnswered] = self._extenders.answered
+        return handlers
 
     @property
     def is_synced(self) -> bool:

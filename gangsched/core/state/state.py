@@ -114,7 +114,12 @@ class SharedState:
         """All existing objects have been received, and no other process leads."""
         self.broken_reservations: dict[GroupKey, tuple[Group, str]] = {}
         """Groups for which a broken reservation was found in this turn, and why."""
-        self.queue = SchedulingQueue(
+        self.queue = self._new_queue(settings)
+        self._take_order(profiles)
+        self._take_queueing(settings)
+
+    def _new_queue(self, settings: Settings) -> SchedulingQueue:
+        return SchedulingQueue(
             sort_key=lambda group: self._order.key_or_last(group),
             cured_by=Waking(self).cured_by,
             clock=lambda: self.now_s,
@@ -122,10 +127,8 @@ class SharedState:
             initial_backoff_s=settings.pod_initial_backoff_s,
             max_backoff_s=settings.pod_max_backoff_s,
             flush_s=settings.unschedulable_flush_s,
-            observer=observer,
+            observer=self.observer,
         )
-        self._take_order(profiles)
-        self._take_queueing(settings)
 
     def configure(self, profiles: Mapping[str, Profile], settings: Settings) -> None:
         """These are in effect from now on; core.reconfigure handles which pods are ours."""
