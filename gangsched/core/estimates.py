@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterable, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.cycle.topology import requires_domain
 from gangsched.core.framework.profile import Demand
 from gangsched.core.queueing.needs import open_to
@@ -119,7 +119,7 @@ def _rounded(in_s: float) -> float:
 class _Room:
     """What is free of the resources that somebody waits for. Shape: int64[n_resources, n_rows]."""
 
-    def __init__(self, view: ClusterView, templates: Iterable[PodTemplate]) -> None:
+    def __init__(self, view: RoomQueries, templates: Iterable[PodTemplate]) -> None:
         columns = sorted({column for template in templates for column in template.columns})
         self.n_rows = view.n_rows
         self._index = {column: i for i, column in enumerate(columns)}

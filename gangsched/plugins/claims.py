@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
+from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.framework.interface import BoolArray
 from gangsched.model.objects import LabelSelector, NodeSelectorTerm, SelectorRequirement
 from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -31,17 +32,17 @@ def not_found(kind: str, name: str) -> str:
     return f'{kind} "{name}" not found'
 
 
-def claim_of(view: ClusterView, key: tuple[str, str]) -> PersistentVolumeClaim | None:
+def claim_of(view: ObjectQueries, key: tuple[str, str]) -> PersistentVolumeClaim | None:
     found: PersistentVolumeClaim | None = view.objects(CLAIMS).get(key)
     return found
 
 
-def volume_of(view: ClusterView, name: str) -> PersistentVolume | None:
+def volume_of(view: ObjectQueries, name: str) -> PersistentVolume | None:
     found: PersistentVolume | None = view.objects(VOLUMES).get(("", name))
     return found
 
 
-def class_of(view: ClusterView, name: str) -> StorageClass | None:
+def class_of(view: ObjectQueries, name: str) -> StorageClass | None:
     found: StorageClass | None = view.objects(CLASSES).get(("", name))
     return found
 
@@ -56,7 +57,7 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
     return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
 
 
-def on_nodes(volume: PersistentVolume, view: ClusterView) -> BoolArray | None:
+def on_nodes(volume: PersistentVolume, view: NodeQueries) -> BoolArray | None:
     """The nodes that can reach the volume, by its node affinity; None: all of them."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
@@ -64,7 +65,7 @@ def on_nodes(volume: PersistentVolume, view: ClusterView) -> BoolArray | None:
     return match_any_term(affinity.required.node_selector_terms or (), view, EVERYWHERE)
 
 
-def selected_nodes(selector: LabelSelector, view: ClusterView) -> BoolArray:
+def selected_nodes(selector: LabelSelector, view: NodeQueries) -> BoolArray:
     """The nodes whose labels a label selector matches; an empty one matches all of them."""
     found = list(selector.match_expressions or ())
     found += [SelectorRequirement(k, "In", [v]) for k, v in (selector.match_labels or {}).items()]

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.cache.trial import Trial
+from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.framework.interface import DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand
@@ -82,7 +83,7 @@ class DefaultPreemption:
         return answer
 
 
-def _budgets(view: ClusterView, infos: Iterable[PodInfo]) -> list[DisruptionBudget]:
+def _budgets(view: ObjectQueries, infos: Iterable[PodInfo]) -> list[DisruptionBudget]:
     """The budgets' remaining disruptions. A pod already recorded in its budget is not counted again.
 
     Unlike in kube-scheduler, an empty selector matches every pod of the namespace, as it does in the API

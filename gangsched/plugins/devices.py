@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.devices import DeviceQueries
 from gangsched.core.cycle.device_allocation import n_sets
 from gangsched.core.framework.interface import (
     EVERYWHERE,
@@ -63,7 +63,9 @@ class Devices:
     def __init__(self, args: Args | None = None) -> None:
         self._required = frozenset(args.require) if args is not None else NONE_REQUIRED
 
-    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status | NodeSubset:
+    def pre_filter(
+        self, state: CycleState, template: PodTemplate, view: DeviceQueries
+    ) -> Status | NodeSubset:
         if not template.asks_for_devices:
             return SUCCESS
         required = template.required_ids or self._required
@@ -75,7 +77,7 @@ class Devices:
         return _listing(template, required, view) if required else SUCCESS
 
     def capacity(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
+        self, state: CycleState, template: PodTemplate, view: DeviceQueries, rows: Rows = EVERYWHERE
     ) -> IntArray | None:
         total: IntArray | None = None
         for _, amount, everywhere in _asked(template, view):
@@ -92,7 +94,7 @@ class Devices:
         return total
 
     def capacity_on(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, row: int
+        self, state: CycleState, template: PodTemplate, view: DeviceQueries, row: int
     ) -> int | None:
         if template.constraints or view.in_labels:
             total = self.capacity(state, template, view, np.array([row]))
@@ -105,7 +107,7 @@ class Devices:
         return least
 
     def reasons(
-        self, state: CycleState, template: PodTemplate, view: ClusterView
+        self, state: CycleState, template: PodTemplate, view: DeviceQueries
     ) -> Sequence[tuple[str, BoolArray]]:
         found = [
             (f"Insufficient healthy devices of {resource}", (free >= 0) & (free < amount))
@@ -115,7 +117,7 @@ class Devices:
             found += _missing(template.requests[resource], resource, constraint, view)
         return [*found, *((reason, unfit) for unfit, reason in _unlabelled(template, view))]
 
-    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: DeviceQueries) -> bool:
         if template is None or change.row < 0:
             return True
         if not change.what & Change.NODE_ADDED and change.resources.isdisjoint(template.requests):
@@ -124,7 +126,7 @@ class Devices:
         return capacity is None or bool(capacity[0] > 0)
 
 
-def _listing(template: PodTemplate, required: frozenset[str], view: ClusterView) -> Status | NodeSubset:
+def _listing(template: PodTemplate, required: frozenset[str], view: DeviceQueries) -> Status | NodeSubset:
     """The nodes that list the devices of all requested resources that are required."""
     mask = np.ones(view.n_rows, dtype=np.bool_)
     wanted = [
@@ -138,7 +140,7 @@ def _listing(template: PodTemplate, required: frozenset[str], view: ClusterView)
     return NodeSubset(mask, f"without a list of their {', '.join(wanted)}, whose IDs must be known")
 
 
-def _asked(template: PodTemplate, view: ClusterView) -> Iterator[tuple[str, int, IntArray]]:
+def _asked(template: PodTemplate, view: DeviceQueries) -> Iterator[tuple[str, int, IntArray]]:
     """(resource, amount, free devices by row) of each requested resource with an inventory on some node."""
     listed = view.listed
     for resource, amount in template.requests.items():
@@ -146,7 +148,7 @@ def _asked(template: PodTemplate, view: ClusterView) -> Iterator[tuple[str, int,
             yield resource, amount, free
 
 
-def _unlabelled(template: PodTemplate, view: ClusterView) -> Iterator[tuple[BoolArray, str]]:
+def _unlabelled(template: PodTemplate, view: DeviceQueries) -> Iterator[tuple[BoolArray, str]]:
     """Nodes where the pod's containers cannot get IDs by label, by reason; none when no label is needed.
 
     Independent of which devices are free: a set that happens to fit today cannot be relied on.
@@ -171,7 +173,7 @@ def _too_long(resource: str, most: int, room: int) -> str:
     return f"where a label (63 characters) holds at most {room} IDs of {resource}, a container needs {most}"
 
 
-def _sets(template: PodTemplate, resource: str, view: ClusterView, rows: Rows) -> IntArray:
+def _sets(template: PodTemplate, resource: str, view: DeviceQueries, rows: Rows) -> IntArray:
     """How many pods find a set that satisfies the constraint; 0 on nodes without an inventory."""
     asked = np.arange(view.n_rows)[rows]
     found = np.zeros(len(asked), dtype=np.int64)
@@ -183,7 +185,7 @@ def _sets(template: PodTemplate, resource: str, view: ClusterView, rows: Rows) -
 
 
 def _missing(
-    amount: int, resource: str, constraint: DeviceConstraint, view: ClusterView
+    amount: int, resource: str, constraint: DeviceConstraint, view: DeviceQueries
 ) -> list[tuple[str, BoolArray]]:
     unlisted, unlinked, given_up = (np.zeros(view.n_rows, dtype=np.bool_) for _ in range(3))
     for row in range(view.n_rows):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.interface import MAX_SCORE, CycleState, FloatArray, IntArray
 from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
@@ -32,7 +32,7 @@ class ImageLocality:
         self._scores: PerTemplate[tuple[_Mark, FloatArray | None]] = PerTemplate(_MAX_REMEMBERED)
 
     def score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self, state: CycleState, template: PodTemplate, view: NodeQueries, rows: IntArray
     ) -> FloatArray | None:
         """0 to 100, whole numbers; None when no node has enough of the pod's images to count."""
         mark = (view.image_revision, view.n_nodes, view.n_rows)
@@ -43,7 +43,7 @@ class ImageLocality:
         return None if scores is None else scores[rows]
 
 
-def _scores(template: PodTemplate, view: ClusterView) -> FloatArray | None:
+def _scores(template: PodTemplate, view: NodeQueries) -> FloatArray | None:
     """float64[n_rows]; an image used by several containers counts for each of them."""
     total: IntArray | None = None
     for name in template.images:

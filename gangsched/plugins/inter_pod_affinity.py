@@ -15,6 +15,8 @@ import numpy as np
 
 from gangsched.core.cache.node_table import CodeArray
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
+from gangsched.core.cache.view.pods import PodQueries
 from gangsched.core.framework.interface import (
     MAX_SCORE,
     SKIP,
@@ -70,7 +72,7 @@ class InterPodAffinity:
     def __init__(self, args: Args | None = None) -> None:
         self._args = args or Args()
 
-    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: PodQueries) -> Status:
         """Terms of siblings count although they are not placed yet: they may be placed before this one."""
         said = view.said_of(template)
         if said and any(kind is AffinityKind.ANTI_REQUIRED for kind, _ in said):
@@ -121,7 +123,7 @@ class InterPodAffinity:
         terms = template.affinity_terms
         return bool(terms) and any(kind in _SOFT for kind, _ in terms)
 
-    def topology_keys(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Sequence[str]:
+    def topology_keys(self, state: CycleState, template: PodTemplate, view: PodQueries) -> Sequence[str]:
         own = {term.topology_key for kind, term in template.affinity_terms if kind in _HARD}
         against = view.carried_against(template)
         return sorted(
@@ -165,7 +167,7 @@ class InterPodAffinity:
         away = [term for kind, term in template.affinity_terms if kind is AffinityKind.ANTI_PREFERRED]
         return any(_may_mean(one.term, member) for one in away for member in members)
 
-    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: PodQueries) -> bool:
         if template is None:
             return True
         if change.what is Change.OBJECT:
@@ -179,7 +181,7 @@ class InterPodAffinity:
             return True
         return change.what is Change.ROOM_FREED and _frees(change.pod, template, view)
 
-    def _wanted(self, template: PodTemplate, view: ClusterView) -> dict[str, IntArray]:
+    def _wanted(self, template: PodTemplate, view: PodQueries) -> dict[str, IntArray]:
         """topology key -> int64[n_rows]: each node's summed weights, for or against the template."""
         sums: dict[str, IntArray] = {}
 
@@ -308,7 +310,7 @@ class _Welcome:
         return ~self._is_apart if near is None else near & ~self._is_apart
 
 
-def _apart_over(one: PodTemplate, other: PodTemplate, view: ClusterView) -> list[str]:
+def _apart_over(one: PodTemplate, other: PodTemplate, view: PodQueries) -> list[str]:
     """The topology keys over which one of the two templates repels the other."""
     said = [(term, other) for kind, term in one.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
     said += [(term, one) for kind, term in other.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
@@ -331,7 +333,7 @@ def _not_against(template: PodTemplate, view: ClusterView) -> BoolArray | None:
     return _clear(against, view)
 
 
-def _clear(counted: Iterable[tuple[str, IntArray]], view: ClusterView) -> BoolArray | None:
+def _clear(counted: Iterable[tuple[str, IntArray]], view: NodeQueries) -> BoolArray | None:
     mask: BoolArray | None = None
     for key, counts in counted:
         codes, values = view.label(key)
@@ -340,7 +342,7 @@ def _clear(counted: Iterable[tuple[str, IntArray]], view: ClusterView) -> BoolAr
     return mask
 
 
-def _frees(gone: Pod, template: PodTemplate, view: ClusterView) -> bool:
+def _frees(gone: Pod, template: PodTemplate, view: PodQueries) -> bool:
     """Whether the removed pod was one that the template repels, or one that repelled it."""
     away = [term.term for kind, term in template.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
     if any(view.means_pod(term, gone) for term in away):

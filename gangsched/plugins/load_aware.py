@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import msgspec
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.interface import MAX_SCORE, BoolArray, CycleState, FloatArray, IntArray
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.evenness import Mode, load_and_strength, paper_score
@@ -81,7 +81,7 @@ class LoadAware:
         )
 
     def score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self, state: CycleState, template: PodTemplate, view: RowQueries, rows: IntArray
     ) -> FloatArray | None:
         """Ten times the published score, whose maximum is 10; None while no node reports anything."""
         book = self.usage_tracker

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.interface import (
     BoolArray,
     Change,
@@ -79,7 +80,7 @@ class NodeAffinity:
         has_rules = template.spec.affinity is not None and template.spec.affinity.node_affinity is not None
         return has_rules or bool(template.spec.node_selector) or self._added != AffinityRules()
 
-    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+    def filter(self, state: CycleState, template: PodTemplate, view: NodeQueries) -> BoolArray | None:
         own = match_pod(template, view, EVERYWHERE)
         added = _match_required(self._added, view, EVERYWHERE)
         if own is None or added is None:
@@ -87,7 +88,7 @@ class NodeAffinity:
         return own & added
 
     def reasons(
-        self, state: CycleState, template: PodTemplate, view: ClusterView
+        self, state: CycleState, template: PodTemplate, view: NodeQueries
     ) -> Sequence[tuple[str, BoolArray]]:
         """A node that fails the added affinity is not checked for the pod's own, as in kube-scheduler."""
         added = _match_required(self._added, view, EVERYWHERE)
@@ -98,7 +99,7 @@ class NodeAffinity:
         return said
 
     def score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self, state: CycleState, template: PodTemplate, view: NodeQueries, rows: IntArray
     ) -> FloatArray | None:
         """Sum of the weights of matching terms, 100 for the largest among `rows`; None when it is 0."""
         terms = (*_preferred(self._added), *_preferred(_rules(template)))
@@ -116,7 +117,7 @@ class NodeAffinity:
         """Whether the pod has preferred terms of its own."""
         return bool(_preferred(_rules(template)))
 
-    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: NodeQueries) -> bool:
         if template is None or change.row < 0:
             return True
         at = slice(change.row, change.row + 1)
@@ -124,7 +125,7 @@ class NodeAffinity:
         return all(mask is None or bool(mask[0]) for mask in masks)
 
     def _weights_of(
-        self, template: PodTemplate, terms: Sequence[PreferredSchedulingTerm], view: ClusterView
+        self, template: PodTemplate, terms: Sequence[PreferredSchedulingTerm], view: NodeQueries
     ) -> IntArray:
         """int64[n_rows], kept per template until a node changes: gangs ask for it once per member batch."""
         known = self._weights.get(template)
@@ -147,12 +148,12 @@ def _preferred(rules: AffinityRules) -> Sequence[PreferredSchedulingTerm]:
     return rules.preferred_during_scheduling_ignored_during_execution or ()
 
 
-def _match_required(rules: AffinityRules, view: ClusterView, at: slice) -> BoolArray | None:
+def _match_required(rules: AffinityRules, view: NodeQueries, at: slice) -> BoolArray | None:
     required = rules.required_during_scheduling_ignored_during_execution
     return None if required is None else match_any_term(required.node_selector_terms or (), view, at)
 
 
-def match_pod(template: PodTemplate, view: ClusterView, at: slice = EVERYWHERE) -> BoolArray | None:
+def match_pod(template: PodTemplate, view: NodeQueries, at: slice = EVERYWHERE) -> BoolArray | None:
     """The nodes that the pod's own nodeSelector and required affinity allow; None: all of them."""
     by_terms = _match_required(_rules(template), view, at)
     if not template.spec.node_selector:

@@ -16,6 +16,7 @@ import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.usage_trackers import NOTHING_NEW, UsageNews
+from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.interface import (
     SKIP,
     SUCCESS,
@@ -111,14 +112,14 @@ class NodeConditions:
         """Skip when every node is healthy."""
         return SUCCESS if self.usage_tracker.n_unwell else SKIP
 
-    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+    def filter(self, state: CycleState, template: PodTemplate, view: RowQueries) -> BoolArray | None:
         out = np.zeros(view.n_rows, dtype=np.bool_)
         for _, rows in self.reasons(state, template, view):
             out |= rows
         return ~out
 
     def reasons(
-        self, state: CycleState, template: PodTemplate, view: ClusterView
+        self, state: CycleState, template: PodTemplate, view: RowQueries
     ) -> Sequence[tuple[str, BoolArray]]:
         unwell = self.usage_tracker.unwell(view.n_rows)
         return [
@@ -127,7 +128,7 @@ class NodeConditions:
             if name != _MEMORY or self._is_best_effort(template)
         ]
 
-    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: RowQueries) -> bool:
         if template is None or change.row < 0:
             return True
         at = change.row

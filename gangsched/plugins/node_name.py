@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.interface import BoolArray, Change, ClusterChange, CycleState
 from gangsched.core.types.pod_template import PodTemplate
 
@@ -23,7 +23,7 @@ class NodeName:
     name = "NodeName"
     cured_by = Change.NODE_ADDED
 
-    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+    def filter(self, state: CycleState, template: PodTemplate, view: RowQueries) -> BoolArray | None:
         wanted = template.spec.node_name
         if not wanted:
             return None
@@ -34,10 +34,10 @@ class NodeName:
         return mask
 
     def reasons(
-        self, state: CycleState, template: PodTemplate, view: ClusterView
+        self, state: CycleState, template: PodTemplate, view: RowQueries
     ) -> Sequence[tuple[str, BoolArray]]:
         mask = self.filter(state, template, view)
         return () if mask is None else ((REASON, ~mask),)
 
-    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: RowQueries) -> bool:
         return template is None or change.row < 0 or view.name(change.row) == template.spec.node_name

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.framework.interface import (
     EVERYWHERE,
     BoolArray,
@@ -32,7 +32,7 @@ class NodePorts:
     cured_by = Change.NODE_ADDED | Change.ROOM_FREED
 
     def capacity(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
+        self, state: CycleState, template: PodTemplate, view: RoomQueries, rows: Rows = EVERYWHERE
     ) -> IntArray | None:
         if not template.host_ports:
             return None
@@ -49,12 +49,12 @@ class NodePorts:
         return room[rows]
 
     def reasons(
-        self, state: CycleState, template: PodTemplate, view: ClusterView
+        self, state: CycleState, template: PodTemplate, view: RoomQueries
     ) -> Sequence[tuple[str, BoolArray]]:
         room = self.capacity(state, template, view)
         return () if room is None else ((REASON, room == 0),)
 
-    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: RoomQueries) -> bool:
         if template is None or change.row < 0:
             return True
         if not change.what & Change.NODE_ADDED and not change.ports:

@@ -14,7 +14,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.interface import MAX_SCORE, CycleState, FloatArray, IntArray
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model import bounded
@@ -55,7 +55,7 @@ class NodePreferAvoidPods:
         return _controller(pod) or ()
 
     def score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self, state: CycleState, template: PodTemplate, view: NodeQueries, rows: IntArray
     ) -> FloatArray | None:
         """None for pods without such a controller."""
         controller = _controller(template.pod)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.framework.interface import (
     MAX_SCORE,
     BoolArray,
@@ -55,7 +55,7 @@ class NodeResourcesBalancedAllocation:
         self._scored: PerTemplate[tuple[int, tuple[IntArray, IntArray]]] = PerTemplate()
 
     def score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self, state: CycleState, template: PodTemplate, view: RoomQueries, rows: IntArray
     ) -> FloatArray | None:
         """50 to 100 in whole numbers; None for a pod that requests none of the resources."""
         if not any(name in template.requests for name in self._names):

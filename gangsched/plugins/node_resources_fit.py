@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.framework.interface import (
     EVERYWHERE,
     BoolArray,
@@ -153,7 +153,7 @@ class NodeResourcesFit:
         self._scoring: PerTemplate[tuple[int, _Scored]] = PerTemplate()
 
     def capacity(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
+        self, state: CycleState, template: PodTemplate, view: RoomQueries, rows: Rows = EVERYWHERE
     ) -> IntArray | None:
         if template.missing and any(not self._ignores(name) for name in template.missing):
             return np.zeros_like(view.free(0)[rows])
@@ -171,7 +171,7 @@ class NodeResourcesFit:
         return None if total is None else np.maximum(total, 0)
 
     def capacity_on(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, row: int
+        self, state: CycleState, template: PodTemplate, view: RoomQueries, row: int
     ) -> int | None:
         if template.missing or self._ignored or self._ignored_groups:
             total = self.capacity(state, template, view, np.array([row]))
@@ -181,7 +181,7 @@ class NodeResourcesFit:
         return max(0, min(most)) if most else None
 
     def reasons(
-        self, state: CycleState, template: PodTemplate, view: ClusterView
+        self, state: CycleState, template: PodTemplate, view: RoomQueries
     ) -> Sequence[tuple[str, BoolArray]]:
         said = [
             ("Too many pods" if name == PODS else f"Insufficient {name}", view.free(column) < amount)
@@ -194,7 +194,7 @@ class NodeResourcesFit:
         return said
 
     def score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self, state: CycleState, template: PodTemplate, view: RoomQueries, rows: IntArray
     ) -> FloatArray | None:
         """Weighted mean over those of the strategy's resources that the node has."""
         scored = self._scored(template)
@@ -226,7 +226,7 @@ class NodeResourcesFit:
         whole: FloatArray = (total // weight).astype(np.float64)
         return whole
 
-    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: RoomQueries) -> bool:
         if template is None or change.row < 0:
             return True
         if any(not self._ignores(name) for name in template.missing):

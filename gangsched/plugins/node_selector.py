@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from gangsched.core.cache.node_table import MISSING
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
+from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.interface import BoolArray
 from gangsched.model.objects import NodeSelectorTerm, SelectorRequirement
 
@@ -25,7 +26,7 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
 
 
-def match_labels(labels: Mapping[str, str], view: ClusterView, at: slice) -> BoolArray:
+def match_labels(labels: Mapping[str, str], view: NodeQueries, at: slice) -> BoolArray:
     """A pod's nodeSelector: every label must have the given value."""
     mask = _full(view, at, True)
     for key, wanted in labels.items():
@@ -35,7 +36,7 @@ def match_labels(labels: Mapping[str, str], view: ClusterView, at: slice) -> Boo
     return mask
 
 
-def match_any_term(terms: Iterable[NodeSelectorTerm], view: ClusterView, at: slice) -> BoolArray:
+def match_any_term(terms: Iterable[NodeSelectorTerm], view: NodeQueries, at: slice) -> BoolArray:
     """Terms are alternatives; an empty list matches nothing."""
     mask = _full(view, at, False)
     for term in terms:
@@ -43,7 +44,7 @@ def match_any_term(terms: Iterable[NodeSelectorTerm], view: ClusterView, at: sli
     return mask
 
 
-def match_term(term: NodeSelectorTerm, view: ClusterView, at: slice) -> BoolArray:
+def match_term(term: NodeSelectorTerm, view: NodeQueries, at: slice) -> BoolArray:
     """All requirements of the term hold; an empty or invalid term matches nothing."""
     if not (term.match_expressions or term.match_fields) or problem(term):
         return _full(view, at, False)
@@ -85,7 +86,7 @@ def problem(term: NodeSelectorTerm) -> str:
     return ""
 
 
-def _match_label(requirement: SelectorRequirement, view: ClusterView, at: slice) -> BoolArray:
+def _match_label(requirement: SelectorRequirement, view: NodeQueries, at: slice) -> BoolArray:
     codes, values = view.label(requirement.key)
     asked = codes[at]
     wanted = requirement.values or []
@@ -122,5 +123,5 @@ def _int64(text: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def _full(view: ClusterView, at: slice, value: bool) -> BoolArray:
+def _full(view: RowQueries, at: slice, value: bool) -> BoolArray:
     return np.full(len(range(*at.indices(view.n_rows))), value, dtype=np.bool_)

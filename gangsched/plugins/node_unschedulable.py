@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.interface import BoolArray, Change, ClusterChange, CycleState
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Taint
@@ -26,17 +26,17 @@ class NodeUnschedulable:
     # A change of spec.unschedulable is reported as NODE_TAINTS.
     cured_by = Change.NODE_ADDED | Change.NODE_TAINTS
 
-    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+    def filter(self, state: CycleState, template: PodTemplate, view: NodeQueries) -> BoolArray | None:
         cordoned = view.unschedulable
         if not np.count_nonzero(cordoned) or any_tolerates(template.spec.tolerations, CORDON):
             return None
         return ~cordoned
 
     def reasons(
-        self, state: CycleState, template: PodTemplate, view: ClusterView
+        self, state: CycleState, template: PodTemplate, view: NodeQueries
     ) -> Sequence[tuple[str, BoolArray]]:
         mask = self.filter(state, template, view)
         return () if mask is None else ((REASON, ~mask),)
 
-    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: NodeQueries) -> bool:
         return change.row < 0 or not view.unschedulable[change.row]

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.cache.volume_users import claims_of
 from gangsched.core.framework.interface import (
     SKIP,
@@ -84,7 +85,7 @@ class NodeVolumeLimits:
     def concerns(self, template: PodTemplate) -> bool:
         return bool(template.volumes)
 
-    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ObjectQueries) -> Status:
         """Skipped also when no node limits any of the drivers, as for storage that is not attached."""
         if not any(_may_count(volume) for volume in template.volumes):
             return SKIP
@@ -126,7 +127,7 @@ class NodeVolumeLimits:
             return any(_may_count(volume) for volume in change.pod.spec.volumes or ())
         return True
 
-    def _limited(self, view: ClusterView) -> frozenset[str]:
+    def _limited(self, view: ObjectQueries) -> frozenset[str]:
         """The drivers, and the old in-tree plugins, that some node has a limit for."""
         revision = view.objects_revision(NODES)
         if self._drivers[0] != revision:
@@ -143,7 +144,7 @@ class NodeVolumeLimits:
             if driver.allocatable is not None and driver.allocatable.count is not None
         }
 
-    def _attachments(self, view: ClusterView) -> Mapping[str, frozenset[_Unique]]:
+    def _attachments(self, view: ObjectQueries) -> Mapping[str, frozenset[_Unique]]:
         """By node: volumes attached although no pod there uses them (any more)."""
         revision = (view.objects_revision(ATTACHMENTS), view.objects_revision(VOLUMES))
         if self._attached[0] != revision:
@@ -175,7 +176,7 @@ def _in_tree(source: Volume | VolumeSpec) -> _Unique | None:
     return None
 
 
-def _used_by(template: PodTemplate, view: ClusterView) -> set[_Unique]:
+def _used_by(template: PodTemplate, view: ObjectQueries) -> set[_Unique]:
     """The volumes of its pods, each once; missing claims count for nothing."""
     found = {unique for volume in template.volumes if (unique := _in_tree(volume)) is not None}
     for key in claims_of(template):
@@ -186,7 +187,7 @@ def _used_by(template: PodTemplate, view: ClusterView) -> set[_Unique]:
     return found
 
 
-def _behind(claim: PersistentVolumeClaim, view: ClusterView) -> _Unique | None:
+def _behind(claim: PersistentVolumeClaim, view: ObjectQueries) -> _Unique | None:
     """The volume that the claim is bound to; if unbound, the one that its class would provision."""
     volume = volume_of(view, claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:

@@ -16,6 +16,8 @@ import numpy as np
 
 from gangsched.core.cache.node_table import CodeArray
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.objects import ObjectQueries
+from gangsched.core.cache.view.pods import PodQueries
 from gangsched.core.framework.interface import (
     MAX_SCORE,
     SKIP,
@@ -84,7 +86,7 @@ class PodTopologySpread:
     def sign(self, pod: Pod) -> Hashable:
         return () if pod.spec.topology_spread_constraints else selecting_objects.sign(pod)
 
-    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ObjectQueries) -> Status:
         return SUCCESS if self._of(template, view, MUST) else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
@@ -135,7 +137,7 @@ class PodTopologySpread:
         own = template.spec.topology_spread_constraints
         return bool(own) and any(one.when_unsatisfiable == MAY for one in own or ())
 
-    def topology_keys(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Sequence[str]:
+    def topology_keys(self, state: CycleState, template: PodTemplate, view: ObjectQueries) -> Sequence[str]:
         return [one.topology_key for one in self._of(template, view, MUST)]
 
     def at_most(
@@ -181,7 +183,7 @@ class PodTopologySpread:
             for member in members
         )
 
-    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ObjectQueries) -> bool:
         if template is None:
             return True
         if change.what is Change.OBJECT:
@@ -196,7 +198,7 @@ class PodTopologySpread:
         terms = [one.term for one in self._of(template, view, MUST) if one.term is not None]
         return any(term.selector is not None and term.selector.matches(labels) for term in terms)
 
-    def _of(self, template: PodTemplate, view: ClusterView, action: str) -> _Constraints:
+    def _of(self, template: PodTemplate, view: ObjectQueries, action: str) -> _Constraints:
         """The template's constraints of one kind; the profile's if the template has none of any kind."""
         own = template.spec.topology_spread_constraints
         if not own and action not in self._default_actions:
@@ -208,7 +210,7 @@ class PodTopologySpread:
             known = self._constraints.put(template, (view.n_object_changes, revision, made))
         return known[2][action]
 
-    def _made(self, template: PodTemplate, view: ClusterView) -> dict[str, _Constraints]:
+    def _made(self, template: PodTemplate, view: ObjectQueries) -> dict[str, _Constraints]:
         own = template.spec.topology_spread_constraints
         if own:
             return {action: compiled(template, own, action) for action in (MUST, MAY)}
@@ -294,7 +296,7 @@ class _Tally:
         """The most pods a domain may have before one more is added."""
         return self._least + self.one.max_skew - int(self.one.counts_itself)
 
-    def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
+    def add(self, view: PodQueries, row: int, template: PodTemplate, count: int) -> None:
         """See Following.add."""
         is_counted = self._is_counted.get(template.serial)
         if is_counted is None:
@@ -344,11 +346,11 @@ def _eligible(one: Constraint, template: PodTemplate, view: ClusterView, all_of:
     return nodes
 
 
-def _is_counted(one: Constraint, template: PodTemplate, view: ClusterView) -> bool:
+def _is_counted(one: Constraint, template: PodTemplate, view: PodQueries) -> bool:
     return one.term is not None and view.means(one.term, template)
 
 
-def _counts(one: Constraint, view: ClusterView) -> IntArray:
+def _counts(one: Constraint, view: PodQueries) -> IntArray:
     return np.zeros(view.n_rows, dtype=np.int64) if one.term is None else view.matching(one.term)
 
 

@@ -17,6 +17,8 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.pods import PodQueries
+from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.interface import (
     EVERYWHERE,
     MAX_SCORE,
@@ -125,7 +127,7 @@ class RemainingBandwidth:
         return SUCCESS
 
     def capacity(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: Rows = EVERYWHERE
+        self, state: CycleState, template: PodTemplate, view: PodQueries, rows: Rows = EVERYWHERE
     ) -> IntArray | None:
         request = self._request_of(template)
         if request is None or not request.required:
@@ -143,7 +145,7 @@ class RemainingBandwidth:
         return 2 * request.expected - request.required
 
     def reasons(
-        self, state: CycleState, template: PodTemplate, view: ClusterView
+        self, state: CycleState, template: PodTemplate, view: PodQueries
     ) -> Sequence[tuple[str, BoolArray]]:
         request = self._request_of(template)
         if request is None or not request.required:
@@ -167,7 +169,7 @@ class RemainingBandwidth:
         return found
 
     def score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self, state: CycleState, template: PodTemplate, view: PodQueries, rows: IntArray
     ) -> FloatArray | None:
         """0..100 by how far off the expected bandwidth a node is, as a multiple of what is expected.
 
@@ -180,7 +182,7 @@ class RemainingBandwidth:
         return self._worth(request, self._left(request, view, rows))
 
     def score_filled_at(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, row: int, n: int
+        self, state: CycleState, template: PodTemplate, view: PodQueries, row: int, n: int
     ) -> FloatArray | None:
         """As score of one node with 0 to n - 1 more of these pods on it, float64[n]."""
         request = self._request_of(template)
@@ -215,7 +217,7 @@ class RemainingBandwidth:
             return left > request.expected
         return (left >= request.required) & (left <= request.expected)
 
-    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: PodQueries) -> bool:
         if template is None or change.row < 0:
             return True
         request = self._request_of(template)
@@ -225,7 +227,7 @@ class RemainingBandwidth:
         most = self._most(request)
         return left >= request.required and (most is None or left <= most)
 
-    def _left(self, request: BandwidthRequest, view: ClusterView, rows: Rows) -> IntArray:
+    def _left(self, request: BandwidthRequest, view: PodQueries, rows: Rows) -> IntArray:
         """Bytes a second that may still be promised, in the tighter of the directions, or in both together.
 
         Shape: int64[rows]; below 0 where nothing is known, or the report is stale by policy.
@@ -236,7 +238,7 @@ class RemainingBandwidth:
         return _tighter([np.minimum(left, unused) for _, left, unused in self._sides(request, view, rows)])
 
     def _sides(
-        self, request: BandwidthRequest, view: ClusterView, rows: Rows
+        self, request: BandwidthRequest, view: PodQueries, rows: Rows
     ) -> Iterator[tuple[int, IntArray, IntArray]]:
         """Of each quantity that the request is about: which, what a Trial leaves, and what is not in use."""
         book = self.usage_tracker
@@ -253,7 +255,7 @@ class RemainingBandwidth:
             yield quantity, left, book.unused(direction, view.n_rows)[rows]
 
     def _near_misses(
-        self, request: BandwidthRequest, left: IntArray, short: BoolArray, view: ClusterView
+        self, request: BandwidthRequest, left: IntArray, short: BoolArray, view: RowQueries
     ) -> str:
         rows = np.flatnonzero(short)
         best = rows[np.lexsort((rows, -left[rows]))][:_NEAR_MISSES]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.selectors import Selector, requirements_of, selector_of
@@ -35,7 +35,7 @@ def sign(pod: Pod) -> Hashable:
     return controller_of(pod) or ()
 
 
-def revision(view: ClusterView) -> tuple[int, ...]:
+def revision(view: ObjectQueries) -> tuple[int, ...]:
     """Changes whenever the results of selector_for may."""
     return tuple(view.objects_revision(kind) for kind in WATCHES)
 
@@ -44,7 +44,7 @@ def _by_name(one: tuple[str, object]) -> str:
     return one[0]
 
 
-def selector_for(template: PodTemplate, view: ClusterView) -> Selector:
+def selector_for(template: PodTemplate, view: ObjectQueries) -> Selector:
     """The combined selectors of the services and the controller of the template's pods; empty if none."""
     merged: dict[str, str] = {}
     for _, service in sorted(view.objects_in("services", template.namespace).items(), key=_by_name):

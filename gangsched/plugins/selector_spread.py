@@ -15,6 +15,8 @@ import numpy as np
 
 from gangsched.core.cache.node_table import MISSING
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
+from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.framework.interface import MAX_SCORE, CycleState, FloatArray, IntArray
 from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
@@ -61,7 +63,7 @@ class SelectorSpread:
         whole: FloatArray = np.floor(scores)
         return whole
 
-    def _selector(self, template: PodTemplate, view: ClusterView) -> Selector:
+    def _selector(self, template: PodTemplate, view: ObjectQueries) -> Selector:
         revision = selecting_objects.revision(view)
         known = self._selectors.get(template)
         if known is None or known[0] != revision:
@@ -78,7 +80,7 @@ def _fewest_first(counts: IntArray) -> FloatArray:
     return scores
 
 
-def _zones(view: ClusterView, rows: IntArray) -> IntArray:
+def _zones(view: NodeQueries, rows: IntArray) -> IntArray:
     """A number for each pair of region and zone among `rows`, MISSING where a node has neither."""
     zone, region = _label(view, _ZONE)[rows], _label(view, _REGION)[rows]
     pairs = np.stack([zone, region])
@@ -88,7 +90,7 @@ def _zones(view: ClusterView, rows: IntArray) -> IntArray:
     return answer
 
 
-def _label(view: ClusterView, names: tuple[str, str]) -> IntArray:
+def _label(view: NodeQueries, names: tuple[str, str]) -> IntArray:
     """Codes of the label's values, by the first of the two names that a node has."""
     (first, values), (second, others) = view.label(names[0]), view.label(names[1])
     renamed = np.full(len(others) + 1, MISSING, dtype=np.int64)

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.interface import (
     MAX_SCORE,
     BoolArray,
@@ -88,11 +88,11 @@ class TaintToleration:
         self._soft_known: tuple[object, int] = (None, 0)
         self._any_soft = False
 
-    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+    def filter(self, state: CycleState, template: PodTemplate, view: NodeQueries) -> BoolArray | None:
         return tolerated(template, view)
 
     def reasons(
-        self, state: CycleState, template: PodTemplate, view: ClusterView
+        self, state: CycleState, template: PodTemplate, view: NodeQueries
     ) -> Sequence[tuple[str, BoolArray]]:
         """A reason for each of the first taints that are not tolerated, as the first of a node's."""
         mask = self.filter(state, template, view)
@@ -111,7 +111,7 @@ class TaintToleration:
         return found
 
     def score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self, state: CycleState, template: PodTemplate, view: NodeQueries, rows: IntArray
     ) -> FloatArray | None:
         """100 for no untolerated soft taint, 0 for the most among `rows`; None when none has any."""
         if not self._has_soft(view):
@@ -123,18 +123,18 @@ class TaintToleration:
         # kube-scheduler's DefaultNormalizeScore, reversed: whole numbers, rounded down before reversing.
         return MAX_SCORE - (100 * counts // most).astype(np.float64)
 
-    def is_stated(self, template: PodTemplate, view: ClusterView) -> bool:
+    def is_stated(self, template: PodTemplate, view: NodeQueries) -> bool:
         """Whether there is a PreferNoSchedule taint at all: the pod's tolerations then state its
         preference."""
         return self._has_soft(view)
 
-    def cures(self, change: ClusterChange, template: PodTemplate | None, view: ClusterView) -> bool:
+    def cures(self, change: ClusterChange, template: PodTemplate | None, view: NodeQueries) -> bool:
         if template is None or change.row < 0:
             return True
         node = view.node(change.row)
         return node is not None and _accepts(template, tuple(node.spec.taints or ()))
 
-    def _has_soft(self, view: ClusterView) -> bool:
+    def _has_soft(self, view: NodeQueries) -> bool:
         """Whether any taint class has a soft taint. Classes are never removed, so only new ones are read."""
         classes = view.taint_classes
         known, n_seen = self._soft_known
@@ -149,7 +149,7 @@ class TaintToleration:
         return self._any_soft
 
 
-def tolerated(template: PodTemplate, view: ClusterView) -> BoolArray | None:
+def tolerated(template: PodTemplate, view: NodeQueries) -> BoolArray | None:
     """The nodes whose NoSchedule and NoExecute taints the pod all tolerates; None: all of them."""
     accepted = _per_class(view, lambda taints: _accepts(template, taints))
     if accepted.all():
@@ -158,7 +158,7 @@ def tolerated(template: PodTemplate, view: ClusterView) -> BoolArray | None:
     return mask
 
 
-def _per_class(view: ClusterView, answer: Callable[[Taints], int]) -> IntArray:
+def _per_class(view: NodeQueries, answer: Callable[[Taints], int]) -> IntArray:
     """int64[number of classes], by code; codes follow the order of the mapping."""
     return np.fromiter(map(answer, view.taint_classes), dtype=np.int64, count=len(view.taint_classes))
 

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.cache.volume_users import claims_of
 from gangsched.core.framework.interface import (
     SKIP,
@@ -171,7 +172,7 @@ class VolumeBinding:
         claims.looked_up[:] = [(REASON_NODE, ~reached), (REASON_LOST, is_lost)]
         return claims.looked_up
 
-    def _forget_bound(self, view: ClusterView) -> None:
+    def _forget_bound(self, view: ObjectQueries) -> None:
         """Drop reservations whose claims are bound, or gone, according to the API server."""
         for uid, choice in list(self._promised.items()):
             keys = [(one.metadata.namespace, one.metadata.name) for one, _ in choice.volumes]

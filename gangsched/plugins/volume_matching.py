@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.interface import BoolArray, IntArray
 from gangsched.model.quantity import to_int
 from gangsched.model.selectors import selector_of
@@ -212,7 +213,7 @@ def _provision(claim: PersistentVolumeClaim, view: ClusterView) -> Provision:
     return Provision(allowed, has_space, unknown)
 
 
-def _allowed(storage_class: StorageClass, view: ClusterView) -> BoolArray:
+def _allowed(storage_class: StorageClass, view: NodeQueries) -> BoolArray:
     """The nodes of the class's allowedTopologies: one of the terms, with all of its labels."""
     terms = storage_class.allowed_topologies or ()
     mask = np.full(view.n_rows, not terms, dtype=np.bool_)

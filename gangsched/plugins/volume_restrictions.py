@@ -13,6 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.objects import ObjectQueries
+from gangsched.core.cache.view.pods import PodQueries
 from gangsched.core.cache.volume_users import claims_of
 from gangsched.core.framework.interface import (
     SKIP,
@@ -46,7 +48,7 @@ class VolumeRestrictions:
     def concerns(self, template: PodTemplate) -> bool:
         return bool(template.volumes)
 
-    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ObjectQueries) -> Status:
         if not template.volumes:
             return SKIP
         for volume in template.volumes:
@@ -86,7 +88,7 @@ def _disks(template: PodTemplate) -> list[Volume]:
     ]
 
 
-def _one_pod_claims(template: PodTemplate, view: ClusterView) -> list[tuple[str, str]]:
+def _one_pod_claims(template: PodTemplate, view: ObjectQueries) -> list[tuple[str, str]]:
     found = []
     for key in claims_of(template):
         claim = claim_of(view, key)
@@ -99,7 +101,7 @@ def _is_used(template: PodTemplate, view: ClusterView) -> bool:
     return any(view.claim_users(key) for key in _one_pod_claims(template, view))
 
 
-def _free_of_conflicts(template: PodTemplate, view: ClusterView) -> BoolArray:
+def _free_of_conflicts(template: PodTemplate, view: PodQueries) -> BoolArray:
     mask = np.ones(view.n_rows, dtype=np.bool_)
     disks = _disks(template)
     if disks:

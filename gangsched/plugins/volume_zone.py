@@ -12,6 +12,8 @@ import numpy as np
 
 from gangsched.core.cache.node_table import MISSING
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
+from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.framework.interface import (
     SKIP,
     SUCCESS,
@@ -57,7 +59,7 @@ class VolumeZone:
     def concerns(self, template: PodTemplate) -> bool:
         return bool(template.volumes)
 
-    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ObjectQueries) -> Status:
         wanted: list[_Wanted] = []
         for volume in template.volumes:
             if volume.persistent_volume_claim is not None:
@@ -70,7 +72,7 @@ class VolumeZone:
         state.data[self.name] = wanted
         return SUCCESS
 
-    def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
+    def filter(self, state: CycleState, template: PodTemplate, view: NodeQueries) -> BoolArray | None:
         """A node without any of the labels passes: it is a cluster of one zone."""
         wanted: list[_Wanted] = state.data.get(self.name, [])
         labelled = np.zeros(view.n_rows, dtype=np.bool_)
@@ -82,7 +84,7 @@ class VolumeZone:
         return mask | ~labelled
 
     def reasons(
-        self, state: CycleState, template: PodTemplate, view: ClusterView
+        self, state: CycleState, template: PodTemplate, view: NodeQueries
     ) -> Sequence[tuple[str, BoolArray]]:
         mask = self.filter(state, template, view)
         return () if mask is None else ((REASON, ~mask),)
@@ -91,7 +93,7 @@ class VolumeZone:
         return change.what is not Change.OBJECT or change.kind in self.watches
 
 
-def _zones_of(namespace: str, name: str, view: ClusterView) -> list[_Wanted] | Status:
+def _zones_of(namespace: str, name: str, view: ObjectQueries) -> list[_Wanted] | Status:
     if not name:
         return Status.unresolvable("PersistentVolumeClaim had no name")
     claim = claim_of(view, (namespace, name))
@@ -124,7 +126,7 @@ def _labels_of(volume: PersistentVolume) -> list[_Wanted]:
     return found
 
 
-def _has(key: str, values: frozenset[str], view: ClusterView) -> BoolArray:
+def _has(key: str, values: frozenset[str], view: NodeQueries) -> BoolArray:
     """By the label itself; on nodes without it, by its replacement."""
     codes, known = view.label(key)
     own = np.isin(codes, [known[value] for value in sorted(values) if value in known])

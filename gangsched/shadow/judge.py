@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.interface import BoolArray, CycleState, FloatArray
 from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.extenders import EXTENDER_SCALE
@@ -39,7 +40,7 @@ class Judgement(msgspec.Struct, frozen=True):
         return "" if own == other else f"it scores {other:g}, ours {own:g}"
 
 
-def with_extenders(judged: Judgement, answer: ExtendersAnswered, view: ClusterView) -> Judgement:
+def with_extenders(judged: Judgement, answer: ExtendersAnswered, view: RowQueries) -> Judgement:
     """The same with the extenders' answers added."""
     feasible, scores = judged.feasible.copy(), judged.scores.copy()
     refusals = list(judged.refusals)

@@ -12,8 +12,10 @@ from typing import cast
 
 import numpy as np
 
-from gangsched.core.cache.cluster_view import ClusterView, Following, FollowingT, Wishes, shown
+from gangsched.core.cache.cluster_view import ClusterView, Following, FollowingT
 from gangsched.core.cache.moves import Moves, moves_of
+from gangsched.core.cache.view.devices import Wishes
+from gangsched.core.cache.view.rows import shown
 from gangsched.core.cache.volume_users import claims_of
 from gangsched.core.types.affinity_terms import Carried
 from gangsched.core.types.arrays import BoolArray, IntArray
@@ -302,11 +304,7 @@ class Trial(ClusterView):
         self.touched[row] = None
         self._placed.append((row, template, count))
         if template.host_ports:
-            if self._ports is None:
-                self._ports = {r: dict(taken) for r, taken in super().ports().items()}
-            at = self._ports.setdefault(row, {})
-            for port in template.host_ports:
-                at[port] = at.get(port, 0) + count
+            self._count_ports(row, template, count)
 
     def keep_back(self, row: int, ids: Mapping[str, tuple[str, ...]]) -> None:
         """Nobody placed from now on gets these devices, also when their holders are removed later."""
@@ -337,17 +335,17 @@ class Trial(ClusterView):
             self.touched[row] = None
             self._placed.append((row, template, -n))
             if template.host_ports:
-                self._free_ports(row, template, n)
+                self._count_ports(row, template, -n)
         for info in gone:
             for resource, ids in info.ids.items():
                 self._give_back(info.row, resource, ids)
 
-    def _free_ports(self, row: int, template: PodTemplate, n: int) -> None:
+    def _count_ports(self, row: int, template: PodTemplate, count: int) -> None:
         if self._ports is None:
             self._ports = {r: dict(taken) for r, taken in super().ports().items()}
-        at = self._ports.get(row, {})
+        at = self._ports.setdefault(row, {})
         for port in template.host_ports:
-            at[port] = at.get(port, 0) - n
+            at[port] = at.get(port, 0) + count
             if at[port] <= 0:
                 del at[port]
 
@@ -397,4 +395,4 @@ _NONE_ALIKE: tuple[None, int] = (None, 0)
 _NO_WISHES: tuple[int, Wishes] = (0, ())
 
 
-__all__ = ["ClusterView", "Trial", "Wishes"]
+__all__ = ["ClusterView", "Trial"]

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.cycle.device_allocation import n_sets, settle
 from gangsched.core.cycle.domains import topology_of
 from gangsched.core.cycle.order_search import proves_hopeless, search_orders
@@ -267,7 +268,7 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
     return outcome
 
 
-def _cluster_too_small(group: Group, view: ClusterView) -> str:
+def _cluster_too_small(group: Group, view: RoomQueries) -> str:
     """The amounts of the group's minResources that all nodes together lack, used or not; "" if none.
 
     Its controller may include room for members that come later or never, so it is not a sum to wait for.

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gangsched.core.cache.trial import ClusterView, Trial, Wishes
+from gangsched.core.cache.trial import Trial
+from gangsched.core.cache.view.devices import DeviceQueries, Wishes
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.pod_template import PodTemplate
@@ -23,7 +24,7 @@ Allotted = dict[str, dict[str, tuple[str, ...]]]
 """container -> resource -> IDs."""
 
 
-def listed_requests(view: ClusterView, template: PodTemplate) -> list[tuple[str, int]]:
+def listed_requests(view: DeviceQueries, template: PodTemplate) -> list[tuple[str, int]]:
     """(resource, number) of the template's requests that some node has an inventory for."""
     listed = view.listed
     return [(resource, n) for resource, n in template.requests.items() if resource in listed]
@@ -62,7 +63,7 @@ def annotations_of(info: PodInfo) -> dict[str, str]:
     return allocation_annotations(info.allocation, by_container=info.template.by_container)
 
 
-def n_sets(view: ClusterView, row: int, template: PodTemplate, resource: str) -> int:
+def n_sets(view: DeviceQueries, row: int, template: PodTemplate, resource: str) -> int:
     """How many more pods find a set that satisfies the constraint, moving earlier ones if need be.
 
     If a search gave up: as many as it has found, and the view records it.

@@ -12,7 +12,7 @@ from itertools import islice
 import numpy as np
 
 from gangsched.config.strict import nearest
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import SelectorRequirement, Taint, Toleration
@@ -36,14 +36,14 @@ def near_names(short: Shortage) -> Iterator[str]:
         yield from islice(_tolerated(template, view), _MAX_NAMED)
 
 
-def _selected(template: PodTemplate, view: ClusterView) -> Iterator[str]:
+def _selected(template: PodTemplate, view: NodeQueries) -> Iterator[str]:
     """A sentence for each label that the nodeSelector names and no node has."""
     for key, value in islice(sorted((template.spec.node_selector or {}).items()), _MAX_NAMED):
         if told := _unknown(key, [value], view):
             yield f"nodeSelector: {told}"
 
 
-def _required(template: PodTemplate, view: ClusterView) -> Iterator[str]:
+def _required(template: PodTemplate, view: NodeQueries) -> Iterator[str]:
     """Labels that the required node affinity names and no node has, if none of its terms can match."""
     affinity = template.spec.affinity
     node = affinity.node_affinity if affinity is not None else None
@@ -56,14 +56,14 @@ def _required(template: PodTemplate, view: ClusterView) -> Iterator[str]:
         yield f"nodeAffinity: {found[0]}"
 
 
-def _none_has(requirements: list[SelectorRequirement] | tuple[()], view: ClusterView) -> str:
+def _none_has(requirements: list[SelectorRequirement] | tuple[()], view: NodeQueries) -> str:
     for one in requirements[:_MAX_LOOKED_AT]:
         if one.operator == "In" and (told := _unknown(one.key, one.values or (), view)):
             return told
     return ""
 
 
-def _unknown(key: str, values: list[str] | tuple[()], view: ClusterView) -> str:
+def _unknown(key: str, values: list[str] | tuple[()], view: NodeQueries) -> str:
     """What is wrong if no node has the label with any of the values; "" if one has."""
     codes, by_value = view.label(key)
     there = set(np.unique(codes[view.live]).tolist())
@@ -79,7 +79,7 @@ def _unknown(key: str, values: list[str] | tuple[()], view: ClusterView) -> str:
     return f"no node has {key}={some}{meant}"
 
 
-def _tolerated(template: PodTemplate, view: ClusterView) -> Iterator[str]:
+def _tolerated(template: PodTemplate, view: NodeQueries) -> Iterator[str]:
     """A sentence for each toleration that comes near a taint and does not cover it.
 
     Controllers and the API server itself add tolerations of taints that no node has, so one that resembles no

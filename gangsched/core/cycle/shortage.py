@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.devices import DeviceQueries
 from gangsched.core.cycle.near_names import near_names
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.arrays import NO_LIMIT, BoolArray, IntArray
@@ -121,7 +122,7 @@ def reserved_by(lack: Lack, short: Shortage, group: Group, waiting: Iterable[Gro
     return {other: n for other, n in found.most_common() if n}
 
 
-def unhealthy(found: Sequence[Lack], view: ClusterView) -> list[str]:
+def unhealthy(found: Sequence[Lack], view: DeviceQueries) -> list[str]:
     """ "ID on NODE" of devices that are not healthy, on the first nodes that are short."""
     told = []
     for lack in found:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.framework.interface import CycleState, FilledNode, FloatArray, IntArray, ScorePlugin
 from gangsched.core.framework.plugin_calls import CallPlugin, check_range, check_shape
 from gangsched.core.types.pod_template import PodTemplate
@@ -56,7 +57,7 @@ class FilledScores:
         return total
 
     def _of_filled(
-        self, plugins: Sequence[ScorePlugin], template: PodTemplate, view: ClusterView, row: int, n: int
+        self, plugins: Sequence[ScorePlugin], template: PodTemplate, view: RoomQueries, row: int, n: int
     ) -> list[FloatArray | None] | None:
         """The result of score_filled of each plugin."""
         allocatable, free = view.room_on(row)

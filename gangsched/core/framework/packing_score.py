@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.types.arrays import FloatArray, IntArray
 
 NODE_IN_USE, NODE = 60.0, 40.0
@@ -23,7 +23,7 @@ TIGHT = 10.0
 class PackingScore:
     """Of one Trial's nodes, with a weight."""
 
-    def __init__(self, weight: int, view: ClusterView, topology_key: str) -> None:
+    def __init__(self, weight: int, view: NodeQueries, topology_key: str) -> None:
         self._weight = weight
         self._racks, self._n_racks = racks_of(view, topology_key)
 
@@ -35,7 +35,7 @@ class PackingScore:
         return packing_points(self._weight, n_left, room, self._racks, by_rack, in_use)
 
 
-def racks_of(view: ClusterView, topology_key: str) -> tuple[IntArray, int]:
+def racks_of(view: NodeQueries, topology_key: str) -> tuple[IntArray, int]:
     """The rack of each node by number, int64[n_rows], and how many numbers there are.
 
     Nodes without the label do not form racks of one: together they count as one rack, number 0.

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from gangsched.core.cache.node_info import NodeInfo
 from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.interface import (
     SUCCESS,
     BoolArray,
@@ -104,7 +105,7 @@ class _PerNode:
         self._follows = serves(plugin, FollowingPlugin)
         self._kept = RowCache(lambda _: _MAX_KEPT)
 
-    def _answers(self, state: CycleState, template: PodTemplate, view: ClusterView) -> RowAnswers:
+    def _answers(self, state: CycleState, template: PodTemplate, view: RowQueries) -> RowAnswers:
         mark, n_rows = view.journal_end, view.n_rows
         if self._follows:
             return RowAnswers(n_rows, mark)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.types.arrays import BoolArray, FloatArray
 from gangsched.core.types.pod_template import PodTemplate
 
@@ -45,7 +45,7 @@ class RowCache:
         self._limit = limit
         self._kept: dict[int, RowAnswers] = {}
 
-    def answers(self, template: PodTemplate, view: ClusterView) -> RowAnswers:
+    def answers(self, template: PodTemplate, view: RowQueries) -> RowAnswers:
         """The answers that still hold for the cache's own state; a Trial's changes are not considered."""
         mark, n_rows = view.journal_end, view.n_rows
         kept = self._kept.get(template.serial)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.filtering import Filtering
 from gangsched.core.framework.interface import CycleState, FloatArray, IntArray
 from gangsched.core.framework.packing_score import (
@@ -64,7 +65,7 @@ class Totals:
 
     def __init__(
         self,
-        view: ClusterView,
+        view: NodeQueries,
         rows: IntArray,
         capacity: IntArray,
         weight: int,

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.interface import (
     SKIP,
     SUCCESS,
@@ -104,7 +105,7 @@ class ExtenderVerdicts:
         return mask
 
     def reasons(
-        self, state: CycleState, template: PodTemplate, view: ClusterView
+        self, state: CycleState, template: PodTemplate, view: RowQueries
     ) -> Sequence[tuple[str, BoolArray]]:
         answer = self.current.get(template.serial, _NOBODY)
         said: dict[str, list[str]] = {}
@@ -118,7 +119,7 @@ class ExtenderVerdicts:
         return found
 
     def score(
-        self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
+        self, state: CycleState, template: PodTemplate, view: RowQueries, rows: IntArray
     ) -> FloatArray | None:
         """Times `weight` it is kube-scheduler's value: the sum of scores, each times 10 and its weight."""
         answer = self.current.get(template.serial)
@@ -266,7 +267,7 @@ class Extenders:
         return True
 
 
-def _rows(nodes: Collection[str], view: ClusterView) -> IntArray:
+def _rows(nodes: Collection[str], view: RowQueries) -> IntArray:
     """int64[k]: their rows; nodes that have gone since are left out."""
     rows = [row for row in map(view.row_of, nodes) if row is not None and row < view.n_rows]
     return np.array(rows, dtype=np.int64)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.plan import PostFilterResult
 from gangsched.core.preemption.victims import is_leaving
@@ -238,7 +238,7 @@ class Nominations:
             self._shared.emit(NominateNode(info.uid, meta.namespace, meta.name, node_name, cause_id))
 
 
-def would_take(result: PostFilterResult, view: ClusterView, whose: str) -> str:
+def would_take(result: PostFilterResult, view: RowQueries, whose: str) -> str:
     """Describes the victims a unit would take, for one with preemption off."""
     nodes = sorted({view.name(placement.row) for placement in result.plan.placements})
     named = ", ".join(nodes[:_MAX_NAMED]) + (", …" if len(nodes) > _MAX_NAMED else "")

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import msgspec
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.pods import PodQueries
 from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.model.pod_group import ALL, SINGLE
@@ -81,7 +81,7 @@ class Victims:
 
     def __init__(
         self,
-        view: ClusterView,
+        view: PodQueries,
         rows: Iterable[int],
         *,
         priority: int,

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.room import RoomQueries
+from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
 
@@ -81,7 +82,7 @@ class IdleBudget:
             self._saved_s[resource] = min(saved_s, most_s)
 
 
-def idle_now(held: Iterable[Nominated], view: ClusterView) -> dict[str, float]:
+def idle_now(held: Iterable[Nominated], view: RoomQueries) -> dict[str, float]:
     """By resource: the share of the cluster's that is claimed and free."""
     kept, names = _kept(held, view)
     amounts: dict[int, int] = {}
@@ -94,7 +95,7 @@ def idle_now(held: Iterable[Nominated], view: ClusterView) -> dict[str, float]:
 def idle_until(
     start_s: float,
     held: Sequence[Nominated],
-    view: ClusterView,
+    view: RoomQueries,
     leaving: Iterable[tuple[int, float, PodTemplate]],
     now_s: float,
 ) -> dict[str, float]:
@@ -116,7 +117,7 @@ def idle_until(
     return {names[column]: cost / _total(column, view) for column, cost in costs.items() if cost > 0.0}
 
 
-def _kept(held: Iterable[Nominated], view: ClusterView) -> tuple[_Kept, dict[int, str]]:
+def _kept(held: Iterable[Nominated], view: RowQueries) -> tuple[_Kept, dict[int, str]]:
     kept: _Kept = {}
     names: dict[int, str] = {}
     for one in held:
@@ -131,5 +132,5 @@ def _kept(held: Iterable[Nominated], view: ClusterView) -> tuple[_Kept, dict[int
     return kept, names
 
 
-def _total(column: int, view: ClusterView) -> int:
+def _total(column: int, view: RoomQueries) -> int:
     return max(int(np.where(view.live, view.allocatable(column), 0).sum()), 1)

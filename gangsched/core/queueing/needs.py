@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import BoolArray
@@ -23,7 +24,7 @@ def open_to(demand: Demand, template: PodTemplate, view: ClusterView) -> BoolArr
     return mask if state.subset is None else mask & state.subset
 
 
-def refused_for(template: PodTemplate, mask: BoolArray, n_wanted: int, view: ClusterView) -> frozenset[int]:
+def refused_for(template: PodTemplate, mask: BoolArray, n_wanted: int, view: RoomQueries) -> frozenset[int]:
     """The columns that keep a node from taking them all; all columns, where it is not for lack of room."""
     rows = np.flatnonzero(mask)
     if not len(rows) or not template.columns:
@@ -36,7 +37,7 @@ def refused_for(template: PodTemplate, mask: BoolArray, n_wanted: int, view: Clu
     )
 
 
-def fits_empty(template: PodTemplate, mask: BoolArray, n_wanted: int, view: ClusterView) -> bool:
+def fits_empty(template: PodTemplate, mask: BoolArray, n_wanted: int, view: RoomQueries) -> bool:
     """Whether nodes with nothing on them would have room."""
     if template.missing:
         return False

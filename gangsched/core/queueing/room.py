@@ -12,7 +12,7 @@ from collections.abc import Collection
 import msgspec
 import numpy as np
 
-from gangsched.core.cache.cluster_view import ClusterView
+from gangsched.core.cache.view.devices import DeviceQueries
 from gangsched.core.queueing.claimed_room import Held
 from gangsched.core.queueing.planning import Amounts, FloatArray, copies, earliest
 from gangsched.core.queueing.running_pods import RunningPods
@@ -98,7 +98,7 @@ class Room(msgspec.Struct):
 
 
 def free_ids(
-    view: ClusterView, row: int, template: PodTemplate, taken: Collection[str]
+    view: DeviceQueries, row: int, template: PodTemplate, taken: Collection[str]
 ) -> dict[str, tuple[int, tuple[str, ...]]]:
     """By resource that the node lists devices of: how many a member requests, and which are free and not
     taken."""

@@ -1,0 +1,52 @@
+"""NodeQueries: labels, taints and images of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangsched.core.cache.images import Image
+from gangsched.core.cache.node_table import CodeArray, LabelColumn
+from gangsched.core.cache.view.rows import RowQueries, shown
+from gangsched.core.types.arrays import BoolArray
+from gangsched.model.objects import Node, Taint
+
+
+class NodeQueries(RowQueries):
+    """What nodes are, whatever runs on them."""
+
+    __slots__ = ()
+
+    def node(self, row: int) -> Node | None:
+        return self._nodes.nodes[row]
+
+    @property
+    def unschedulable(self) -> BoolArray:
+        return shown(self._nodes.unschedulable[: self._nodes.n_rows])
+
+    @property
+    def taint_class(self) -> CodeArray:
+        """int32[n_rows], an index into taint_classes."""
+        return shown(self._nodes.taint_class[: self._nodes.n_rows])
+
+    @property
+    def taint_classes(self) -> Mapping[tuple[Taint, ...], int]:
+        """Every distinct list of taints that a node has had, with its code."""
+        return self._nodes.taint_classes
+
+    def label(self, key: str) -> tuple[CodeArray, Mapping[str, int]]:
+        """One label over all nodes: (int32[n_rows] codes, -1 where absent; value -> code)."""
+        column: LabelColumn = self._nodes.label_column(key)
+        return shown(column.codes[: self._nodes.n_rows]), column.values
+
+    def image(self, name: str) -> Image | None:
+        """An image and its nodes, by a name that nodes report; None: on no node."""
+        return self._nodes.images.get(name)
+
+    def images_on(self, row: int) -> tuple[str, ...]:
+        """The names of the images on a node."""
+        return tuple(image.name for image in self._nodes.images.on(row))
+
+    @property
+    def image_revision(self) -> int:
+        """Changes whenever a node's images change."""
+        return self._nodes.images.revision
