@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from tests.support.scenario import Cluster, gang
 
 PAGE = DOCS / "writing-plugins.md"
 SHOWN = [block.text for block in blocks(PAGE, "python")]
-FILTER, SCORE, PERMIT, KUBERNETES, SORT, LANES, USERS, ENQUEUE, BUDGET = SHOWN
+FILTER, SCORE, PERMIT, KUBERNETES, SORT, LANES, USERS, ENQUEUE, BUDGET, AT_ONCE = SHOWN
 CONFIGS = [block.text for block in blocks(PAGE, "yaml") if "TeamNodes" in block.text]
 [SORT_CONFIG] = [block.text for block in blocks(PAGE, "yaml") if "GpuFirst" in block.text]
 # The page names the third plugin in a profile as it does the first.
@@ -216,6 +217,22 @@ def test_pre_enqueue_asks_a_service_and_waits_for_its_yes(tmp_path: Path) -> Non
     c.wait(31.0).run()
     assert started(c) == ["a"]
     assert service.asked == [("http://budget.finance:8080/ask", {"namespace": "d", "name": "a"})] * 2
+
+
+def test_the_score_of_all_nodes_fills_the_node_with_the_fewest_free_gpus(tmp_path: Path) -> None:
+    c, _ = cluster(
+        tmp_path, AT_ONCE, CONFIGS[1].replace("TeamNodes", "FullestGpus").partition("  pluginC")[0]
+    )
+    c.node(make_node("a", gpus=8)).node(make_node("b", gpus=4)).node(make_node("z", gpus=8))
+    c.submit(*(make_pod(f"p{i}", gpus=1) for i in range(5))).run()
+    assert [c.pod(f"p{i}").spec.node_name for i in range(4)] == ["b"] * 4
+    assert c.pod("p4").spec.node_name != "b"
+
+
+def test_the_page_names_each_subject_of_a_view() -> None:
+    named = re.findall(r"^\| `(\w+\.py)` \|", PAGE.read_text(), re.MULTILINE)
+    files = (ROOT / "gangsched" / "core" / "cache" / "view").glob("[a-z]*.py")
+    assert sorted(named) == sorted(file.name for file in files)
 
 
 def test_the_entry_point_names_the_plugin() -> None:

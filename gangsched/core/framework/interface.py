@@ -50,12 +50,13 @@ The order is the configuration's. A "no" ends its point, and reservations are un
 that raises, or answers what its point does not allow, is named in its pod's message and costs that pod this
 attempt; it is called again at the next one. Weights multiply scores; nodes get the sum.
 
-Arrays are over node rows: length `view.n_rows`; a row is a node's place for as long as it exists, and
-`view.live` marks the rows that are nodes. A template is the part of a pod that plugins may read, shared by
-all equal pods: its spec and namespace always, of its metadata the part that some plugin of the profile
-`sign`s. A plugin that reads more of a pod must declare it in `sign`, else two pods that differ there are
-treated as equal; plugins with filter_node or score_node and without `sign` get labels, annotations and
-owners.
+What a view answers is in core.cache.view, one file a subject; a plugin may name the one that it needs
+(`view: DeviceQueries`). Arrays are over node rows: length `view.n_rows`; a row is a node's place for as long
+as it exists, and `view.live` marks the rows that are nodes. A template is the part of a pod that plugins may
+read, shared by all equal pods: its spec and namespace always, of its metadata the part that some plugin of
+the profile `sign`s. A plugin that reads more of a pod must declare it in `sign`, else two pods that differ
+there are treated as equal; plugins with filter_node or score_node and without `sign` get labels, annotations
+and owners.
 
 A plugin sees counts of pods and the pods themselves: `view.matching(PodTerm(...))` (model.selectors) is the
 number of pods on each node that a term matches, updated as pods come and go, including those that the current
