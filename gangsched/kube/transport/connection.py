@@ -1,8 +1,8 @@
 """One connection to an API server: a socket, TLS or not, read and written without a transport in between.
 
 Lives here: the handshake, bytes in and out, the end. Not here: where sockets come from (kube.network), what
-the bytes mean (kube.transport.http1), and the senders, which subclass it (kube.transport.lane_connection,
-kube.transport.pool, kube.transport.stream).
+the bytes mean (kube.transport.http1), and whose answer they are (kube.transport.answered, which subclasses
+it).
 
 asyncio's TLS transport costs more than the scheduler's own work on a pod: protocol layers, flow control and
 two reads for each record. Here one recv takes all that the kernel has, OpenSSL decrypts it from memory, and

@@ -1,7 +1,7 @@
 """Just enough HTTP/1.1 to talk to an API server: requests as bytes, answers from bytes cut anywhere.
 
-Not a general parser: it serves kube.transport.lane_connection, kube.transport.pool and kube.transport.stream,
-whose peer is a kube-apiserver or the proxy before it. Whatever RFC 9112 forbids, or this parser does not
+Not a general parser: the peer of those it serves (kube.transport.answered, and lanes by a shortcut) is a
+kube-apiserver or the proxy before it. Whatever RFC 9112 forbids, or this parser does not
 understand, is an error: the connection is given up and the outcome is unknown, because where one answer ends
 decides which bind the next one is about. Bytes after an answer are left in `rest`: they belong to the next
 request that was sent on this connection, or are an error when there is none.

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
 
-from gangsched.kube.transport.connection import Connection
+from gangsched.kube.transport.answered import AnsweredConnection
 from gangsched.kube.transport.http1 import Answer, Frame, ProtocolError, whole_success
 from gangsched.kube.transport.readers import Readers
 
@@ -66,61 +66,40 @@ class LaneOf(Protocol[ItemT]):
         """The connection is closed, with or without calls on it."""
 
 
-class LaneConnection(Connection, Generic[ItemT]):
+class LaneConnection(AnsweredConnection, Generic[ItemT]):
     """One connection of a lane; `calls` are in flight, in the order of their answers."""
 
-    __slots__ = ("_answer", "_lane", "calls", "is_leaving")
+    __slots__ = ("_lane", "calls", "is_leaving")
 
     def __init__(self, lane: LaneOf[ItemT], readers: Readers) -> None:
         super().__init__(readers=readers)
         self._lane = lane
-        self._answer: Answer | None = None
         self.calls: deque[Call[ItemT]] = deque()
         self.is_leaving = False
         """Nothing more is sent on it; it is closed when the last of its calls is answered."""
 
     def received(self, data: bytes) -> None:
+        """As for any connection, with a shortcut for a plain success that came in one piece."""
         lane, calls = self._lane, self.calls
         try:
             while data and self.is_open:
-                if not calls:
-                    # For example Go's 408 on an idle connection: the server is closing it.
-                    raise ProtocolError("an answer to nothing")
-                if self._answer is None and (found := whole_success(data)) is not None:
+                if self._answer is None and calls and (found := whole_success(data)) is not None:
                     status, body, data = found
                     self._check(data)
                     lane.answered(self, calls.popleft(), status, body)
                 else:
                     data = self._piece(data)
         except ProtocolError as error:
-            self.close()
-            lane.lost(self, f"the answer makes no sense: {error}")
+            self._makes_no_sense(error)
 
-    def _piece(self, data: bytes) -> bytes:
-        """Feed an answer that is no plain success, or not complete yet; returns the bytes after it."""
-        answer = self._answer
-        if answer is None:
-            answer = self._answer = Answer()
-        answer.feed(data)
-        self._check(answer.rest)
-        if answer.whole:
-            self._tell(answer)
-        return answer.rest
+    def _new_answer(self) -> Answer:
+        return Answer() if self.calls else super()._new_answer()
 
-    def _tell(self, answer: Answer) -> None:
-        self._answer = None
-        call = self.calls.popleft()
-        if not answer.keep_alive:
-            self.close()
-        self._lane.answered(self, call, answer.status, answer.body, answer.retry_after)
+    def _may_follow(self) -> bool:
+        return len(self.calls) > 1
 
-    def _check(self, rest: bytes) -> None:
-        """Bytes after an answer must belong to the next one."""
-        if rest and len(self.calls) == 1:
-            raise ProtocolError("more bytes than one answer has")
+    def answered(self, answer: Answer) -> None:
+        self._lane.answered(self, self.calls.popleft(), answer.status, answer.body, answer.retry_after)
 
-    def lost(self, why: str) -> None:
-        if self._answer is not None and self.is_at_end and self._answer.end():
-            self._tell(self._answer)
-        else:
-            self._lane.lost(self, f"connection lost: {why}")
+    def failed(self, why: str, *, is_cut: bool) -> None:
+        self._lane.lost(self, why)

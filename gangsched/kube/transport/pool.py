@@ -15,23 +15,23 @@ import anyio
 from gangsched.errors import ApiError, Unreachable
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.reach import UNAUTHORIZED
-from gangsched.kube.transport.connection import Connection, address_of
+from gangsched.kube.transport.answered import AnsweredConnection
+from gangsched.kube.transport.connection import address_of
 from gangsched.kube.transport.exchange import exchange
-from gangsched.kube.transport.http1 import MAX_BODY_BYTES, Answer, ProtocolError, Verb
+from gangsched.kube.transport.http1 import MAX_BODY_BYTES, Answer, Verb
 
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 30.0
 
 
-class _PoolConnection(Connection):
+class _PoolConnection(AnsweredConnection):
     """One connection, at most one request at a time, its answer as a future."""
 
-    __slots__ = ("_answer", "_done", "_max_body_bytes")
+    __slots__ = ("_done", "_max_body_bytes")
 
     def __init__(self, *, max_body_bytes: int) -> None:
         super().__init__()
         self._max_body_bytes = max_body_bytes
-        self._answer = Answer()
         self._done: asyncio.Future[Answer] | None = None
 
     async def ask(self, request: bytes, *, timeout_s: float) -> Answer:
@@ -40,7 +40,7 @@ class _PoolConnection(Connection):
         self._answer = Answer(max_body_bytes=self._max_body_bytes)
         self._done = loop.create_future()
         # A timer instead of a cancel scope: it is nearly always cancelled, and then costs next to nothing.
-        timer = loop.call_later(timeout_s, self._give_up, f"no answer in {timeout_s:g} s")
+        timer = loop.call_later(timeout_s, self._fail, ApiError(f"no answer in {timeout_s:g} s"))
         try:
             self.write(request)
             return await self._done
@@ -54,33 +54,14 @@ class _PoolConnection(Connection):
     @property
     def is_untouched(self) -> bool:
         """Nothing of the answer has arrived."""
-        return self._answer.is_untouched
+        return self._answer is not None and self._answer.is_untouched
 
-    def received(self, data: bytes) -> None:
-        if self._done is None or self._done.done():
-            self.close()  # an answer without a request: do not trust it with the next one
-            return
-        try:
-            self._answer.feed(data)
-            if self._answer.rest:
-                raise ProtocolError("more bytes than one answer has")
-        except ProtocolError as error:
-            self._give_up(f"the answer makes no sense: {error}")
-            return
-        if self._answer.whole:
-            if not self._answer.keep_alive:
-                self.close()
-            self._done.set_result(self._answer)
+    def answered(self, answer: Answer) -> None:
+        if self._done is not None and not self._done.done():
+            self._done.set_result(answer)
 
-    def lost(self, why: str) -> None:
-        if self._done is not None and not self._done.done() and self.is_at_end and self._answer.end():
-            self._done.set_result(self._answer)
-        else:
-            text = f"connection lost: {why}"
-            self._fail(Unreachable(text) if self.is_untouched else ApiError(text))
-
-    def _give_up(self, why: str) -> None:
-        self._fail(ApiError(why))
+    def failed(self, why: str, *, is_cut: bool) -> None:
+        self._fail(Unreachable(why) if is_cut and self.is_untouched else ApiError(why))
 
     def _fail(self, error: ApiError) -> None:
         self.close()

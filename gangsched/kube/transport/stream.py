@@ -14,22 +14,24 @@ from urllib.parse import urlencode
 import anyio
 
 from gangsched.kube.credentials import Credentials
+from gangsched.kube.transport.answered import AnsweredConnection
 from gangsched.kube.transport.connection import Connection, address_of
 from gangsched.kube.transport.exchange import exchange
-from gangsched.kube.transport.http1 import Answer, ProtocolError, Verb
+from gangsched.kube.transport.http1 import Answer, Verb
 
 # How much is buffered here for a slow reader; beyond it the kernel, and then the server, keep the rest.
 MAX_WAITING_BYTES = 4 * 2**20
 
 
-class Stream(Connection):
+class Stream(AnsweredConnection):
     """The body of one answer; `read()` returns what has come."""
 
-    __slots__ = ("__weakref__", "_answer", "_ended", "_n_waiting", "_waiter", "_why")
+    __slots__ = ("__weakref__", "_ended", "_n_waiting", "_only", "_waiter", "_why")
 
     def __init__(self) -> None:
         super().__init__()
-        self._answer = Answer(stream=True)
+        self._only = self._answer = Answer(stream=True)
+        """The only answer, also when it is whole."""
         self._n_waiting = 0
         self._ended = False
         self._why = ""
@@ -38,11 +40,11 @@ class Stream(Connection):
     async def ask(self, request: bytes) -> Answer:
         """Send the request and wait for the head, or for the whole body of a refusal. Raises: OSError."""
         self.write(request)
-        while not self._ended and not (200 <= self._answer.status < 300):
+        while not self._ended and not (200 <= self._only.status < 300):
             await self._wait()
-        if not self._answer.status:
+        if not self._only.status:
             raise ConnectionError(self._why or "closed by the server")
-        return self._answer
+        return self._only
 
     async def read(self, hold_s: float = 0.0) -> bytes:
         """What has come since the last call; waits for a byte; b"" at the end. Raises: OSError, at a cut.
@@ -54,11 +56,11 @@ class Stream(Connection):
             self.pause()
             await asyncio.sleep(hold_s)
             self.read_now()
-        data = self._answer.take()
+        data = self._only.take()
         while not data and not self._ended:
             self.resume()
             await self._wait()
-            data = self._answer.take()
+            data = self._only.take()
         self._n_waiting = 0
         if not data and self._why:
             raise ConnectionError(self._why)
@@ -72,21 +74,20 @@ class Stream(Connection):
             self._waiter = None
 
     def received(self, data: bytes) -> None:
-        try:
-            self._answer.feed(data)
-        except ProtocolError as error:
-            self._finish(f"the answer makes no sense: {error}")
-            return
         self._n_waiting += len(data)
-        if self._answer.whole:
-            self._finish("")
-        elif self._n_waiting > MAX_WAITING_BYTES:
+        super().received(data)
+        if self._n_waiting > MAX_WAITING_BYTES:
             self.pause()
         self._wake()
 
-    def lost(self, why: str) -> None:
-        is_whole = self.is_at_end and self._answer.end()
-        self._finish("" if is_whole else f"connection lost: {why}")
+    def _may_follow(self) -> bool:
+        return True  # what follows is not read: the connection is closed at the answer's end
+
+    def answered(self, answer: Answer) -> None:
+        self._finish("")
+
+    def failed(self, why: str, *, is_cut: bool) -> None:
+        self._finish(why)
 
     def certificates_changed(self) -> None:
         """End the stream; the reader resumes over a connection with the new ones."""
