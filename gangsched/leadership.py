@@ -129,10 +129,9 @@ class Leadership:
 
 
 def foreseen(groups: Iterable[Group]) -> Iterator[Sequence[Expected]]:
-    """The pods that may be bound next, of these groups in line.
+    """The pending pods of these groups, which are in line; none of a group that was tried before.
 
-    Only before a first attempt: what was refused once most likely is again, and would make the list longer
-    for nothing each time.
+    A group that was refused once is most likely refused again, and would only make the list longer.
     """
     for group in groups:
         gang = str(group.key)

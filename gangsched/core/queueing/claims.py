@@ -145,9 +145,9 @@ class Claims:
         """
         if not self.by_key or any(group.recovering or group.satisfied for group in unit):
             return []
-        own = next((claim for group in unit if (claim := self.of(group)) is not None), None)
+        own = self._own(unit)
         found = []
-        for claim in self.ahead_of(unit, among, to_all=to_all):
+        for claim in self._ahead_of(unit, own, among, to_all=to_all):
             later_s = 0.0
             if to_all and own is not None and claim.priority == own.priority and claim.serial > own.serial:
                 if claim.promised_s is None:
@@ -172,8 +172,20 @@ class Claims:
 
         among: of these, None: of all; to_all: also those that yield to its own.
         """
+        return self._ahead_of(unit, self._own(unit), among, to_all=to_all)
+
+    def _own(self, unit: Sequence[Group]) -> StartClaim | None:
+        return next((claim for group in unit if (claim := self.of(group)) is not None), None)
+
+    def _ahead_of(
+        self,
+        unit: Sequence[Group],
+        own: StartClaim | None,
+        among: Sequence[StartClaim] | None,
+        *,
+        to_all: bool,
+    ) -> list[StartClaim]:
         priority = min(group.priority for group in unit)
-        own = next((claim for group in unit if (claim := self.of(group)) is not None), None)
         return [
             claim
             for claim in (self.all if among is None else among)

@@ -1,9 +1,9 @@
-"""KeptNow: how much of the room that is free now claims keep; the rest of theirs is not free yet.
+"""KeptNow: how much of a node's free room must stay free now, so that claims can start there on time.
 
-A claim's nodes are partly taken by pods that will have ended when it starts. What these leave then need not
-be free now, so others may use as much of what is free on such a node, however long they run. When such a pod
-ends early, what it leaves is kept. A pod that states no end counts as if it stayed: of what is only thought
-to become free nothing is given away. Called by core.groups.claiming.
+A claim starts when pods on its nodes have ended, and then uses the room that they leave. Only what it needs
+beyond that must be free already. The rest of a node's free room is for others, however long they run. When
+such a pod ends early, the room that it leaves is kept from then on. A pod that states no end counts as one
+that stays: a guess of its end must not give room away. Called by core.groups.claiming.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from gangsched.core.types.group import PodInfo
 from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
 
-# An end is asked again after that: a pod may have come to state another one.
+# Ends are looked up again after this: a pod may state another walltime by then.
 _AGAIN_S = 30.0
-# More than that are forgotten all at once.
+# Beyond this many, all are forgotten.
 _MAX_REDUCED = 4096
 
 
@@ -35,14 +35,14 @@ class _Ending(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """Its pods that end, the first first. until_s: when that is to be asked again."""
+    """Its pods that state an end, the soonest first. until_s: when they are looked at again."""
 
     endings: list[_Ending]
     until_s: float
 
 
 class KeptNow:
-    """Remembers of each node which pods end when."""
+    """Remembers for each node when its pods end."""
 
     def __init__(self, cache: Cache, end_of: Callable[[PodInfo], End]) -> None:
         self._cache = cache
@@ -53,7 +53,7 @@ class KeptNow:
         self._reduced: dict[tuple[tuple[int, tuple[str, int]], ...], PodTemplate] = {}
 
     def of(self, claims: Sequence[StartClaim], now_s: float) -> list[Nominated]:
-        """What these claims keep from others now."""
+        """What must stay free for these claims now."""
         self._follow()
         there: dict[str, list[tuple[float, Nominated]]] = {}
         for claim in claims:
@@ -74,7 +74,7 @@ class KeptNow:
 
     def _on(self, name: str, held: list[tuple[float, Nominated]], now_s: float) -> list[Nominated]:
         all_of_it = [one for _, one in held]
-        # Which devices are free matters, not only how many; and nothing is known of who has its ports when.
+        # Constraints ask which devices are free, not how many; when host ports become free is not known.
         if any(one.template.constraints or one.template.host_ports for one in all_of_it):
             return all_of_it
         endings = self._endings(name, now_s)
@@ -118,9 +118,9 @@ class KeptNow:
 def _most_at_once(
     held: Sequence[tuple[float, Nominated]], endings: Sequence[_Ending]
 ) -> dict[int, tuple[str, int]]:
-    """By column, with the resource's name: how much must be free now, so that at each start enough is.
+    """By column, with the resource's name: how much must be free now, for enough to be free at each start.
 
-    held: by their start; endings: by their end.
+    held: sorted by start; endings: sorted by end.
     """
     names: dict[int, str] = {}
     needs: dict[int, int] = {}

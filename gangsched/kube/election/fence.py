@@ -83,7 +83,7 @@ class Fence:
     ) -> None:
         """`identity`: unique to this process. `is_on_its_way`: may a pod's bind (by UID) still land?
 
-        `line`: pods of whom nothing is decided, in the order of their turn.
+        `line`: returns the pods in the scheduling queue, which are listed before they are placed.
         """
         self.identity = identity
         self.state = FenceState.UNTAKEN

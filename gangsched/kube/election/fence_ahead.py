@@ -35,9 +35,10 @@ class Foreseen(Enum):
 
 
 class Ahead:
-    """Pods that are listed and not decided about."""
+    """Pods that are listed before they are placed."""
 
     def __init__(self, line: Line, max_pods: int = MAX_AHEAD) -> None:
+        """line: returns the pods in the scheduling queue. max_pods: the most that are listed."""
         self._line = line
         self._max_pods = max_pods
         self._listed: dict[str, str] = {}
@@ -58,18 +59,18 @@ class Ahead:
 
     @property
     def is_short(self) -> bool:
-        """Whether so many are used up that the next should be listed."""
+        """Whether most of what is listed has been bound, so that the next gangs should be listed."""
         return self._n_used >= max(_SHARE_USED * self._n_listed, _SHARE_WORTH * self._max_pods)
 
     def misses(self) -> int:
-        """How many bytes it takes to list the first in line; 0: they are listed, or are not to be."""
+        """How many bytes the first gang in line needs in the list; 0: it is listed, or must not be."""
         first = next(iter(self._line()), ())
         if len(first) > self._max_pods or all(map(self._knows, first)):
             return 0
         return sum(one.pod.n_bytes for one in first)
 
     def find(self, n_bytes: int) -> Mapping[str, Expected]:
-        """Those of the first gangs in line that fit into so many bytes, by UID."""
+        """The pods of the first gangs in line, by UID, as long as they fit into `n_bytes`."""
         found: dict[str, Expected] = {}
         for gang in islice(self._line(), self._max_pods):
             n_bytes -= sum(one.pod.n_bytes for one in gang)

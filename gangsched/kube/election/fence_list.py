@@ -32,18 +32,20 @@ Listed = Mapping[str, ListedPod]
 
 
 class Expected(msgspec.Struct, frozen=True, gc=False):
-    """A pod that may be bound next, as it is known."""
+    """A pod in the queue. version: the resourceVersion last seen, which its bind will carry."""
 
     pod: ListedPod
     version: str
 
 
 Line = Callable[[], Iterable[Sequence[Expected]]]
-"""Pods that may be bound next, by gang, in the order of their turn; a gang that is not foreseen is empty."""
+"""Returns the pods in the scheduling queue: a sequence for each gang, in the order in which gangs are tried.
+
+The sequence is empty for a gang that is not to be listed before it is placed."""
 
 
 def expected_of(pod: Pod, gang: str) -> Expected:
-    """The pod, as it is known now, as an Expected."""
+    """Names the pod for the list, with the version known now."""
     meta = pod.metadata
     return Expected(ListedPod(meta.uid, meta.namespace, meta.name, gang), meta.resource_version)
 
