@@ -1,7 +1,8 @@
 """The assembly: reflectors, the async queue, the core, the dispatcher and the lease around one loop.
 
 One direction: reflectors and dispatcher put events into the inbox; the queue passes them to the core in
-batches between cycles and returns the next group; the core's effects go to the dispatcher. No decisions here.
+batches between cycles, and one group after the other; the core's effects go through the outbox to the
+dispatcher. No decisions here.
 Called by cli.py; the bench and end-to-end tests start it as a process.
 
 | with leader election | the core | what leaves the process | then |
@@ -37,12 +38,12 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.defects import Defects
 from gangsched.extension.edge import Edge
 from gangsched.following import Following
-from gangsched.inbox import Decider, GroupQueue, Inbox
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.dispatcher import Dispatcher
 from gangsched.kube.metrics_server import MetricsServer
 from gangsched.leadership import Leadership
+from gangsched.loop import Decider, GroupQueue, Inbox, Outbox
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event, LeadershipGained
 from gangsched.plugins import build_profiles, metrics_server_s
@@ -120,11 +121,14 @@ class SchedulerApp:
         self._recording = recording or Recording()
         self.may_record = self._recording.prepare
         self._recorded = Recorded(self.scheduler, self._core_like, leads, self._plugins)
-        self._decider: Decider = self._recording.begin(self._recorded, config)
+        decider: Decider = self._recording.begin(self._recorded, config)
         self._reports: Reports | None = None
         if shadow is not None:
-            self._decider, self._reports = optional.shadow(self.scheduler, self.build(config), shadow)
-        self.queue = self._new_queue()
+            decider, self._reports = optional.shadow(self.scheduler, self.build(config), shadow)
+        # Questions to extenders only read: a follower's leave too.
+        through = [self._turn_ended, *([] if self._asking is None else [self._asking.taken])]
+        self.outbox = Outbox(self.dispatcher.submit, may_act=may_act, through=through)
+        self.queue = self._new_queue(decider)
         watches, kinds = self.scheduler.watches, self.scheduler.kinds
         self._following = Following(self._client, self.inbox.put, rng=rng, watches=watches, needed=kinds)
         period_s = metrics_server_s(self.scheduler.shared.profiles)
@@ -180,11 +184,11 @@ class SchedulerApp:
             fence=self._leadership.fence,
         )
 
-    def _new_queue(self) -> GroupQueue:
+    def _new_queue(self, decider: Decider) -> GroupQueue:
         return GroupQueue(
-            self._decider,
+            decider,
             self.inbox,
-            submit=self.submit,
+            self.outbox,
             hears=_nothing if self._tracing is None else self._tracing.hear,
             heard=self._heard,
             n_binds_waiting=lambda: self.dispatcher.n_binds_ahead,
@@ -249,7 +253,7 @@ class SchedulerApp:
                 everything.start_soon(self._asking.run)
             if self.reload is not None:
                 everything.start_soon(partial(self.reload.run, on_signals=on_signals))
-            everything.start_soon(self._schedule)
+            everything.start_soon(self.queue.run)
             if self._web is not None:
                 everything.start_soon(self._web.run)
         await self.edge.close()
@@ -260,11 +264,6 @@ class SchedulerApp:
         if self._tracing is not None:
             self._tracing.hear(self.inbox.take())  # answers after the last decision
         return 1 if self._leadership.has_lost else 0
-
-    async def _schedule(self) -> None:
-        while True:
-            group = await self.queue.pop()
-            self.submit(self._decider.schedule(group, time.monotonic()))
 
     async def _stop_on_signal(self, grace_s: float) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -314,7 +313,7 @@ class SchedulerApp:
             if recorder is None
             else recorder.reconfigure(profiles, config, now_s)
         )
-        self._decider = self.queue.scheduler = self._recording.change(self._recorded, config)
+        self.queue.scheduler = self._recording.change(self._recorded, config)
         return told
 
     def wake(self) -> None:
@@ -341,15 +340,13 @@ class SchedulerApp:
     # -- what goes in and out --------------------------------------------------------------------------
 
     def submit(self, effects: Sequence[Effect]) -> None:
-        """Effects leave only while we may act; a follower's reports are left to its leader."""
+        """Effects from outside of a turn: of a new configuration."""
+        self.outbox.put(effects)
+
+    def _turn_ended(self, effects: Sequence[Effect]) -> Sequence[Effect]:
         if self._budget is not None:
             self._budget.turn_ended()
-        if self._tracing is not None:
-            effects = self._tracing.turn_ended(effects)
-        if self._asking is not None and effects:
-            effects = self._asking.taken(effects)  # they only read
-        if effects and self._leadership.may_act():
-            self.dispatcher.submit(effects)
+        return effects if self._tracing is None else self._tracing.turn_ended(effects)
 
     def _heard(self, events: Sequence[Event]) -> None:
         """Logs when the first lists are in; their objects live long."""

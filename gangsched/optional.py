@@ -14,8 +14,8 @@ from gangsched.core.framework.observer import Observer, Observers
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
-from gangsched.inbox import Decider
 from gangsched.kube.client import ApiClient
+from gangsched.loop import Decider
 from gangsched.model.events import Event
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import anyio.to_thread
 from gangsched.config import SchedulerConfig
 from gangsched.config.recording import RecordSettings
 from gangsched.core.scheduler import Scheduler
-from gangsched.inbox import Decider
+from gangsched.loop import Decider
 
 if TYPE_CHECKING:
     from gangsched.extension.loading import KnownPlugins

@@ -21,7 +21,7 @@ class Step(NamedTuple):
 IN = (
     Step("kube/watch/watch_state.py", "WatchState.lines", "bytes of the watch become typed objects"),
     Step("kube/watch/pod_reader.py", "PodReader.lines", "each object is read once, and frozen"),
-    Step("inbox.py", "Inbox.put", "bounded; events are taken in batches"),
+    Step("loop.py", "Inbox.put", "bounded; events are taken in batches"),
 )
 CORE = (
     Step("core/scheduler.py", "Scheduler.handle", "events and the time in, effects out"),

@@ -42,7 +42,7 @@ _OUTSIDE = ("sim/", "apiserver/")
 # Something becomes of the gang when one of these is called.
 MOMENTS = (
     ("kube/watch/pod_reader.py", "PodReader.lines"),
-    ("inbox.py", "Inbox.put"),
+    ("loop.py", "Inbox.put"),
     ("core/types/group.py", "Group.add"),
     ("core/state/transitions.py", "move"),
     ("core/cycle/placing.py", "Placing.put"),

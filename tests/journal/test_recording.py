@@ -12,10 +12,10 @@ from gangsched.config import SchedulerConfig, default_config
 from gangsched.config.recording import RecordSettings
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
-from gangsched.inbox import Decider
 from gangsched.journal.records import End, Record, Start, State
 from gangsched.journal.segments import Reader, segments_in
 from gangsched.journal.state import Given
+from gangsched.loop import Decider
 from gangsched.model import events as ev
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.recording import Recorded, Recording

@@ -1,6 +1,6 @@
 """How long to let things gather before they are handled together.
 
-Called by kube.watch.reflector, kube.transport.readers, inbox.
+Called by kube.watch.reflector, kube.transport.readers, loop.
 """
 
 from __future__ import annotations

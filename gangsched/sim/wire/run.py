@@ -65,10 +65,10 @@ class _WatchedApp(SchedulerApp):
 
     heard_by: Heard
 
-    def submit(self, effects: Sequence[Effect]) -> None:
+    def _turn_ended(self, effects: Sequence[Effect]) -> Sequence[Effect]:
         if effects and self._leadership.may_act():
             self.heard_by.sent(effects)
-        super().submit(effects)
+        return super()._turn_ended(effects)
 
     def _heard(self, events: Sequence[Event]) -> None:
         self.heard_by.told(events)

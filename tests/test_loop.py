@@ -1,4 +1,4 @@
-"""The inbox between the edge and the core: nothing put into it may wait for something else to happen."""
+"""The loop around the core: nothing put into its inbox may wait for something else to happen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import cast
 import anyio
 
 from gangsched.core.types.group import Group
-from gangsched.inbox import _INBOX_LIMIT, _MANY_OUTCOMES, AHEAD, GroupQueue, Inbox
+from gangsched.loop import _INBOX_LIMIT, _MANY_OUTCOMES, AHEAD, GroupQueue, Inbox, Outbox
 from gangsched.model.effects import Effect
 from gangsched.model.events import BindCancelled, BindSucceeded, Event, KindSynced
 
@@ -124,7 +124,7 @@ def _queue(
     return GroupQueue(
         decider,
         inbox or Inbox(),
-        submit=lambda effects: None,
+        Outbox(lambda effects: None, may_act=lambda: True),
         hears=lambda events: None,
         heard=lambda events: None,
         n_binds_waiting=lambda: decider.n_waiting,

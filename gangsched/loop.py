@@ -1,14 +1,15 @@
-"""The inbox and the async queue: what the one loop waits for, and in which order it works.
+"""The one loop around the core: events in, one group after the other, effects out.
 
 Events wait in the Inbox and are passed to the core in batches between cycles; the GroupQueue returns the
-group whose turn it is. Nothing here decides anything. Called by app.py.
+group whose turn it is, and has it scheduled; each turn's effects leave by the Outbox. Nothing here decides
+anything, and nothing knows where events come from and effects go to. Called by app.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import anyio
@@ -129,6 +130,30 @@ class Inbox:
         self._timer = loop.call_later(delay_s, self.wake)
 
 
+class Outbox:
+    """Effects on their way out: nothing leaves a process that may not act."""
+
+    def __init__(
+        self,
+        submit: Callable[[Sequence[Effect]], None],
+        *,
+        may_act: Callable[[], bool],
+        through: Iterable[Callable[[Sequence[Effect]], Sequence[Effect]]] = (),
+    ) -> None:
+        """`through`: called once a turn with its effects, also if there are none; they return what goes on to
+        the next one, and in the end to `submit`."""
+        self._submit = submit
+        self._may_act = may_act
+        self.through = list(through)
+
+    def put(self, effects: Sequence[Effect]) -> None:
+        """A turn has ended with these effects. A follower's are dropped: they are its leader's to report."""
+        for each in self.through:
+            effects = each(effects)
+        if effects and self._may_act():
+            self._submit(effects)
+
+
 class Decider(Protocol):
     """The core's interface to the loop: the Scheduler, or a wrapper of it."""
 
@@ -150,14 +175,14 @@ class GroupQueue:
         self,
         scheduler: Decider,
         inbox: Inbox,
+        outbox: Outbox,
         *,
-        submit: Callable[[Sequence[Effect]], None],
         hears: Callable[[Sequence[Event]], None],
         heard: Callable[[Sequence[Event]], None],
         n_binds_waiting: Callable[[], int],
         foresees: Callable[[], bool] | None = None,
     ) -> None:
-        """`submit` gets each turn's effects; `hears` its events before the core, `heard` after it.
+        """`hears` gets a turn's events before the core, `heard` after it.
 
         `foresees`: asks for what the next group will need before it is tried; whether the sockets must have a
         turn for that.
@@ -165,7 +190,7 @@ class GroupQueue:
         self.scheduler = scheduler
         """May be replaced between two turns."""
         self._inbox = inbox
-        self._submit = submit
+        self._outbox = outbox
         self._hears = hears
         self._heard = heard
         self._n_binds_waiting = n_binds_waiting
@@ -178,12 +203,18 @@ class GroupQueue:
         """No group is returned any more; a `pop` that waits goes on applying events and deadlines."""
         self._is_closed = True
 
+    async def run(self) -> None:
+        """Schedules one group after the other, until cancelled."""
+        while True:
+            group = await self.pop()
+            self._outbox.put(self.scheduler.schedule(group, time.monotonic()))
+
     def hear(self, now_s: float) -> bool:
         """Apply the events that have come so far; returns whether there were any."""
         events = self._inbox.take()
         if events:
             self._hears(events)
-            self._submit(self.scheduler.handle(events, now_s))
+            self._outbox.put(self.scheduler.handle(events, now_s))
             self._heard(events)
         return bool(events)
 
@@ -219,5 +250,5 @@ class GroupQueue:
         deadline_s = self.scheduler.next_deadline_s()
         if deadline_s is None or deadline_s > now_s:
             return False
-        self._submit(self.scheduler.advance(now_s))
+        self._outbox.put(self.scheduler.advance(now_s))
         return True
