@@ -63,13 +63,16 @@ class AnsweredConnection(Connection):
         if answer is None:
             answer = self._answer = self._new_answer()
         answer.feed(data)
-        self._check(answer.rest)
+        rest = answer.rest
+        if rest:
+            self._check(rest)
         if answer.whole:
             self._tell(answer)
-        return answer.rest
+        return rest
 
     def _check(self, rest: bytes) -> None:
-        if rest and not self._may_follow():
+        """Raises: ProtocolError, if `rest` belongs to no answer."""
+        if not self._may_follow():
             raise ProtocolError("more bytes than one answer has")
 
     def _tell(self, answer: Answer) -> None:

@@ -85,7 +85,8 @@ class LaneConnection(AnsweredConnection, Generic[ItemT]):
             while data and self.is_open:
                 if self._answer is None and calls and (found := whole_success(data)) is not None:
                     status, body, data = found
-                    self._check(data)
+                    if data:
+                        self._check(data)
                     lane.answered(self, calls.popleft(), status, body)
                 else:
                     data = self._piece(data)

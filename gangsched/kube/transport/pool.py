@@ -40,7 +40,7 @@ class _PoolConnection(AnsweredConnection):
         self._answer = Answer(max_body_bytes=self._max_body_bytes)
         self._done = loop.create_future()
         # A timer instead of a cancel scope: it is nearly always cancelled, and then costs next to nothing.
-        timer = loop.call_later(timeout_s, self._fail, ApiError(f"no answer in {timeout_s:g} s"))
+        timer = loop.call_later(timeout_s, self._give_up, f"no answer in {timeout_s:g} s")
         try:
             self.write(request)
             return await self._done
@@ -62,6 +62,9 @@ class _PoolConnection(AnsweredConnection):
 
     def failed(self, why: str, *, is_cut: bool) -> None:
         self._fail(Unreachable(why) if is_cut and self.is_untouched else ApiError(why))
+
+    def _give_up(self, why: str) -> None:
+        self._fail(ApiError(why))
 
     def _fail(self, error: ApiError) -> None:
         self.close()
