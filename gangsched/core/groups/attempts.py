@@ -328,7 +328,7 @@ class Attempts:
         """WaitOnPermit's deadline: the whole set's reservations are released."""
         if group.preemption is not None:
             if self._is_outdated(group):
-                self.give_back(group, "preemption: what was to go for it may not go any more")
+                self.give_back(group, "preemption: its victims may not be evicted any more")
             elif not self.nominations.again(group):
                 self._shared.count("preemption_timeouts")
                 left = ", ".join(info.pod.key for info in group.preemption.waits_for.values())
