@@ -228,6 +228,7 @@ class Containment:
     def group_failed(self, group: Group, where: str, error: Exception) -> None:
         """The group, and those tried with it, release what they can and wait for their backoff."""
         said = self._faults.tell(where, str(group.key), error).partition("; it is left")[0]
+        self.not_before_s = self._shared.now_s + _PAUSE_S  # the step may have been a deadline's
         try:
             together = [g for g in self._shared.siblings(group).values() if g.state in _WERE_TRIED]
         except Exception as again:

@@ -37,7 +37,7 @@ class Overdue:
                 self._for_pod(uid, partial(scheduler.binder.send_again, attempt=attempt))
         for key in shared.settle_by_s.due(now_s):
             group = shared.groups.get(key)
-            if group is None or not group.is_half_bound:
+            if group is None:
                 shared.settle_by_s.drop(key)
             else:
                 scheduler.for_group(group, self._settle)
@@ -71,7 +71,9 @@ class Overdue:
     def _settle(self, group: Group) -> None:
         """Ends the wait of a half-bound group for the rest of its members."""
         shared, scheduler = self._shared, self._scheduler
-        if not group.n_assumed:
+        if not group.is_half_bound:
+            shared.settle_by_s.drop(group.key)
+        elif not group.n_assumed:
             if group.preemption is not None and shared.settings.allow_eviction:
                 scheduler.attempts.give_back(
                     group, "the victims for its remaining members did not go in time"

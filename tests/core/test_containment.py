@@ -27,6 +27,7 @@ from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.steps import Defect
+from gangsched.core.types.group import Group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import ContainerPort, NodeImage, Pod
@@ -301,4 +302,22 @@ def test_what_fails_by_its_deadline_is_not_tried_without_a_pause(
     guarded.cluster.scheduler.audit.due.set("a pod", 0.0)
     guarded.cluster.wait(10)
     assert 0 < guarded.count("defects") <= 60
+    guarded.a_good_gang_starts()
+
+
+def test_a_half_bound_gang_that_our_code_fails_on_at_its_deadline_holds_nobody_up(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    c = guarded.cluster
+    c.answer = lambda bind: "422" if bind.name == "bad-1" else "ok"
+    c.submit(gang("bad", pods=2, gpus=6)).run()
+    assert [pod.metadata.name for pod in c.pods.values() if pod.spec.node_name] == ["bad-0"]
+    with monkeypatch.context() as broken:
+
+        def fails(group: Group) -> bool:
+            raise Fault("is_half_bound")
+
+        broken.setattr(Group, "is_half_bound", property(fails))
+        c.wait(c.settings.settle_s + 1.0)
+    assert {one.about for one in guarded.defects} == {"d/bad", ""}
     guarded.a_good_gang_starts()

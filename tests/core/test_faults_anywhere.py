@@ -43,6 +43,7 @@ from gangsched.core.groups.permits import Permits
 from gangsched.core.groups.pod_similarity import SimilarPods
 from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.groups.reservations import Reservations
+from gangsched.core.groups.units import Units
 from gangsched.core.invariants import find_broken
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.queue import SchedulingQueue
@@ -88,7 +89,7 @@ ROOMS: tuple[type, ...] = (
         Reservations,
         SimilarPods,
     ),
-    *(Reporter, SchedulingQueue, TemplateTable, StaggeredBind, SharedState),
+    *(Reporter, SchedulingQueue, TemplateTable, StaggeredBind, SharedState, Units),
 )
 # What clearing up after a fault is made of, or what the loop asks between turns: not a step of any object's.
 NOT_STEPS = {
