@@ -38,6 +38,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.defects import Defects
 from gangsched.extension.edge import Edge
 from gangsched.following import Following
+from gangsched.forecasting import Forecasting
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.dispatcher import Dispatcher
@@ -116,6 +117,7 @@ class SchedulerApp:
         self._leadership = self._new_leadership(instance, rng)
         self.dispatcher = self._new_dispatcher(instance, rng)
         may_act = self._leadership.may_act
+        self._forecasting = Forecasting(self.scheduler, self.inbox.put, may_act=may_act)
         self.edge = Edge(self.scheduler, self._client, emit_nowait=self.inbox.put_nowait, may_act=may_act)
         self.reload = optional.reload(source, self) if source is not None and shadow is None else None
         self._recording = recording or Recording()
@@ -241,6 +243,7 @@ class SchedulerApp:
             everything.start_soon(self._metrics_server.run)
             everything.start_soon(self.dispatcher.run)
             everything.start_soon(self._leadership.remember)
+            everything.start_soon(self._forecasting.run)
             if self._reports is not None:
                 everything.start_soon(self._reports.run)
             elif (elector := self._leadership.elector) is not None:

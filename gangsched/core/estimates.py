@@ -78,6 +78,8 @@ def in_steps(scheduler: Scheduler, now_s: float) -> Generator[None, None, dict[G
     if shared.ends is None or shared.walltimes is None or not scheduler.is_synced:
         return {}
     waiting = yield from _waiting(shared)
+    if not waiting:
+        return {}
     room = _Room(shared.cache.view, [need.template for one in waiting for need in one.needs])
     ends = yield from _ends(shared, room, now_s)
     found: dict[GroupKey, float] = {}

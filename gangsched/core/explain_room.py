@@ -81,7 +81,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
             then=f"They have to answer{_in(group.deadline_s, now_s)}; then it backs off and is tried again.",
         )
     claiming = scheduler.attempts.claiming
-    if own := claiming.told_own(group):
+    if own := claiming.told_own(group) or scheduler.attempts.forecasts.words(group):
         begin += f"{own}{_in_its_way(scheduler, group)} "
     again = _again(group, now_s)
     if (kept_out := at_limit(scheduler, group)) is not None:

@@ -129,6 +129,7 @@ class Scheduler:
             ev.KindMissing: lambda e: self._heard(e.kind, is_served=False),
             ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
             ev.QueueUsageRead: self.shared.recall_queues,
+            ev.StartsEstimated: self.attempts.forecasts.told,
         }
         if self._extenders is not None:
             handlers[ev.ExtendersAnswered] = self._extenders.answered

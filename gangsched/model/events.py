@@ -142,6 +142,14 @@ class QueueUsageRead(_Event, frozen=True):
     age_s: float
 
 
+class StartsEstimated(_Event, frozen=True):
+    """When groups in line start if nothing else comes (core.estimates), as worked out from `from_s` on; both
+    on the core's clock. Of groups in line that are missing nothing can be said."""
+
+    from_s: float
+    starts: tuple[tuple[GroupKey, float], ...]
+
+
 class BindSucceeded(_Event, frozen=True):
     """The server answered that this pod is bound as asked."""
 
@@ -300,6 +308,7 @@ Event = (
     | KindMissing
     | LeadershipGained
     | QueueUsageRead
+    | StartsEstimated
     | BindSucceeded
     | BindFailed
     | BindUnknown

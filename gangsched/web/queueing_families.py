@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
+from gangsched.core.groups.forecasts import RATIOS
 from gangsched.core.queueing.bypasses import BUCKETS
 from gangsched.core.queueing.claims import ERRORS_S
 from gangsched.core.state.reporter import clean
@@ -37,6 +38,14 @@ def queueing_families(reading: QueueingReading) -> Iterator[Metric]:
         "Groups that have not ended, by how long they run: stated, enforced, predicted, default, never.",
         ("source",),
         {(source,): n for source, n in reading.walltimes.items()},
+    )
+    ratios = Distribution(RATIOS)
+    ratios.counts, ratios.total = [*reading.ratios], reading.total_ratio
+    yield histogram_family(
+        "gangsched_estimate_ratio",
+        "How long groups waited for their start after it was first estimated, by what that said: 1 is right.",
+        (),
+        {(): ratios},
     )
     if reading.claims is not None:
         yield from _claims(reading.claims)

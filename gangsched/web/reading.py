@@ -72,7 +72,8 @@ class Reading(msgspec.Struct, frozen=True):
 
 class QueueingReading(msgspec.Struct, frozen=True):
     """Present if the configuration has `queueing`. at_start: groups by core.queueing.bypasses' BUCKETS;
-    walltimes: groups that have not ended, by the source of their walltime."""
+    walltimes: groups that have not ended, by the source of their walltime; ratios: starts by
+    core.groups.forecasts' RATIOS."""
 
     at_start: tuple[int, ...]
     total_at_start: int
@@ -80,6 +81,8 @@ class QueueingReading(msgspec.Struct, frozen=True):
     n_claimed: int
     n_claimed_now: int
     walltimes: Mapping[str, int]
+    ratios: tuple[int, ...]
+    total_ratio: float
     claims: ClaimsReading | None = None
 
 
@@ -167,6 +170,8 @@ def read_queueing(scheduler: Scheduler, totals: Totals) -> QueueingReading | Non
         bypasses.n_claimed,
         bypasses.n_claimed_now(),
         totals.walltimes,
+        tuple(scheduler.attempts.forecasts.ratios),
+        scheduler.attempts.forecasts.total_ratio,
         _claims(scheduler.shared.queue.claims),
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gangsched.model.walltime import WALLTIME_KEY
 from tests.real.cluster import CORE_GROUPS, Cluster
 from tests.real.picture import Json, node_of, reason_of
 
@@ -58,6 +59,20 @@ def test_a_gang_behind_an_endless_stream_starts_within_its_bound(cluster: Cluste
     assert "room is kept for it on 8 nodes" in start_promised(cluster)["message"]
     cluster.held("large", says="room is kept for it on 8 nodes")
     cluster.delete(*running)
+    cluster.whole("large")
+    cluster.eventually(lambda: start_promised(cluster).get("reason") == "Started", "and that it has")
+
+
+def test_a_gang_without_a_claim_is_told_when_it_starts_about(cluster: Cluster) -> None:
+    cluster.nodes(1, gpus=1)
+    cluster.schedule(queueing={})
+    cluster.pod("runs", gpus=1, annotations={WALLTIME_KEY: "600s"})
+    cluster.whole("runs", pods=1)
+    cluster.gang("large", pods=1, gpus=1, dialect="core")
+    cluster.held("large", says="0 of 1 fit")
+    cluster.eventually(lambda: start_promised(cluster).get("reason") == "Forecast", "it says when it starts")
+    assert "no room is kept for it" in start_promised(cluster)["message"]
+    cluster.delete("runs")
     cluster.whole("large")
     cluster.eventually(lambda: start_promised(cluster).get("reason") == "Started", "and that it has")
 

@@ -11,6 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY, parse_inventory
+from gangsched.model.events import StartsEstimated
 from gangsched.model.objects import Node
 from gangsched.sim.objects import make_node, make_pod
 from gangsched.web.measures import Distribution, exponential
@@ -237,6 +238,16 @@ async def test_bypasses_and_walltimes_are_counted_where_there_is_queueing() -> N
     assert (values["gangsched_bypasses_count"], values["gangsched_bypasses_sum"]) == (1, 3)
     assert (values["gangsched_at_bound"], values["gangsched_would_be_claimed_total"]) == (0, 1)
     assert "gangsched_bypasses" not in await MeasuredCluster().page()
+
+
+async def test_estimates_are_compared_with_what_became_of_them() -> None:
+    c = MeasuredCluster(Settings(queueing=QueueingSettings())).node(make_node("n0"))
+    c.submit(make_pod("holds", gpus=8)).run().submit(make_pod("next", gpus=8)).run()
+    c.tell(StartsEstimated(c.now_s, ((c.group("next").key, c.now_s + 100.0),)))
+    c.wait(200.0).delete("holds").run().wait(15.0)
+    values = await c.values()
+    assert values["gangsched_estimate_ratio_count"] == 1
+    assert 2.0 <= values["gangsched_estimate_ratio_sum"] <= 2.2
 
 
 async def test_buckets_are_kube_schedulers() -> None:

@@ -20,6 +20,7 @@ from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.admission import GroupAdmission
 from gangsched.core.groups.claiming import Claiming
+from gangsched.core.groups.forecasts import Forecasts
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.groups.nomination import Nominations
 from gangsched.core.groups.passed_over import PassedOver
@@ -67,6 +68,7 @@ class Attempts:
         self._units = Units(shared, self._admission, pick)
         self._passed_over = PassedOver(shared, reporter)
         self.claiming = Claiming(shared, reporter, self._units)
+        self.forecasts = Forecasts(shared, reporter)
         self._room = MakingRoom(
             shared,
             self.nominations,
@@ -243,6 +245,7 @@ class Attempts:
             observer.point_began("Reserve")
         self._shared.cache.assume(plan.placements)
         self.claiming.started(unit, plan)
+        self.forecasts.started(unit)
         for group in unit:
             mine = [p.info for p in plan.placements]
             if len(unit) > 1:

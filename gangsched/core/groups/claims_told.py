@@ -40,6 +40,16 @@ def was_claimed(group: Group) -> bool:
     )
 
 
+def told_time(shared: SharedState, at_s: float, preposition: str) -> str:
+    """The time in whole minutes, rounded up; "" if the time of day is unknown, or the time too far away."""
+    ahead_s = shared.wall_ahead_s
+    if ahead_s is None or not at_s - shared.now_s < _LATEST_S:
+        return ""
+    at = datetime.fromtimestamp(at_s + ahead_s, UTC)
+    whole = at.replace(second=0, microsecond=0) + timedelta(minutes=at.second > 0 or at.microsecond > 0)
+    return f" {preposition} {whole:%Y-%m-%d %H:%M} UTC"
+
+
 class ClaimsTold:
     """Writes conditions and events as claims are made, move and end."""
 
@@ -60,9 +70,9 @@ class ClaimsTold:
         n_nodes = len(claim.nodes)
         nodes = f"{n_nodes} node{'s' if n_nodes != 1 else ''}"
         if claim.told_promise:
-            return f"It starts{self._by(claim.told_s, 'by')}: room is kept for it on {nodes}."
+            return f"It starts{told_time(self._shared, claim.told_s, 'by')}: room is kept for it on {nodes}."
         n = sum(not one.is_stated for one in claim.blockers)
-        about = self._by(claim.told_s, "about")
+        about = told_time(self._shared, claim.told_s, "about")
         return f"An estimate: it starts{about}; room is kept for it on {nodes}; no end stated by {n} there."
 
     def kept(self, claims: Sequence[StartClaim], short: Shortage) -> Iterator[str]:
@@ -88,8 +98,8 @@ class ClaimsTold:
     def _whose(self, claim: StartClaim) -> str:
         name = f"are kept for {claim.unit[0].key}"
         if claim.told_promise:
-            return f"{name}, which is promised to start{self._by(claim.told_s, 'by')}"
-        return f"{name}, which may start{self._by(claim.told_s, 'about')}"
+            return f"{name}, which is promised to start{told_time(self._shared, claim.told_s, 'by')}"
+        return f"{name}, which may start{told_time(self._shared, claim.told_s, 'about')}"
 
     def why_none(self, group: Group) -> str:
         """A sentence for a group at its bound whose claim would keep too much idle; "" for any other
@@ -99,7 +109,7 @@ class ClaimsTold:
         passed = bypasses.of(group) if bypasses is not None else None
         if too_idle is None or passed is None:
             return ""
-        when = self._by(too_idle.from_s, "about") or " later"
+        when = told_time(self._shared, too_idle.from_s, "about") or " later"
         return (
             f"It has come to its bound of {passed.bound}, and is given room{when}:"
             f" until then that would keep too much {too_idle.resource} idle."
@@ -147,13 +157,3 @@ class ClaimsTold:
 
     def _say(self, group: Group, reason: str, message: str, *, promised: bool = False) -> None:
         self._reporter.start_promised(group, promised=promised, reason=reason, message=message)
-
-    def _by(self, at_s: float, preposition: str) -> str:
-        """The time in whole minutes, rounded up; "" if the time of day is unknown, or the time too far
-        away."""
-        ahead_s = self._shared.wall_ahead_s
-        if ahead_s is None or not at_s - self._shared.now_s < _LATEST_S:
-            return ""
-        at = datetime.fromtimestamp(at_s + ahead_s, UTC)
-        whole = at.replace(second=0, microsecond=0) + timedelta(minutes=at.second > 0 or at.microsecond > 0)
-        return f" {preposition} {whole:%Y-%m-%d %H:%M} UTC"

@@ -89,7 +89,7 @@ def _core(group: Group, definition: PodGroup, told: Told) -> Status | None:
         "message": told.message,
         "observedGeneration": definition.generation,
     }
-    before = _condition(definition.status.get("conditions"), kind)
+    before = condition_of(definition.status.get("conditions"), kind)
     if before.get("status") == "True" and not told.scheduled:
         return None  # "initially": once true it stays true
     if all(before.get(key) == value for key, value in mine.items()):
@@ -199,12 +199,13 @@ def _list(value: object) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def _condition(conditions: object, kind: str) -> dict[str, Any]:
+def condition_of(conditions: object, kind: str) -> dict[str, Any]:
+    """The one of this type in a status' list; empty: there is none."""
     return next((one for one in _list(conditions) if one.get("type") == kind), {})
 
 
 def _merged(conditions: object, mine: Status) -> list[dict[str, Any]]:
-    before, own = _condition(conditions, mine["type"]), dict(mine)
+    before, own = condition_of(conditions, mine["type"]), dict(mine)
     if before.get("status") == mine["status"] and before.get("lastTransitionTime"):
         own["lastTransitionTime"] = before["lastTransitionTime"]
     return [*(c for c in _list(conditions) if c.get("type") != mine["type"]), own]

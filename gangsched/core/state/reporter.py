@@ -15,6 +15,7 @@ from typing import Any
 from gangsched.core.state.group_status import (
     UNSCHEDULABLE,
     Told,
+    condition_of,
     has_phase,
     is_same,
     is_step,
@@ -212,11 +213,24 @@ class Reporter:
         """The state of a running gang's devices, as a condition of its object, if its dialect has any."""
         self._tell_condition(group, DEVICES_HEALTHY, healthy, reason, message)
 
-    def start_promised(self, group: Group, *, promised: bool, reason: str, message: str) -> None:
-        """Whether a start is promised to the gang, and when, as a condition of its object, likewise."""
-        self._tell_condition(group, START_PROMISED, promised, reason, message)
+    def start_promised(
+        self, group: Group, *, promised: bool, reason: str, message: str, is_written: bool = True
+    ) -> None:
+        """Whether a start is promised to the gang, and when, as a condition of its object, likewise.
 
-    def _tell_condition(self, group: Group, kind: str, is_so: bool, reason: str, message: str) -> None:
+        is_written: at once; else with what is written next of the object."""
+        self._tell_condition(group, START_PROMISED, promised, reason, message, is_written=is_written)
+
+    def condition(self, group: Group, kind: str) -> Mapping[str, Any]:
+        """The condition as it was told last, by an earlier process too; empty: it was not."""
+        definition = group.definition
+        if (told := group.conditions_told.get(kind)) is not None or definition is None:
+            return told or {}
+        return condition_of(definition.status.get("conditions"), kind)
+
+    def _tell_condition(
+        self, group: Group, kind: str, is_so: bool, reason: str, message: str, *, is_written: bool = True
+    ) -> None:
         definition = group.definition
         if definition is None or not definition.uid or group.key.dialect != CORE:
             return
@@ -230,6 +244,8 @@ class Reporter:
         if group.conditions_told.get(kind) == mine:
             return
         group.conditions_told[kind] = mine
+        if not is_written:
+            return
         known: Mapping[str, Any] = group.status_written or definition.status
         self._write(group, definition, with_condition(known, mine))
 

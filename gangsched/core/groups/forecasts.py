@@ -1,0 +1,121 @@
+"""Forecasts: tells users of estimated starts (core.estimates), and counts how good they were.
+
+A group that room is kept for has none: its claim says more (core.groups.claims_told). A forecast is the
+reason `Forecast` of the condition `gangsched.io/StartPromised`, which is False then, and a sentence in
+`explain`; pods get none of it. It is written again when it changes by more than a minute and a tenth of what
+is left, at most once a minute. Called by core.scheduler with what the edge has worked out, and by
+core.groups.attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gangsched.core.groups.claims_told import told_time
+from gangsched.core.state.reporter import START_PROMISED, Reporter
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.group import Group, GroupState
+from gangsched.model.events import StartsEstimated
+from gangsched.model.pod_group import GroupKey
+
+RATIOS = (0.25, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2.0, 4.0)
+FORECAST, UNKNOWN = "Forecast", "Unknown"
+_ANEW_S = 60.0
+_ANEW_SHARE = 0.1
+# What was to start sooner says nothing about how good estimates are: a turn is late by as much.
+_LEAST_S = 10.0
+# A hundred are estimated at a time; those who fall behind in line are remembered for when they start.
+_MAX_KNOWN = 1_000
+_IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
+
+
+class _Forecast(msgspec.Struct, eq=False):
+    """Of a group. from_s: when it was estimated first; first_s: the start by that. told_s: the start as it
+    was told last, at wrote_s; None: that nothing is known."""
+
+    group: Group
+    from_s: float
+    first_s: float
+    told_s: float | None
+    wrote_s: float
+
+
+class Forecasts:
+    """What is estimated of groups in line; starts that were estimated, by how right that was."""
+
+    def __init__(self, shared: SharedState, reporter: Reporter) -> None:
+        self._shared = shared
+        self._reporter = reporter
+        self._known: dict[GroupKey, _Forecast] = {}
+        self.ratios = [0] * (len(RATIOS) + 1)
+        """Starts by how long they waited after their first estimate, as a part of what that said."""
+        self.total_ratio = 0.0
+
+    def told(self, event: StartsEstimated) -> None:
+        """These are all that can be estimated now; the others' estimates no longer hold. A group that has not
+        been tried yet is told nothing: most start at once."""
+        if self._shared.walltimes is None:
+            self._known.clear()
+            return
+        for key, one in list(self._known.items()):
+            group = self._shared.groups.get(key)
+            if group is not one.group or group.state not in _IN_LINE or self._has_claim(group):
+                del self._known[key]
+        starts = dict(event.starts)
+        for key, at_s in starts.items():
+            group = self._shared.groups.get(key)
+            if group is None or group.state not in _IN_LINE or self._has_claim(group) or not group.attempts:
+                continue
+            if key not in self._known and len(self._known) < _MAX_KNOWN:
+                self._known[key] = _Forecast(group, event.from_s, at_s, None, -_ANEW_S)
+            if key in self._known:
+                self._tell(self._known[key], at_s)
+        for key, one in self._known.items():
+            if key not in starts:
+                self._tell(one, None)
+
+    def words(self, group: Group) -> str:
+        """A sentence on when it starts; "": nothing is estimated."""
+        one = self._known.get(group.key)
+        if one is None or one.group is not group or one.told_s is None:
+            return ""
+        when = told_time(self._shared, max(one.told_s, self._shared.now_s), "about")
+        return f"An estimate: it starts{when} if nothing else comes; no room is kept for it." if when else ""
+
+    def started(self, unit: Sequence[Group]) -> None:
+        """Its members are reserved. The condition goes with the next status that is written of each."""
+        if self._shared.walltimes is None:
+            return
+        for group in unit:
+            one = self._known.pop(group.key, None)
+            if one is not None and one.group is group and one.first_s >= one.from_s + _LEAST_S:
+                ratio = (self._shared.now_s - one.from_s) / (one.first_s - one.from_s)
+                self.ratios[sum(ratio > limit for limit in RATIOS)] += 1
+                self.total_ratio += ratio
+            if self._reporter.condition(group, START_PROMISED).get("reason") in (FORECAST, UNKNOWN):
+                self._reporter.start_promised(
+                    group, promised=False, reason="Started", message="it has started", is_written=False
+                )
+
+    def _tell(self, one: _Forecast, at_s: float | None) -> None:
+        now_s, group = self._shared.now_s, one.group
+        if now_s < one.wrote_s + _ANEW_S:
+            return
+        written = self._reporter.condition(group, START_PROMISED).get("reason")
+        if at_s is None:
+            if written == FORECAST:
+                one.told_s, one.wrote_s = None, now_s
+                message = "It is not known when it starts: what it waits for may never end."
+                self._reporter.start_promised(group, promised=False, reason=UNKNOWN, message=message)
+            return
+        enough_s = max(_ANEW_S, _ANEW_SHARE * (at_s - now_s))
+        if one.told_s is None or written != FORECAST or abs(at_s - one.told_s) > enough_s:
+            one.told_s, one.wrote_s = at_s, now_s
+            if words := self.words(group):
+                self._reporter.start_promised(group, promised=False, reason=FORECAST, message=words)
+
+    def _has_claim(self, group: Group) -> bool:
+        claims = self._shared.queue.claims
+        return claims is not None and claims.of(group) is not None

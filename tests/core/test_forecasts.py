@@ -1,0 +1,164 @@
+"""Forecasts: estimated starts are told on the gang's object, apart from promised ones, and compared later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
+from gangsched.core.estimates import estimated_starts
+from gangsched.core.explain import explain
+from gangsched.core.groups.forecasts import RATIOS
+from gangsched.core.state.reporter import START_PROMISED
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import SchedulingGroup
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import make_pod, make_pod_group
+from tests.support.scenario import Cluster, cluster, with_annotations
+
+
+def queueing(*, nodes: int = 2, **more: Any) -> Cluster:
+    return cluster(nodes=nodes, gpus=8, settings=Settings(queueing=QueueingSettings(**more)))
+
+
+def lone(name: str, walltime: str, gpus: int = 8) -> list[Any]:
+    return with_annotations([make_pod(name, gpus=gpus)], {WALLTIME_KEY: walltime} if walltime else {})
+
+
+def submit_gang(
+    c: Cluster, name: str, pods: int, status: Mapping[str, Any] | None = None, *, is_run: bool = True
+) -> None:
+    item = make_pod_group(name, spec={"schedulingPolicy": {"gang": {"minCount": pods}}})
+    c.object("core", replace(item, status=dict(status or {})))
+    member = SchedulingGroup(pod_group_name=name)
+    made = with_annotations([make_pod(f"{name}-{k}", gpus=8) for k in range(pods)], {WALLTIME_KEY: "300s"})
+    c.submit([replace(pod, spec=replace(pod.spec, scheduling_group=member)) for pod in made])
+    if is_run:
+        c.run()
+
+
+def estimate(c: Cluster) -> None:
+    """As the edge does it."""
+    c.tell(ev.StartsEstimated(c.now_s, tuple(sorted(estimated_starts(c.scheduler, c.now_s).items()))))
+
+
+def conditions(c: Cluster, name: str) -> list[dict[str, Any]]:
+    """What was written of a gang's start, each time that it changed."""
+    written = [one.status for one in c.all(ef.WritePodGroupStatus) if one.name == name]
+    found = [dict(one) for status in written for one in status["conditions"] if one["type"] == START_PROMISED]
+    return [one for one, before in zip(found, [None, *found], strict=False) if one != before]
+
+
+def test_a_gang_that_waits_is_told_when_it_starts_about() -> None:
+    c = queueing().submit(lone("old", "600s")).run()
+    submit_gang(c, "large", 2)
+    assert not conditions(c, "large")
+    estimate(c)
+    [said] = conditions(c, "large")
+    assert (said["status"], said["reason"]) == ("False", "Forecast")
+    assert said["message"] == (
+        "An estimate: it starts about 2026-01-01 00:11 UTC if nothing else comes; no room is kept for it."
+    )
+    assert said["message"] in explain(c.scheduler, c.group("large"), c.now_s).answer
+    assert "estimate" not in c.said("large-0")
+
+
+def test_one_that_was_not_tried_yet_is_told_nothing() -> None:
+    c = queueing()
+    submit_gang(c, "large", 2, is_run=False)
+    estimate(c)
+    assert not conditions(c, "large")
+    assert c.run().placed("large")
+
+
+def test_it_is_told_again_only_if_it_changes_much() -> None:
+    c = queueing().submit(lone("old", "600s")).run()
+    submit_gang(c, "large", 2)
+    for _ in range(10):
+        estimate(c)
+        c.wait(10.0)
+    assert len(conditions(c, "large")) == 1
+    c.update(with_annotations([c.pod("old")], {WALLTIME_KEY: "7200s"})[0])
+    for _ in range(10):
+        estimate(c)
+        c.wait(10.0)
+    assert [one["message"][:49] for one in conditions(c, "large")] == [
+        "An estimate: it starts about 2026-01-01 00:11 UTC",
+        "An estimate: it starts about 2026-01-01 02:01 UTC",
+    ]
+
+
+def test_what_can_no_longer_be_estimated_is_not_said_any_more() -> None:
+    c = queueing().submit(lone("old", "600s")).run()
+    submit_gang(c, "large", 2)
+    estimate(c)
+    c.node(replace(c.nodes["n1"], spec=replace(c.nodes["n1"].spec, unschedulable=True))).run().wait(70.0)
+    estimate(c)
+    assert [one["reason"] for one in conditions(c, "large")] == ["Forecast", "Unknown"]
+    assert "estimate" not in explain(c.scheduler, c.group("large"), c.now_s).answer
+
+
+def test_a_claim_takes_the_place_of_an_estimate_and_they_are_never_mixed() -> None:
+    c = queueing(bound=1, mode="hard").submit(lone("old", "600s")).run()
+    submit_gang(c, "large", 2)
+    estimate(c)
+    c.submit(lone("before", "10s")).run()
+    c.delete("before").run()
+    c.submit(lone("passes", "2h")).run().wait(2.0)
+    estimate(c)
+    c.wait(61.0)
+    estimate(c)
+    assert [(one["status"], one["reason"]) for one in conditions(c, "large")] == [
+        ("False", "Forecast"),
+        ("True", "Claimed"),
+    ]
+    assert explain(c.scheduler, c.group("passes"), c.now_s).answer.startswith("An estimate: it starts about")
+    c.delete("old").run()
+    assert c.placed("large")
+    assert conditions(c, "large")[-1]["reason"] == "Started"
+    forecasts = c.scheduler.attempts.forecasts
+    assert sum(forecasts.ratios) == 0, "the claim's start says nothing about the estimate"
+
+
+def test_a_start_says_how_good_its_first_estimate_was() -> None:
+    c = queueing().submit(lone("old", "600s")).run()
+    submit_gang(c, "large", 2)
+    estimate(c)
+    c.wait(240.0)
+    estimate(c)
+    c.delete("old").run().wait(15.0)
+    assert c.placed("large")
+    forecasts = c.scheduler.attempts.forecasts
+    assert sum(forecasts.ratios) == 1
+    assert forecasts.ratios[RATIOS.index(0.5)] == 1
+    assert 0.38 <= forecasts.total_ratio <= 0.43
+    assert [one["reason"] for one in conditions(c, "large")] == ["Forecast", "Started"]
+
+
+def test_the_next_leader_takes_back_what_the_last_one_estimated() -> None:
+    c = queueing()
+    said = {"type": START_PROMISED, "status": "False", "reason": "Forecast", "message": "An estimate: …"}
+    submit_gang(c, "large", 2, {"conditions": [said]})
+    assert c.placed("large")
+    assert conditions(c, "large")[-1]["reason"] == "Started"
+
+
+def test_groups_that_are_gone_or_another_by_now_are_told_nothing() -> None:
+    c = queueing().submit(lone("old", "600s")).run()
+    submit_gang(c, "large", 2)
+    found = tuple(estimated_starts(c.scheduler, c.now_s).items())
+    c.delete("large-0", "large-1", "old").run()
+    submit_gang(c, "large", 2)
+    c.tell(ev.StartsEstimated(c.now_s, found))
+    assert not conditions(c, "large")
+
+
+def test_without_queueing_an_estimate_is_nothing() -> None:
+    c = cluster(nodes=1, gpus=8).submit(lone("old", "600s")).run().submit(lone("next", "60s")).run()
+    n_before = len(c.effects)
+    c.tell(ev.StartsEstimated(c.now_s, ((c.group("next").key, 700.0),)))
+    assert len(c.effects) == n_before
