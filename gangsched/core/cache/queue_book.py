@@ -4,7 +4,8 @@ A usage tracker (core.cache.usage_trackers) that exists only where queues are co
 
     used      requests of the pods on nodes, of every scheduler, in the whole subtree
     D         the largest part of the cluster that `used` is of any compared resource, 0 to 1
-    H         D, decayed: on each change H = H * 2^(-dt / half-life) + D * (1 - 2^(-dt / half-life))
+    H         D, decayed: on each change H = H * 2^(-dt / half-life) + D * (1 - 2^(-dt / half-life)), where D
+              is with what is kept idle for the queue's claims (core.queueing.idle_of_queues)
     score     (H + 15 * D) / (16 * share)
 
 Fifteen to one, for then a queue that has rested for ever gets at most 8/15 of the cluster beside an equal one
@@ -44,9 +45,9 @@ class Place(tuple[tuple[bool, float, str], ...]):
 
 
 class _Use:
-    """One queue's amounts. decayed: H as of at_s; dominant: D since then."""
+    """One queue's amounts. decayed: H as of at_s; dominant: D since then; charged: with what is kept idle."""
 
-    __slots__ = ("at_s", "decayed", "dominant", "n_pods", "used")
+    __slots__ = ("at_s", "charged", "decayed", "dominant", "idle", "n_pods", "used")
 
     def __init__(self, at_s: float = 0.0, decayed: float = 0.0) -> None:
         self.used: dict[str, int] = {}
@@ -54,6 +55,8 @@ class _Use:
         self.at_s = at_s
         self.decayed = decayed
         self.dominant = 0.0
+        self.idle: Mapping[str, int] = _NOTHING
+        self.charged = 0.0
 
 
 class QueueBook:
@@ -89,7 +92,7 @@ class QueueBook:
         kept = 2.0 ** (-age_s / self._half_life_s)
         for name, use in self._uses.items():
             if name in decayed:
-                own = use.dominant * (1.0 - kept) if now_s - age_s >= began_s else self._decayed(use, now_s)
+                own = use.charged * (1.0 - kept) if now_s - age_s >= began_s else self._decayed(use, now_s)
                 use.decayed, use.at_s = min(1.0, decayed[name] * kept + own), now_s
 
     def all_decayed(self, now_s: float) -> dict[str, float]:
@@ -113,6 +116,20 @@ class QueueBook:
         }
         for use in self._uses.values():
             if use.used:
+                self._settle(use, now_s)
+
+    def keep_idle(self, idle: Mapping[str, Mapping[str, int]], now_s: float) -> None:
+        """What is kept idle for the claims of each queue that has none below it, from now on."""
+        sums: dict[str, dict[str, int]] = {}
+        for leaf, amounts in idle.items():
+            for name in self.tree.paths.get(leaf, ()):
+                own = sums.setdefault(name, {})
+                for resource, amount in amounts.items():
+                    own[resource] = own.get(resource, 0) + amount
+        for name, use in self._uses.items():
+            kept = sums.get(name, _NOTHING)
+            if kept != use.idle:
+                use.idle = kept
                 self._settle(use, now_s)
 
     # -- reading ---------------------------------------------------------------------------------------
@@ -170,15 +187,21 @@ class QueueBook:
         if not self._half_life_s:
             return use.dominant
         kept: float = 2.0 ** (-max(0.0, now_s - use.at_s) / self._half_life_s)
-        return use.decayed * kept + use.dominant * (1.0 - kept)
+        return use.decayed * kept + use.charged * (1.0 - kept)
 
     def _settle(self, use: _Use, now_s: float) -> None:
         """From now on D is another one."""
         use.decayed = self._decayed(use, now_s) if self._half_life_s else 0.0
         use.at_s = now_s
+        use.dominant = use.charged = self._part(use.used)
+        if use.idle:
+            use.charged = self._part(use.used | {r: use.used.get(r, 0) + n for r, n in use.idle.items()})
+
+    def _part(self, amounts: Mapping[str, int]) -> float:
+        """The largest part of the cluster that these are of any compared resource."""
         totals = self._totals
-        shares = (n / totals[r] for r, n in use.used.items() if r in self._compared and totals.get(r))
-        use.dominant = min(1.0, max(shares, default=0.0))
+        shares = (n / totals[r] for r, n in amounts.items() if r in self._compared and totals.get(r))
+        return min(1.0, max(shares, default=0.0))
 
     # -- as a usage tracker ----------------------------------------------------------------------------
 

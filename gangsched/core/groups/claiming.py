@@ -23,6 +23,7 @@ from gangsched.core.groups.outranked import Outranked
 from gangsched.core.groups.units import Units
 from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
 from gangsched.core.queueing.idle_budget import TooIdle
+from gangsched.core.queueing.idle_of_queues import IdleOfQueues
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
@@ -58,6 +59,7 @@ class Claiming:
         self.plans = ClaimPlans(shared, units)
         self._told = ClaimsTold(shared, reporter)
         self._outranked = Outranked(shared, units)
+        self._idle = IdleOfQueues(shared.cache.view)
         self._mark = 0
         self._revision = 0
         self._heard = -1
@@ -205,6 +207,8 @@ class Claiming:
             self._end_all(before)
         if claims is None:
             return
+        if shared.queue_book is not None:
+            self._idle.charge(shared.queue_book, claims.all, claims.revision, shared.now_s)
         self.plans.follow()
         heard, self._heard = self._heard, shared.n_heard
         if claims.is_doubtful or heard != self._heard:
@@ -246,6 +250,8 @@ class Claiming:
     def _end_all(self, claims: Claims) -> None:
         for claim in claims.all:
             claims.drop(claim)
+        if self._shared.queue_book is not None:
+            self._idle.charge(self._shared.queue_book, (), claims.revision, self._shared.now_s)
         self._shared.changes += claims.freed
         for claim in claims.ended:
             self._told.ended(claim)

@@ -1,0 +1,82 @@
+"""IdleOfQueues: room that claims keep idle is charged to their queues' use (H of core.cache.queue_book).
+
+A claim costs others what nobody fills meanwhile. It counts as had lately (H), not as held now (D, guarantees,
+limits): the queue's other groups lose no turn for it at once. Where claims of several queues keep the same
+free room, the queue of the first of them is charged. Called by core.groups.claiming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gangsched.core.cache.cluster_view import ClusterView
+from gangsched.core.cache.queue_book import QueueBook
+from gangsched.core.queueing.claimed_room import ClaimedRoom
+from gangsched.core.types.arrays import BoolArray, IntArray
+from gangsched.core.types.claim import StartClaim
+
+
+class _Kept(NamedTuple):
+    """For a queue without others below it: int64[k, n_rows] of the compared resources."""
+
+    queue: str
+    amounts: IntArray
+
+
+class IdleOfQueues:
+    """Works it out anew when claims change, or rows that they are on."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._room = ClaimedRoom(view)
+        self._book: QueueBook | None = None
+        self._made_of: tuple[int, ...] = ()
+        self._mark = 0
+        self._kept: list[_Kept] = []
+        self._names: list[str] = []
+        self._rows: BoolArray = np.zeros(0, dtype=np.bool_)
+
+    def charge(self, book: QueueBook, claims: Sequence[StartClaim], revision: int, now_s: float) -> None:
+        """Sets what is kept idle for each queue from now on. revision: changes with the claims."""
+        view = self._view
+        made_of = (revision, view.static_revision, view.n_rows, len(view.table.names))
+        mark, self._mark = self._mark, view.journal_end
+        if made_of != self._made_of or book is not self._book:
+            self._made_of, self._book = made_of, book
+            self._look(book, claims)
+        else:
+            if not self._kept:
+                return
+            changed = view.changed_since(mark) if mark != self._mark else ()
+            if changed is not None and not (len(changed) and self._rows[changed].any()):
+                return
+        book.keep_idle(self._idle(), now_s)
+
+    def _look(self, book: QueueBook, claims: Sequence[StartClaim]) -> None:
+        n_rows = self._view.n_rows
+        self._names = [name for name in self._view.table.names if name in book.tree.settings.compare]
+        held = self._room.of(claims)
+        amounts = held.amounts(self._columns().tolist())
+        whose = [book.tree.of(one.held[0].info.pod.metadata).queue for one in claims]
+        self._kept = []
+        for queue in dict.fromkeys(whose):
+            own = np.flatnonzero(np.array([one == queue for one in whose])[held.claims])
+            self._kept.append(_Kept(queue, amounts.of(own).by_row(n_rows, held.rows[own])))
+        self._rows = np.zeros(n_rows, dtype=np.bool_)
+        self._rows[held.rows] = True
+
+    def _columns(self) -> IntArray:
+        return np.array([self._view.table.names.index(name) for name in self._names], dtype=np.int64)
+
+    def _idle(self) -> dict[str, dict[str, int]]:
+        rows = np.flatnonzero(self._rows)
+        free = np.maximum(self._view.free_at(self._columns(), rows), 0)
+        found = {}
+        for queue, amounts in self._kept:
+            taken = np.minimum(amounts[:, rows], free)
+            free -= taken
+            found[queue] = dict(zip(self._names, taken.sum(axis=1).tolist(), strict=True))
+        return found

@@ -1,0 +1,85 @@
+"""What claims keep idle is had lately by their queue, and by nobody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangsched.core.scheduler import Scheduler
+from gangsched.model.walltime import WALLTIME_KEY
+from tests.core.queued import book, pods, queued, reconfigured
+from tests.support.scenario import Cluster, gang, with_annotations
+
+HALF_LIFE_S = 3600.0
+QUEUES = """
+fairness: {compare: [nvidia.com/gpu], halfLife: 1h}
+queues:
+- name: top
+  queues:
+  - {name: a, namespaces: [a]}
+  - {name: b, namespaces: [b]}
+"""
+CLAIMING = "queueing: {bound: {groups: 1, mode: hard}}\n" + QUEUES
+
+
+
+
+def claimed(ours: str = CLAIMING) -> Cluster:
+    """One of two nodes is taken by b for two hours; the other is kept for a gang of a."""
+    c = queued(ours, nodes=2)
+    c.submit(with_annotations(pods("b", "long", gpus=8), {WALLTIME_KEY: "2h"})).run()
+    large = gang("large", pods=2, gpus=8, namespace="a")
+    c.submit(with_annotations(large, {WALLTIME_KEY: "1h"})).run()
+    c.submit(with_annotations(pods("b", "passes", gpus=8), {WALLTIME_KEY: "10s"})).run()
+    c.delete("passes").run().wait(15.0)
+    c.submit(with_annotations(pods("b", "late", gpus=8), {WALLTIME_KEY: "9h"})).run()
+    assert not c.pod("late").spec.node_name
+    return c.wait(60.0)
+
+
+def had(part: float, for_s: float) -> float:
+    kept: float = 2.0 ** (-for_s / HALF_LIFE_S)
+    return part * (1.0 - kept)
+
+
+def lately(scheduler: Scheduler, queue: str, now_s: float) -> float:
+    found = scheduler.shared.queue_book
+    assert found is not None
+    return found.decayed(queue, now_s)
+
+
+def test_a_queue_is_charged_for_the_node_that_its_claim_keeps_idle() -> None:
+    c = claimed()
+    before_s, before = c.now_s, lately(c.scheduler, "a", c.now_s)
+    both = lately(c.scheduler, "top", c.now_s)
+    c.wait(1200.0)
+    rest = 2.0 ** (-(c.now_s - before_s) / HALF_LIFE_S)
+    grown = had(0.5, c.now_s - before_s)
+    assert lately(c.scheduler, "a", c.now_s) == pytest.approx(before * rest + grown, abs=1e-6)
+    assert lately(c.scheduler, "top", c.now_s) == pytest.approx(both * rest + 2 * grown, abs=1e-6)
+    assert (book(c).dominant("a"), book(c).dominant("b")) == (0.0, 0.5), "it holds nothing"
+    assert not book(c).used("a")
+
+
+def test_room_that_somebody_fills_meanwhile_is_not_idle() -> None:
+    c = claimed()
+    c.submit(with_annotations(pods("b", "short", gpus=8), {WALLTIME_KEY: "30m"})).run()
+    assert c.pod("short").spec.node_name
+    before_s, before = c.now_s, lately(c.scheduler, "a", c.now_s)
+    c.wait(1200.0)
+    rest = 2.0 ** (-(c.now_s - before_s) / HALF_LIFE_S)
+    assert lately(c.scheduler, "a", c.now_s) == pytest.approx(before * rest, abs=1e-6)
+
+
+def test_it_ends_with_the_claim_and_with_the_setting() -> None:
+    for end in ("gone", "off"):
+        c = claimed()
+        if end == "gone":
+            c.delete("large-0", "large-1").run().wait(1.0)
+        else:
+            reconfigured(c, QUEUES).wait(1.0)
+        c.delete("late").run()
+        before_s, before = c.now_s, lately(c.scheduler, "a", c.now_s)
+        assert before > 0.0
+        c.wait(1200.0)
+        rest = 2.0 ** (-(c.now_s - before_s) / HALF_LIFE_S)
+        assert lately(c.scheduler, "a", c.now_s) == pytest.approx(before * rest, abs=1e-6), end
