@@ -28,6 +28,7 @@ from gangsched.sim.api import SimApi, encoded
 from gangsched.sim.brief import briefly
 from gangsched.sim.faults import CALM, Rates, Weather
 from gangsched.sim.fence import SimFence
+from gangsched.sim.filling import unfilled
 from gangsched.sim.half_bound import HalfBound
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.kept_room import KeptRoom, acyclic
@@ -100,6 +101,7 @@ class Simulation:
         )
         self.spite = Spite(self.api, self.timeline, self.weather, Random(f"{seed}-spite"), answer=self.hear)
         self._store_is_true = not rates.tampering_per_s
+        self._fills = self.settings.queueing is not None
         self.history: list[bytes] = []
         self.half_bound = HalfBound()
         self.watchers: list[Callable[[Simulation], Iterable[str]]] = []
@@ -290,6 +292,8 @@ class Simulation:
         elif now != self._judged:
             self._judged_quiet = False
         self._judged = now
+        if self._fills and not self.inbox and self.scheduler.is_synced and not self.scheduler.n_active:
+            self._judge(unfilled(self.scheduler, self.told, self.timeline.now_s))
         for watcher in self.watchers:
             self._judge(watcher(self))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -102,6 +103,23 @@ def test_a_core_that_keeps_room_for_who_has_started_is_found(monkeypatch: pytest
     monkeypatch.setattr(Claims, "is_sound", lambda self, claim: True)
     found = [str(one.problem) for seed in range(41_070, 41_072) if (one := failure(seed)) is not None]
     assert any("I4: " in one for one in found), found
+
+
+def test_a_core_in_which_nobody_fills_in_before_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaves_room = Claims.holding_up
+
+    def closed(self: Claims, unit: Any, from_s: float, until_s: float, *more: Any, **named: Any) -> Any:
+        return leaves_room(self, unit, from_s, math.inf, *more, **named)
+
+    monkeypatch.setattr(Claims, "holding_up", closed)
+    found = [str(one.problem) for seed in range(41_080, 41_086) if (one := failure(seed)) is not None]
+    assert any("I5: " in one for one in found), found
+
+
+def test_a_core_that_tells_nobody_of_room_that_claims_leave_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Claims, "_room_of", lambda self, claim: ())
+    found = [str(one.problem) for seed in range(41_080, 41_092) if (one := failure(seed)) is not None]
+    assert any("I5: " in one for one in found), found
 
 
 def failure(seed: int) -> Broken | None:

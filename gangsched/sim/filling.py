@@ -1,0 +1,79 @@
+"""Filling: whether a pod waits for room that no claim keeps from it, or that it could fill before one starts.
+
+I5, for lone pods: what each node has free is recounted from what was told (sim.told), what claims keep is
+read from the scheduler. All that a claim holds counts as kept, though some of it need not be free yet: what
+fits beside that fits in any case. Called by sim.driver between two turns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import ASSUMED, Group, GroupState
+from gangsched.model.objects import Node, Pod
+from gangsched.sim.limits import stated_s
+from gangsched.sim.reading import allocatable, healthy_ids, pod_asks
+from gangsched.sim.told import Claim, Told
+
+
+def unfilled(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
+    """I5: at rest no lone pod that waits for room fits beside the claims that keep room from it.
+
+    For storms in which a pod asks for resources and nothing else, and queues have no limits. Not for a pod
+    with a claim of its own.
+    """
+    claims = scheduler.shared.queue.claims
+    standing = claims.all if claims is not None else []
+    for group in scheduler.shared.groups.values():
+        if group.state is not GroupState.UNSCHEDULABLE or group.is_gang or group.recovering:
+            continue
+        if any(group in claim.unit for claim in standing):
+            continue
+        for uid in group.members:
+            pod = told.pods.get(uid)
+            if pod is None or pod.spec.node_name or pod.is_terminal or pod.metadata.deletion_timestamp:
+                continue
+            until_s = now_s + stated_s(pod)
+            holding = [c for c in standing if c.priority >= group.priority and c.start_s < until_s]
+            for name, node in told.nodes.items():
+                if _fits(scheduler, pod, group, node, told, holding):
+                    yield f"I5: {group.key} waits, and fits on {name}: {group.message}"
+
+
+def _fits(
+    scheduler: Scheduler, pod: Pod, group: Group, node: Node, told: Told, holding: list[StartClaim]
+) -> bool:
+    room, name = allocatable(node), node.metadata.name
+    if room is None or node.spec.unschedulable or node.spec.taints:
+        return False
+    used: Counter[str] = Counter(pod_asks(pod.spec))
+    taken: dict[str, set[str]] = {}
+    there = list(told.claims_on(name))
+    for info in scheduler.shared.cache.by_node.get(name, {}).values():
+        # Read as not bound, and about to be sent again: it keeps its place.
+        if info.state is ASSUMED and info.uid in told.pods and all(one.uid != info.uid for one in there):
+            own = {resource: frozenset(some) for resource, some in info.ids.items()}
+            there.append(Claim(info.uid, name, pod_asks(told.pods[info.uid].spec), own))
+    for one in there:
+        used.update(one.requests)
+        for resource, ids in one.ids.items():
+            taken.setdefault(resource, set()).update(ids)
+    kept = [one for claim in holding for one in claim.held]
+    kept += scheduler.shared.cache.nominated.values()
+    for nominated in kept:
+        if nominated.node_name == name:
+            used.update(pod_asks(nominated.info.pod.spec))
+            for resource, some in nominated.ids.items():
+                taken.setdefault(resource, set()).update(some)
+    if any(amount > room.get(resource, 0) for resource, amount in used.items()):
+        return False
+    healthy = healthy_ids(node)
+    if healthy is None:
+        return False
+    asked = pod_asks(pod.spec)
+    return all(
+        len(healthy[resource] - taken.get(resource, set())) >= asked.get(resource, 0) for resource in healthy
+    )
