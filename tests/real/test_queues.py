@@ -86,6 +86,62 @@ def test_a_guarantee_is_got_back_as_a_whole_node(cluster: Cluster) -> None:
     assert len(held(cluster, "b")) == 8, "what is guaranteed to it stays"
 
 
+class Kubelets:
+    """Ends pods that are asked to go once their grace is over, as each node's kubelet does."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._due_s: dict[str, float] = {}
+        self.took_s: list[float] = []
+        """How long each pod still held its place."""
+
+    def look(self) -> None:
+        """To be called a few times a second."""
+        now_s = time.monotonic()
+        for name, pod in dict(self._cluster.picture.pods).items():
+            if pod["metadata"].get("deletionTimestamp"):
+                grace_s = pod["metadata"]["deletionGracePeriodSeconds"]
+                if now_s >= self._due_s.setdefault(name, now_s + grace_s):
+                    self._cluster.delete(name)
+                    self.took_s.append(time.monotonic() - self._due_s[name] + grace_s)
+
+
+@pytest.mark.parametrize("grace_s", [2, 5])
+def test_a_guarantee_of_whole_nodes_is_got_back_within_the_grace_of_who_has_borrowed(
+    cluster: Cluster, grace_s: int
+) -> None:
+    """A gang of two whole nodes, of three that are full of another queue's pods of one GPU."""
+    cluster.nodes(3, gpus=8)
+    cluster.schedule(queues=[queue("a", guaranteed={GPU: 16}), queue("b", guaranteed={GPU: 8})])
+    for k in range(24):
+        cluster.pod(f"b{k}", gpus=1, annotations=named("b"), terminationGracePeriodSeconds=grace_s)
+    cluster.picture.until(lambda: len(held(cluster, "b")) == 24, "b has borrowed all")
+    kubelets = Kubelets(cluster)
+    began_s = time.monotonic()
+    cluster.gang("a", pods=2, gpus=8, annotations=named("a"))
+    while cluster.n_bound("a") < 2:
+        took_s = time.monotonic() - began_s
+        assert took_s <= grace_s + 5.0, f"the guarantee is not held after {took_s:.1f} s"
+        kubelets.look()
+        time.sleep(0.05)
+    took_s = time.monotonic() - began_s
+    print(f"{took_s:.2f} s from the asking to the start, with a grace of {grace_s} s")
+    assert min(kubelets.took_s) >= grace_s, "nobody went before its grace was over"
+    assert took_s >= grace_s
+    assert len(kubelets.took_s) == 16
+    assert len(held(cluster, "b")) == 8, "what is guaranteed to it stays"
+    assert {len(on) for on in nodes_of(cluster, "a")} == {1}, "each on a node of its own"
+
+
+def nodes_of(cluster: Cluster, letter: str) -> list[list[str]]:
+    """The pods that begin with this letter, by node."""
+    pods = cluster.picture.pods
+    found: dict[str, list[str]] = {}
+    for name in held(cluster, letter):
+        found.setdefault(node_of(pods[name]), []).append(name)
+    return list(found.values())
+
+
 def scheduler_beside_its_lease(cluster: Cluster, number: int) -> Scheduler:
     """Where leader election would have its lease, but without it."""
     path = write_config(
