@@ -8,7 +8,7 @@ fits beside that fits in any case. Called by sim.driver between two turns.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
@@ -55,25 +55,28 @@ def _fits(
     for info in scheduler.shared.cache.by_node.get(name, {}).values():
         # Read as not bound, and about to be sent again: it keeps its place.
         if info.state is ASSUMED and info.uid in told.pods and all(one.uid != info.uid for one in there):
-            own = {resource: frozenset(some) for resource, some in info.ids.items()}
-            there.append(Claim(info.uid, name, pod_asks(told.pods[info.uid].spec), own))
+            there.append(_claim(info.pod, name, info.ids))
+    kept = [one for claim in holding for one in claim.held]
+    kept += scheduler.shared.cache.nominated.values()
+    there += [_claim(one.info.pod, name, one.ids) for one in kept if one.node_name == name]
     for one in there:
         used.update(one.requests)
         for resource, ids in one.ids.items():
             taken.setdefault(resource, set()).update(ids)
-    kept = [one for claim in holding for one in claim.held]
-    kept += scheduler.shared.cache.nominated.values()
-    for nominated in kept:
-        if nominated.node_name == name:
-            used.update(pod_asks(nominated.info.pod.spec))
-            for resource, some in nominated.ids.items():
-                taken.setdefault(resource, set()).update(some)
     if any(amount > room.get(resource, 0) for resource, amount in used.items()):
         return False
     healthy = healthy_ids(node)
     if healthy is None:
         return False
     asked = pod_asks(pod.spec)
-    return all(
-        len(healthy[resource] - taken.get(resource, set())) >= asked.get(resource, 0) for resource in healthy
-    )
+    for resource, ids in healthy.items():
+        # Some pods do not say which devices they hold: any could be theirs.
+        unknown = sum(max(one.requests.get(resource, 0) - len(one.ids.get(resource, ())), 0) for one in there)
+        if len(ids - taken.get(resource, set())) - unknown < asked.get(resource, 0):
+            return False
+    return True
+
+
+def _claim(pod: Pod, node: str, ids: Mapping[str, tuple[str, ...]]) -> Claim:
+    held = {resource: frozenset(some) for resource, some in ids.items()}
+    return Claim(pod.metadata.uid, node, pod_asks(pod.spec), held)
