@@ -36,7 +36,7 @@ from gangsched.model.resources import MAX_RESOURCES
 from gangsched.plugins import IN_TREE
 from gangsched.web.access import STRANGERS_A_SECOND
 from gangsched.web.metrics import BY_RESULT
-from tests.docs import claim_scene, meanings, shapes, walk, what_if
+from tests.docs import claim_scene, meanings, queues_scene, shapes, walk, what_if
 from tests.docs.pages import DOCS, ROOT
 
 # Not opened up: kube-scheduler's own shapes, told in words, and what is told once for `all`.
@@ -348,6 +348,7 @@ def pages() -> dict[Path, str]:
         found[path] = f"{before}{begin}\n{make()}\n{end}{after}"
     found[DOCS / "walk.svg"] = walk.picture()
     found[DOCS / "claim.svg"] = claim_scene.picture(claim_scene.scene())
+    found[DOCS / "queues.svg"] = queues_scene.picture(queues_scene.scene())
     found[DOCS / "counterfactual.svg"] = what_if.shown().svg
     found[DOCS / "day.svg"] = what_if.shown().day_svg
     found |= {DOCS / name: source.read_text(encoding="utf-8") for name, source in COPIES.items()}

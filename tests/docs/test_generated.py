@@ -12,7 +12,7 @@ import pytest
 from gangsched.agent.settings import AgentDocument
 from gangsched.config.documents import KubeDocument, OurDocument
 from gangsched.plugins import IN_TREE
-from tests.docs import claim_scene, meanings, walk
+from tests.docs import claim_scene, meanings, queues_scene, walk
 from tests.docs.generate import fields, keys, pages
 from tests.docs.pages import ROOT
 
@@ -68,3 +68,13 @@ def test_the_picture_of_a_claim_shows_a_promise_that_is_kept_and_only_harmless_f
     after = [one for one in of.ran if one.begin >= of.claimed and one.name != claim_scene.GANG]
     assert {one.name for one in after} == {"1 h 30", "2 h", "55 min", "says 3 h"}
     assert all(one.end <= start or one.begin > start for one in after)
+
+
+def test_the_picture_of_queues_shows_a_guarantee_got_back_at_once_and_then_shares() -> None:
+    of = {round(one.hour * 12): one for one in queues_scene.scene()}
+    asked, rested = (round(at_s / 300) for at_s in (queues_scene.ASKED_S, queues_scene.RESTED_S))
+    assert (of[asked - 1].research, of[asked - 1].rest) == (0, queues_scene.N_GPUS)
+    assert of[asked].research == queues_scene.GUARANTEED
+    shared = [of[k].research / queues_scene.N_GPUS for k in range(asked + 12, rested)]
+    assert abs(sum(shared) / len(shared) - queues_scene.SHARE) < 0.05
+    assert (of[119].research, of[119].rest) == (0, queues_scene.N_GPUS)
