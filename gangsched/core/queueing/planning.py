@@ -49,7 +49,8 @@ class Amounts(NamedTuple):
         """int64[k, n_rows]: their sums, where `rows` are the pods'. Exact up to 2**53."""
         n_kinds = self.of_kind.shape[1]
         if 0 < n_kinds <= _FEW_KINDS and int(self.of_kind.max(initial=0)) < _LARGE:
-            counts = np.bincount(self.kinds * n_rows + rows, minlength=n_kinds * n_rows)
+            at = self.kinds * n_rows + rows if n_kinds > 1 else rows
+            counts = np.bincount(at, minlength=n_kinds * n_rows)
             sums: IntArray = self.of_kind @ counts.reshape(n_kinds, n_rows)
             return sums
         found: IntArray = np.array(

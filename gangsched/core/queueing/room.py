@@ -44,16 +44,14 @@ class Room(msgspec.Struct):
         """When enough fit, beside claims, whose members end then."""
         if self.free is None or self.amounts is None:
             return -math.inf
-        theirs = claimed.amounts(self.template.columns)
-        return earliest(
-            self.free - theirs.by_row(self.free.shape[1], claimed.rows),
-            self.template.amount_array[:, 0],
-            self.ok,
-            self.need,
-            np.concatenate((claimed.rows, self.running.rows)),
-            np.concatenate((ends_s, self.running.ends_s)),
-            theirs.and_of(self.amounts),
-        )
+        free, request, running = self.free, self.template.amount_array[:, 0], self.running
+        rows, all_end_s, amounts = running.rows, running.ends_s, self.amounts
+        if len(claimed.rows):
+            theirs = claimed.amounts(self.template.columns)
+            free = free - theirs.by_row(free.shape[1], claimed.rows)
+            rows, all_end_s = np.concatenate((claimed.rows, rows)), np.concatenate((ends_s, all_end_s))
+            amounts = theirs.and_of(amounts)
+        return earliest(free, request, self.ok, self.need, rows, all_end_s, amounts)
 
     def rows_at(self, at_s: float, claimed: Held) -> BoolArray:
         """bool[n_rows]: where at least one fits beside these claims, once those that end by then have."""

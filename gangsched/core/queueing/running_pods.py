@@ -22,10 +22,10 @@ from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 
 # Rows that are read again at each look, whether they have changed or not.
-_AGAIN = 32
+_AGAIN = 16
 # More changed rows than these are not left to the next look; so many are read in a turn.
-_MAX_BEHIND = 64
-_AT_ONCE = 32
+_MAX_BEHIND = 16
+_AT_ONCE = 16
 _NO_ROW = -1
 
 
