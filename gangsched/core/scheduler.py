@@ -96,6 +96,7 @@ class Scheduler:
         self.permits = Permits(self.shared)
         self.ties = Ties(self.shared, pick)
         self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, self.ties)
+        self.attempts.forecasts.owner_of = self.owners.of_group
         self.reservations = Reservations(self.shared, self.attempts, self.binder)
         self.reconciler = GroupReconciler(self.shared, self.reporter, self.owners, self.binder, self.attempts)
         self.watches = watched(profiles.values(), settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
@@ -16,8 +17,10 @@ from gangsched.core.state.reporter import START_PROMISED
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import SchedulingGroup
+from gangsched.model.owners import ORDERED
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import make_pod, make_pod_group
+from tests import controllers as made
 from tests.support.scenario import Cluster, cluster, with_annotations
 
 
@@ -155,6 +158,37 @@ def test_groups_that_are_gone_or_another_by_now_are_told_nothing() -> None:
     submit_gang(c, "large", 2)
     c.tell(ev.StartsEstimated(c.now_s, found))
     assert not conditions(c, "large")
+
+
+@pytest.mark.parametrize(("deadline_s", "is_warned"), [(900, True), (1500, False)])
+def test_a_job_whose_deadline_runs_out_while_it_waits_is_warned_about_once(
+    deadline_s: int, is_warned: bool
+) -> None:
+    """It began at 1 s, and starts after 600 s: 5 of 15 minutes are left, or 15 of 25."""
+    settings = Settings(queueing=QueueingSettings(), infer_gangs={"gangsched": ORDERED})
+    c = cluster(nodes=1, gpus=8, settings=settings).submit(lone("old", "600s")).run()
+    job = made.job("a", parallelism=1, status={"startTime": "2026-01-01T00:00:01Z"})
+    job["spec"]["activeDeadlineSeconds"] = deadline_s
+    c.tell(ev.OwnerPut(made.owner(job))).submit(made.decoded(made.job_pods("a", 1))).run()
+    estimate(c)
+    c.wait(70.0)
+    estimate(c)
+    found = [one.message for one in c.all(ef.RecordEvent) if one.reason == "DeadlineWhileWaiting"]
+    assert len(found) == is_warned
+    if is_warned:
+        assert "5 of 15 minutes are left until Job d/a is ended" in found[0]
+
+
+def test_when_a_job_began_changes_no_gang() -> None:
+    settings = Settings(infer_gangs={"gangsched": ORDERED})
+    c = cluster(nodes=1, gpus=8, settings=settings).submit(lone("old", "")).run()
+    job = made.job("a", parallelism=1)
+    job["spec"]["activeDeadlineSeconds"] = 900
+    c.tell(ev.OwnerPut(made.owner(job))).submit(made.decoded(made.job_pods("a", 1))).run()
+    began = made.owner({**job, "status": {"startTime": "2026-01-01T00:00:01Z"}})
+    assert not c.scheduler.owners.put(ev.OwnerPut(began))
+    found = c.scheduler.owners.of_group(c.group("a").key)
+    assert found == began
 
 
 def test_without_queueing_an_estimate_is_nothing() -> None:

@@ -9,15 +9,16 @@ core.groups.attempts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from gangsched.core.groups.claims_told import told_time
-from gangsched.core.state.reporter import START_PROMISED, Reporter
+from gangsched.core.state.reporter import START_PROMISED, Reporter, clean
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group, GroupState
 from gangsched.model.events import StartsEstimated
+from gangsched.model.owners import Owner
 from gangsched.model.pod_group import GroupKey
 
 RATIOS = (0.25, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2.0, 4.0)
@@ -40,6 +41,7 @@ class _Forecast(msgspec.Struct, eq=False):
     first_s: float
     told_s: float | None
     wrote_s: float
+    is_warned: bool = False
 
 
 class Forecasts:
@@ -49,6 +51,8 @@ class Forecasts:
         self._shared = shared
         self._reporter = reporter
         self._known: dict[GroupKey, _Forecast] = {}
+        self.owner_of: Callable[[GroupKey], Owner | None] = lambda key: None
+        """The controller's object that the group is inferred from."""
         self.ratios = [0] * (len(RATIOS) + 1)
         """Starts by how long they waited after their first estimate, as a part of what that said."""
         self.total_ratio = 0.0
@@ -110,11 +114,30 @@ class Forecasts:
                 message = "It is not known when it starts: what it waits for may never end."
                 self._reporter.start_promised(group, promised=False, reason=UNKNOWN, message=message)
             return
+        self._warn(one, at_s)
         enough_s = max(_ANEW_S, _ANEW_SHARE * (at_s - now_s))
         if one.told_s is None or written != FORECAST or abs(at_s - one.told_s) > enough_s:
             one.told_s, one.wrote_s = at_s, now_s
             if words := self.words(group):
                 self._reporter.start_promised(group, promised=False, reason=FORECAST, message=words)
+
+    def _warn(self, one: _Forecast, at_s: float) -> None:
+        """Once, if its controller's deadline goes by while it waits, until less than half of it is left."""
+        owner, ahead_s = self.owner_of(one.group.key), self._shared.wall_ahead_s
+        if one.is_warned or owner is None or owner.deadline_s is None or ahead_s is None:
+            return
+        left_s = owner.began_at + owner.deadline_s - (at_s + ahead_s)
+        if left_s >= owner.deadline_s / 2:
+            return
+        one.is_warned = True
+        begin = told_time(self._shared, at_s, "about")
+        left_min, whole_min = max(left_s, 0.0) / 60.0, owner.deadline_s / 60.0
+        message = clean(
+            f"an estimate: if it starts{begin}, {left_min:.0f} of {whole_min:.0f} minutes are left until"
+            f" {owner.named} is ended, as its activeDeadlineSeconds count while its pods wait;"
+            " those of its pods count from their start"
+        )
+        self._reporter.event(one.group, "Warning", "DeadlineWhileWaiting", "Scheduling", message)
 
     def _has_claim(self, group: Group) -> bool:
         claims = self._shared.queue.claims

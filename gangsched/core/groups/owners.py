@@ -66,6 +66,11 @@ class Owners:
         """Owners as read last."""
         return list(self._known.values())
 
+    def of_group(self, key: GroupKey) -> Owner | None:
+        """The object that the group's key or number depends on, if it has been seen."""
+        named = self._owner_of.get(key)
+        return None if named is None else self._known.get(named)
+
     # -- what is heard ---------------------------------------------------------------------------------
 
     def put(self, event: OwnerPut) -> list[Group]:
@@ -74,7 +79,11 @@ class Owners:
         before = self._known.get(owner.named)
         self._known[owner.named] = owner
         was_refused = self._refused.pop(owner.named, None) is not None
-        return self._of(owner.named) if was_refused or before != owner else []
+        if before is not None and not was_refused:
+            # No gang depends on when its controller ends it.
+            now = replace(owner, deadline_s=before.deadline_s, began_at=before.began_at)
+            return self._of(owner.named) if before != now else []
+        return self._of(owner.named)
 
     def remove(self, event: OwnerGone) -> list[Group]:
         """The owner is gone; its pods will follow."""

@@ -6,6 +6,8 @@ work whose workers do not know each other, so it is no gang.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from gangsched.model.objects import ObjectMeta, Pod
@@ -24,6 +26,7 @@ _MAX_DIGITS = 10
 class JobStatus(Wire):
     succeeded: Count | None = None
     failed_indexes: str | None = None
+    start_time: datetime | None = None
 
 
 class Job(Wire):
@@ -52,7 +55,15 @@ def read(job: Job) -> Owner:
         n_owed = max(0, min(spec.n_at_once, spec.completions - n_over))
     role = Role("", spec.n_at_once, spec.template.spec.scheduler_name, n_owed)
     start = Start.AT_ONCE if spec.completion_mode == "Indexed" else Start.NO_GANG
-    return Owner(named(KIND, job.metadata), job.metadata.uid, (role,), start)
+    began = job.status.start_time
+    return Owner(
+        named(KIND, job.metadata),
+        job.metadata.uid,
+        (role,),
+        start,
+        deadline_s=None if began is None else spec.active_deadline_seconds,
+        began_at=0.0 if began is None else began.timestamp(),
+    )
 
 
 def _n_of(indexes: str) -> int:

@@ -56,6 +56,7 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
 
     why: the field that has them start otherwise than all at once, and what it does; cure: what its user may
     do about it. waits: what the object lacks until its numbers count. problem: what is wrong with it.
+    deadline_s: so long after began_at, in Unix time, its controller ends all of it, None: never.
     """
 
     named: OwnerName
@@ -66,6 +67,8 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
     cure: str = ""
     waits: str = ""
     problem: str = ""
+    deadline_s: int | None = None
+    began_at: float = 0.0
 
     def n_pods(self, scheduler_name: str, role: str = "") -> int:
         """How many pods start together that are this scheduler's; with `role` only of that one.

@@ -28,6 +28,7 @@ class JobSpec(Wire):
     # A work queue's number of items, of which few are pods at a time.
     completions: int | None = None
     completion_mode: str | None = None
+    active_deadline_seconds: int | None = None
     template: Template = msgspec.field(default_factory=Template)
 
     @property
