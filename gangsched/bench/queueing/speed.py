@@ -77,7 +77,15 @@ def measure(
 ) -> Speed:
     """Measures in this process; takes some minutes."""
     core = _Core(n_nodes)
-    # As the scheduler's own process does once the first lists are in.
+    progress.say(f"{n_nodes} nodes with {n_nodes * _GPUS} pods")
+    for i in range(n_claims):
+        core.submit(core.gang(i))
+    core.settle()
+    for i in range(n_pending):
+        core.submit([core.lone(i)])
+    core.settle()
+    progress.say(f"{n_pending} pods and {n_claims} gangs wait")
+    # As the scheduler's own process does with what it finds when it begins.
     gc.collect()
     gc.freeze()
     try:
@@ -89,14 +97,6 @@ def measure(
 def _measured(
     core: _Core, progress: Progress, n_nodes: int, n_pending: int, n_claims: int, n_ends: int
 ) -> Speed:
-    progress.say(f"{n_nodes} nodes with {n_nodes * _GPUS} pods")
-    for i in range(n_claims):
-        core.submit(core.gang(i))
-    core.settle()
-    for i in range(n_pending):
-        core.submit([core.lone(i)])
-    core.settle()
-    progress.say(f"{n_pending} pods and {n_claims} gangs wait")
     for _ in range(4 * n_claims):
         if core.n_claims() >= n_claims:
             break
