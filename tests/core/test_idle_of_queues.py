@@ -21,8 +21,6 @@ queues:
 CLAIMING = "queueing: {bound: {groups: 1, mode: hard}}\n" + QUEUES
 
 
-
-
 def claimed(ours: str = CLAIMING) -> Cluster:
     """One of two nodes is taken by b for two hours; the other is kept for a gang of a."""
     c = queued(ours, nodes=2)
