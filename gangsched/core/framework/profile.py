@@ -14,7 +14,6 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cache.usage_trackers import UsageTracker
-from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.batching import Batching
 from gangsched.core.framework.eviction_rule import EvictionRule, first_rule
 from gangsched.core.framework.extension_points import ExtensionPoints
@@ -255,7 +254,7 @@ class Profile:
         state.skipped = concerned.others.union(skipped)
         return SUCCESS
 
-    def _narrow(self, plugin: str, state: CycleState, answer: NodeSubset, view: RowQueries) -> None:
+    def _narrow(self, plugin: str, state: CycleState, answer: NodeSubset, view: ClusterView) -> None:
         check_shape(plugin, "PreFilter", answer.mask, (view.n_rows,), "b")
         state.subset = answer.mask if state.subset is None else state.subset & answer.mask
         state.subset_reasons = (*state.subset_reasons, (plugin, answer))
