@@ -1,12 +1,14 @@
-"""find_broken: recounts the core's invariants from scratch. Slow and simple on purpose.
+"""Recount: recounts the core's invariants from scratch.
 
-Runs after every turn in tests and in simulation, never on the hot path. The numbers in the messages are those
-of the invariants in the project's fault catalogue.
+Runs after every step in tests and in simulation, never on the hot path. What pods add up to is kept as long
+as no pod differs from what it was; what the core has counted is compared with it every time. The numbers in
+the messages are those of the invariants in the project's fault catalogue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from gangsched.core.cache.cache import Cache
 from gangsched.core.state.state import SharedState
@@ -16,6 +18,7 @@ from gangsched.core.types.group import (
     NO_ROW,
     PENDING,
     UNASKED,
+    Group,
     GroupState,
     MemberState,
     PodInfo,
@@ -25,162 +28,235 @@ from gangsched.core.types.pod_template import PodTemplate
 # A module-level name costs a tenth of an Enum attribute, and these are read for every group after every step.
 _ACTIVE, _BINDING = GroupState.ACTIVE, GroupState.BINDING
 _HOLDING = (GroupState.WAITING, GroupState.BINDING)
-_NOBODY: Mapping[str, PodInfo] = {}
 _NONE = dict.fromkeys(MemberState, 0)
+_NO_MEMBERS: Mapping[str, PodInfo] = {}
+_NO_DEVICES: frozenset[str] = frozenset()
 
 
 def find_broken(shared: SharedState) -> list[str]:
     """Every invariant that is violated now, in words; empty when all hold."""
-    return [
-        *_one_owner(shared),
-        *_counted_once(shared),
-        *_one_place(shared),
-        *_states(shared),
-        *_promises(shared),
-        *_claims(shared),
-    ]
+    return Recount(shared).find_broken()
 
 
-def _one_owner(shared: SharedState) -> list[str]:
-    broken = []
-    holders: dict[tuple[str, str, str], str] = {}
-    for info in [info for info in shared.cache.pods.values() if info.ids]:
-        if info.group is None or info.said_gone:
+class Recount:
+    """The invariants of one scheduler, recounted again and again."""
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+        self._pods: list[tuple[Any, ...]] = []
+        self._sums = _Sums()
+        self._sound: tuple[Any, ...] = ()
+        """What `_counted` found sound."""
+
+    def find_broken(self) -> list[str]:
+        """As the function."""
+        shared = self._shared
+        # All that _Sums reads, to be compared at once; mappings of IDs are replaced, never changed.
+        pods = [
+            (
+                info,
+                info.row,
+                info.node_name,
+                info.template,
+                info.ids,
+                info.state,
+                info.group,
+                info.in_doubt,
+                info.said_gone,
+                info.pod.spec.priority,
+            )
+            for info in shared.cache.pods.values()
+        ]
+        if pods != self._pods:
+            self._pods, self._sums = pods, _Sums()
+            for uid, info in shared.cache.pods.items():
+                self._sums.add(uid, info)
+        sums = self._sums
+        return [
+            *sums.broken,
+            *_on_nodes(shared.cache, sums),
+            *self._counted(shared.cache),
+            *(f"6: {wrong}" for wrong in shared.cache.index.recount()),
+            *_in_groups(shared, sums),
+            *_promises(shared),
+            *_claims(shared),
+        ]
+
+    def _counted(self, cache: Cache) -> list[str]:
+        """6: the use counted on nodes, compared again once it or a pod differs."""
+        nodes = cache.nodes
+        arrays = (nodes.free.tobytes(), nodes.allocatable.tobytes(), nodes.padding.tobytes())
+        now = (self._sums, arrays, nodes.beyond.copy(), len(cache.table))
+        if now == self._sound:
+            return []
+        broken = _summed(cache, self._sums.alike)
+        self._sound = () if broken else now
+        return broken
+
+
+class _Sums:
+    """What the pods add up to. broken: what they contradict each other in."""
+
+    def __init__(self) -> None:
+        self.broken: list[str] = []
+        self.places: dict[str, dict[str, PodInfo]] = {}
+        """Pods by the node that they are on, and by UID."""
+        self.alike: dict[tuple[int, PodTemplate], int] = {}
+        """How many pods of a template are on each row."""
+        self.priorities: dict[int, int] = {}
+        self.owners: dict[tuple[str, str, str], str] = {}
+        self.held: dict[tuple[str, int], set[str]] = {}
+        """Device IDs by resource and row."""
+        self.members: dict[Group, dict[str, PodInfo]] = {}
+        self.by_state: dict[Group, dict[MemberState, int]] = {}
+        self.unbound: list[PodInfo] = []
+        """Members that are not bound, and hold something or may."""
+
+    def add(self, uid: str, info: PodInfo) -> None:
+        group, state = info.group, info.state
+        if group is not None:
+            mine = self.members.get(group)
+            if mine is None:
+                mine = self.members[group] = {}
+                self.by_state[group] = _NONE.copy()
+            mine[uid] = info
+            self.by_state[group][state] += 1
+            if state is not BOUND and (state is ASSUMED or info.ids or info.in_doubt):
+                self.unbound.append(info)
+        row, name = info.row, info.node_name
+        if name:
+            self.places.setdefault(name, {})[uid] = info
+            priority = info.pod.spec.priority or 0
+            self.priorities[priority] = self.priorities.get(priority, 0) + 1
+            if row != NO_ROW:
+                on_row = (row, info.template)
+                self.alike[on_row] = self.alike.get(on_row, 0) + 1
+        elif row != NO_ROW:
+            self.broken.append(f"6: {info!r} is counted on row {row}, and is on no node")
+        for resource, ids in info.ids.items() if info.ids else ():
+            self.held.setdefault((resource, row), set()).update(ids)
             # Claims in other schedulers' annotations are reported as conflicts and guaranteed by nothing; and
             # a pod that is gone harms no other, though a lagging watch shows it until its deletion.
-            continue
-        for resource, ids in info.ids.items():
-            for device_id in ids:
-                place = (info.node_name, resource, device_id)
-                other = holders.setdefault(place, info.uid)
-                if other != info.uid:
-                    broken.append(f"1: device {place} is held by {other} and {info.uid}, {info.pod.key}")
-    return broken
+            if group is not None and not info.said_gone:
+                self._own(info, resource, ids)
+
+    def _own(self, info: PodInfo, resource: str, ids: tuple[str, ...]) -> None:
+        """1: no device is on two pods."""
+        for device_id in ids:
+            place = (info.node_name, resource, device_id)
+            other = self.owners.setdefault(place, info.uid)
+            if other != info.uid:
+                self.broken.append(f"1: device {place} is held by {other} and {info.uid}, {info.pod.key}")
 
 
-def _counted_once(shared: SharedState) -> list[str]:
-    """6: the use counted on nodes is the sum of the pods that hold something there."""
-    cache = shared.cache
-    # What is counted less what the pods add up to. Plain integers in lists: for a handful of additions a
-    # template this is cheaper than any array.
-    left, padding = cache.nodes.used.tolist(), cache.nodes.padding.tolist()
-    for (column, row), exact in cache.nodes.beyond.items():
-        left[column][row] = cache.nodes.allocatable.item(column, row) - exact
-    row_of = cache.nodes.row_of
-    alike: dict[tuple[int, PodTemplate], int] = {}
-    priorities: dict[int, int] = {}
-    for info in cache.pods.values():
-        if not info.node_name:
-            if info.row != NO_ROW:
-                return [f"6: {info!r} is counted on row {info.row}, and is on no node"]
-            continue
-        row = row_of.get(info.node_name, NO_ROW)
-        if info.row != row:
-            return [f"6: {info!r} is counted on row {info.row}, its node has row {row}"]
-        priority = info.pod.spec.priority or 0
-        priorities[priority] = priorities.get(priority, 0) + 1
-        if row >= 0:
-            on_row = (row, info.template)
-            alike[on_row] = alike.get(on_row, 0) + 1
-    for (row, template), n in alike.items():
-        for column, amount in zip(template.columns, template.amounts, strict=True):
-            left[column][row] -= amount * n
-        if template.padding:
-            padding[0][row] -= template.padding[0] * n
-            padding[1][row] -= template.padding[1] * n
+def _on_nodes(cache: Cache, sums: _Sums) -> list[str]:
+    """1 and 6: what is counted on nodes is the sum of the pods there."""
     broken = []
-    if priorities != cache.priorities:
-        broken.append(f"6: pods by priority are {priorities}, counted are {cache.priorities}")
-    if any(map(any, padding)):
-        broken.append("6: what scores count for pods without requests is not the sum over pods")
-    if any(map(any, left)):
-        column, row = next((c, r) for c, over in enumerate(left) for r, n in enumerate(over) if n)
-        used = cache.nodes.allocatable.item(column, row) - cache.nodes.exact_free(column, row)
-        broken.append(
-            f"6: {cache.table.names[column]} on {cache.nodes.names[row]} counts {used}, "
-            f"pods add up to {used - left[column][row]}"
-        )
-    broken += _held_by_ledger(cache)
-    return broken + [f"6: {wrong}" for wrong in cache.index.recount()]
-
-
-def _held_by_ledger(cache: Cache) -> list[str]:
-    """1: the ledger holds the devices that the pods of a node hold there."""
-    broken = []
-    names, by_node = cache.nodes.names, cache.by_node
+    if sums.places != cache.by_node:
+        broken.append(f"6: pods are known on {[*cache.by_node]} and are on {[*sums.places]}, or are others")
+    for name, pods in sums.places.items():
+        row = cache.nodes.row_of.get(name, NO_ROW)
+        for info in pods.values():
+            if info.row != row:
+                broken.append(f"6: {info!r} is counted on row {info.row}, its node has row {row}")
+    if sums.priorities != cache.priorities:
+        broken.append(f"6: pods by priority are {sums.priorities}, counted are {cache.priorities}")
     for resource, devices in cache.ledger.columns.items():
         for row, at in devices.at.items():
-            held: set[str] = set()
-            for info in by_node.get(names[row], _NOBODY).values():
-                if info.ids:
-                    held.update(info.ids.get(resource, ()))
+            held = sums.held.get((resource, row), _NO_DEVICES)
             if held != at.held.keys():
                 broken.append(f"1: {resource} on row {row}: ledger {sorted(at.held)}, pods {sorted(held)}")
     return broken
 
 
-def _one_place(shared: SharedState) -> list[str]:
-    """5: every pod of ours is in one group, counted in one state."""
-    broken: list[str] = []
-    n_members = 0
-    pods = shared.cache.pods
-    for group in shared.groups.values():
-        counts = _NONE.copy()
-        members = group.members
-        for uid, info in members.items():
-            counts[info.state] += 1
-            # It knows one group, so it is a member of no other.
-            if info.group is not group or pods.get(uid) is not info:
-                broken.append(f"5: {info!r} does not know its group {group!r}")
-        if counts != group.counts:
-            broken.append(f"5: {group!r} counts differ from its members")
-        n_members += len(members)
-    if n_members != len(pods):
-        grouped = {uid for group in shared.groups.values() for uid in group.members}
-        for uid in sorted(pods.keys() - grouped):
-            if pods[uid].group is not None:
-                broken.append(f"5: {pods[uid]!r} is in no group")
+def _summed(cache: Cache, alike: Mapping[tuple[int, PodTemplate], int]) -> list[str]:
+    """6: the use counted on nodes; `alike`: how many pods of a template are on each row."""
+    nodes = cache.nodes
+    # What is counted less what the pods add up to.
+    left, padding = nodes.used.tolist(), nodes.padding.tolist()
+    for (column, row), exact in nodes.beyond.items():
+        left[column][row] = nodes.allocatable.item(column, row) - exact
+    for (row, template), n in alike.items():
+        if row >= nodes.n_rows:
+            return [f"6: {n} pods are counted on row {row}, and there are {nodes.n_rows}"]
+        for column, amount in template.by_column.items():
+            left[column][row] -= amount * n
+        if template.padding:
+            padding[0][row] -= template.padding[0] * n
+            padding[1][row] -= template.padding[1] * n
+    broken = []
+    nothing = [0] * nodes.capacity  # lists compare faster than any array of a few rows
+    if padding != [nothing] * 2:
+        broken.append("6: what scores count for pods without requests is not the sum over pods")
+    if left != [nothing] * len(left):
+        column, row = next((c, r) for c, over in enumerate(left) for r, n in enumerate(over) if n)
+        used = nodes.allocatable.item(column, row) - nodes.exact_free(column, row)
+        broken.append(
+            f"6: {cache.table.names[column]} on {nodes.names[row]} counts {used}, "
+            f"pods add up to {used - left[column][row]}"
+        )
     return broken
 
 
-def _states(shared: SharedState) -> list[str]:
-    """4: reservations and places in line agree with the groups' states."""
-    broken = []
-    n_in_line = 0
+def _in_groups(shared: SharedState, sums: _Sums) -> list[str]:
+    """4 and 5: every pod of ours is in one group, counted in one state, and holds what its state says."""
+    broken: list[str] = []
+    n_in_line = n_known = 0
     for group in shared.groups.values():
-        n_in_line += bool(group.active_token)
-        state = group.state
-        if group.counts[ASSUMED] and state not in _HOLDING:
-            broken.append(f"4: {group!r} holds {group.n_assumed} reservations")
-        if state is _ACTIVE and not group.active_token:
+        mine = sums.members.get(group, _NO_MEMBERS)
+        n_known += bool(mine)
+        if mine != group.members:
+            for uid, info in group.members.items():
+                if mine.get(uid) is not info:  # it knows one group, so it is a member of no other
+                    broken.append(f"5: {info!r} does not know its group {group!r}")
+            strange = [uid for uid in mine if uid not in group.members]
+            broken += [f"5: {mine[uid]!r} is in no group" for uid in strange]
+        if group.counts != sums.by_state.get(group, _NONE):
+            broken.append(f"5: {group!r} counts differ from its members")
+        if group.active_token:
+            n_in_line += 1
+        elif group.state is _ACTIVE:
             broken.append(f"5: {group!r} is active and not in line")
-        for info in group.members.values():
-            if info.state is BOUND:
-                continue
-            if info.state is ASSUMED:
-                sent = info.bind is not UNASKED
-                if sent != (state is _BINDING):
-                    broken.append(f"4: {info!r} has bind {info.bind.value} in {group!r}")
-            elif info.in_doubt and info.state is PENDING:
-                broken.append(f"2: {info!r} holds nothing, and a bind of it may land")
-            elif info.ids:
-                broken.append(f"4: {info!r} holds devices")
+        if group.counts[ASSUMED] and group.state not in _HOLDING:
+            broken.append(f"4: {group!r} holds {group.n_assumed} reservations")
+    if n_known != len(sums.members):
+        known = {id(group) for group in shared.groups.values()}
+        lost = [own for group, own in sums.members.items() if id(group) not in known]
+        broken += [f"5: {info!r} is in no group" for own in lost for info in own.values()]
+    for info in sums.unbound:
+        broken += _unlike_its_state(info)
     if n_in_line != shared.queue.n_active:
         broken.append(f"5: {n_in_line} groups in line, the queue counts {shared.queue.n_active}")
     return broken
 
 
+def _unlike_its_state(info: PodInfo) -> list[str]:
+    """2 and 4: what a member that is not bound holds, and should not."""
+    group = info.group
+    if info.state is ASSUMED:
+        sent = info.bind is not UNASKED
+        if group is not None and sent != (group.state is _BINDING):
+            return [f"4: {info!r} has bind {info.bind.value} in {group!r}"]
+    elif info.in_doubt and info.state is PENDING:
+        return [f"2: {info!r} holds nothing, and a bind of it may land"]
+    elif info.ids:
+        return [f"4: {info!r} holds devices"]
+    return []
+
+
 def _promises(shared: SharedState) -> list[str]:
     """4: room is reserved for a pod of ours exactly as long as its group waits for its victims."""
     broken = []
-    for uid in {*shared.cache.nominated, *shared.cache.ledger.claimants}:
+    nominated, claimants = shared.cache.nominated, shared.cache.ledger.claimants
+    for uid in {*nominated, *claimants} if nominated or claimants else ():
         info = shared.cache.pods.get(uid)
         group = info.group if info is not None else None
         if group is not None and (group.preemption is None or group.state is not GroupState.WAITING):
             broken.append(f"4: room is kept for {info!r} in {group!r}, which waits for no victim")
-        elif group is None and uid in shared.cache.ledger.claimants:
+        elif group is None and uid in claimants:
             broken.append(f"4: devices are claimed for {uid}, which is no pod of ours")
-    for group in shared.groups.values():
+    preempting = [group for group in shared.groups.values() if group.preemption is not None]
+    for group in preempting:
         for uid in group.preemption.waits_for if group.preemption is not None else ():
             victim = shared.cache.pods.get(uid)
             if group.preemption not in shared.victims.get(uid, ()):
@@ -189,7 +265,7 @@ def _promises(shared: SharedState) -> list[str]:
                 broken.append(f"4: {group!r} waits for {uid}, which holds nothing")
     for uid, waiting in shared.victims.items():
         for preemption in waiting:
-            if not any(group.preemption is preemption for group in shared.groups.values()):
+            if not any(group.preemption is preemption for group in preempting):
                 broken.append(f"4: {uid} is waited for by {preemption.unit}, which do not wait")
     return broken
 

@@ -34,7 +34,7 @@ from gangsched.core.groups.permits import Permits
 from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.groups.reservations import Reservations
 from gangsched.core.groups.ties import Ties
-from gangsched.core.invariants import find_broken
+from gangsched.core.invariants import Recount
 from gangsched.core.overdue import Overdue
 from gangsched.core.reconfigure import reconfigure, unfinished, watched
 from gangsched.core.state.reporter import Reporter
@@ -84,6 +84,7 @@ class Scheduler:
         self.shared = SharedState(
             profiles, settings, node_capacity=node_capacity, observer=observer, wall_ahead_s=wall_ahead_s
         )
+        self._recount = Recount(self.shared)
         self.reporter = Reporter(self.shared)
         self.owners = Owners(self.shared, self.reporter)
         self.group_specs = GroupSpecs(self.shared, self.reporter, self.owners)
@@ -269,7 +270,7 @@ class Scheduler:
     @property
     def n_active(self) -> int:
         """Groups waiting for their turn."""
-        return self.shared.queue.n_active if self.is_synced else 0
+        return 0 if self._unheard else self.shared.queue.n_active
 
     def next_deadline_s(self) -> float | None:
         """When advance has something to do next."""
@@ -298,7 +299,7 @@ class Scheduler:
 
     def validate(self) -> None:
         """Checks the core's invariants by recounting. Raises: InvariantError."""
-        broken = find_broken(self.shared)
+        broken = self._recount.find_broken()
         if broken:
             raise InvariantError(broken[0], story=broken[1:])
 

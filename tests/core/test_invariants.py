@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gangsched.core.invariants import find_broken
+from gangsched.core.invariants import Recount, find_broken
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState, MemberState, PodInfo
 from tests.support.scenario import Cluster, cluster, gang
@@ -48,6 +48,10 @@ def _used(scheduler: Scheduler) -> None:
 
 def _padded(scheduler: Scheduler) -> None:
     scheduler.shared.cache.nodes.padding[0, 0] += 1
+
+
+def _by_node(scheduler: Scheduler) -> None:
+    scheduler.shared.cache.by_node["n0"].clear()
 
 
 def _priority(scheduler: Scheduler) -> None:
@@ -113,6 +117,7 @@ def _in_line(scheduler: Scheduler) -> None:
         (_on_a_row_without_a_node, "is on no node"),
         (_used, "pods add up to"),
         (_padded, "for pods without requests"),
+        (_by_node, "pods are known on"),
         (_priority, "pods by priority"),
         (_ledger, "ledger"),
         (_ledger_of_a_pod_on_the_node, "ledger"),
@@ -128,7 +133,11 @@ def _in_line(scheduler: Scheduler) -> None:
     ],
 )
 def test_what_is_spoilt_is_told(spoil: Callable[[Scheduler], None], told: str) -> None:
+    """By a recount that found all sound just before, as by one that begins anew."""
     scheduler = running().scheduler
-    assert find_broken(scheduler.shared) == []
+    again = Recount(scheduler.shared)
+    assert again.find_broken() == []
     spoil(scheduler)
-    assert any(told in problem for problem in find_broken(scheduler.shared)), find_broken(scheduler.shared)
+    broken = again.find_broken()
+    assert any(told in problem for problem in broken), broken
+    assert broken == find_broken(scheduler.shared) == again.find_broken()
