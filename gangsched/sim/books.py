@@ -31,6 +31,9 @@ class Books:
         """UIDs of live pods with our mark, by device."""
         self.doubled: dict[Place, None] = {}
         self.uids: set[str] = set()
+        self.n_comings = 0
+        """A change counter of `uids`; n_takings: of `owners`."""
+        self.n_takings = 0
         self.touched: dict[Gang, None] = {}
         """Gangs with changes; the reader empties it."""
         self.changed: dict[str, Pod] = {}
@@ -58,6 +61,9 @@ class Books:
         """A pod was created, replaced by its next version, or is gone."""
         if before is None and after is not None and MARK in (after.metadata.annotations or ()):
             self._forged.add(after.metadata.uid)
+        if before is not None and after is not None and _counts_alike(before, after):
+            self._renew(before, after)
+            return
         if before is not None:
             self._count(before, is_there=False)
         if after is not None:
@@ -77,6 +83,15 @@ class Books:
             self._add(joins, after, 1)
             self.members.setdefault(joins, {})[after.metadata.uid] = after
 
+    def _renew(self, before: Pod, after: Pod) -> None:
+        """A version that differs in nothing that is counted here."""
+        uid, gang = after.metadata.uid, _gang(before)
+        if MARK in (after.metadata.annotations or ()) and uid not in self._forged:
+            self.changed[uid] = after
+        if gang is not None:
+            self.touched[gang] = None
+            self.members[gang][uid] = after
+
     def _add(self, gang: Gang, pod: Pod, n: int) -> None:
         if pod.spec.node_name:
             self.n_bound[gang] = self.n_bound.get(gang, 0) + n
@@ -93,6 +108,7 @@ class Books:
     def _count(self, pod: Pod, *, is_there: bool) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
         (self.uids.add if is_there else self.uids.discard)(uid)
+        self.n_comings += 1
         if MARK not in (pod.metadata.annotations or ()) or uid in self._forged:
             return
         if is_there:
@@ -106,6 +122,7 @@ class Books:
                 self._own((node, resource, device_id), uid, is_there=is_there)
 
     def _own(self, place: Place, uid: str, *, is_there: bool) -> None:
+        self.n_takings += 1
         owners = self.owners.setdefault(place, {})
         if is_there:
             owners[uid] = None
@@ -115,6 +132,18 @@ class Books:
             self.doubled[place] = None
         else:
             self.doubled.pop(place, None)
+
+
+def _counts_alike(one: Pod, other: Pod) -> bool:
+    """Whether two versions of a pod surely are of one gang, on one node and with the same devices."""
+    own, others = one.metadata, other.metadata
+    return (
+        one.spec is other.spec
+        and own.uid == others.uid
+        and own.annotations is others.annotations
+        and own.labels is others.labels
+        and one.is_terminal == other.is_terminal
+    )
 
 
 def _gang(pod: Pod) -> Gang | None:

@@ -111,6 +111,7 @@ class Simulation:
         self._story: list[tuple[float, str, Any]] = []
         """When, what, and the events or the effect."""
         self._judged: tuple[int, int] = (-1, -1)
+        self._judged_holders: tuple[int, int] = (-1, -1)
         self._judged_quiet = False
         self._dies_after = -1
         self._news_s = 0.0
@@ -278,9 +279,12 @@ class Simulation:
         if now != self._judged:
             self.half_bound.look(self.api, self.told, self.timeline.now_s)
             if self._store_is_true:
-                if self._has_time_to_recount():
+                holders = (self.api.books.n_takings, self._n_steps)
+                if holders != self._judged_holders and self._has_time_to_recount():
                     self._judge(checkers.one_owner(self.api, self.scheduler))
-                self._judge(checkers.bound_as_sent(self.api, self.sent))
+                    self._judged_holders = holders
+                if self.api.books.changed:
+                    self._judge(checkers.bound_as_sent(self.api, self.sent))
         if self.calm_since_s:
             self._judge(self._too_long_half_bound())
         # Whether it is quiet can change without a step.

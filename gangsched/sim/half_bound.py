@@ -31,25 +31,35 @@ class HalfBound:
         self._looked_at: dict[Gang, None] = {}
         """Since the last excuse."""
         self._excused_at = -1
+        self._compared: tuple[Told, int, int] | None = None
+        """What `_gone` was computed from."""
 
     def look(self, api: SimApi, told: Told, now_s: float) -> None:
         """Called after every turn in which anything happened, so that a gang that is whole for a moment is
         seen. Looks at what has changed."""
         books = api.books
+        touched, books.touched = books.touched, {}
+        now = (told, told.n_heard, books.n_comings)
+        if now != self._compared:
+            gone = self._gone_of(api, told)
+            touched |= dict.fromkeys(self._gone) | dict.fromkeys(gone)
+            self._compared, self._gone = now, gone
+        if not touched:
+            return
+        self._looked_at |= touched
+        for gang in touched:
+            self._look_at(gang, api, now_s)
+
+    def _gone_of(self, api: SimApi, told: Told) -> dict[Gang, int]:
+        """By gang: members that ran and are gone, of which the process was not told yet."""
         gone: dict[Gang, int] = {}
-        uids = told.pods.keys()
-        for uid in () if uids <= books.uids else uids - books.uids:
+        uids, there = told.pods.keys(), api.books.uids
+        for uid in () if uids <= there else uids - there:
             was_bound = told.pods[uid].spec.node_name or uid in told.answered
             gang = gang_of(told.pods[uid]) if was_bound else None
             if gang is not None:
                 gone[gang] = gone.get(gang, 0) + 1
-        if not (books.touched or gone or self._gone):
-            return
-        touched = {**books.touched, **dict.fromkeys(self._gone), **dict.fromkeys(gone)}
-        books.touched, self._gone = {}, gone
-        self._looked_at |= touched
-        for gang in touched:
-            self._look_at(gang, api, now_s)
+        return gone
 
     def _look_at(self, gang: Gang, api: SimApi, now_s: float) -> None:
         least = self._least_of(gang, api)

@@ -62,11 +62,14 @@ class Told:
         """By UID of a pod: answers after which no bind sent before can land."""
         self.answered: set[str] = set()
         """UIDs of pods that the server has reported bound, whatever the watch has shown of them."""
+        self.n_heard = 0
+        """A change counter of pods and answers."""
         self.bind_hooks: dict[int, str] = {}
         """UIDs that Bind plugins were asked to bind, by ticket."""
 
     def hear(self, events: Iterable[ev.Event]) -> None:
         """Applies what the process is about to be told."""
+        self.n_heard += 1
         for event in events:
             if isinstance(event, (ev.PodAdded, ev.PodUpdated)):
                 self._see(event.pod)
