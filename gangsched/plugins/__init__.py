@@ -229,8 +229,10 @@ def _build(
 
     def at(point: str, *methods: str) -> tuple[Any, ...]:
         """The point's plugins that define one of the methods; the others have nothing to do there."""
-        listed = (made[name] for name in config.plugins[point])
-        return tuple(plugin for plugin in listed if any(hasattr(plugin, method) for method in methods))
+        listed = [made[name] for name in config.plugins[point]]
+        if len(methods) == 1:
+            return tuple([plugin for plugin in listed if hasattr(plugin, methods[0])])
+        return tuple([plugin for plugin in listed if any(hasattr(plugin, method) for method in methods)])
 
     (queue_sort,) = config.plugins["queueSort"]
     points = ExtensionPoints(

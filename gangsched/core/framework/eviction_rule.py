@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.plugin_calls import CallPlugin
 from gangsched.core.framework.queueing_points import AdmitPlugin
+from gangsched.core.framework.serves import serves
 from gangsched.core.types.group import Group, PodInfo
 
 
@@ -60,7 +61,7 @@ class EvictionRulePlugin(Protocol):
 def first_rule(plugins: Iterable[AdmitPlugin], ask: CallPlugin, *asked: Any) -> EvictionRule | None:
     """Of the first plugin that has one; asked: what `eviction_rule` is given. Raises: PluginError."""
     for plugin in plugins:
-        if isinstance(plugin, EvictionRulePlugin):
+        if serves(plugin, EvictionRulePlugin):
             rule: EvictionRule | None = ask(plugin.name, "Admit", plugin.eviction_rule, *asked)
             if rule is not None:
                 return rule

@@ -23,11 +23,11 @@ from gangsched.core.framework.interface import (
     IntArray,
     NodeFilterPlugin,
     Rows,
-    serves,
 )
 from gangsched.core.framework.per_node import NodeInfos, PerNodeFilter
 from gangsched.core.framework.plugin_calls import CallPlugin, check_count, check_shape
 from gangsched.core.framework.row_cache import n_kept
+from gangsched.core.framework.serves import serves
 from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.pod_template import PodTemplate
 

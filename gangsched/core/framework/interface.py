@@ -69,9 +69,8 @@ Source of the points and of the codes: kube-scheduler `pkg/scheduler/framework/i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.node_info import NodeInfo
@@ -108,28 +107,6 @@ from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.resources import pod_requests
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs
-
-P = TypeVar("P")
-
-
-def serves(plugin: object, point: Callable[..., P]) -> TypeIs[P]:
-    """Whether the plugin has all members of `point`, one of the protocols below.
-
-    As isinstance answers, which before Python 3.12 computes a protocol's members anew each time.
-    """
-    for name in _members(point):  # noqa: SIM110 (a start asks this a hundred times; a generator is twice as slow)
-        if getattr(plugin, name, None) is None:
-            return False
-    return True
-
-
-@cache
-def _members(point: Callable[..., object]) -> tuple[str, ...]:
-    public = [name for name in vars(point) if not name.startswith("_")]
-    return (*point.__annotations__, *public)
 
 
 @runtime_checkable

@@ -33,10 +33,10 @@ from gangsched.core.framework.interface import (
     NodeFilterPlugin,
     NodeScorePlugin,
     Status,
-    serves,
 )
 from gangsched.core.framework.plugin_calls import PluginError, checked_status
 from gangsched.core.framework.row_cache import RowAnswers, RowCache
+from gangsched.core.framework.serves import serves
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import InvariantError
 from gangsched.model.objects import Pod

@@ -41,7 +41,6 @@ from gangsched.core.framework.interface import (
     ReservePlugin,
     SelectivePlugin,
     Status,
-    serves,
 )
 from gangsched.core.framework.per_node import NodeInfos
 from gangsched.core.framework.plan import TOPOLOGY, DemandOn, FitError
@@ -55,6 +54,7 @@ from gangsched.core.framework.plugin_calls import (
 )
 from gangsched.core.framework.queueing_points import AdmitAgainPlugin, AdmitPlugin, bad_raise, sees_view
 from gangsched.core.framework.scoring import Scoring
+from gangsched.core.framework.serves import serves
 from gangsched.core.framework.signing import Signing
 from gangsched.core.framework.weighing import Weighing
 from gangsched.core.types.cluster_events import Change

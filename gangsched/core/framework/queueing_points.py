@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 from gangsched.core.cache.namespace_usage import QueueView
@@ -39,12 +40,21 @@ class PreEnqueuePlugin(Protocol):
 
 def sees_view(method: Callable[..., Any]) -> bool:
     """Whether the method takes the QueueView."""
+    function = getattr(method, "__func__", None)
+    return _n_named(method) > 1 if function is None else _n_named_of_class(function) > 2
+
+
+def _n_named(function: Callable[..., Any]) -> int:
+    """How many positional parameters it names; 0: unknown."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
-        named = [one for one in inspect.signature(method).parameters.values() if one.kind in kinds]
+        return sum(one.kind in kinds for one in inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return False
-    return len(named) > 1
+        return 0
+
+
+# A simulation makes schedulers by the ten thousand, of the same classes.
+_n_named_of_class = lru_cache(maxsize=64)(_n_named)
 
 
 def usage_labels(plugin: object) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ from gangsched.core.framework.interface import (
     NodeScorePlugin,
     PreScorePlugin,
     ScorePlugin,
-    serves,
 )
 from gangsched.core.framework.per_node import NodeInfos, PerNodeScore
 from gangsched.core.framework.plugin_calls import (
@@ -36,6 +35,7 @@ from gangsched.core.framework.plugin_calls import (
     guarded,
 )
 from gangsched.core.framework.row_cache import RowCache, n_kept
+from gangsched.core.framework.serves import serves
 from gangsched.core.types.pod_template import PodTemplate
 
 # For up to this many rows, computing is cheaper than keeping scores of all rows current.

@@ -12,10 +12,10 @@ from gangsched.core.framework.interface import (
     NodeScorePlugin,
     Plugin,
     PodSigningPlugin,
-    serves,
 )
 from gangsched.core.framework.per_node import sign_metadata
 from gangsched.core.framework.plugin_calls import PluginError, guarded
+from gangsched.core.framework.serves import serves
 from gangsched.core.types.pod_template import Unsigned
 from gangsched.model.objects import Pod
 

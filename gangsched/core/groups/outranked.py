@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.eviction_rule import TakesKeptRoom
 from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.framework.serves import serves
 from gangsched.core.groups.units import Units
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
@@ -52,7 +53,7 @@ class Outranked:
         members = [info for one in self._units.demands(unit) for info in one.members[: one.n_needed]]
         try:
             rule: object = shared.profile_of(unit[0]).eviction_rule(unit, members, view)
-            if not isinstance(rule, TakesKeptRoom):
+            if rule is None or not serves(rule, TakesKeptRoom):
                 return frozenset()
             return frozenset(
                 one.serial for one in claims if rule.takes_kept_room([held.info for held in one.held])

@@ -24,10 +24,10 @@ from gangsched.core.framework.interface import (
     CuringPlugin,
     PreEnqueuePlugin,
     Status,
-    serves,
 )
 from gangsched.core.framework.plugin_calls import PluginError, blamed
 from gangsched.core.framework.profile import Profile
+from gangsched.core.framework.serves import serves
 from gangsched.core.groups.pod_versions import is_edited
 from gangsched.core.state.pending_hooks import PRE_ENQUEUE, HookCall
 from gangsched.core.state.reporter import Reporter, clean

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
-from gangsched.core.framework.interface import LaneSortPlugin, PassingPlugin, QueueSortPlugin, serves
+from gangsched.core.framework.interface import LaneSortPlugin, PassingPlugin, QueueSortPlugin
 from gangsched.core.framework.plugin_calls import PluginError, blamed
 from gangsched.core.framework.queueing_points import sees_view
+from gangsched.core.framework.serves import serves
 from gangsched.core.state.lanes import Lanes
 from gangsched.core.types.group import Group
 
