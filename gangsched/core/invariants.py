@@ -204,6 +204,7 @@ def _in_groups(shared: SharedState, sums: _Sums) -> list[str]:
     n_in_line = n_known = 0
     for group in shared.groups.values():
         mine = sums.members.get(group, _NO_MEMBERS)
+        counts = group.counts
         n_known += bool(mine)
         if mine != group.members:
             for uid, info in group.members.items():
@@ -211,13 +212,13 @@ def _in_groups(shared: SharedState, sums: _Sums) -> list[str]:
                     broken.append(f"5: {info!r} does not know its group {group!r}")
             strange = [uid for uid in mine if uid not in group.members]
             broken += [f"5: {mine[uid]!r} is in no group" for uid in strange]
-        if group.counts != sums.by_state.get(group, _NONE):
+        if counts != sums.by_state.get(group, _NONE):
             broken.append(f"5: {group!r} counts differ from its members")
         if group.active_token:
             n_in_line += 1
         elif group.state is _ACTIVE:
             broken.append(f"5: {group!r} is active and not in line")
-        if group.counts[ASSUMED] and group.state not in _HOLDING:
+        if counts[ASSUMED] and group.state not in _HOLDING:
             broken.append(f"4: {group!r} holds {group.n_assumed} reservations")
     if n_known != len(sums.members):
         known = {id(group) for group in shared.groups.values()}

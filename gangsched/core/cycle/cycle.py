@@ -325,7 +325,7 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
     plugins: list[str] = []
     found = profile.reasons(shortage.state, template, view)
     for plugin, reason, rows in found:
-        counted[reason] = counted.get(reason, 0) + int(rows.sum())
+        counted[reason] = counted.get(reason, 0) + int(np.count_nonzero(rows))
         if plugin not in plugins:
             plugins.append(plugin)
     if not shortage.refused.is_success:

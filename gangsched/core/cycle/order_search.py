@@ -14,7 +14,7 @@ so each first choice is tried for a while before any is tried to its end. Called
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -172,25 +172,26 @@ class _Tree:
         self._order = sorted(range(len(self.kinds)), key=lambda at: (slack[at], at))
         self._states: Mapping[int, CycleState | None] = dict(enumerate(states))
         self._all_needed = all(len(demand.members) == demand.n_needed for demand in demands)
-        keys: set[str] | None = set()
-        for kind, filtering, state in zip(self.kinds, filterings, states, strict=True):
-            own = None if state is None else filtering.topology_keys(state, kind.template, trial)
-            keys = None if own is None or keys is None else keys | set(own)
-        self._symmetry_of = partial(
-            Symmetry,
-            trial,
-            [kind.template for kind in self.kinds],
-            np.stack(room),
-            None if keys is None else sorted(keys),
-            sees_pods=self.sees_pods,
-        )
+        self._found_room = room
         n_all = tuple(kind.n for kind in self.kinds)
         self._root = _Way(trial.fork(), n_all, tuple(needed), {})
 
     @cached_property
     def _symmetry(self) -> Symmetry:
         """Looked for only once there is a step to take."""
-        return self._symmetry_of()
+        keys: set[str] | None = set()
+        trial = self._root.trial
+        for kind in self.kinds:
+            filtering, state = self._demand(kind).profile.filtering, self._states[kind.at]
+            own = None if state is None else filtering.topology_keys(state, kind.template, trial)
+            keys = None if own is None or keys is None else keys | set(own)
+        return Symmetry(
+            trial,
+            [kind.template for kind in self.kinds],
+            np.stack(self._found_room),
+            None if keys is None else sorted(keys),
+            sees_pods=self.sees_pods,
+        )
 
     def _demand(self, kind: _Kind) -> Demand:
         return self.demands[kind.demand]

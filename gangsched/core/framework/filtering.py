@@ -10,10 +10,12 @@ core.cycle.cycle between a gang's members.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView, Trial
+from gangsched.core.framework.fixed_reasons import FixedReasons, reasons_of
 from gangsched.core.framework.interface import (
     EVERYWHERE,
     BoolArray,
@@ -80,6 +82,7 @@ class Filtering:
         self._names_of_seeing = [one.name for one in seeing]
         self._seeing_names = self._names_of_seeing + [one.name for one in per_node if one.sees_pods]
         self._masks: dict[int, tuple[int, BoolArray]] = {}
+        self._fixed_reasons = FixedReasons(self.fixed, ask)
         self._capacities: dict[int, _Kept] = {}
 
     def feasible(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray:
@@ -339,17 +342,17 @@ class Filtering:
             if mine.any():
                 found.append((name, narrowed.reason, mine))
                 left &= narrowed.mask
-        staged: list[FilterPlugin | CapacityPlugin] = [*self.fixed]
-        staged += [one for one in self.capacities if one.name not in state.unconcerned]
+        staged: list[FilterPlugin | CapacityPlugin]
+        staged = [one for one in self.capacities if one.name not in state.unconcerned]
         others = [one for one in (*self.by_cycle, *self.seeing) if one.name not in state.skipped]
         staged += sorted(others, key=lambda one: self._place[one.name])
-        for plugin in staged:
-            said = self._ask(plugin.name, "Filter", plugin.reasons, state, template, view)
+        fixed = self._fixed_reasons.of(self.feasible(state, template, view), state, template, view)
+        for name, reasons in chain(fixed, reasons_of(staged, self._ask, state, template, view)):
             out: BoolArray | None = None
-            for reason, rows in said:
+            for reason, rows in reasons:
                 mine = rows & left
                 if np.count_nonzero(mine):
-                    found.append((plugin.name, reason, mine))
+                    found.append((name, reason, mine))
                     out = mine if out is None else out | mine
             if out is not None:
                 left &= ~out

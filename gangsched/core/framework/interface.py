@@ -176,15 +176,15 @@ class FilterPlugin(Protocol):
     """Whether a node is suitable.
 
     Without `sees_pods` it is a fixed property of nodes, which placing pods cannot change: the mask is kept
-    per template until a node changes (never across a change) and must depend on the template and on node
-    objects alone. With `sees_pods = True` it also depends on where pods are: it is never kept, recomputed
-    after each placement, and a template for which the plugin did not SKIP is placed one member at a time. Two
-    optional methods help core.cycle.order_search to distinguish "there is no placement" from "not found":
-    `topology_keys(state, template, view) -> Sequence[str] | None`: two nodes with the same room and the same
-    pods differ for it only in these labels (None, or no such method: no two nodes are alike); `at_most(state,
-    template, view, room, others) -> int`: an upper bound of how many pods of the template can still be
-    placed, whatever is placed beside them, if each row takes at most `room` (int64[n_rows]); `others` are the
-    templates that may be placed too.
+    per template until a node changes (never across a change), as are its reasons, and must depend on the
+    template and on node objects alone. With `sees_pods = True` it also depends on where pods are: it is never
+    kept, recomputed after each placement, and a template for which the plugin did not SKIP is placed one
+    member at a time. Two optional methods help core.cycle.order_search to distinguish "there is no placement"
+    from "not found": `topology_keys(state, template, view) -> Sequence[str] | None`: two nodes with the same
+    room and the same pods differ for it only in these labels (None, or no such method: no two nodes are
+    alike); `at_most(state, template, view, room, others) -> int`: an upper bound of how many pods of the
+    template can still be placed, whatever is placed beside them, if each row takes at most `room`
+    (int64[n_rows]); `others` are the templates that may be placed too.
     """
 
     name: str

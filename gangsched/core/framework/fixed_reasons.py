@@ -1,0 +1,50 @@
+"""FixedReasons: why nodes are excluded by what does not change until a node does.
+
+A pod that does not fit is refused again and again, mostly by the same taints and labels: what Filters say of
+these is kept as long as the mask that they gave. Called by core.framework.filtering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.interface import BoolArray, CapacityPlugin, CycleState, FilterPlugin
+from gangsched.core.framework.plugin_calls import CallPlugin
+from gangsched.core.framework.row_cache import n_kept
+from gangsched.core.types.pod_template import PodTemplate
+
+Said = tuple[str, Sequence[tuple[str, BoolArray]]]
+"""A plugin's name, and its reasons with the rows that each applies to."""
+
+
+class FixedReasons:
+    """The reasons of Filters without PreFilter that do not see pods."""
+
+    def __init__(self, plugins: Sequence[FilterPlugin], ask: CallPlugin) -> None:
+        self._plugins = plugins
+        self._ask = ask
+        self._kept: dict[int, tuple[BoolArray, list[Said]]] = {}
+        """By template, with the mask that they belong to."""
+
+    def of(self, mask: BoolArray, state: CycleState, template: PodTemplate, view: ClusterView) -> list[Said]:
+        """mask: that of these Filters for the template."""
+        kept = self._kept.get(template.serial)
+        if kept is None or kept[0] is not mask:
+            said = reasons_of(self._plugins, self._ask, state, template, view)
+            kept = (mask, [(name, reasons) for name, some in said if (reasons := tuple(some))])
+            if len(self._kept) > n_kept(view.n_rows):
+                self._kept.clear()
+            self._kept[template.serial] = kept
+        return kept[1]
+
+
+def reasons_of(
+    plugins: Iterable[FilterPlugin | CapacityPlugin],
+    ask: CallPlugin,
+    state: CycleState,
+    template: PodTemplate,
+    view: ClusterView,
+) -> Iterator[Said]:
+    for plugin in plugins:
+        yield plugin.name, ask(plugin.name, "Filter", plugin.reasons, state, template, view)
