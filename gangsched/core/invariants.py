@@ -76,7 +76,7 @@ class Recount:
             *sums.broken,
             *_on_nodes(shared.cache, sums),
             *self._counted(shared.cache),
-            *(f"6: {wrong}" for wrong in shared.cache.index.recount()),
+            *[f"6: {wrong}" for wrong in shared.cache.index.recount(sums.using_volumes)],
             *_in_groups(shared, sums),
             *_promises(shared),
             *_claims(shared),
@@ -103,6 +103,9 @@ class _Sums:
         """Pods by the node that they are on, and by UID."""
         self.alike: dict[tuple[int, PodTemplate], int] = {}
         """How many pods of a template are on each row."""
+        self.rows: dict[str, dict[int, PodInfo]] = {}
+        """The rows on which the pods of a node are counted, one each, with such a pod."""
+        self.using_volumes: list[PodInfo] = []
         self.priorities: dict[int, int] = {}
         self.owners: dict[tuple[str, str, str], str] = {}
         self.held: dict[tuple[str, int], set[str]] = {}
@@ -126,11 +129,14 @@ class _Sums:
         row, name = info.row, info.node_name
         if name:
             self.places.setdefault(name, {})[uid] = info
+            self.rows.setdefault(name, {})[row] = info
             priority = info.pod.spec.priority or 0
             self.priorities[priority] = self.priorities.get(priority, 0) + 1
             if row != NO_ROW:
                 on_row = (row, info.template)
                 self.alike[on_row] = self.alike.get(on_row, 0) + 1
+                if info.template.volumes:
+                    self.using_volumes.append(info)
         elif row != NO_ROW:
             self.broken.append(f"6: {info!r} is counted on row {row}, and is on no node")
         for resource, ids in info.ids.items() if info.ids else ():
@@ -154,11 +160,11 @@ def _on_nodes(cache: Cache, sums: _Sums) -> list[str]:
     broken = []
     if sums.places != cache.by_node:
         broken.append(f"6: pods are known on {[*cache.by_node]} and are on {[*sums.places]}, or are others")
-    for name, pods in sums.places.items():
+    for name, rows in sums.rows.items():
         row = cache.nodes.row_of.get(name, NO_ROW)
-        for info in pods.values():
-            if info.row != row:
-                broken.append(f"6: {info!r} is counted on row {info.row}, its node has row {row}")
+        if rows.keys() != {row}:
+            wrong = [info for at, info in rows.items() if at != row]
+            broken += [f"6: {info!r} is counted on row {info.row}, its node has row {row}" for info in wrong]
     if sums.priorities != cache.priorities:
         broken.append(f"6: pods by priority are {sums.priorities}, counted are {cache.priorities}")
     for resource, devices in cache.ledger.columns.items():

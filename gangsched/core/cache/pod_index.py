@@ -295,9 +295,10 @@ class PodIndex:
 
     # -- for core.invariants -------------------------------------------------------------------------------
 
-    def recount(self) -> Iterator[str]:
-        """Every count that differs from the sum over the pods, in words; slow."""
-        yield from self.volumes.recount(self._pods)
+    def recount(self, using_volumes: Iterable[PodInfo]) -> Iterator[str]:
+        """Every count that differs from the sum over the pods, in words; slow. using_volumes: those of the
+        pods on nodes that do."""
+        yield from self.volumes.recount(using_volumes)
         yield from self.selected.recount()
         if not self._is_built:
             return

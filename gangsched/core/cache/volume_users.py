@@ -5,7 +5,7 @@ Kept by core.cache.cache for pods with such volumes, without cost for others; re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
@@ -38,12 +38,12 @@ class VolumeUsers:
             if not self.claims[claim]:
                 del self.claims[claim]
 
-    def recount(self, pods: Mapping[str, PodInfo]) -> Iterator[str]:
-        """Differences from the pods' actual use, in words; for core.invariants, slow."""
+    def recount(self, users: Iterable[PodInfo]) -> Iterator[str]:
+        """Differences from what these pods use, all that use volumes on a node; in words, for
+        core.invariants."""
         fresh = VolumeUsers()
-        for info in [info for info in pods.values() if info.template.volumes]:
-            if info.row >= 0:
-                fresh.enter(info)
+        for info in users:
+            fresh.enter(info)
         if fresh.by_row != self.by_row or fresh.claims != self.claims:
             yield f"volumes are used as {self.claims}, counted anew as {fresh.claims}"
 
