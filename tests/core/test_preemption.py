@@ -424,6 +424,16 @@ def test_a_device_that_breaks_meanwhile_breaks_the_promise() -> None:
     assert not c.scheduler.shared.cache.ledger.claimants
 
 
+def test_who_waits_for_kept_room_is_tried_when_the_promise_is_broken() -> None:
+    """The change that breaks it frees nothing by itself."""
+    c = slow(singles(cluster(nodes=1), 1), pods=1)
+    c.submit(make_pod("waits", gpus=3)).run()
+    assert c.state("waits") == "unschedulable"
+    c.node(make_node("n0", gpus=7)).run()
+    assert not c.said("high-0").startswith("preemption: room is reserved")
+    assert c.wait(2.0).pod("waits").spec.node_name == "n0"
+
+
 # -- how it ends -------------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
+from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import Group, MemberState, PodInfo, Preemption
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.victim_words import LOWER
@@ -43,6 +44,8 @@ class Nominations:
         self._shared = shared
         self._reporter = reporter
         self._n_made = 0
+        self._lifted: dict[str, tuple[str, list[ClusterChange]]] = {}
+        """By UID, within a turn: the node that was kept for it, and what became free with that."""
 
     # -- begin ---------------------------------------------------------------------------------------------
 
@@ -88,6 +91,8 @@ class Nominations:
             info, row = placement.info, placement.row
             node_name = shared.cache.view.name(row)
             nodes.add(node_name)
+            if info.uid in self._lifted and self._lifted[info.uid][0] == node_name:
+                del self._lifted[info.uid]
             assert info.group is not None
             priority = max(info.group.priority, preemption.keeps_at)
             shared.cache.nominated[info.uid] = Nominated(info, node_name, priority)
@@ -96,6 +101,7 @@ class Nominations:
                     shared.cache.ledger.claim(row, info.uid, resource, ids)
             self._write(info, node_name)
         preemption.nodes = frozenset(nodes)
+        self._free_lifted(preemption)
         for group in preemption.unit:
             self._park(group, preemption)
             self._reporter.preempting(group, self._words(preemption))
@@ -173,7 +179,8 @@ class Nominations:
     # -- end -----------------------------------------------------------------------------------------------
 
     def lift(self, unit: Sequence[Group]) -> Preemption | None:
-        """Removes the unit's reservations for the turn that places it; afterwards renewed or dropped.
+        """Removes the unit's reservations for the turn that places it; afterwards renewed or dropped: then
+        who waits for the room hears that it is free.
 
         Groups of a set that came later wait with those that wait already, for all of their victims.
         """
@@ -183,7 +190,10 @@ class Nominations:
         for preemption in waiting:
             for member in preemption.unit:
                 for info in member.members.values():
-                    self._shared.cache.unnominate(info.uid)
+                    kept = self._shared.cache.nominated.get(info.uid)
+                    freed = self._shared.cache.unnominate(info.uid)
+                    if freed:
+                        self._lifted[info.uid] = (kept.node_name if kept is not None else "", freed)
         return self._joined(waiting, unit)
 
     def _joined(self, waiting: Sequence[Preemption], unit: Sequence[Group]) -> Preemption:
@@ -223,6 +233,14 @@ class Nominations:
                 shared.changes += shared.cache.unnominate(info.uid)
                 if not keep_written:
                     self.unwrite(info)
+        self._free_lifted(preemption)
+
+    def _free_lifted(self, preemption: Preemption) -> None:
+        """Room that was lifted and is kept for the unit no more is free for others."""
+        for member in preemption.unit:
+            for uid in member.members:
+                _, freed = self._lifted.pop(uid, ("", ()))
+                self._shared.changes += freed
 
     def unwrite(self, info: PodInfo) -> None:
         """Removes a nomination from the pod's status."""
