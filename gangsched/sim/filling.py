@@ -58,15 +58,18 @@ def _fits(
             there.append(_claim(info.pod, name, info.ids))
     kept = [one for claim in holding for one in claim.held]
     kept += scheduler.shared.cache.nominated.values()
-    there += [_claim(one.info.pod, name, one.ids) for one in kept if one.node_name == name]
+    healthy = healthy_ids(node)
+    if healthy is None:
+        return False
+    for place in kept:
+        if place.node_name == name:  # in the place of a device that has failed it will have another
+            left = {r: tuple(i for i in own if i in healthy.get(r, ())) for r, own in place.ids.items()}
+            there.append(_claim(place.info.pod, name, left))
     for one in there:
         used.update(one.requests)
         for resource, ids in one.ids.items():
             taken.setdefault(resource, set()).update(ids)
     if any(amount > room.get(resource, 0) for resource, amount in used.items()):
-        return False
-    healthy = healthy_ids(node)
-    if healthy is None:
         return False
     asked = pod_asks(pod.spec)
     for resource, ids in healthy.items():
