@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from gangsched.core.queueing.idle_of_queues import IdleOfQueues
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.walltime import WALLTIME_KEY
 from tests.core.queued import book, pods, queued, reconfigured
+from tests.core.test_claims import claims
 from tests.support.scenario import Cluster, gang, with_annotations
 
 HALF_LIFE_S = 3600.0
@@ -81,3 +83,14 @@ def test_it_ends_with_the_claim_and_with_the_setting() -> None:
         c.wait(1200.0)
         rest = 2.0 ** (-(c.now_s - before_s) / HALF_LIFE_S)
         assert lately(c.scheduler, "a", c.now_s) == pytest.approx(before * rest, abs=1e-6), end
+
+
+def test_a_claim_whose_members_are_all_gone_is_charged_to_nobody() -> None:
+    """For a moment it stands without any."""
+    c = claimed()
+    (one,) = claims(c).all
+    one.held = ()
+    idle = IdleOfQueues(c.scheduler.shared.cache.view)
+    before_s, before = c.now_s, lately(c.scheduler, "a", c.now_s)
+    idle.charge(book(c), [one], 1, before_s)
+    assert book(c).decayed("a", before_s + HALF_LIFE_S) == pytest.approx(before / 2, abs=1e-6)

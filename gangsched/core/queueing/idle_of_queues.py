@@ -58,6 +58,7 @@ class IdleOfQueues:
     def _look(self, book: QueueBook, claims: Sequence[StartClaim]) -> None:
         n_rows = self._view.n_rows
         self._names = [name for name in self._view.table.names if name in book.tree.settings.compare]
+        claims = [one for one in claims if one.held]  # one whose members are all gone is about to end
         held = self._room.of(claims)
         amounts = held.amounts(self._columns().tolist())
         whose = [book.tree.of(one.held[0].info.pod.metadata).queue for one in claims]
