@@ -38,6 +38,11 @@ class ObjectMeta(_Wire):
     deletion_timestamp: datetime | None = None
     owner_references: list[OwnerReference] | None = None
 
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that controls the object."""
+        return next((one for one in self.owner_references or () if one.controller), None)
+
 
 class ResourceRequirements(_Wire):
     requests: dict[str, str | int | float] | None = None

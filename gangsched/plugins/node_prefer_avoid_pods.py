@@ -71,10 +71,8 @@ class NodePreferAvoidPods:
 
 
 def _controller(pod: Pod) -> tuple[str, str] | None:
-    for owner in pod.metadata.owner_references or ():
-        if owner.controller:
-            return (owner.kind, owner.uid) if owner.kind in _KINDS else None
-    return None
+    owner = pod.metadata.controller
+    return (owner.kind, owner.uid) if owner is not None and owner.kind in _KINDS else None
 
 
 def _avoided(text: str) -> set[tuple[str, str]]:

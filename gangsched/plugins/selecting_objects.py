@@ -23,11 +23,9 @@ _CONTROLLERS = {
 
 def controller_of(pod: Pod) -> tuple[str, str] | None:
     """(kind as in WATCHES, name) of the controller of the pod's replicas; None: none of these kinds."""
-    for owner in pod.metadata.owner_references or ():
-        if owner.controller:
-            kind = _CONTROLLERS.get((owner.api_version, owner.kind))
-            return (kind, owner.name) if kind else None
-    return None
+    owner = pod.metadata.controller
+    kind = None if owner is None else _CONTROLLERS.get((owner.api_version, owner.kind))
+    return (kind, owner.name) if owner is not None and kind else None
 
 
 def sign(pod: Pod) -> Hashable:

@@ -76,8 +76,8 @@ def check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str], *, wa
 
 def _owner(pod: Pod) -> str:
     """The object whose controller makes the pod, by kind, namespace and name; "" for a pod of nobody."""
-    owners = (one for one in pod.metadata.owner_references or () if one.controller)
-    return next((f"{one.kind} {pod.metadata.namespace}/{one.name}" for one in owners), "")
+    owner = pod.metadata.controller
+    return f"{owner.kind} {pod.metadata.namespace}/{owner.name}" if owner is not None else ""
 
 
 def examine(

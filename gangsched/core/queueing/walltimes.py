@@ -217,7 +217,7 @@ def _kind_of(group: Group, info: PodInfo) -> _Kind:
     meta = info.pod.metadata
     name = group.key.name
     if not group.is_gang:
-        name = next((one.name for one in meta.owner_references or () if one.controller), meta.name)
+        name = (meta.controller or meta).name
     n_devices = sum(n for resource, n in _extended(info.template.requests))
     return meta.namespace, group.scheduler_name, kind_name(name), n_devices
 

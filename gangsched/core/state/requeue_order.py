@@ -58,5 +58,5 @@ def name_of(group: Group) -> str:
 
 
 def _owner(info: PodInfo) -> str:
-    owners = info.pod.metadata.owner_references or ()
-    return next((owner.uid for owner in owners if owner.controller), "")
+    owner = info.pod.metadata.controller
+    return owner.uid if owner is not None else ""
