@@ -9,6 +9,7 @@ core.groups.attempts.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -96,7 +97,7 @@ class Forecasts:
             one = self._known.pop(group.key, None)
             if one is not None and one.group is group and one.first_s >= one.from_s + _LEAST_S:
                 ratio = (self._shared.now_s - one.from_s) / (one.first_s - one.from_s)
-                self.ratios[sum(ratio > limit for limit in RATIOS)] += 1
+                self.ratios[bisect_left(RATIOS, ratio)] += 1
                 self.total_ratio += ratio
             if self._reporter.condition(group, START_PROMISED).get("reason") in (FORECAST, UNKNOWN):
                 self._reporter.start_promised(

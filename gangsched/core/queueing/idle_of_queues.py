@@ -37,6 +37,7 @@ class IdleOfQueues:
         self._mark = 0
         self._kept: list[_Kept] = []
         self._names: list[str] = []
+        self._columns: IntArray = np.zeros(0, dtype=np.int64)
         self._rows: BoolArray = np.zeros(0, dtype=np.bool_)
 
     def charge(self, book: QueueBook, claims: Sequence[StartClaim], revision: int, now_s: float) -> None:
@@ -56,11 +57,13 @@ class IdleOfQueues:
         book.keep_idle(self._idle(), now_s)
 
     def _look(self, book: QueueBook, claims: Sequence[StartClaim]) -> None:
-        n_rows = self._view.n_rows
-        self._names = [name for name in self._view.table.names if name in book.tree.settings.compare]
+        n_rows, names = self._view.n_rows, self._view.table.names
+        columns = [column for column, name in enumerate(names) if name in book.tree.settings.compare]
+        self._names = [names[column] for column in columns]
+        self._columns = np.array(columns, dtype=np.int64)
         claims = [one for one in claims if one.held]  # one whose members are all gone is about to end
         held = self._room.of(claims)
-        amounts = held.amounts(self._columns().tolist())
+        amounts = held.amounts(columns)
         whose = [book.tree.of(one.held[0].info.pod.metadata).queue for one in claims]
         self._kept = []
         for queue in dict.fromkeys(whose):
@@ -69,12 +72,9 @@ class IdleOfQueues:
         self._rows = np.zeros(n_rows, dtype=np.bool_)
         self._rows[held.rows] = True
 
-    def _columns(self) -> IntArray:
-        return np.array([self._view.table.names.index(name) for name in self._names], dtype=np.int64)
-
     def _idle(self) -> dict[str, dict[str, int]]:
         rows = np.flatnonzero(self._rows)
-        free = np.maximum(self._view.free_at(self._columns(), rows), 0)
+        free = np.maximum(self._view.free_at(self._columns, rows), 0)
         found = {}
         for queue, amounts in self._kept:
             taken = np.minimum(amounts[:, rows], free)
