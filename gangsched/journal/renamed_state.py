@@ -88,16 +88,21 @@ class _RenamingWriter(Forms, _Pickler):  # type: ignore[misc]
 
     def _save_text(self, text: str) -> None:
         new = str.__str__(text) if self._is_plain or type(text) is _Kept else self._rename(text)
-        known = self.memo.get(id(new))
+        self._save_once(new, super().save_str)
+
+    def _save_once(self, made: str | bytes, save: Callable[[Any], None]) -> None:
+        """What is made here may be an object that is written already: Python has one empty text, and one of
+        each single byte."""
+        known = self.memo.get(id(made))
         if known is None:
-            super().save_str(new)
+            save(made)
         else:
             self.write(self.get(known[0]))
 
     def _save_bytes(self, body: bytes) -> None:
         """MessagePack, by which what is alike is found, or numbers."""
         if type(body) is _KeptBytes:
-            super().save_bytes(bytes(body))
+            self._save_once(bytes(body), super().save_bytes)
             return
         try:
             plain = msgspec.msgpack.decode(body)
@@ -107,7 +112,7 @@ class _RenamingWriter(Forms, _Pickler):  # type: ignore[misc]
             body = msgspec.msgpack.encode(walk(plain, self._rename))
         elif _TEXT.search(body):
             raise pickle.PicklingError("bytes of no known form, in which names could be")
-        super().save_bytes(body)
+        self._save_once(body, super().save_bytes)
 
     dispatch: ClassVar[dict[type, Any]] = {
         **_Pickler.dispatch,
