@@ -17,7 +17,7 @@ from itertools import chain, islice
 import msgspec
 import numpy as np
 
-from gangsched.core.cache.view.room import RoomQueries
+from gangsched.core.cache.cluster_view import ClusterView
 from gangsched.core.cycle.topology import requires_domain
 from gangsched.core.framework.profile import Demand
 from gangsched.core.queueing.needs import open_to
@@ -99,6 +99,10 @@ def in_steps(scheduler: Scheduler, now_s: float) -> Generator[None, None, dict[G
                 refused.add(one.kind)
                 left.append(one)
                 continue
+            if at_s == now_s and one.group.state is GroupState.UNSCHEDULABLE:
+                # What it waits for is none of what is followed here.
+                room.give_back(took)
+                continue
             found[one.group.key] = at_s
             if math.isfinite(one.walltime_s):
                 end_s = now_s + _rounded(at_s + one.walltime_s - now_s)
@@ -121,9 +125,11 @@ def _rounded(in_s: float) -> float:
 
 
 class _Room:
-    """What is free of the resources that somebody waits for. Shape: int64[n_resources, n_rows]."""
+    """What is free of the resources that somebody waits for, healthy devices where they are listed.
 
-    def __init__(self, view: RoomQueries, templates: Iterable[PodTemplate]) -> None:
+    Shape: int64[n_resources, n_rows]."""
+
+    def __init__(self, view: ClusterView, templates: Iterable[PodTemplate]) -> None:
         columns = sorted({column for template in templates for column in template.columns})
         self.n_rows = view.n_rows
         self._index = {column: i for i, column in enumerate(columns)}
@@ -131,6 +137,11 @@ class _Room:
         self.free: IntArray = np.zeros((0, view.n_rows), dtype=np.int64)
         if columns:
             self.free = view.free_at(np.array(columns, dtype=np.int64), rows).copy()
+        for resource in view.listed:
+            at = self._index.get(view.table.column(resource))
+            listed = view.device_free(resource)
+            if at is not None and listed is not None:
+                self.free[at] = np.where(listed < 0, self.free[at], np.minimum(self.free[at], listed))
 
     def place(self, needs: Sequence[_Need]) -> list[_Taken] | None:
         """All of them, on as few nodes as possible each; None: they do not fit, and nothing is taken."""

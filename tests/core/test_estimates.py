@@ -6,11 +6,15 @@ from random import Random
 from statistics import median
 from typing import Any
 
+from msgspec.structs import replace
+
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.estimates import estimated_starts
+from gangsched.model.devices import INVENTORY_KEY
+from gangsched.model.objects import ContainerPort, Pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_pod
+from gangsched.sim.objects import inventory, make_node, make_pod
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
@@ -21,6 +25,14 @@ def queueing(nodes: int, gpus: int = 8, **more: Any) -> Cluster:
 def job(name: str, pods: int, gpus: int, walltime_s: int) -> list[Any]:
     made = gang(name, pods=pods, gpus=gpus) if pods > 1 else [make_pod(name, gpus=gpus)]
     return with_annotations(made, {WALLTIME_KEY: f"{walltime_s}s"}) if walltime_s else made
+
+
+def listening(name: str) -> Pod:
+    pod = make_pod(name, gpus=0)
+    [container] = pod.spec.containers
+    return replace(
+        pod, spec=replace(pod.spec, containers=(replace(container, ports=(ContainerPort(host_port=80),)),))
+    )
 
 
 def estimates(c: Cluster) -> dict[str, float]:
@@ -60,6 +72,19 @@ def test_a_claim_is_a_claim_and_keeps_its_room_in_estimates() -> None:
     found = estimates(c)
     assert "large" not in found
     assert 701.0 <= found["passes"] <= 725.0
+
+
+def test_devices_that_are_ill_are_no_room() -> None:
+    c = queueing(0).node(make_node("ill", annotations={INVENTORY_KEY: inventory("ill", 8, unhealthy=(7,))}))
+    c.submit(job("half", 1, 4, 600)).run()
+    c.submit(job("all", 1, 8, 60), job("seven", 1, 7, 60)).run().wait(1.0)
+    assert list(estimates(c)) == ["seven"]
+
+
+def test_nothing_is_said_of_who_would_fit_now_and_waits_for_something_else() -> None:
+    c = queueing(1).submit(job("old", 1, 2, 600)).run()
+    c.submit(listening("first"), listening("second"), job("large", 1, 8, 60)).run().wait(1.0)
+    assert list(estimates(c)) == ["large"]
 
 
 def test_without_walltimes_being_read_nothing_is_estimated() -> None:

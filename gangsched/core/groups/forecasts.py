@@ -60,7 +60,7 @@ class Forecasts:
 
     def told(self, event: StartsEstimated) -> None:
         """These are all that can be estimated now; the others' estimates no longer hold. A group that has not
-        been tried yet is told nothing: most start at once."""
+        been tried yet, or is tried again just now, is told nothing: most start at once."""
         if self._shared.walltimes is None:
             self._known.clear()
             return
@@ -72,6 +72,8 @@ class Forecasts:
         for key, at_s in starts.items():
             group = self._shared.groups.get(key)
             if group is None or group.state not in _IN_LINE or self._has_claim(group) or not group.attempts:
+                continue
+            if at_s <= event.from_s:
                 continue
             if key not in self._known and len(self._known) < _MAX_KNOWN:
                 self._known[key] = _Forecast(group, event.from_s, at_s, None, -_ANEW_S)
