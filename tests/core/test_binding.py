@@ -11,7 +11,14 @@ from gangsched.config import Settings
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
-from gangsched.model.pod_group import ATTEMPT_KEY, COSCHEDULING_LABEL, GANG_KEY, GROUPS_KEY, RANK_KEY
+from gangsched.model.pod_group import (
+    ATTEMPT_KEY,
+    COSCHEDULING_LABEL,
+    GANG_KEY,
+    GROUPS_KEY,
+    MIN_MEMBERS_KEY,
+    RANK_KEY,
+)
 from gangsched.sim.objects import STRANGER, inventory, make_pod, make_pod_group
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
@@ -283,6 +290,84 @@ def test_a_member_that_leaves_without_a_node_is_one_that_the_gang_never_had() ->
     assert not c.group("a").satisfied
     c.wait(c.settings.settle_s + 1.0)
     assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"gangsched.io/disruption-mode": '{"": null}'}, {MIN_MEMBERS_KEY: "1"}, {MIN_MEMBERS_KEY: "many"}],
+)
+@pytest.mark.parametrize("is_new", [False, True], ids=["same process", "after a restart"])
+def test_a_half_bound_gang_whose_rest_may_not_start_as_it_is_written_is_given_back_in_time(
+    said: dict[str, str], is_new: bool
+) -> None:
+    """Somebody edits the waiting member, so it disagrees with the bound one: only an edit can complete it."""
+    c = half_bound(cluster(nodes=2))
+    if not is_new:
+        bind = c.held_binds[0]
+        c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Invalid", "no"))
+    c.update(with_annotations([c.pod("a-1")], said)[0])
+    if is_new:
+        c.restart()
+    c.run()
+    assert not c.group("a").satisfied
+    assert not c.all(ef.EvictPod)
+    assert "members disagree" in c.said("a-1")
+    c.wait(c.settings.settle_s + 5.0)
+    assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
+
+
+def test_a_half_bound_gang_is_completed_once_its_members_agree_again() -> None:
+    c = half_bound(cluster(nodes=2))
+    before = c.pod("a-1")
+    c.update(with_annotations([before], {MIN_MEMBERS_KEY: "3"})[0]).restart().run().wait(2.0)
+    assert c.state("a") == "unschedulable"
+    c.update(before).run()
+    assert c.placed("a", on=2)
+    c.wait(c.settings.settle_s + 5.0)
+    assert not c.all(ef.EvictPod)
+
+
+def test_with_an_object_too_the_bound_members_say_what_they_were_bound_by() -> None:
+    c = cluster(nodes=1).object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
+    mark = {COSCHEDULING_LABEL: "a"}
+    bound = make_pod("a-0", gpus=8, labels=mark)
+    edited = make_pod("a-1", gpus=8, labels=mark, annotations={"gangsched.io/topology": "{"})
+    c.submit(replace(bound, spec=replace(bound.spec, node_name="n0")), edited).restart().run()
+    assert not c.all(ef.EvictPod)
+    c.wait(c.settings.settle_s + 5.0)
+    assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
+
+
+def test_where_nothing_may_be_evicted_it_is_completed_whenever_its_members_agree() -> None:
+    c = half_bound(cluster(nodes=2, settings=Settings(allow_eviction=False, settle_s=30.0)))
+    before = c.pod("a-1")
+    c.update(with_annotations([before], {MIN_MEMBERS_KEY: "3"})[0]).restart().run().wait(200.0)
+    assert c.state("a") == "unschedulable"
+    told = [e.message for e in c.all(ef.RecordEvent) if e.reason == "GangAborted"]
+    assert told == [
+        "gang d/a is bound in part (1 of 2) and cannot be given back: allowEviction is off"
+    ] * len(told)
+    assert len(told) > 3
+    c.update(before).run()
+    assert c.placed("a", on=2)
+
+
+def test_an_edit_of_one_that_waits_evicts_nobody_of_a_gang_that_is_whole() -> None:
+    """Two of three are enough; a new process reads what the bound ones state."""
+    c = cluster(nodes=2).submit(gang("a", pods=3, min_members=2, gpus=8)).run()
+    [rest] = [name for name in ("a-0", "a-1", "a-2") if not c.pod(name).spec.node_name]
+    c.update(with_annotations([c.pod(rest)], {MIN_MEMBERS_KEY: "3"})[0]).restart().run()
+    c.wait(c.settings.settle_s + 5.0)
+    assert not c.all(ef.EvictPod)
+    assert c.group("a").satisfied
+
+
+def test_an_edit_of_bound_members_evicts_nobody_of_a_gang_that_is_whole() -> None:
+    c = cluster(nodes=2).submit(gang("a", pods=3, min_members=2, gpus=8)).run()
+    [one, _] = [name for name in ("a-0", "a-1", "a-2") if c.pod(name).spec.node_name]
+    c.update(with_annotations([c.pod(one)], {MIN_MEMBERS_KEY: "3"})[0]).restart().run()
+    c.wait(c.settings.settle_s + 5.0)
+    assert not c.all(ef.EvictPod)
 
 
 def test_a_refused_eviction_is_asked_again() -> None:

@@ -81,6 +81,8 @@ class GroupOutcome:
     def _complete(self, group: Group) -> None:
         """First in line, at once; when that has failed before, after its backoff."""
         again, group.recovering = group.recovering, True
+        if group.problem:
+            return  # it stays refused until that is mended
         if not group.n_pending:
             self._shared.queue.park(group, Cause.HALF_BOUND_ALONE, self._shared.now_s + _GATHER_TOLD_S)
         elif again:
@@ -121,7 +123,9 @@ class GroupOutcome:
             "given back: allowEviction is off",
         )
         shared.settle_by_s.set(group.key, shared.now_s + shared.settings.settle_s)
-        if group.state in (GroupState.ACTIVE, GroupState.UNSCHEDULABLE) and group.n_pending:
+        if group.problem:
+            group.recovering = True
+        elif group.state in (GroupState.ACTIVE, GroupState.UNSCHEDULABLE) and group.n_pending:
             group.recovering = True
             shared.queue.activate(group, Cause.HALF_BOUND)
         elif group.state is GroupState.BACKOFF:

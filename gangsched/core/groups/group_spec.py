@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from contextlib import suppress
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -17,7 +19,7 @@ from gangsched.core.groups.owners import Owners
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.group import Group, GroupState
+from gangsched.core.types.group import Group, GroupState, MemberState
 from gangsched.errors import ParseError
 from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
 from gangsched.model.objects import Pod
@@ -37,6 +39,9 @@ from gangsched.model.pod_group import (
     with_wishes_of,
 )
 from gangsched.model.workloads import PRIORITY_CLASSES
+
+# Statements of a gang's bound members that are read where they disagree.
+_MAX_COMPARED = 16
 
 
 class GroupSpecs:
@@ -172,12 +177,12 @@ class GroupSpecs:
         if group.own_problem:
             return standing, group.own_problem
         if len(group.stated) > 1 and not group.satisfied and not _agree(group):
-            return group.definition, _disagreement(group)
+            return group.definition or self._as_bound(group), _disagreement(group)
         if needs_object(group.key):
             known = self._objects.get(group.key)
             if known is None and standing is not None:
                 return standing, ""
-            return (standing, known) if isinstance(known, str) else _with_wishes(group, known)
+            return (standing, known) if isinstance(known, str) else _with_wishes(group, known, standing)
         if is_inferred(group.key):
             found, problem = self._owners.numbers(group)
             return (standing if found is None and problem else found), problem
@@ -191,6 +196,23 @@ class GroupSpecs:
             return group_from_pod(group.key, info.pod), ""
         except ParseError as error:
             return standing, f"gang {group.key}: {error}" if group.is_gang else str(error)
+
+    def _as_bound(self, group: Group) -> PodGroup | None:
+        """What its bound members state while others disagree with them, for a process that did not bind them.
+
+        If the bound ones disagree too, the statement that asks for the fewest: an edit evicts nobody.
+        """
+        if is_inferred(group.key):
+            return self._owners.numbers(group)[0]
+        known = self._objects.get(group.key)
+        if isinstance(known, str) or (known is None and needs_object(group.key)):
+            return None
+        found: list[PodGroup] = []
+        told = {info.stated: info.pod for info in group.in_state(MemberState.BOUND)}
+        for pod in islice(told.values(), _MAX_COMPARED):
+            with suppress(ParseError):
+                found.append(with_wishes_of(known, pod) if known else group_from_pod(group.key, pod))
+        return min(found, key=lambda one: one.min_count, default=None)
 
     def _refusal(self, group: Group, definition: PodGroup) -> str:
         """Why the group may not start as it is; unsupported settings are refused, reported or ignored."""
@@ -253,7 +275,9 @@ class GroupSpecs:
                 self._shared.touch(self._shared.groups[key])
 
 
-def _with_wishes(group: Group, known: PodGroup | None) -> tuple[PodGroup | None, str]:
+def _with_wishes(
+    group: Group, known: PodGroup | None, standing: PodGroup | None
+) -> tuple[PodGroup | None, str]:
     """Its object's definition, with its pods' own requests merged in; or what is wrong with them."""
     info = group.first()
     if known is None or info is None:
@@ -261,7 +285,7 @@ def _with_wishes(group: Group, known: PodGroup | None) -> tuple[PodGroup | None,
     try:
         return with_wishes_of(known, info.pod), ""
     except ParseError as error:
-        return None, f"gang {group.key}: {error}"
+        return standing, f"gang {group.key}: {error}"
 
 
 def _has_strange_role(group: Group, definition: PodGroup) -> bool:

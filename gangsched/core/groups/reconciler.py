@@ -106,6 +106,11 @@ class GroupReconciler:
     def _look_at_rest(self, group: Group) -> None:
         queue, now_s = self._shared.queue, self._shared.now_s
         if group.problem:
+            if group.is_half_bound and group.definition is not None and not group.recovering:
+                # Only its owner can complete it now: the time for that runs.
+                self.recover(group)
+                if group.state is GroupState.UNWINDING:
+                    return
             if group.state is not GroupState.UNSCHEDULABLE or group.message != group.problem:
                 group.rejected_by = (("GangScheduling", None),)
                 queue.reject(group, Cause.PROBLEM, now_s)
