@@ -52,6 +52,14 @@ def test_every_field_survives_a_round_trip() -> None:
     assert again(config) == config
 
 
+def test_evictions_for_the_walltime_survive_it_without_claims() -> None:
+    text = EVERYTHING.replace("mode: budget, idlePercent: 7", "mode: shadow").replace("yield", "evict")
+    config = parse_config(text, source="", plugins=IN_TREE)
+    assert config.settings.queueing is not None
+    assert config.settings.queueing.on_overrun == "evict"
+    assert again(config) == config
+
+
 @pytest.mark.parametrize("path", ["config/scheduler.yaml", ""])
 def test_defaults_are_spelled_out(path: str) -> None:
     if path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.config import parse_config
+from gangsched.config import Settings, on_trial, parse_config
 from gangsched.config.queueing import QueueingSettings
 from gangsched.errors import ConfigError
 from gangsched.plugins import IN_TREE
@@ -32,6 +32,7 @@ def test_it_is_off_unless_it_is_written() -> None:
     assert queueing("queueing: {bound: {mode: hard}, onOverrun: yield}") == QueueingSettings(
         mode="hard", on_overrun="yield"
     )
+    assert queueing("queueing: {onOverrun: evict}") == QueueingSettings(on_overrun="evict")
     assert queueing("queueing: {bound: {mode: budget, idlePercent: 25}}") == QueueingSettings(
         mode="budget", idle_share=0.25
     )
@@ -56,7 +57,8 @@ def test_a_profiles_default_goes_before_that_of_all_and_may_be_none() -> None:
         ("queueing: {bound: {idlePercent: 5}}", "queueing.bound.idlePercent", "needs mode: budget"),
         ("queueing: {bound: {mode: budget, idlePercent: 0}}", "queueing.bound.idlePercent", "within 1..100"),
         ("queueing: {onOverrun: yield}", "queueing.onOverrun", "needs claims"),
-        ("queueing: {bound: {mode: hard}, onOverrun: evict}", "queueing.onOverrun", "evict"),
+        ("queueing: {onOverrun: none}", "queueing.onOverrun", "needs claims"),
+        ("queueing: {bound: {mode: hard}, onOverrun: kill}", "queueing.onOverrun", "kill"),
         ("queueing: {bounds: {}}", "queueing", "bounds"),
         ("queueing: {defaultWalltime: 24 hours}", "queueing.defaultWalltime", "is not a duration"),
         ("queueing: {defaultWalltime: 0s}", "queueing.defaultWalltime", "'0s' is not longer than 0"),
@@ -79,3 +81,12 @@ def test_a_mistake_names_its_place(ours: str, path: str, said: str) -> None:
         queueing(ours)
     assert caught.value.path.startswith(path)
     assert said in str(caught.value)
+
+
+def test_a_question_evicts_for_who_starts_and_for_no_walltime() -> None:
+    own = QueueingSettings(on_overrun="evict")
+    found = on_trial(Settings(queueing=own), allow_eviction=True)
+    assert found.queueing == QueueingSettings(on_overrun="yield")
+    assert found.allow_eviction
+    assert not on_trial(Settings(queueing=own), allow_eviction=False).allow_eviction
+    assert not on_trial(Settings(allow_eviction=False), allow_eviction=True).allow_eviction

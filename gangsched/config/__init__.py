@@ -31,7 +31,7 @@ from gangsched.config.inferring import resolve_inferred
 from gangsched.config.managed import without_managed
 from gangsched.config.packing import resolve_packing
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
-from gangsched.config.queueing import QueueingSettings, resolve_queueing
+from gangsched.config.queueing import EVICT, YIELD, QueueingSettings, resolve_queueing
 from gangsched.config.queues import QueuesSettings, resolve_queues, with_fairness
 from gangsched.config.recording import RecordSettings, resolve_record
 from gangsched.config.strict import decode, nearest, read_documents
@@ -161,6 +161,15 @@ def without_writes(config: SchedulerConfig) -> SchedulerConfig:
     election = msgspec.structs.replace(config.leader_election, leader_elect=False)
     settings = msgspec.structs.replace(config.settings, allow_eviction=False, tells_victims=True, fence=False)
     return msgspec.structs.replace(config, leader_election=election, settings=settings)
+
+
+def on_trial(settings: Settings, *, allow_eviction: bool) -> Settings:
+    """The same for a question of what would start: nothing is evicted but for somebody who starts then."""
+    queueing = settings.queueing
+    if queueing is not None and queueing.on_overrun == EVICT:
+        queueing = msgspec.structs.replace(queueing, on_overrun=YIELD)
+    allowed = allow_eviction and settings.allow_eviction
+    return msgspec.structs.replace(settings, allow_eviction=allowed, queueing=queueing)
 
 
 def _by_kind(documents: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:

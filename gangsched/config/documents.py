@@ -166,7 +166,7 @@ class Queueing(_Document, frozen=True):
 
     bound: Bound = Bound()
     default_walltime: str = ""
-    on_overrun: Literal["none", "yield"] | None = None
+    on_overrun: Literal["none", "yield", "evict"] | None = None
 
 
 class Fairness(_Document, frozen=True):

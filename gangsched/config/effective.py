@@ -16,7 +16,7 @@ from gangsched.config.durations import duration_text
 from gangsched.config.extenders import effective_extender
 from gangsched.config.foreign import REFUSE
 from gangsched.config.profiles import ProfileConfig
-from gangsched.config.queueing import AUTO, BUDGET, SHADOW, effective_walltime
+from gangsched.config.queueing import AUTO, BUDGET, EVICT, SHADOW, effective_walltime
 from gangsched.config.queues import effective_queues
 from gangsched.config.recording import effective_record
 from gangsched.config.tracing import effective_tracing
@@ -103,7 +103,8 @@ def _queueing(config: SchedulerConfig) -> Document:
     if known.mode == BUDGET:
         bound["idlePercent"] = round(known.idle_share * 100)
     walltime = effective_walltime(known, config.profiles[0].scheduler_name)
-    yields = {} if known.mode == SHADOW else {"onOverrun": known.on_overrun}
+    is_said = known.mode != SHADOW or known.on_overrun == EVICT
+    yields = {"onOverrun": known.on_overrun} if is_said else {}
     return {"queueing": {"bound": bound, _WALLTIME: walltime, **yields}}
 
 

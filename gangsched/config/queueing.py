@@ -13,7 +13,9 @@ from gangsched.errors import ConfigError
 
 AUTO = "auto"
 SHADOW, BUDGET = "shadow", "budget"
-YIELD = "yield"
+YIELD, EVICT = "yield", "evict"
+YIELDS = (YIELD, EVICT)
+"""Values of onOverrun with which what runs past its stated walltime may be evicted for a claim."""
 _MAX_BOUND = 1_000_000
 _IDLE_PERCENT = 10
 _MAX_WALLTIME_S = 10 * 366 * 86_400.0
@@ -24,13 +26,14 @@ class QueueingSettings(msgspec.Struct, frozen=True):
     when it is first refused (core.queueing.bypasses). default_walltime_s: by profile, if set. mode: shadow:
     that is counted and told; hard: at its bound a group gets a claim (core.queueing.claims); budget: once
     that costs no more than may be idle. idle_share: of the cluster, for it (core.queueing.idle_budget).
-    on_overrun: yield: what runs past its stated walltime may be evicted for a claim (core.groups.overrun)."""
+    on_overrun: yield: what runs past its stated walltime may be evicted for a claim (core.groups.overrun);
+    evict: and is evicted where nobody waits (core.groups.walltime_evictions)."""
 
     bound: int | None = None
     default_walltime_s: Mapping[str, float] = {}
     mode: Literal["shadow", "hard", "budget"] = "shadow"
     idle_share: float = _IDLE_PERCENT / 100
-    on_overrun: Literal["none", "yield"] = "none"
+    on_overrun: Literal["none", "yield", "evict"] = "none"
 
 
 def resolve_queueing(ours: OurDocument, names: Collection[str]) -> QueueingSettings | None:
@@ -56,7 +59,7 @@ def resolve_queueing(ours: OurDocument, names: Collection[str]) -> QueueingSetti
             defaults[name] = default_s
     bound = groups if isinstance(groups, int) else None
     mode, on_overrun = written.bound.mode, written.on_overrun
-    if on_overrun is not None and mode == SHADOW:
+    if on_overrun in ("none", "yield") and mode == SHADOW:
         path = "queueing.onOverrun"
         raise ConfigError("needs claims, for which somebody may yield: bound.mode hard or budget", path=path)
     return QueueingSettings(bound, defaults, mode, _idle_share(written.bound), on_overrun or "none")

@@ -302,6 +302,7 @@ def _ends(scheduler: Scheduler, group: Group) -> str:
     """When it is due to end, if that is known, and which promised start depends on it."""
     walltimes, claims = scheduler.shared.walltimes, scheduler.shared.queue.claims
     end = told_end(group, walltimes) if walltimes is not None else ""
+    then = " It is evicted soon after that." if end and scheduler.walltime_evictions.ends(group) else ""
     uids = {info.uid for info in group.in_state(MemberState.BOUND)}
     waiting = [
         str(claim.unit[0].key)
@@ -310,7 +311,7 @@ def _ends(scheduler: Scheduler, group: Group) -> str:
     ]
     names = ", ".join(waiting[:_MAX_NAMED]) + (", …" if len(waiting) > _MAX_NAMED else "")
     rests = f" Room is kept where it runs, and {names} {'starts' if len(waiting) == 1 else 'start'} after it."
-    return (f" It ends {end}." if end else "") + (rests if waiting else "")
+    return (f" It ends {end}.{then}" if end else "") + (rests if waiting else "")
 
 
 def _pods(n: int) -> str:

@@ -49,6 +49,7 @@ class Overdue:
             scheduler.attempts.claiming.advance,
             scheduler.audit.advance,
             scheduler.health.advance,
+            scheduler.walltime_evictions.advance,
             scheduler.reconciler.refusals.advance,
             scheduler.binder.pre_bind.expire,
             scheduler.binder.staggered.expire,

@@ -18,6 +18,7 @@ from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.groups.reservations import Reservations
+from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.steps import Take
@@ -37,6 +38,7 @@ class SchedulerParts(Protocol):
     binder: Binder
     health: DeviceHealth
     attempts: Attempts
+    walltime_evictions: WalltimeEvictions
     reservations: Reservations
     reconciler: GroupReconciler
 

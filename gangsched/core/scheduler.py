@@ -34,6 +34,7 @@ from gangsched.core.groups.permits import Permits
 from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.groups.reservations import Reservations
 from gangsched.core.groups.ties import Ties
+from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.invariants import Recount
 from gangsched.core.overdue import Overdue
 from gangsched.core.reconfigure import reconfigure, unfinished, watched
@@ -98,6 +99,7 @@ class Scheduler:
         self.ties = Ties(self.shared, pick)
         self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, self.ties)
         self.attempts.forecasts.owner_of = self.owners.of_group
+        self.walltime_evictions = WalltimeEvictions(self.shared, self.reporter, self.binder, self.attempts)
         self.reservations = Reservations(self.shared, self.attempts, self.binder)
         self.reconciler = GroupReconciler(self.shared, self.reporter, self.owners, self.binder, self.attempts)
         self.watches = watched(profiles.values(), settings)
@@ -336,6 +338,9 @@ class Scheduler:
                     self.for_group(group, self.group_specs.resolve)
                 for group in touched.values():  # all numbers are known by now, so sets are computed once
                     self.for_group(group, self.reconciler.look)
+                for group in touched.values() if self.walltime_evictions.is_on else ():
+                    self.for_group(group, self.walltime_evictions.look_at)
+            steps.each(self.walltime_evictions.look)
             steps.each(self.attempts.claiming.look)
             steps.each(shared.flush_changes)
             if shared.cache.clashes or shared.cache.bad_reports:

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.config.queueing import EVICT
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState
 from gangsched.errors import GangschedError, InvariantError
@@ -34,6 +35,7 @@ from gangsched.sim.hooks import as_bind
 from gangsched.sim.kept_room import KeptRoom, acyclic
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.mischief import Mischief
+from gangsched.sim.overtime import Overtime
 from gangsched.sim.progress import resting_groups_can_go_on
 from gangsched.sim.spite import Spite
 from gangsched.sim.tampering import Tampering
@@ -207,6 +209,8 @@ class Simulation:
         self.told = Told()
         self.preemptions = checkers.Preemptions()
         self.guarantees = Guarantees()
+        queueing = self.settings.queueing
+        self.overtime = Overtime() if queueing is not None and queueing.on_overrun == EVICT else None
         has_queues = self.settings.queues is not None
         self.kept_room = KeptRoom(self.guarantees.takes_kept_room) if has_queues else KeptRoom()
         self.api.hang_up()
@@ -298,6 +302,8 @@ class Simulation:
         self._judged = now
         if self._fills and not self.inbox and self.scheduler.is_synced and not self.scheduler.n_active:
             self._judge(unfilled(self.scheduler, self.told, self.timeline.now_s))
+        if self.overtime is not None and self.calm_since_s and self.scheduler.is_synced:
+            self._judge(self.overtime.not_gone(self.told, self.timeline.now_s, self.calm_since_s))
         for watcher in self.watchers:
             self._judge(watcher(self))
 
@@ -322,6 +328,8 @@ class Simulation:
             self._judge(acyclic(self.scheduler))
         if self.settings.queues is not None:
             self._judge(self.guarantees.look(effects, self.told))
+        if self.overtime is not None:
+            self._judge(self.overtime.look(self.scheduler, effects, self.told, self.timeline.now_s))
         self.history.append(encoded(effects))
         for effect in effects:
             if self._dies_after == 0:

@@ -1,15 +1,17 @@
-"""A workload for claims: whole-cluster gangs behind a stream of pods that say when they end, or lie."""
+"""Workloads for claims and walltimes: whole-cluster gangs behind pods that say when they end, or lie."""
 
 from __future__ import annotations
 
 import math
 from random import Random
 
+from msgspec.structs import replace
+
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.actors import RUN_KEY
+from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.sim.objects import make_node, make_pod
-from gangsched.sim.workloads import Arrival, Workload
+from gangsched.sim.workloads import Arrival, Extension, Workload
 
 
 def limited_workload(
@@ -40,6 +42,32 @@ def limited_workload(
         )
         arrivals.append(Arrival(over_s * serial / n_arrivals * rng.uniform(0.8, 1.2), pods))
     return Workload(nodes, tuple(arrivals))
+
+
+def overtime_workload(seed: int) -> Workload:
+    """As that, and three of ten of those that state when they end never do; some state a longer time later.
+
+    One gang that never ends is made again whenever it is gone.
+    """
+    workload, rng = limited_workload(seed, longest_s=60.0), Random(f"{seed}-overtime")
+    arrivals: list[Arrival] = []
+    extensions = []
+    is_made_again = False
+    for one in workload.arrivals:
+        own = dict(one.pods[0].metadata.annotations or {})
+        if WALLTIME_KEY in own and rng.random() < 0.3:
+            del own[RUN_KEY]
+            own[WALLTIME_KEY] = f"{rng.randint(1, 20)}s"
+            if len(one.pods) > 1 and not is_made_again:
+                own[CONTROLLED_KEY], is_made_again = "true", True
+        if WALLTIME_KEY in own and rng.random() < 0.5:
+            names = tuple(pod.metadata.name for pod in one.pods)
+            extensions.append(
+                Extension(one.at_s + rng.uniform(5.0, 50.0), names, f"{rng.randint(40, 120)}s")
+            )
+        pods = (replace(pod, metadata=replace(pod.metadata, annotations=own)) for pod in one.pods)
+        arrivals.append(replace(one, pods=tuple(pods)))
+    return Workload(workload.nodes, tuple(arrivals), tuple(extensions))
 
 
 def stated_s(pod: Pod) -> float:

@@ -21,7 +21,7 @@ from gangsched.sim.crowds import crowded_workload, webbed_workload
 from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.duel import Duel, make_follower
 from gangsched.sim.faults import CALM, STORM, Rates
-from gangsched.sim.limits import limited_workload
+from gangsched.sim.limits import limited_workload, overtime_workload
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.racks import racked_workload
 from gangsched.sim.teams import SETTINGS, make_with_queues, teams_workload
@@ -104,6 +104,16 @@ STORMS: dict[str, Storm] = {
             FENCED,
             permit_wait_s=15.0,
             queueing=QueueingSettings(2, mode="hard", on_overrun="yield"),
+        ),
+        storm_s=60.0,
+    ),
+    "overtime": Storm(
+        "as claims, and what runs past its stated walltime is evicted; some of it would never end",
+        overtime_workload,
+        settings=replace(
+            FENCED,
+            permit_wait_s=15.0,
+            queueing=QueueingSettings(2, mode="hard", on_overrun="evict"),
         ),
         storm_s=60.0,
     ),

@@ -39,6 +39,12 @@ def queueing_families(reading: QueueingReading) -> Iterator[Metric]:
         ("source",),
         {(source,): n for source, n in reading.walltimes.items()},
     )
+    yield counter_family(
+        "gangsched_overrun_evictions",
+        "Pods evicted as they ran past their walltime: for a claim, or for the walltime alone.",
+        ("for",),
+        {(what,): n for what, n in reading.overruns.items()},
+    )
     ratios = Distribution(RATIOS)
     ratios.counts, ratios.total = [*reading.ratios], reading.total_ratio
     yield histogram_family(

@@ -73,7 +73,7 @@ class Reading(msgspec.Struct, frozen=True):
 class QueueingReading(msgspec.Struct, frozen=True):
     """Present if the configuration has `queueing`. at_start: groups by core.queueing.bypasses' BUCKETS;
     walltimes: groups that have not ended, by the source of their walltime; ratios: starts by
-    core.groups.forecasts' RATIOS."""
+    core.groups.forecasts' RATIOS; overruns: pods evicted for their walltime, by whether for a claim."""
 
     at_start: tuple[int, ...]
     total_at_start: int
@@ -83,6 +83,7 @@ class QueueingReading(msgspec.Struct, frozen=True):
     walltimes: Mapping[str, int]
     ratios: tuple[int, ...]
     total_ratio: float
+    overruns: Mapping[str, int]
     claims: ClaimsReading | None = None
 
 
@@ -172,6 +173,10 @@ def read_queueing(scheduler: Scheduler, totals: Totals) -> QueueingReading | Non
         totals.walltimes,
         tuple(scheduler.attempts.forecasts.ratios),
         scheduler.attempts.forecasts.total_ratio,
+        {
+            "claim": scheduler.shared.counters["overrun_victims"],
+            "walltime": scheduler.shared.counters["overrun_evictions"],
+        },
         _claims(scheduler.shared.queue.claims),
     )
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gangsched.config import SchedulerConfig
+from gangsched.config import SchedulerConfig, on_trial
 from gangsched.errors import ApiError, ConfigError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
@@ -107,8 +107,7 @@ def run(args: argparse.Namespace) -> int:
 async def _ask(args: argparse.Namespace, config: SchedulerConfig, plugins: KnownPlugins) -> Answer:
     # Preemption in the trial affects no real pod; without the flag the trial runs as with allowEviction:
     # false.
-    settings = replace(config.settings, allow_eviction=args.preempt and config.settings.allow_eviction)
-    config = replace(config, settings=settings)
+    config = replace(config, settings=on_trial(config.settings, allow_eviction=args.preempt))
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
     async with ApiClient(credentials) as client:
         priorities = await priority_classes(client)

@@ -125,9 +125,10 @@ OURS = {
     " more idle [than is earned](queueing.md#without-walltimes); until then it is passed on.",
     "queueing.bound.idlePercent": "With `mode: budget`: how much of each resource of the cluster claims may keep idle,"
     " on average: 1 to 100. Not set: 10.",
-    "queueing.onOverrun": "What becomes of a group that runs past the walltime it states while a"
-    " [claim](queueing.md#claims) waits for its place. `none`: nothing. `yield`: half a minute later"
-    " [it is evicted](queueing.md#past-the-walltime), if the claim's gang can start then. Not set: `none`.",
+    "queueing.onOverrun": "What becomes of a group that runs past the walltime it states. `none`: nothing."
+    " `yield`: while a [claim](queueing.md#claims) waits for its place, it is evicted"
+    " [half a minute later](queueing.md#past-the-walltime), if the claim's gang can start then. `evict`: it is evicted"
+    " half a minute later in any case; needs no claims. Not set: `none`.",
     "queueing.defaultWalltime": "[How long a group runs](queueing.md#how-long-groups-run) that does not say so and is"
     " like none that ran before: `24h`. Not set: for ever.",
     "devices.handOff": "How a resource's IDs reach containers, by resource name; a resource that is not named uses"

@@ -10,11 +10,15 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
+from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.groups.claiming import Claiming
+from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import MemberState
+from gangsched.model.effects import EvictPod
 from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.limits import limited_workload
 from gangsched.sim.making import make_scheduler
@@ -151,3 +155,48 @@ def test_a_core_that_evicts_too_early_is_found(monkeypatch: pytest.MonkeyPatch) 
     storm = STORMS["overrun"]
     found = [one for seed in range(41_050, 41_053) if (one := case(storm, seed).failure()) is not None]
     assert any("I10: " in str(one.problem) for one in found), found
+
+
+def test_whatever_runs_past_its_walltime_is_evicted_in_time() -> None:
+    sims = [run(STORMS["overtime"], seed) for seed in (41_100, 41_101)]
+    assert any(sim.scheduler.shared.counters["overrun_evictions"] for sim in sims), "nobody was evicted"
+
+
+def overtime_failure(seed: int) -> Broken | None:
+    return case(STORMS["overtime"], seed).failure()
+
+
+def test_a_core_that_ends_a_walltime_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = Ends.stated_end_s
+    monkeypatch.setattr(Ends, "stated_end_s", lambda *asked: ends(*asked) - 40.0)
+    found = [one for seed in range(41_110, 41_113) if (one := overtime_failure(seed)) is not None]
+    assert any("I11: " in str(one.problem) for one in found), found
+
+
+def test_a_core_that_does_not_hear_of_a_longer_walltime_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = Ends.stated_end_s
+
+    def deaf(self: Ends, group: Any, *more: Any) -> float:
+        first: dict[str, float] = vars(self).setdefault("first", {})
+        return first.setdefault(f"{group.key} {sorted(group.members)}", ends(self, group, *more))
+
+    monkeypatch.setattr(Ends, "stated_end_s", deaf)
+    found = [one for seed in range(41_110, 41_116) if (one := overtime_failure(seed)) is not None]
+    assert any("I11: " in str(one.problem) for one in found), found
+
+
+def test_a_core_that_evicts_a_gang_in_part_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_of_it(self: GroupOutcome, group: Any) -> None:
+        for info in group.in_state(MemberState.BOUND)[:1]:
+            meta = info.pod.metadata
+            self._shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
+
+    monkeypatch.setattr(GroupOutcome, "evict_bound", one_of_it)
+    found = [one for seed in range(41_110, 41_113) if (one := overtime_failure(seed)) is not None]
+    assert any("I11: " in str(one.problem) for one in found), found
+
+
+def test_a_core_that_lets_them_run_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WalltimeEvictions, "is_on", False)
+    found = [one for seed in range(41_110, 41_113) if (one := overtime_failure(seed)) is not None]
+    assert any("I12: " in str(one.problem) for one in found), found

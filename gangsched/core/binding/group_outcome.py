@@ -2,14 +2,19 @@
 
 A gang bound in part is a state of its own: completed first in line, or unwound by policy, within `settle_s`.
 Unwinding and eviction ask again for as long as the pods are there. Called by core.groups.reconciler,
-core.device_audit.device_health and core.scheduler; the answers to binds are core.binding.binder's.
+core.groups.walltime_evictions, core.device_audit.device_health and core.scheduler; the answers to binds are
+core.binding.binder's.
 """
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
+import msgspec
+
 from gangsched.core.binding.pre_bind import PreBind
 from gangsched.core.binding.staggered_bind import StaggeredBind
-from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.reporter import Reporter, clean
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import LEAVING, Group, GroupState, MemberState, PodInfo
@@ -18,8 +23,16 @@ from gangsched.model.events import EvictionFailed
 
 UNWIND = "unwind"
 _EVICT_AGAIN_S = 2.0
+_LONGEST_AGAIN_S = 60.0
 # A gang bound in part that waits for members says so after this long.
 _GATHER_TOLD_S = 5.0
+
+
+class _Overrun(msgspec.Struct):
+    """A group that is evicted for its walltime: for how long it is left alone next, and why it is evicted."""
+
+    again_s: float
+    why: str
 
 
 class GroupOutcome:
@@ -32,6 +45,7 @@ class GroupOutcome:
         self._reporter = reporter
         self._pre_bind = pre_bind
         self._staggered = staggered
+        self._overrun: WeakKeyDictionary[Group, _Overrun] = WeakKeyDictionary()
 
     def settle(self, group: Group) -> None:
         """Decides once no bind of the group is in flight."""
@@ -136,12 +150,22 @@ class GroupOutcome:
 
     def evict_gang(self, group: Group) -> None:
         """Evicts a gang that was whole; its successors start together when the last of it is gone."""
+        self._evict_all(group, Cause.EVICTED)
+
+    def evict_overrun(self, group: Group, why: str) -> None:
+        """Likewise a gang or pod whose time is over. Refused evictions are repeated ever more rarely, and
+        members that have succeeded stay as they are: only what is evicted is still owed."""
+        self._overrun[group] = _Overrun(_EVICT_AGAIN_S, why)
+        group.message = why
+        self._evict_all(group, Cause.OVERRUN)
+
+    def _evict_all(self, group: Group, cause: Cause) -> None:
         shared = self._shared
         group.recovering = False
         shared.forget_all(group, "its gang is evicted")
         group.attempts += 1
         group.cause_id = f"{group.key}#{group.attempts}"
-        shared.queue.park(group, Cause.EVICTED, shared.now_s + _EVICT_AGAIN_S)
+        shared.queue.park(group, cause, shared.now_s + _EVICT_AGAIN_S)
         self.evict_bound(group)
         self.unwound(group)
 
@@ -155,21 +179,32 @@ class GroupOutcome:
     def eviction_failed(self, event: EvictionFailed) -> None:
         """A refusal by a budget (429) is retried later; a missing verb (403) is reported."""
         info = self._shared.cache.pods.get(event.uid)
-        if info is not None and info.group is not None and event.code not in (404, 429):
-            self._reporter.aborted(info.group, f"evicting {info.pod.key}: {event.code} {event.message}")
+        if info is None or info.group is None or event.code == 404:
+            return
+        refused = f"evicting {info.pod.key}: {event.code} {event.message}"
+        if (overrun := self._overrun.get(info.group)) is not None:
+            info.group.message = clean(f"{overrun.why} It is asked again, refused: {refused}")
+        if event.code != 429:
+            self._reporter.aborted(info.group, refused)
 
     def unwound(self, group: Group) -> None:
         """When the last bound member is gone the gang starts over with the remaining ones."""
         if group.counts[MemberState.BOUND]:
             return
-        for info in group.in_state(MemberState.DONE):
+        overran = self._overrun.pop(group, None) is not None
+        if overran:
+            group.message = ""
+        for info in () if overran else group.in_state(MemberState.DONE):
             group.move(info, LEAVING)
         self._shared.queue.back_off(group, Cause.UNWOUND, self._shared.now_s)
         self._shared.stir_siblings(group)
 
     def evict_again(self, group: Group) -> None:
         """Repeats evictions without effect until they succeed."""
-        self._shared.queue.set_deadline(group, self._shared.now_s + _EVICT_AGAIN_S)
+        again_s, overrun = _EVICT_AGAIN_S, self._overrun.get(group)
+        if overrun is not None:
+            again_s = overrun.again_s = min(2.0 * overrun.again_s, _LONGEST_AGAIN_S)
+        self._shared.queue.set_deadline(group, self._shared.now_s + again_s)
         self.evict_bound(group)
 
 

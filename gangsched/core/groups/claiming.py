@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gangsched.config.queueing import YIELD, QueueingSettings
+from gangsched.config.queueing import YIELDS, QueueingSettings
 from gangsched.core.framework.plan import Plan, Shortage
 from gangsched.core.groups.claim_plans import ClaimPlans
 from gangsched.core.groups.claim_slips import slip_cause
@@ -241,10 +241,10 @@ class Claiming:
                 self._look_at(claim, min(claim.look_s, soon_s))
 
     def _rest_on(self, claims: Claims) -> None:
-        """With `onOverrun: yield`, fixes the ends that promises rest on."""
+        """With `onOverrun: yield` or `evict`, fixes the ends that promises rest on."""
         own, ends = self._shared.settings.queueing, self._shared.ends
         if own is not None and ends is not None:
-            promises = claims.all if own.on_overrun == YIELD else ()
+            promises = claims.all if own.on_overrun in YIELDS else ()
             ends.rest_on({one.uid: one.end_s for claim in promises for one in claim.blockers if one.is_said})
 
     def _end_all(self, claims: Claims) -> None:
@@ -373,7 +373,7 @@ class Claiming:
     def _may_yield(self, claim: StartClaim) -> bool:
         """Whether pods in its way are past their walltime and will be evicted for it if they do not end."""
         own, now_s = self._shared.settings.queueing, self._shared.now_s
-        is_on = own is not None and own.on_overrun == YIELD and now_s >= claim.start_s
+        is_on = own is not None and own.on_overrun in YIELDS and now_s >= claim.start_s
         return is_on and any(one.is_said and one.end_s <= now_s for one in claim.blockers)
 
     def _move(self, claims: Claims, claim: StartClaim, fresh: StartClaim) -> None:

@@ -321,8 +321,8 @@ class Membership:
         shared.cache.renew(info, pod)
         if info.state is PENDING and info.group is not None and is_edited(old, pod):
             shared.may_be_admitted(info.group)
-        if info.state is BOUND and shared.queue.claims is not None and is_edited(old, pod):
-            shared.queue.may_end_otherwise(info, shared.now_s)
+        if info.state is BOUND and shared.ends is not None and is_edited(old, pod):
+            shared.may_end_otherwise(info)
         if pod.spec.node_name and not old.spec.node_name:
             if info.state is BOUND:
                 self._audit.pod_bound(info)

@@ -1,4 +1,4 @@
-"""Overrun: which groups a claim may evict: those past their stated walltime (`onOverrun: yield`).
+"""Overrun: which groups a claim may evict: those past their stated walltime (`onOverrun: yield` or `evict`).
 
 A group is evicted only if that lets the claim's gang start at once, and only half a minute after its stated
 end; of several choices the one that spares most is taken. A gang is evicted as a whole. Not here: the
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gangsched.config.queueing import YIELD
+from gangsched.config.queueing import YIELDS
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.framework.plan import FitError, Plan, PostFilterResult
 from gangsched.core.framework.profile import Demand
@@ -20,7 +20,7 @@ from gangsched.core.types.group import BOUND, Group, PodInfo
 from gangsched.model.pod_group import GroupKey
 
 # A job that obeys its limit takes a moment to end.
-_SPARED_S = 30.0
+SPARED_S = 30.0
 # Each costs a cycle.
 _MAX_LOOKS = 16
 
@@ -36,7 +36,7 @@ def past_walltime(
     """The pods to evict so that the unit, which has a claim, can start; None: no choice would help."""
     claims, own = shared.queue.claims, shared.settings.queueing
     claim = claims.of(unit[0]) if claims is not None else None
-    if claim is None or own is None or own.on_overrun != YIELD or not shared.settings.allow_eviction:
+    if claim is None or own is None or own.on_overrun not in YIELDS or not shared.settings.allow_eviction:
         return None
     gone = _over(shared, claim)
     plan = _without(shared, demands, gone, cycle) if gone else None
@@ -61,7 +61,7 @@ def _over(shared: SharedState, claim: StartClaim) -> _Over:
             if is_leaving(info) or info.uid in shared.stuck:
                 continue
             over_s = shared.ends.of(info, shared.now_s, shared.wall_ahead_s).over_s
-            if shared.now_s >= over_s + _SPARED_S:
+            if shared.now_s >= over_s + SPARED_S:
                 found[group.key] = over_s, group
     in_order = sorted(found.items(), key=lambda one: (-one[1][0], one[0]))
     return {key: group.in_state(BOUND) for key, (_, group) in in_order}

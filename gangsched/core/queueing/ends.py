@@ -5,7 +5,7 @@ A pod that has outrun its group's walltime is late; its expected end is then put
 to run about as long again as it has: no promise is based on such an end, but without one a bound could not be
 kept where nobody states a walltime. Pods that something replaces never end. Pods begin
 when they are reserved here, or, if found on their node, when their kubelet admitted them. Called by
-core.groups.claim_plans.
+core.groups.claim_plans and core.groups.walltime_evictions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from gangsched.core.queueing.walltimes import Walltimes
-from gangsched.core.types.group import PodInfo
+from gangsched.core.types.group import BOUND, Group, PodInfo
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import PodGroup
 
@@ -26,7 +26,7 @@ _LEAST_AGE_S = 60.0
 _LEAVES_IN_S = 40.0
 # Pods that are gone are forgotten when so many more are remembered than there are.
 _MAX_GONE = 1000
-_STATED = ("stated", "enforced")
+STATED = ("stated", "enforced")
 # Statements are in whole seconds.
 _SAME_S = 1.0
 
@@ -92,15 +92,28 @@ class Ends:
         is_same = known is not None and known.pod is info.pod and known.definition is definition
         if known is not None and is_same and now_s < known.end.at_s:
             return known.end
-        began_s = self._began_s.get(info.uid)
-        if began_s is None:
-            began_s = self._began_s[info.uid] = _began_s(info.pod, now_s, wall_ahead_s)
-        end, is_put_off = self._end(info, now_s, began_s)
+        end, is_put_off = self._end(info, now_s, self._begin_s(info, now_s, wall_ahead_s))
         if is_put_off and self._told.get(info.uid) is not info.pod:
             self._told[info.uid] = info.pod
             self.extended.append(info)
         self._known[info.uid] = _Known(info.pod, definition, end)
         return end
+
+    def stated_end_s(self, group: Group, now_s: float, wall_ahead_s: float | None) -> float:
+        """When the last of the group's pods on nodes that stay ends, over or not, by what is stated; inf:
+        nothing is."""
+        walltime, found = self._walltimes.of(group), -math.inf
+        for info in group.in_state(BOUND) if walltime.source in STATED else ():
+            if info.pod.metadata.deletion_timestamp is None:
+                end_s = self._begin_s(info, now_s, wall_ahead_s) + walltime.seconds
+                found = max(found, min(end_s, self._promised_s.get(info.uid, math.inf)))
+        return found if found > -math.inf else math.inf
+
+    def _begin_s(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
+        began_s = self._began_s.get(info.uid)
+        if began_s is None:
+            began_s = self._began_s[info.uid] = _began_s(info.pod, now_s, wall_ahead_s)
+        return began_s
 
     def expected(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
         """As `of`, but remembers nothing, so that asking changes no decision."""
@@ -120,7 +133,7 @@ class Ends:
         walltime = self._walltimes.of_pod(info.pod) if group is None else self._walltimes.of(group)
         if math.isfinite(walltime.seconds):
             at_s = began_s + walltime.seconds
-            is_stated = walltime.source in _STATED
+            is_stated = walltime.source in STATED
             promised_s = self._promised_s.get(info.uid, math.inf)
             is_put_off = at_s > promised_s + _SAME_S
             if is_put_off:
@@ -136,8 +149,16 @@ class Ends:
 
 
 def _began_s(pod: Pod, now_s: float, wall_ahead_s: float | None) -> float:
-    """A pod that was found on its node: by kubelet's clock, else from now on."""
-    began = pod.status.start_time or pod.metadata.creation_timestamp
+    """A pod that was found on its node: by kubelet's clock, else by when it was bound, else from now on.
+
+    A pod that names its node when it is created is never bound.
+    """
+    bound = (
+        one.last_transition_time
+        for one in pod.status.conditions or ()
+        if one.type == "PodScheduled" and one.status == "True"
+    )
+    began = pod.status.start_time or next(bound, None) or pod.metadata.creation_timestamp
     if began is None or wall_ahead_s is None:
         return now_s
     return min(now_s, began.timestamp() - wall_ahead_s)

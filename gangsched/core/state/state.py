@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
-from gangsched.config import Settings
-from gangsched.config.queueing import SHADOW
+from gangsched.config import Settings, on_trial
+from gangsched.config.queueing import EVICT, SHADOW
 from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
 from gangsched.core.cache.queue_book import QueueBook
@@ -149,7 +147,7 @@ class SharedState:
         """From now on this is a copy for somebody's question: observers hear no more of it."""
         self.observer = self.queue.observer = None
         self.profiles = {name: profile.quiet for name, profile in self.profiles.items()}
-        self.settings = replace(self.settings, allow_eviction=allow_eviction and self.settings.allow_eviction)
+        self.settings = on_trial(self.settings, allow_eviction=allow_eviction)
 
     def _take_order(self, profiles: Mapping[str, Profile]) -> None:
         """Sets the plugins' usage trackers, each namespace's use if a plugin reads it, and the queue's
@@ -373,6 +371,13 @@ class SharedState:
                 if other.is_complete and not other.satisfied and not other.recovering:
                     members = members + needed_members(other)
         return members
+
+    def may_end_otherwise(self, info: PodInfo) -> None:
+        """A running pod was edited."""
+        self.queue.may_end_otherwise(info, self.now_s)
+        own = self.settings.queueing
+        if info.group is not None and own is not None and own.on_overrun == EVICT:
+            self.touch(info.group)
 
     def sort_key(self, group: Group) -> tuple[tuple[Any, ...], PluginError | None]:
         """QueueSort's key and, where there is no valid one, why; changes nothing."""

@@ -64,6 +64,7 @@ class Cause(enum.Enum):
     HALF_BOUND_ALONE = "bound in part, and no member is left to complete it"
     UNWINDS = "bound in part past its limit: bound members are evicted"
     EVICTED = "a device failed: the whole gang is evicted"
+    OVERRUN = "it ran past its walltime: all of it is evicted"
     UNWOUND = "the last bound member is gone"
     RECONFIGURED = "the configuration has changed"
     CONTAINED = "our own code failed on it, and what it held was given back"
@@ -122,6 +123,7 @@ _ROWS: tuple[tuple[Iterable[GroupState], Cause, GroupState | None], ...] = (
     (_HALF_BOUND, Cause.HALF_BOUND_ALONE, _GATHERING),
     (_HALF_BOUND, Cause.UNWINDS, _UNWINDING),
     ((*_AT_REST, _WAITING), Cause.EVICTED, _UNWINDING),
+    ((*_AT_REST, _WAITING), Cause.OVERRUN, _UNWINDING),
     ((_UNWINDING,), Cause.UNWOUND, _BACKOFF),
     # A fault of ours (core.containment), and the end.
     (_ANY, Cause.CONTAINED, _BACKOFF),

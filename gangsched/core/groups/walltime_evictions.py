@@ -1,0 +1,129 @@
+"""WalltimeEvictions: evicts groups that run past the walltime that they state (`onOverrun: evict`).
+
+    its end was half a minute ago          all of the group's pods are evicted, until they are gone
+    its end has moved                      nothing, until the new one
+    it is being bound, or bound in part    nothing, until that is over
+    somebody takes its room                nothing, while that goes on: they evict it (core.groups.nomination)
+    allowEviction is off                   an event, once for each end
+
+The end is the one for which it may be evicted for a claim as well (core.groups.overrun): of the last of its
+pods on nodes, if it is stated or kubelet enforces it. What is predicted, or given by default, evicts nobody.
+Not here: the evictions, and how they are repeated (core.binding.group_outcome). Called by core.scheduler.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from gangsched.config import Settings
+from gangsched.config.queueing import EVICT
+from gangsched.core.binding.binder import Binder
+from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.claims_told import told_time
+from gangsched.core.groups.overrun import SPARED_S
+from gangsched.core.preemption.victims import is_leaving
+from gangsched.core.queueing.ends import STATED
+from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.group import BOUND, NEVER_S, Group, GroupState
+from gangsched.model.pod_group import GroupKey
+
+_LOOK_AGAIN_S = 5.0
+_MOVING = (GroupState.BINDING, GroupState.UNWINDING)
+
+
+class WalltimeEvictions:
+    """Knows when each running group has to be gone."""
+
+    def __init__(self, shared: SharedState, reporter: Reporter, binder: Binder, attempts: Attempts) -> None:
+        self._shared = shared
+        self._reporter = reporter
+        self._binder = binder
+        self._attempts = attempts
+        self._settings: Settings | None = None
+        """As of the last look."""
+        self._due_s: dict[GroupKey, float] = {}
+        self._stay: WeakKeyDictionary[Group, float] = WeakKeyDictionary()
+        """Groups that may not be evicted, and their end as it was told."""
+
+    @property
+    def is_on(self) -> bool:
+        own = self._shared.settings.queueing
+        return own is not None and own.on_overrun == EVICT
+
+    def look(self) -> None:
+        """At the end of a turn: another configuration concerns all groups."""
+        if self._settings is self._shared.settings:
+            return
+        self._settings = self._shared.settings
+        self._due_s.clear()
+        self._stay.clear()
+        self._shared.timers.forget(self)
+        for group in self._shared.groups.values() if self.is_on else ():
+            self.look_at(group)
+
+    def look_at(self, group: Group) -> None:
+        """The group's members, what they state, or its state may have changed, and it is on."""
+        end_s = NEVER_S if group.state in _MOVING else self._end_s(group)
+        if self._stay.get(group) == end_s:
+            end_s = NEVER_S
+        self._set(group.key, end_s + SPARED_S)
+
+    def advance(self) -> None:
+        """Evicts groups whose time is over."""
+        shared = self._shared
+        for key in shared.timers.take(self, shared.now_s):
+            group = shared.groups.get(key)
+            del self._due_s[key]
+            if group is not None:
+                self._act(group)
+
+    def ends(self, group: Group) -> bool:
+        """Whether the group is evicted once its time is over."""
+        walltimes = self._shared.walltimes
+        if not self.is_on or walltimes is None or not self._shared.settings.allow_eviction:
+            return False
+        return walltimes.of(group).source in STATED
+
+    def due_s(self, key: GroupKey) -> float:
+        """When the group is looked at next (core.state.timers)."""
+        return self._due_s.get(key, NEVER_S)
+
+    def _set(self, key: GroupKey, when_s: float) -> None:
+        if when_s == NEVER_S:
+            self._due_s.pop(key, None)
+        elif self._due_s.get(key) != when_s:
+            self._due_s[key] = when_s
+            self._shared.timers.push(when_s, self, key)
+
+    def _end_s(self, group: Group) -> float:
+        ends = self._shared.ends
+        if ends is None or not group.counts[BOUND]:
+            return NEVER_S
+        return ends.stated_end_s(group, self._shared.now_s, self._shared.wall_ahead_s)
+
+    def _act(self, group: Group) -> None:
+        shared, end_s = self._shared, self._end_s(group)
+        if group.state in _MOVING or shared.now_s < end_s + SPARED_S:
+            self.look_at(group)
+            return
+        staying = [info for info in group.in_state(BOUND) if not is_leaving(info)]
+        when = told_time(shared, end_s, "at")
+        over = f"{_named(group)} has run past its walltime" + (f", which was over{when}" if when else "")
+        if not shared.settings.allow_eviction:
+            self._stay[group] = end_s
+            said = f"{over}, and stays: allowEviction is off"
+            self._reporter.event(group, "Warning", "OverrunStays", "Walltime", said)
+            return
+        if group.is_half_bound or any(info.uid in shared.victims for info in staying):
+            self._set(group.key, shared.now_s + _LOOK_AGAIN_S)
+            return
+        if group.state is GroupState.WAITING:
+            self._attempts.give_back(group, over)
+        shared.count("overrun_evictions", len(staying))
+        self._binder.outcome.evict_overrun(group, f"{over}.")
+        self._reporter.event(group, "Warning", "OverrunEviction", "Walltime", f"{over}, and is evicted")
+
+
+def _named(group: Group) -> str:
+    return f"gang {group.key}" if group.is_gang else f"pod {group.key}"

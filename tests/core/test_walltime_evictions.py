@@ -1,0 +1,293 @@
+"""`onOverrun: evict`: what runs past the walltime that it states is evicted, whoever waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
+from gangsched.core.explain import explain
+from gangsched.core.queueing.claims import KEPT
+from gangsched.model import effects as ef
+from gangsched.model.objects import Condition, SchedulingGroup
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.actors import reborn
+from gangsched.sim.objects import at, make_pod, make_pod_group
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
+
+EVICT = QueueingSettings(on_overrun="evict")
+
+
+def evicting(queueing: QueueingSettings = EVICT, *, nodes: int = 2, **more: Any) -> Cluster:
+    return cluster(nodes=nodes, gpus=8, settings=Settings(queueing=queueing, **more))
+
+
+def lone(name: str, walltime: str = "600s", gpus: int = 1, **more: Any) -> list[Any]:
+    pod = make_pod(name, gpus=gpus, **more)
+    return with_annotations([pod], {WALLTIME_KEY: walltime}) if walltime else [pod]
+
+
+def timed_gang(name: str, walltime: str = "600s", *, pods: int = 3, **more: Any) -> list[Any]:
+    return with_annotations(gang(name, pods=pods, gpus=2, **more), {WALLTIME_KEY: walltime})
+
+
+def evicted(c: Cluster) -> list[str]:
+    return [one.name for one in c.all(ef.EvictPod)]
+
+
+def told(c: Cluster, reason: str = "OverrunEviction") -> list[str]:
+    return [one.message for one in c.all(ef.RecordEvent) if one.reason == reason]
+
+
+def state_anew(c: Cluster, walltime: str, *names: str) -> None:
+    for name in names:
+        pod = c.pod(name)
+        own = {**(pod.metadata.annotations or {}), WALLTIME_KEY: walltime}
+        c.update(pod, metadata=replace(pod.metadata, annotations=own)).run()
+
+
+def admit(c: Cluster, *names: str) -> None:
+    """Their kubelet starts them now."""
+    for name in names:
+        pod = c.pod(name)
+        c.update(pod, status=replace(pod.status, phase="Running", start_time=at(c.now_s)))
+
+
+# -- when ------------------------------------------------------------------------------------------------
+
+
+def test_it_goes_half_a_minute_after_its_end_and_not_before() -> None:
+    c = evicting().submit(lone("a")).run().wait(629.0)
+    assert (evicted(c), told(c)) == ([], [])
+    c.wait(1.0)
+    assert evicted(c) == ["a"]
+    assert told(c) == [
+        "pod d/a has run past its walltime, which was over at 2026-01-01 00:11 UTC, and is evicted"
+    ]
+    assert c.scheduler.shared.counters["overrun_evictions"] == 1
+    assert "a" not in [pod.metadata.name for pod in c.pods.values()]
+    c.five_more_turns_change_nothing()
+
+
+@pytest.mark.parametrize("on_overrun", ["none", "yield"])
+def test_nobody_goes_without_being_asked_for(on_overrun: Any) -> None:
+    own = QueueingSettings(3, mode="hard", on_overrun=on_overrun)
+    c = evicting(own).submit(lone("a"), timed_gang("b")).run().wait(7200.0)
+    assert evicted(c) == []
+
+
+def test_who_states_nothing_stays_whatever_is_thought_of_it() -> None:
+    c = evicting(replace(EVICT, default_walltime_s={"gangsched": 60.0}))
+    c.submit(lone("default", "")).run().wait(7200.0)
+    assert evicted(c) == []
+
+
+def test_a_deadline_that_kubelet_does_not_keep_is_kept_for_it() -> None:
+    c = evicting()
+    pod = make_pod("a", gpus=1)
+    c.submit(replace(pod, spec=replace(pod.spec, active_deadline_seconds=100))).run().wait(129.0)
+    assert evicted(c) == []
+    c.wait(1.0)
+    assert evicted(c) == ["a"]
+
+
+def test_another_schedulers_pod_stays() -> None:
+    c = evicting()
+    pod = lone("theirs", scheduler="other")[0]
+    c.submit(replace(pod, spec=replace(pod.spec, node_name="n0"))).run().wait(7200.0)
+    assert evicted(c) == []
+
+
+def test_an_extension_before_the_end_moves_the_end_and_a_shorter_one_too() -> None:
+    c = evicting().submit(lone("a")).run().wait(500.0)
+    state_anew(c, "1200s", "a")
+    c.wait(729.0)
+    assert evicted(c) == []
+    c.wait(1.0)
+    assert evicted(c) == ["a"]
+    c = evicting().submit(lone("a")).run().wait(10.0)
+    state_anew(c, "100s", "a")
+    c.wait(119.0)
+    assert evicted(c) == []
+    c.wait(1.0)
+    assert evicted(c) == ["a"]
+
+
+def test_who_states_it_late_or_takes_it_back_is_heard() -> None:
+    c = evicting().submit(lone("a", ""), lone("b")).run().wait(300.0)
+    state_anew(c, "400s", "a")
+    state_anew(c, "", "b")
+    c.wait(130.0)
+    assert evicted(c) == ["a"]
+    c.wait(7200.0)
+    assert evicted(c) == ["a"]
+
+
+def test_after_a_restart_it_counts_from_when_kubelet_started_it() -> None:
+    c = evicting().submit(lone("a")).run()
+    c.wait(100.0)
+    admit(c, "a")
+    c.wait(300.0).restart().wait(329.0)
+    assert evicted(c) == []
+    c.wait(1.0)
+    assert evicted(c) == ["a"]
+
+
+def test_a_pod_that_waited_for_long_and_has_not_started_is_not_over_after_a_restart() -> None:
+    c = evicting(nodes=1).submit(lone("before", "", 8)).run().submit(lone("a", "600s", 8)).run()
+    c.wait(5000.0).delete("before").run()
+    assert c.pod("a").spec.node_name
+    bound = Condition("PodScheduled", "True", last_transition_time=at(c.now_s))
+    c.update(c.pod("a"), status=replace(c.pod("a").status, conditions=[bound]))
+    c.wait(10.0).restart().wait(600.0)
+    assert evicted(c) == []
+    c.wait(31.0)
+    assert evicted(c) == ["a"]
+
+
+# -- whole -----------------------------------------------------------------------------------------------
+
+
+def test_a_gang_goes_whole_and_starts_together_again() -> None:
+    c = evicting().submit(timed_gang("a")).run().wait(10.0)
+    c.evictions = "slow"
+    c.wait(621.0)
+    assert evicted(c) == ["a-0", "a-1", "a-2"]
+    assert len(told(c)) == 1
+    fresh = [reborn(pod, "r1", c.now_s) for pod in timed_gang("a")]
+    for pod in fresh[:2]:
+        c.delete(pod.metadata.name).submit(pod).run()
+    assert not any(c.pods[pod.metadata.uid].spec.node_name for pod in fresh[:2]), "an old one is there"
+    c.delete("a-2").submit(fresh[2]).run()
+    c.wait(15.0)
+    assert c.placed("a")
+    c.wait(600.0)
+    assert len(evicted(c)) == 3
+    c.wait(31.0)
+    assert len(evicted(c)) == 6, "it had its whole time again"
+
+
+def test_the_last_end_of_a_gang_counts() -> None:
+    c = evicting().submit(timed_gang("a")).run().wait(300.0)
+    c.delete("a-2").submit(reborn(timed_gang("a")[2], "r1", c.now_s)).run()
+    assert c.placed("a")
+    c.wait(629.0)
+    assert evicted(c) == []
+    c.wait(1.0)
+    assert evicted(c) == ["a-0", "a-1", "a-2"]
+
+
+def test_members_that_have_succeeded_are_not_owed_again() -> None:
+    c = evicting().submit(timed_gang("a")).run()
+    c.phase("a-0", "Succeeded").phase("a-1", "Succeeded").wait(631.0)
+    assert evicted(c) == ["a-2"]
+    c.submit(reborn(timed_gang("a")[2], "r1", c.now_s)).run().wait(15.0)
+    assert c.pod("a-2").spec.node_name
+
+
+def test_a_gangs_object_speaks_for_it_and_is_told() -> None:
+    c = evicting()
+    item = make_pod_group("a", spec={"schedulingPolicy": {"gang": {"minCount": 2}}})
+    own = {**(item.metadata.annotations or {}), WALLTIME_KEY: "600s"}
+    c.object("core", replace(item, metadata=replace(item.metadata, annotations=own)))
+    pods = [make_pod(f"a-{k}", gpus=1) for k in range(2)]
+    c.submit([replace(p, spec=replace(p.spec, scheduling_group=SchedulingGroup("a"))) for p in pods]).run()
+    c.wait(300.0)
+    longer = replace(item, metadata=replace(item.metadata, annotations={**own, WALLTIME_KEY: "1200s"}))
+    c.object("core", longer).wait(500.0)
+    assert evicted(c) == []
+    c.wait(431.0)
+    assert evicted(c) == ["a-0", "a-1"]
+    assert [one.kind for one in c.all(ef.RecordEvent) if one.reason == "OverrunEviction"] == ["PodGroup"]
+
+
+# -- refused ---------------------------------------------------------------------------------------------
+
+
+def test_a_budgets_refusal_is_asked_again_ever_more_rarely_and_explained() -> None:
+    c = evicting().submit(lone("a")).run()
+    c.evictions = "429"
+    c.wait(660.0)
+    asked = len(evicted(c))
+    assert 3 <= asked <= 5
+    said = explain(c.scheduler, c.group("a"), c.now_s).answer
+    assert said == (
+        "It is taken back: 1 pod of it still to go. pod d/a has run past its walltime, which was over at"
+        " 2026-01-01 00:11 UTC. It is asked again, refused: evicting d/a: 429 refused"
+    )
+    c.wait(600.0)
+    assert len(evicted(c)) - asked <= 12, "once a minute at most"
+    c.evictions = "ok"
+    c.wait(61.0)
+    assert "a" not in [pod.metadata.name for pod in c.pods.values()]
+    assert len(told(c)) == 1
+
+
+def test_another_refusal_is_told() -> None:
+    c = evicting().submit(timed_gang("a")).run()
+    c.evictions = "403"
+    c.wait(640.0)
+    assert "evicting d/a-0: 403 refused" in told(c, "GangAborted")
+
+
+def test_where_nothing_may_be_evicted_that_is_told_once() -> None:
+    c = evicting(allow_eviction=False).submit(lone("a")).run().wait(7200.0)
+    assert evicted(c) == []
+    assert told(c, "OverrunStays") == [
+        "pod d/a has run past its walltime, which was over at 2026-01-01 00:11 UTC, and stays: allowEviction"
+        " is off"
+    ]
+
+
+# -- beside others -----------------------------------------------------------------------------------------
+
+
+def blocked(mode: Any = "hard") -> Cluster:
+    """A gang waits, with a claim, for the pod `holds`, which ends 600 s after 1.0."""
+    c = evicting(QueueingSettings(1, mode=mode, on_overrun="evict"))
+    c.submit(lone("holds", "600s", 8)).run()
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    c.submit(lone("before", "10s", 8)).run()
+    c.delete("before").run()
+    return c.submit(lone("passes", "2h", 8)).run()
+
+
+def test_a_claim_that_waits_for_it_starts_then() -> None:
+    c = blocked()
+    c.delete("passes").run().wait(628.0)
+    assert evicted(c) == []
+    c.wait(10.0)
+    assert set(evicted(c)) == {"holds"}
+    assert c.placed("large", on=2)
+    claims = c.scheduler.shared.queue.claims
+    assert claims is not None
+    assert claims.promises == {KEPT: 1}
+
+
+def test_an_end_that_a_promise_rests_on_is_not_put_off() -> None:
+    c = blocked().wait(100.0)
+    state_anew(c, "1800s", "holds")
+    c.wait(540.0)
+    assert set(evicted(c)) == {"holds"}
+
+
+def test_it_begins_and_ends_with_the_configuration() -> None:
+    c = evicting(QueueingSettings()).submit(lone("a"), lone("b", "900s")).run().wait(700.0)
+    for own, gone in ((EVICT, ["a"]), (QueueingSettings(), ["a"]), (EVICT, ["a", "b"])):
+        c.settings = Settings(queueing=own)
+        effects, _ = c.scheduler.reconfigure(c.scheduler.shared.profiles, c.settings, c.now_s)
+        c._done(effects)
+        c.wait(150.0)
+        assert evicted(c) == gone
+
+
+def test_a_running_pod_is_told_that_it_will_be_evicted() -> None:
+    c = evicting().submit(lone("a"), lone("b", "")).run()
+    admit(c, "a", "b")
+    said = explain(c.scheduler, c.group("a"), c.now_s).answer
+    ends = "It ends about 2026-01-01 00:10 UTC (by its walltime). It is evicted soon after that."
+    assert said.endswith(ends)
+    assert explain(c.scheduler, c.group("b"), c.now_s).answer == "It has started: 1 of 1 members are bound."
