@@ -1,56 +1,128 @@
-"""Filling: whether a pod waits for room that no claim keeps from it, or that it could fill before one starts.
+"""Filling: whether a pod or a gang waits for room that no claim keeps from it, or that it could fill.
 
-I5, for lone pods: what each node has free is recounted from what was told (sim.told), what claims keep is
-read from the scheduler. All that a claim holds counts as kept, though some of it need not be free yet: what
-fits beside that fits in any case. Called by sim.driver between two turns.
+I5: what each node has free is recounted from what was told (sim.told), what claims keep is read from the
+scheduler. All that a claim holds counts as kept, though some of it need not be free yet: what fits beside
+that fits in any case. A gang fits if its least members do, one after the other, each on the first node with
+room for it: that proves that it fits, and where it fails nothing is said. Called by sim.driver between two
+turns.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import ASSUMED, Group, GroupState
-from gangsched.model.objects import Node, Pod
+from gangsched.model.objects import CustomObject, Node, Pod
+from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.limits import stated_s
-from gangsched.sim.reading import allocatable, healthy_ids, pod_asks
+from gangsched.sim.reading import allocatable, gang_of, healthy_ids, least, pod_asks
 from gangsched.sim.told import Claim, Told
+
+_OURS = "gangsched.io/"
+# Annotations that do not restrict where a pod may go.
+_HARMLESS = frozenset((WALLTIME_KEY, f"{_OURS}min-members", f"{_OURS}queue", f"{_OURS}disruption-mode"))
+# Fields of a PodGroup's spec, likewise.
+_NUMBERS = frozenset(("schedulingPolicy", "minMember"))
+
+_Free = dict[str, dict[str, int]]
+"""By node: what is free of each resource; where devices are listed, the healthy ones that nobody holds."""
 
 
 def unfilled(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
-    """I5: at rest no lone pod that waits for room fits beside the claims that keep room from it.
+    """I5: at rest nothing that waits for room fits beside the claims that keep room from it.
 
-    For storms in which a pod asks for resources and nothing else, and queues have no limits. Not for a pod
-    with a claim of its own.
+    For storms in which queues have no limits. Not for who has a claim, for pods that ask for more than
+    resources, nor for a gang of which anything has started or is going.
     """
     claims = scheduler.shared.queue.claims
     standing = claims.all if claims is not None else []
+    found: dict[tuple[int, ...], _Free] = {}
     for group in scheduler.shared.groups.values():
-        if group.state is not GroupState.UNSCHEDULABLE or group.is_gang or group.recovering:
+        if group.state is not GroupState.UNSCHEDULABLE or group.recovering or group.problem:
             continue
         if any(group in claim.unit for claim in standing):
             continue
-        for uid in group.members:
-            pod = told.pods.get(uid)
-            if pod is None or pod.spec.node_name or pod.is_terminal or pod.metadata.deletion_timestamp:
-                continue
-            until_s = now_s + stated_s(pod)
-            holding = [c for c in standing if c.priority >= group.priority and c.start_s < until_s]
-            for name, node in told.nodes.items():
-                if _fits(scheduler, pod, group, node, told, holding):
-                    yield f"I5: {group.key} waits, and fits on {name}: {group.message}"
+        needed = _needed(group, told)
+        if not needed:
+            continue
+        until_s = now_s + max(stated_s(told.pods[uid]) for uid in group.members if uid in told.pods)
+        holding = [c for c in standing if c.priority >= group.priority and c.start_s < until_s]
+        serials = tuple(claim.serial for claim in holding)
+        if serials not in found:
+            found[serials] = _free(scheduler, told, holding)
+        if nodes := _places(needed, found[serials]):
+            yield f"I5: {group.key} waits, and fits on {', '.join(nodes)}: {group.message}"
 
 
-def _fits(
-    scheduler: Scheduler, pod: Pod, group: Group, node: Node, told: Told, holding: list[StartClaim]
-) -> bool:
-    room, name = allocatable(node), node.metadata.name
-    if room is None or node.spec.unschedulable or node.spec.taints:
+def _needed(group: Group, told: Told) -> list[Pod]:
+    """The pods that have to start together for it to start, those that ask for least; none: not known."""
+    pods = [told.pods[uid] for uid in group.members if uid in told.pods]
+    waiting = [pod for pod in pods if not (pod.spec.node_name or pod.is_terminal)]
+    waiting = [pod for pod in waiting if pod.metadata.deletion_timestamp is None]
+    if not group.is_gang:
+        return waiting[:1]
+    gang = gang_of(waiting[0]) if waiting else None
+    if gang is None or len(waiting) < len(group.members):
+        return []
+    item = told.groups.get(gang)
+    minima = {least(gang, pod, item) for pod in waiting}
+    n = minima.pop()
+    if minima or n is None or n > len(waiting) or not all(_is_plain(pod, item) for pod in waiting):
+        return []
+    return sorted(waiting, key=lambda pod: sorted(pod_asks(pod.spec).items()))[:n]
+
+
+def _is_plain(pod: Pod, item: CustomObject | None) -> bool:
+    """Whether it asks for resources and nothing else, by its gang's object too."""
+    spec, own = pod.spec, pod.metadata.annotations or {}
+    restricts = (spec.node_selector, spec.affinity, spec.topology_spread_constraints, spec.volumes)
+    if any(restricts) or spec.resource_claims or spec.host_network or spec.scheduling_gates:
         return False
-    used: Counter[str] = Counter(pod_asks(pod.spec))
-    taken: dict[str, set[str]] = {}
+    if any(one.ports for one in (*spec.containers, *(spec.init_containers or ()))):
+        return False
+    if item is not None:
+        own = {**own, **(item.metadata.annotations or {})}
+        if not _NUMBERS.issuperset(item.spec or {}):
+            return False
+    return all(key in _HARMLESS for key in own if key.startswith(_OURS))
+
+
+def _places(needed: Sequence[Pod], free: _Free) -> list[str]:
+    """A node for each of them; none: it is not known whether they fit."""
+    left = {name: dict(room) for name, room in free.items()}
+    found = []
+    for pod in needed:
+        asked = pod_asks(pod.spec)
+        for name, room in left.items():
+            if all(amount <= room.get(resource, 0) for resource, amount in asked.items()):
+                for resource, amount in asked.items():
+                    room[resource] -= amount
+                found.append(name)
+                break
+        else:
+            return []
+    return found
+
+
+def _free(scheduler: Scheduler, told: Told, holding: Sequence[StartClaim]) -> _Free:
+    """Without nodes of which more is held than they have, or which cannot be read."""
+    found = {}
+    for name, node in told.nodes.items():
+        room = _free_on(scheduler, node, told, holding)
+        if room is not None and all(amount >= 0 for amount in room.values()):
+            found[name] = room
+    return found
+
+
+def _free_on(
+    scheduler: Scheduler, node: Node, told: Told, holding: Sequence[StartClaim]
+) -> dict[str, int] | None:
+    room, healthy, name = allocatable(node), healthy_ids(node), node.metadata.name
+    if room is None or healthy is None or node.spec.unschedulable or node.spec.taints:
+        return None
     there = list(told.claims_on(name))
     for info in scheduler.shared.cache.by_node.get(name, {}).values():
         # Read as not bound, and about to be sent again: it keeps its place.
@@ -58,26 +130,23 @@ def _fits(
             there.append(_claim(info.pod, name, info.ids))
     kept = [one for claim in holding for one in claim.held]
     kept += scheduler.shared.cache.nominated.values()
-    healthy = healthy_ids(node)
-    if healthy is None:
-        return False
     for place in kept:
         if place.node_name == name:  # in the place of a device that has failed it will have another
             left = {r: tuple(i for i in own if i in healthy.get(r, ())) for r, own in place.ids.items()}
             there.append(_claim(place.info.pod, name, left))
+    used: Counter[str] = Counter()
+    taken: dict[str, set[str]] = {}
     for one in there:
         used.update(one.requests)
         for resource, ids in one.ids.items():
             taken.setdefault(resource, set()).update(ids)
-    if any(amount > room.get(resource, 0) for resource, amount in used.items()):
-        return False
-    asked = pod_asks(pod.spec)
+    free = {resource: room.get(resource, 0) - used[resource] for resource in {**room, **used}}
     for resource, ids in healthy.items():
         # Some pods do not say which devices they hold: any could be theirs.
         unknown = sum(max(one.requests.get(resource, 0) - len(one.ids.get(resource, ())), 0) for one in there)
-        if len(ids - taken.get(resource, set())) - unknown < asked.get(resource, 0):
-            return False
-    return True
+        n_left = max(len(ids - taken.get(resource, set())) - unknown, 0)
+        free[resource] = min(free.get(resource, 0), n_left)
+    return free
 
 
 def _claim(pod: Pod, node: str, ids: Mapping[str, tuple[str, ...]]) -> Claim:

@@ -16,12 +16,15 @@ from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.waking import _Heard
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import MemberState
 from gangsched.model.effects import EvictPod
 from gangsched.sim.driver import Broken, Simulation
+from gangsched.sim.filling import _is_plain, _places
 from gangsched.sim.limits import limited_workload
 from gangsched.sim.making import make_scheduler
+from gangsched.sim.objects import GPU, make_pod
 from gangsched.sim.storms import STORMS, Storm, case
 from tests.sim.test_queueing import Recounted
 
@@ -124,6 +127,44 @@ def test_a_core_that_tells_nobody_of_room_that_claims_leave_is_found(monkeypatch
     monkeypatch.setattr(Claims, "_room_of", lambda self, claim: ())
     found = [str(one.problem) for seed in range(41_080, 41_092) if (one := failure(seed)) is not None]
     assert any("I5: " in one for one in found), found
+
+
+def gangs_unfilled(seeds: range) -> list[str]:
+    """What is found of gangs that wait for room that they could have."""
+    problems = [str(one.problem) for seed in seeds if (one := failure(seed)) is not None]
+    return [one for one in problems if "I5: " in one and "fits on" in one and "gang d/" in one]
+
+
+def test_a_core_in_which_no_gang_fills_in_before_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaves_room = Claims.holding_up
+
+    def closed(self: Claims, unit: Any, from_s: float, until_s: float, *more: Any, **named: Any) -> Any:
+        is_gang = any(group.is_gang for group in unit)
+        return leaves_room(self, unit, from_s, math.inf if is_gang else until_s, *more, **named)
+
+    monkeypatch.setattr(Claims, "holding_up", closed)
+    assert gangs_unfilled(range(41_081, 41_083))
+
+
+def test_a_core_that_does_not_wake_gangs_for_what_becomes_free_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_cure = _Heard.may_cure
+    monkeypatch.setattr(_Heard, "may_cure", lambda self, group: not group.is_gang and may_cure(self, group))
+    assert gangs_unfilled(range(41_080, 41_082))
+
+
+def test_the_packing_proves_that_a_gang_fits_and_says_nothing_where_it_is_not_sure() -> None:
+    pods = [make_pod(f"a-{k}", gpus=gpus, group="a", min_members=2) for k, gpus in enumerate((4, 1, 2))]
+    [four, one, two] = pods
+    free = {"n0": {GPU: 2, "pods": 9, "cpu": 9000, "memory": 2**40}, "n1": {GPU: 1}}
+    assert _places([one, two], free) == []  # the small one takes the place of the other
+    assert _places([two, one], {**free, "n1": free["n0"]}) == ["n0", "n1"]
+    assert _places([four], free) == []
+    assert _is_plain(one, None)
+    assert not _is_plain(replace(one, spec=replace(one.spec, node_selector={"a": "b"})), None)
+    own = {**(one.metadata.annotations or {}), "gangsched.io/topology": "required: rack"}
+    assert not _is_plain(replace(one, metadata=replace(one.metadata, annotations=own)), None)
 
 
 def failure(seed: int) -> Broken | None:
