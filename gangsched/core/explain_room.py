@@ -115,7 +115,9 @@ def _in_its_way(scheduler: Scheduler, group: Group) -> str:
     if claim is None:
         return ""
     nodes = ", ".join(claim.nodes[:_MAX_NAMED]) + (", …" if len(claim.nodes) > _MAX_NAMED else "")
-    last = sorted(claim.blockers, key=lambda one: -one.end_s)
+    pods = scheduler.shared.cache.pods
+    there = [one for one in claim.blockers if (info := pods.get(one.uid)) is not None and info.row >= 0]
+    last = sorted(there, key=lambda one: -one.end_s)
     names = ", ".join(one.name for one in last[:_MAX_NAMED]) + (", …" if len(last) > _MAX_NAMED else "")
     first = f"; first {_n_pods(len(last))} there end{'s' if len(last) == 1 else ''}: {names}" if last else ""
     return f" That is on {nodes}{first}."

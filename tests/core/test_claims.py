@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
@@ -13,7 +14,15 @@ from gangsched.core.queueing.claims import KEPT, Claims
 from gangsched.core.state.reporter import START_PROMISED
 from gangsched.core.types.claim import StartClaim
 from gangsched.model import effects as ef
-from gangsched.model.objects import Affinity, LabelSelector, PodAffinity, PodAffinityTerm, SchedulingGroup
+from gangsched.model.objects import (
+    Affinity,
+    LabelSelector,
+    OwnerReference,
+    PodAffinity,
+    PodAffinityTerm,
+    SchedulingGroup,
+    Taint,
+)
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import make_node, make_pod, make_pod_group
 from tests.core.queued import queued
@@ -513,6 +522,93 @@ def test_where_overrunners_yield_a_promise_cannot_be_put_off() -> None:
     c.wait(550.0).run().wait(2.0)
     assert evicted(c) == ["holds"]
     assert c.placed("large", on=2)
+
+
+def test_who_fills_in_cannot_put_off_a_promise_by_a_longer_walltime_either() -> None:
+    """A pod says what lets it go first, and once it runs, that it needs hours."""
+    c = overrunning().wait(10.0)
+    c.submit(lone("fills", 8, "300s")).run().wait(100.0)
+    assert c.pod("fills").spec.node_name
+    extend(c, "fills", "5h")
+    c.wait(10.0)
+    assert (claim(c, "large").start_s, claim(c, "large").is_promise) == (601.0, True)
+    assert "its longer walltime does not count: the start of d/large was promised" in told(c)
+    c.wait(480.0).delete("holds").run().wait(45.0)
+    assert evicted(c) == ["fills"]
+    assert c.placed("large", on=2)
+    assert claims(c).promises == {KEPT: 1}
+
+
+def test_a_claim_moves_as_soon_as_who_fills_in_says_that_it_needs_longer() -> None:
+    c = overrunning("none").wait(10.0)
+    c.submit(lone("fills", 8, "300s")).run().wait(100.0)
+    extend(c, "fills", "1800s")
+    c.wait(10.0)
+    assert (claim(c, "large").start_s, claim(c, "large").because) == (1811.0, "extended")
+
+
+def test_a_start_is_an_estimate_while_somebody_fills_in_whose_end_is_a_guess() -> None:
+    c = cluster(
+        nodes=2,
+        settings=Settings(queueing=QueueingSettings(1, mode="hard", default_walltime_s={"gangsched": 300.0})),
+    )
+    c.submit(lone("holds", 8, "900s")).run()
+    c.submit(with_annotations(gang("large", pods=2, gpus=8), {WALLTIME_KEY: "1h"})).run()
+    c.submit(lone("before", 8, "10s")).run().delete("before").run()
+    c.submit(lone("passes", 8, "2h")).run().wait(10.0)
+    assert claim(c, "large").is_promise
+    c.submit(lone("fills", 8)).run().wait(40.0)
+    assert c.pod("fills").spec.node_name
+    assert "An estimate: it starts about" in c.said("large-0")
+    c.delete("fills").run().wait(40.0)
+    assert "It starts by 2026-01-01 00:16 UTC" in c.said("large-0")
+    assert "1 pod there ends: d/holds" in str(explain(c.scheduler, c.group("large"), c.now_s))
+
+
+def test_what_was_on_its_nodes_all_the_time_is_not_why_a_claim_slips() -> None:
+    """A DaemonSet's pods, which another scheduler has placed, and a more important pod beside the room."""
+    c = bounded(bound=1)
+    for name in ("n0", "n1"):
+        pod = make_pod(f"daemon-{name}", gpus=0)
+        owner = OwnerReference("apps/v1", "DaemonSet", "daemon", "uid-daemon", controller=True)
+        c.submit(
+            replace(
+                pod,
+                metadata=replace(pod.metadata, owner_references=[owner]),
+                spec=replace(pod.spec, scheduler_name="default-scheduler", node_name=name),
+            )
+        )
+    c.submit(make_pod("important", gpus=0, priority=50)).run()
+    c.submit(lone("holds", 8, "600s")).run()
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    c.submit(lone("before", 8, "10s")).run().delete("before").run()
+    c.submit(lone("passes", 8, "2h")).run()
+    c.wait(700.0)
+    assert (claim(c, "large").n_slips, claim(c, "large").because) == (2, "overrun")
+    [theirs] = lone("theirs", 8, "9000s")
+    on = ({"n0", "n1"} - {c.pod("holds").spec.node_name}).pop()
+    c.delete("holds").submit(
+        replace(theirs, spec=replace(theirs.spec, scheduler_name="default-scheduler", node_name=on))
+    )
+    c.run().wait(40.0)
+    assert claim(c, "large").because == "other scheduler"
+
+
+@pytest.mark.parametrize("how", ["tainted", "a device less"])
+def test_a_claim_slips_because_of_a_node_that_no_longer_takes_its_gang(how: str) -> None:
+    c = bounded(nodes=3, bound=1)
+    c.submit(lone("holds", 8, "600s"), lone("also", 8, "900s")).run()
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    c.submit(lone("before", 8, "10s")).run().delete("before").run()
+    c.submit(lone("passes", 8, "2h")).run()
+    first, last = c.pod("holds").spec.node_name, c.pod("also").spec.node_name
+    free = ({"n0", "n1", "n2"} - {first, last}).pop()
+    taint = Taint("node.kubernetes.io/unreachable", effect="NoSchedule")
+    node = make_node(free, gpus=7)
+    if how == "tainted":
+        node = replace(c.nodes[free], spec=replace(c.nodes[free].spec, taints=[taint]))
+    c.node(node).run().wait(40.0)
+    assert (claim(c, "large").start_s, claim(c, "large").because) == (901.0, "node")
 
 
 def test_an_extension_counts_again_once_no_promise_rests_on_it() -> None:

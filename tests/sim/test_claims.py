@@ -87,7 +87,7 @@ def test_a_core_that_does_not_keep_the_room_is_found(monkeypatch: pytest.MonkeyP
 
 
 def test_a_core_that_gives_no_cause_for_a_slip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gangsched.core.groups.claiming.slip_cause", lambda shared, claim: "")
+    monkeypatch.setattr("gangsched.core.groups.claiming.slip_cause", lambda shared, claim, demands: "")
     found = [str(one.problem) for seed in range(41_060, 41_066) if (one := failure(seed)) is not None]
     assert any("I3: " in one for one in found), found
 

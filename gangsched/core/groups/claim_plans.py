@@ -7,7 +7,7 @@ ones, on Trials without the pods that will have ended. Called by core.groups.cla
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -100,21 +100,41 @@ class ClaimPlans:
         now_s = self._shared.now_s
         held = self._held(plan.placements)
         nodes = dict.fromkeys(one.node_name for one in held)
-        blockers = [
-            Blocker(info.pod.key, end.at_s, end.is_stated, end.is_over, info.uid)
-            for info, end in self._ending(nodes, start_s)
-        ]
+        priority = min(group.priority for group in unit)
         return StartClaim(
             unit=tuple(unit),
             serial=claims.next_serial(),
-            priority=min(group.priority for group in unit),
+            priority=priority,
             start_s=start_s,
             end_s=start_s + self.walltime_s(unit),
             held=held,
-            blockers=tuple(sorted(blockers, key=lambda one: (one.end_s, one.name))),
+            blockers=self.blockers(nodes, start_s),
+            beside=self._beside(nodes, start_s, priority),
             planned_s=now_s,
             look_s=math.inf,
             looked_s=now_s,
+        )
+
+    def blockers(
+        self, nodes: Iterable[str], start_s: float, among: Collection[str] | None = None
+    ) -> tuple[Blocker, ...]:
+        """The pods on these nodes that end before a claim starts, the soonest first. among: of those with
+        these UIDs, None: of all."""
+        found = [
+            Blocker(info.pod.key, end.at_s, end.is_stated, end.is_over, info.uid)
+            for info, end in self._ending(nodes, start_s)
+            if among is None or info.uid in among
+        ]
+        return tuple(sorted(found, key=lambda one: (one.end_s, one.name)))
+
+    def _beside(self, nodes: Iterable[str], start_s: float, priority: int) -> frozenset[str]:
+        """The UIDs of others' pods and of more important ones that are there and stay."""
+        return frozenset(
+            info.uid
+            for name in nodes
+            for info in self._shared.cache.by_node.get(name, {}).values()
+            if (info.group is None or info.group.priority > priority)
+            and (info.row < 0 or self._shared.end_of(info).at_s > start_s)
         )
 
     def still(self, claims: Claims, claim: StartClaim) -> tuple[Nominated, ...]:

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
+from gangsched.core.framework.profile import Demand
+from gangsched.core.queueing.needs import open_to
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.group import PodInfo
 
 
-def slip_cause(shared: SharedState, claim: StartClaim) -> str:
-    """Why the claim cannot stay where it is (core.queueing.claims.CAUSES)."""
+def slip_cause(shared: SharedState, claim: StartClaim, demands: Sequence[Demand]) -> str:
+    """Why the claim cannot stay where it is (core.queueing.claims.CAUSES). demands: its unit's."""
+    if claim.is_outranked:
+        return "guarantee"
+    if _is_shut(shared, claim, demands):
+        return "node"
     cache, now_s = shared.cache, shared.now_s
     known = {one.uid: one for one in claim.blockers}
-    least = claim.priority
-    for name in claim.nodes:
-        row = cache.nodes.row_of.get(name)
-        if row is None or cache.view.unschedulable[row]:
-            return "node"
-        for info in cache.by_node.get(name, {}).values():
-            if (before := known.get(info.uid)) is not None:
-                if _is_extended(shared, info, before):
-                    return "extended"
-                continue
-            if info.group is None:
-                return "other scheduler"
-            if info.group.priority > least:
-                return "priority"
-    late = [one for one in claim.blockers if one.end_s <= now_s]
+    late: list[Blocker] = []
+    for info in (info for name in claim.nodes for info in cache.by_node.get(name, {}).values()):
+        if (before := known.get(info.uid)) is not None:
+            if _is_extended(shared, info, before):
+                return "extended"
+            if before.end_s <= now_s:
+                late.append(before)
+        elif info.uid in claim.beside:
+            continue
+        elif info.group is None:
+            return "other scheduler"
+        elif info.group.priority > claim.priority:
+            return "priority"
     if late:
         return "overrun" if any(one.is_stated or one.is_over for one in late) else "estimate"
     claims = shared.queue.claims
@@ -33,6 +40,28 @@ def slip_cause(shared: SharedState, claim: StartClaim) -> str:
         if other.slipped_s >= claim.planned_s:  # the claim waits for this one, and comes later as that does
             return other.because
     return "claims" if claim.is_promise else "estimate"
+
+
+def _is_shut(shared: SharedState, claim: StartClaim, demands: Sequence[Demand]) -> bool:
+    """Whether a node would not take what is kept on it even if it were empty: it is gone, cordoned or
+    tainted, or offers less."""
+    view, ledger = shared.cache.view, shared.cache.ledger
+    open_rows = {
+        template.serial: open_to(demand, template, view)
+        for demand in demands
+        for template, _ in demand.by_template().values()
+    }
+    kept = Counter[tuple[int, int]]()
+    for one in claim.held:
+        row, template = view.row_of(one.node_name), one.template
+        if row is None or view.unschedulable[row]:
+            return True
+        if template.serial in open_rows and not open_rows[template.serial][row]:
+            return True
+        if any(ledger.promised_unusable(row, resource, ids) for resource, ids in one.ids.items()):
+            return True
+        kept.update({(row, c): n for c, n in zip(template.columns, template.amounts, strict=True)})
+    return any(view.allocatable(column)[row] < amount for (row, column), amount in kept.items())
 
 
 def _is_extended(shared: SharedState, info: PodInfo, before: Blocker) -> bool:

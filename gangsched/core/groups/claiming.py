@@ -27,7 +27,7 @@ from gangsched.core.queueing.idle_of_queues import IdleOfQueues
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.group import NEVER_S, Group
 from gangsched.core.types.placement import Nominated
 
@@ -144,12 +144,24 @@ class Claiming:
         if self._shared.ends is not None:
             self._shared.ends.began([one.info for one in plan.placements], self._shared.now_s)
         if (claims := self._claims) is not None and claims.by_key:
-            view = self._shared.cache.view
-            nodes = frozenset(view.name(one.row) for one in plan.placements)
+            nodes = frozenset(self._shared.cache.view.name(one.row) for one in plan.placements)
             self._outranked.taken(unit, claims.all, nodes)
+            self._filled_in(claims, unit, plan, nodes)
         for group in unit if self._claims is not None else ():
             if group.attempts == 1 and was_claimed(group):
                 self._told.started(group)
+
+    def _filled_in(self, claims: Claims, unit: Sequence[Group], plan: Plan, nodes: frozenset[str]) -> None:
+        """The unit starts on these nodes: others' claims there rest on its end as well."""
+        uids = [one.info.uid for one in plan.placements]
+        for claim in claims.all:
+            if claim.unit[0] not in unit and (there := nodes.intersection(claim.nodes)):
+                self._rests_on(claims, claim, self.plans.blockers(there, claim.start_s, uids))
+
+    def _rests_on(self, claims: Claims, claim: StartClaim, more: Sequence[Blocker] = ()) -> None:
+        if claims.rest_on(claim, more):
+            self._stands(claim)
+            self._told.moved(claim)
 
     def _recall(self, claims: Claims, unit: list[Group]) -> None:
         """Renews the claims of an earlier process: its counts are lost, but each such group was at its
@@ -216,9 +228,7 @@ class Claiming:
             for claim in claims.all:
                 if not claims.is_sound(claim):  # its members or numbers have changed: it was for others
                     self._drop(claims, claim)
-        for ended in claims.ended:
-            self._told.ended(ended)
-        claims.ended.clear()
+        self._told.ended(claims)
         mark, self._mark = self._mark, shared.cache.view.journal_end
         revision, self._revision = self._revision, claims.revision
         if claims.budget is not None and (mark, revision) != (self._mark, self._revision):
@@ -227,10 +237,7 @@ class Claiming:
         is_new, self._settled = own is not self._settled, own
         if is_new or revision != self._revision:
             self._rest_on(claims)
-        if shared.ends is not None and shared.ends.extended:
-            for info in shared.ends.extended:
-                self._told.extended(claims, info)
-            shared.ends.extended.clear()
+        self._told.extended(claims)
         if not claims.by_key or mark == self._mark:
             return
         rows = shared.cache.view.changed_since(mark)
@@ -253,8 +260,7 @@ class Claiming:
         if self._shared.queue_book is not None:
             self._idle.charge(self._shared.queue_book, (), claims.revision, self._shared.now_s)
         self._shared.changes += claims.freed
-        for claim in claims.ended:
-            self._told.ended(claim)
+        self._told.ended(claims)
 
     def advance(self) -> None:
         """Looks at the claims that are due."""
@@ -352,6 +358,7 @@ class Claiming:
         if stays:
             claims.put(claim, before=claim)
             claim.held = stays
+            self._rests_on(claims, claim)
             if now_s < claim.planned_s + _PLAN_EVERY_S:
                 return
         # An earlier start must not make a claim after it later: that is promised, too.
@@ -380,11 +387,11 @@ class Claiming:
         if fresh.start_s > claim.start_s + 1.0:
             claim.n_slips += 1
             claim.slipped_s = self._shared.now_s
-            claim.because = "guarantee" if claim.is_outranked else slip_cause(self._shared, claim)
+            claim.because = slip_cause(self._shared, claim, self._units.demands(list(claim.unit)))
             claim.is_outranked = False
         claims.put(claim, before=claim)
         claim.start_s, claim.end_s = fresh.start_s, fresh.end_s
         self._look_at(claim, fresh.start_s + 1.0)
-        claim.held, claim.blockers = fresh.held, fresh.blockers
+        claim.held, claim.blockers, claim.beside = fresh.held, fresh.blockers, fresh.beside
         self._stands(claim)
         self._told.moved(claim)

@@ -19,7 +19,7 @@ from gangsched.core.queueing.claims import Claims
 from gangsched.core.state.reporter import START_PROMISED, Reporter, clean
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
-from gangsched.core.types.group import Group, GroupState, PodInfo
+from gangsched.core.types.group import Group, GroupState
 
 _ANEW_S = 60.0
 _ANEW_SHARE = 0.1
@@ -129,23 +129,30 @@ class ClaimsTold:
         """The claim has other nodes or another start time."""
         self._tell(claim)
 
-    def ended(self, claim: StartClaim) -> None:
-        """The claim has ended."""
-        for group in claim.unit:
+    def ended(self, claims: Claims) -> None:
+        """Some claims have ended."""
+        for group in (group for claim in claims.ended for group in claim.unit):
             if group.state is GroupState.DELETED:
                 continue
             if group.state in _STARTED and group.preemption is None:
                 self.started(group)
             else:
                 self._say(group, "Withdrawn", "no room is kept for it any more")
+        claims.ended.clear()
 
-    def extended(self, claims: Claims, info: PodInfo) -> None:
-        """A pod was given a longer walltime, which does not count because a promise rests on the shorter
-        one."""
-        by_it = (str(one.unit[0].key) for one in claims.all if any(b.uid == info.uid for b in one.blockers))
-        whose = next(by_it, "another")
-        message = f"its longer walltime does not count: the start of {whose} was promised by the shorter one"
-        self._reporter.pod_event(info.pod, "Warning", "WalltimeKept", "Scheduling", clean(message))
+    def extended(self, claims: Claims) -> None:
+        """Pods were given longer walltimes, which do not count because a promise rests on the shorter
+        ones."""
+        ends = self._shared.ends
+        for info in ends.extended if ends is not None else ():
+            by_it = (str(o.unit[0].key) for o in claims.all if any(b.uid == info.uid for b in o.blockers))
+            whose = next(by_it, "another")
+            message = (
+                f"its longer walltime does not count: the start of {whose} was promised by the shorter one"
+            )
+            self._reporter.pod_event(info.pod, "Warning", "WalltimeKept", "Scheduling", clean(message))
+        if ends is not None:
+            ends.extended.clear()
 
     def _tell(self, claim: StartClaim) -> None:
         words = self.words(claim)

@@ -207,6 +207,16 @@ class Claims:
             self.by_key[group.key] = claim
             self.too_idle.pop(group.key, None)
 
+    def rest_on(self, claim: StartClaim, more: Sequence[Blocker]) -> bool:
+        """Of those that had to end first some are gone, and these have to end as well; returns whether its
+        start is promised now and was not, or the other way round."""
+        pods, was_promise = self._cache.pods, claim.is_promise
+        left = [one for one in claim.blockers if (info := pods.get(one.uid)) is not None and info.row >= 0]
+        if more or len(left) < len(claim.blockers):
+            self.revision += 1
+            claim.blockers = tuple(sorted((*left, *more), key=lambda one: (one.end_s, one.name)))
+        return claim.is_promise != was_promise
+
     def drop(self, claim: StartClaim) -> None:
         """Removes the claim. Dropping it twice changes nothing."""
         if not any(self.by_key.get(group.key) is claim for group in claim.unit):

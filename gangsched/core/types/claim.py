@@ -29,11 +29,13 @@ class Blocker(msgspec.Struct, frozen=True):
 class StartClaim(msgspec.Struct, eq=False):
     """One unit's. serial: claims of one priority yield to those made before. priority: of the least important
     group. start_s, end_s: on the core's clock. held: where each member goes, with its devices. blockers: who
-    has to end first. promised_s: the first start that was promised, None: none yet. planned_s: when that was
-    worked out last. look_s: when it is looked at next. n_slips: how often it has come later; slipped_s,
-    because: when and why, the last time. told_s, told_promise: as it was told last. is_outranked: since it
-    was planned, a queue has taken room of it that is guaranteed to that queue. eased_at: where the node
-    table's journal ended when it was last looked at for free room that it need not keep."""
+    has to end first, also of those who have filled in since. beside: UIDs of other schedulers' and of more
+    important pods that were on its nodes when it was planned, and stay. promised_s: the first start that was
+    promised, None: none yet. planned_s: when that was worked out last. look_s: when it is looked at next.
+    n_slips: how often it has come later; slipped_s, because: when and why, the last time. told_s,
+    told_promise: as it was told last. is_outranked: since it was planned, a queue has taken room of it that
+    is guaranteed to that queue. eased_at: where the node table's journal ended when it was last looked at for
+    free room that it need not keep."""
 
     unit: tuple[Group, ...]
     serial: int
@@ -42,6 +44,7 @@ class StartClaim(msgspec.Struct, eq=False):
     end_s: float
     held: tuple[Nominated, ...]
     blockers: tuple[Blocker, ...]
+    beside: frozenset[str]
     planned_s: float
     look_s: float
     looked_s: float
