@@ -59,6 +59,22 @@ def test_whole_nodes_are_got_back_within_the_victims_grace() -> None:
     assert held(c, "b") == 16
 
 
+def test_what_is_due_again_since_a_pod_of_the_queue_has_ended_is_got_back_at_once() -> None:
+    """Beside its other pod the gang was beyond the guarantee. Where that pod ran the gang does not fit."""
+    c = queued(TWO.replace("{name: b, guaranteed: {nvidia.com/gpu: 8}, ", "{name: b, "), nodes=2)
+    c.submit(pods("a", "a0", gpus=4)).run()
+    for k in range(12):
+        c.submit(pods("b", f"b{k}"))
+    c.run().submit(gang("g", pods=1, gpus=8, namespace="a")).run().wait(60.0)
+    assert evicted(c) == []
+    c.delete("b0").run().wait(60.0)
+    assert evicted(c) == [], "another queue's pod has ended"
+    c.delete("a0").run().wait(5.0)
+    assert c.placed("g")
+    assert (held(c, "a"), held(c, "b")) == (8, 11 - len(evicted(c)))
+    c.five_more_turns_change_nothing()
+
+
 def test_no_queue_at_its_guarantee_loses_a_pod_to_a_higher_priority_either() -> None:
     c = queued(TWO, nodes=2)
     for k in range(8):

@@ -3,8 +3,9 @@
 Thousands of equal pods wait for the same thing, so the plugins that refused them are asked once for all that
 they refused alike. What becomes free on a claimed node is looked at as the group would find it, less what the
 claims keep from it: otherwise each pod that ends where a gang waits would have the whole line tried in vain.
-Such a group is woken when the claim moves or ends (core.queueing.claims, `freed`). Called by
-core.state.queue.
+Such a group is woken when the claim moves or ends (core.queueing.claims, `freed`). A group is also woken
+when its queue holds less than is guaranteed to it since a pod of that queue has gone, wherever that was: it
+may have room made for it. Called by core.state.queue.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
 from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.cycle import reserve_nominated
 from gangsched.core.framework.plugin_calls import PluginError
@@ -67,6 +69,8 @@ class _Heard:
         self._names = {view.name(row) for row in rows} if claims is not None and claims.by_key else set()
         there = claims.all if claims is not None and self._names else []
         self._claims = [claim for claim in there if not self._names.isdisjoint(claim.nodes)]
+        self._has_less: dict[str, bool] = {}
+        """By queue: whether something of it was freed, and it holds less than is guaranteed to it."""
 
     def may_cure(self, group: Group) -> bool:
         """Whether the group may fit now."""
@@ -80,13 +84,42 @@ class _Heard:
                     profile.admits_again(refusing, group, members, one, queues) for one in self._changes
                 )
             if not self._is_cured(profile, group, self._view, ()):
-                return False
+                return queues is not None and self._may_take(profile, group, queues)
             kept = self._kept_from(profile, group)
             serials = tuple(claim.serial for claim in kept)
             return not kept or self._is_cured(profile, group, self._less(serials, kept), serials)
         except PluginError as error:
             shared.hooks.blame(error, group)
             return True
+
+    def _may_take(self, profile: Profile, group: Group, queues: QueueView) -> bool:
+        """Whether its queue holds less than before, so that others' pods may be evicted for it now."""
+        book = queues.queues
+        if book is None or not book.tree.guarantees or not profile.admit_plugins:
+            return False
+        if not any(
+            self._has_less_now(name, book) for name in book.tree.paths.get(queues.queue_of(group), ())
+        ):
+            return False
+        rule = profile.eviction_rule([group], self._shared.members_to_admit(group), queues)
+        return rule is not None and rule.takes_any
+
+    def _has_less_now(self, name: str, book: QueueBook) -> bool:
+        known = self._has_less.get(name)
+        if known is None:
+            used, guaranteed = book.used(name), book.guaranteed(name)
+            is_left = any(used.get(resource, 0) < amount for resource, amount in guaranteed.items())
+            known = self._has_less[name] = is_left and any(
+                self._frees(one, name, book) for one in self._changes
+            )
+        return known
+
+    def _frees(self, change: ClusterChange, name: str, book: QueueBook) -> bool:
+        """Not where room is only kept for its pods no more: that is no use."""
+        if change.pod is None or not change.what & Change.ROOM_FREED:
+            is_merged = change.row < 0 and bool(change.what & Change.ROOM_FREED)
+            return is_merged or bool(change.what & Change.NODE_REMOVED)
+        return name in book.tree.paths.get(book.tree.of(change.pod.metadata).queue, ())
 
     def _is_cured(self, profile: Profile, group: Group, view: ClusterView, serials: tuple[int, ...]) -> bool:
         key = (group.scheduler_name, group.rejected_by, serials)
