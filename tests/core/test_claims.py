@@ -428,6 +428,29 @@ def test_what_can_be_afforded_at_once_is_claimed_at_the_bound() -> None:
     assert claims(c).idle()["nvidia.com/gpu"] == 0.5
 
 
+def test_a_claim_that_costs_more_than_is_ever_saved_is_made_once_all_of_that_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Jobs of 1200 s end 300 s apart: until the last has, 450 s of the cluster would be idle."""
+    monkeypatch.setattr("gangsched.core.queueing.idle_budget._SAVED_FOR_S", 700.0)
+    own = QueueingSettings(2, mode="budget", idle_share=0.1)
+    c = cluster(nodes=4, gpus=1, settings=Settings(queueing=own))
+    for k in range(4):
+        c.submit(lone(f"job-{k}", 1, "1200s")).run().wait(300.0)
+    c.submit(gang("large", pods=4, gpus=1)).run()
+    for k in range(4, 14):
+        c.submit(lone(f"job-{k}", 1, "1200s")).run().delete(f"job-{k - 4}").run().wait(300.0)
+        if c.placed("large"):
+            break
+    assert c.placed("large", on=4)
+    assert [k for k in range(4, 14) if f"job-{k}" in c.bind_order()] == [4, 5], "its bound was kept"
+    budget = claims(c).budget
+    assert budget is not None
+    later = budget.too_idle({"nvidia.com/gpu": 60.0}, c.now_s)
+    assert later is not None, "what was kept idle beyond that is earned before anything else is"
+    assert later.from_s > c.now_s + 1000.0
+
+
 def test_the_bound_of_a_queue_goes_before_that_of_all() -> None:
     c = queued(
         "queueing: {bound: {groups: 50, mode: hard}}\n"

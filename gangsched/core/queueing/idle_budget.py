@@ -2,13 +2,13 @@
 
 Idle is room that is claimed and free; room that short jobs fill meanwhile is not idle. The budget is earned
 over time: with 10 %, all claims together may keep as much of each resource idle as the whole cluster offers
-in six minutes of each hour, and what is not used is saved for up to a week. So where nobody states ends, a
-gang waits longer for its claim, and still gets one. Called by core.groups.claiming; read by web.
+in six minutes of each hour, and what is not used is saved for up to a week. A claim that needs more than that
+is made once all of it is saved, and the rest is earned afterwards, before any other. So where nobody states
+ends, a gang waits longer for its claim, and still gets one. Called by core.groups.claiming; read by web.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -28,8 +28,8 @@ _Kept = dict[tuple[int, int], int]
 
 
 class TooIdle(msgspec.Struct, frozen=True):
-    """A claim that cannot be afforded yet. resource: the one that is short for longest; from_s: when it is
-    earned; inf: more than is ever saved."""
+    """A claim that cannot be afforded yet. resource: the one that is short for longest; from_s: when enough
+    of it is earned."""
 
     resource: str
     from_s: float
@@ -59,13 +59,12 @@ class IdleBudget:
     def too_idle(self, costs_s: Mapping[str, float], now_s: float) -> TooIdle | None:
         """What a claim at this cost waits for; None: it can be afforded."""
         self._pass_to(now_s)
-        worst = TooIdle("", now_s)
+        worst, most_s = TooIdle("", now_s), self._share * _SAVED_FOR_S
         for resource, cost_s in sorted(costs_s.items()):
-            short_s = cost_s - self._saved_s.get(resource, self._earned_s)
+            short_s = min(cost_s, most_s) - self._saved_s.get(resource, self._earned_s)
             if short_s <= 0.0:
                 continue
-            can_be_saved = cost_s <= self._share * _SAVED_FOR_S
-            from_s = now_s + short_s / self._share if can_be_saved else math.inf
+            from_s = now_s + short_s / self._share
             if from_s > worst.from_s:
                 worst = TooIdle(resource, from_s)
         return worst if worst.resource else None
