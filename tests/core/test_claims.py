@@ -237,6 +237,25 @@ def test_a_gang_that_loses_a_member_loses_its_claim() -> None:
     assert c.pod("passes").spec.node_name
 
 
+def test_a_gang_whose_priority_is_edited_has_room_kept_at_the_new_one() -> None:
+    c = bounded(bound=1).submit(lone("holds", 8, "600s", priority=10)).run()
+    numbers = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    c.object("core", make_pod_group("large", spec={**numbers, "priority": 10}))
+    member = SchedulingGroup(pod_group_name="large")
+    pods = [make_pod(f"large-{k}", gpus=8) for k in range(2)]
+    c.submit([replace(pod, spec=replace(pod.spec, scheduling_group=member)) for pod in pods]).run()
+    c.submit(lone("before", 8, "10s", priority=10)).run().delete("before").run()
+    c.submit(lone("passes", 8, "2h", priority=10)).run().wait(2.0)
+    assert claim(c, "large").priority == 10
+    assert not c.pod("passes").spec.node_name
+    item = c.objects["core", "large"]
+    c.object("core", replace(item, spec={**numbers, "priority": 0})).run().wait(15.0)
+    assert c.pod("passes").spec.node_name, "it is the more important one now"
+    assert not any(one.priority == 10 for one in claims(c).all)
+    c.delete("holds", "passes").run().wait(15.0)
+    assert c.placed("large", on=2)
+
+
 def test_the_user_is_told_the_promised_start() -> None:
     c = claimed(fill="2h").wait(12.0)
     assert "It starts by 2026-01-01 00:11 UTC: room is kept for it on 2 nodes." in c.said("large-0")

@@ -248,7 +248,9 @@ class Claims:
         self.drop(claim)
 
     def is_sound(self, claim: StartClaim) -> bool:
-        """Whether its groups still wait with the members that it was made for."""
+        """Whether its groups still wait with the members, and at the priority, that it was made for."""
+        if min(group.priority for group in claim.unit) != claim.priority:
+            return False
         for group in claim.unit:
             if group.state not in _IN_LINE or group.problem or not group.is_complete:
                 return False
