@@ -67,7 +67,8 @@ def print_starts(page: QueuePage, console: Console) -> None:
         console.print(f"Nothing can be said of the start of the {page.n_waiting} that wait.")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("GANG", "PRIO", "PASSED", "STARTS IN", "", "NODES"):
+    has_range = any(row.estimate_to_s is not None for row in page.rows)
+    for heading in ("GANG", "PRIO", "PASSED", "STARTS IN", *("4 IN 5 IN",) * has_range, "", "NODES"):
         table.add_column(heading, justify="right" if heading in ("PRIO", "PASSED", "NODES") else "left")
     for row in sorted(page.rows, key=_by_start):
         has_claim = row.starts_in_s is not None
@@ -77,10 +78,18 @@ def print_starts(page: QueuePage, console: Console) -> None:
             str(row.priority),
             _passed(row),
             duration(starts_s) if row.is_promised else f"~{duration(starts_s)}",
+            *((_range(row),) if has_range else ()),
             "promised" if row.is_promised else "estimated",
             str(row.claimed_nodes) if has_claim else "-",
         )
     console.print(table)
+
+
+def _range(row: QueueRow) -> str:
+    """Between what four in five start that are estimated so."""
+    if row.estimate_from_s is None or row.estimate_to_s is None or row.starts_in_s is not None:
+        return "-"
+    return f"{duration(row.estimate_from_s)}-{duration(row.estimate_to_s)}"
 
 
 def _by_start(row: QueueRow) -> tuple[bool, float, int]:

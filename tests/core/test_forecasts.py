@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 import pytest
@@ -196,3 +198,134 @@ def test_without_queueing_an_estimate_is_nothing() -> None:
     n_before = len(c.effects)
     c.tell(ev.StartsEstimated(c.now_s, ((c.group("next").key, 700.0),)))
     assert len(c.effects) == n_before
+
+
+# -- ranges ----------------------------------------------------------------------------------------------
+
+
+def started_after(c: Cluster, *shares: float) -> Cluster:
+    """Jobs that were estimated to start in 1000 s, one after the other, each after so much of that."""
+    for share in shares:
+        k = c.scheduler.shared.counters["groups_bound"]
+        c.submit(lone(f"before-{k}", "1000s")).run().submit(lone(f"behind-{k}", "1000s")).run()
+        estimate(c)
+        c.wait(1000.0 * share).delete(f"before-{k}").run().wait(15.0)
+        assert c.pod(f"behind-{k}").spec.node_name
+        c.delete(f"behind-{k}").run()
+    return c
+
+
+SHARES = tuple(k / 10 for k in range(1, 21))
+
+
+def test_after_twenty_starts_a_range_is_told_that_most_of_them_kept() -> None:
+    c = started_after(queueing(nodes=1), *SHARES[:19])
+    assert c.scheduler.attempts.forecasts.range_s(100.0) is None
+    started_after(c, SHARES[19])
+    found = c.scheduler.attempts.forecasts.range_s(100.0)
+    assert found is not None
+    assert found == pytest.approx((20.0, 190.0), abs=3.0), "of the twenty, one at either end is left out"
+    assert c.scheduler.attempts.forecasts.range_s(5.0) is None, "none of them was to start so soon"
+
+
+def test_the_range_is_told_with_the_estimate_and_is_no_reason_to_tell_it_again() -> None:
+    c = started_after(queueing(nodes=1), *SHARES)
+    c.submit(lone("old", "6000s")).run()
+    submit_gang(c, "next", 1)
+    estimate(c)
+    [said] = conditions(c, "next")
+    assert said["message"].startswith("An estimate: it starts about 2026-01-01 ")
+    between = said["message"].partition(", four in five between ")[2]
+    early, late = between.removesuffix(" UTC, if nothing else comes; no room is kept for it.").split(" and ")
+    about = said["message"].removeprefix("An estimate: it starts about 2026-01-01 ")[:5]
+    assert _minutes(about) - _minutes(early) == pytest.approx(80, abs=3), "a fifth of 100 minutes"
+    assert _minutes(late) - _minutes(about) == pytest.approx(90, abs=5), "nearly twice as long"
+    assert said["message"] in explain(c.scheduler, c.group("next"), c.now_s).answer
+    c.scheduler.attempts.forecasts._last.extend([0.9] * 50)
+    c.scheduler.attempts.forecasts._spread = None
+    for _ in range(10):
+        c.wait(30.0)
+        estimate(c)
+    assert len(conditions(c, "next")) == 1
+    c.wait(11_400.0)
+    assert "four in five" not in explain(c.scheduler, c.group("next"), c.now_s).answer, "it is later"
+
+
+def _minutes(clock: str) -> int:
+    hours, minutes = clock.split(":")
+    return 60 * int(hours) + int(minutes)
+
+
+def test_another_day_is_named() -> None:
+    c = started_after(queueing(nodes=1), *SHARES)
+    c.submit(lone("old", "20h")).run()
+    submit_gang(c, "next", 1)
+    estimate(c)
+    words = conditions(c, "next")[-1]["message"]
+    assert "about 2026-01-02 02:00 UTC, four in five between 2026-01-01 09:5" in words
+    assert " and 2026-01-02 19:" in words, "on the day of the estimate, but the other end is not"
+
+
+def test_the_last_hundred_starts_count() -> None:
+    c = started_after(queueing(nodes=1), *SHARES)
+    forecasts = c.scheduler.attempts.forecasts
+    started_after(c, *[1.0] * 100)
+    found = forecasts.range_s(1000.0)
+    assert found is not None
+    assert found == pytest.approx((1000.0, 1000.0), rel=0.02)
+    assert (len(forecasts._last), sum(forecasts.ratios)) == (100, 120)
+
+
+class Town:
+    """Jobs that come at random to four nodes of 8, and state up to `over` times as long as they run."""
+
+    def __init__(self, seed: int, n_jobs: int, *, over: float, load: float) -> None:
+        self._rng, self._over, self._load = Random(seed), over, load
+        self.c = queueing(nodes=4)
+        self._run_s = {f"job-{k}": self._rng.uniform(120.0, 1800.0) for k in range(n_jobs)}
+        self._to_come = [*self._run_s]
+        self._ends: list[tuple[float, str]] = []
+        self._began: set[str] = set()
+        self._told: dict[str, tuple[float, float]] = {}
+        """By job: the first range that it was told."""
+        self.held: list[bool] = []
+        comes_s = estimates_s = self.c.now_s
+        while self._to_come or self._ends or len(self._began) < n_jobs:
+            next_s = [estimates_s, *(one for one, _ in self._ends[:1])] + [comes_s] * bool(self._to_come)
+            self.c.wait(max(min(next_s) - self.c.now_s, 0.0))
+            while self._ends and self._ends[0][0] <= self.c.now_s:
+                self.c.delete(heapq.heappop(self._ends)[1]).run()
+            if self._to_come and comes_s <= self.c.now_s:
+                comes_s += self._come()
+            self._start()
+            if estimates_s <= self.c.now_s:
+                estimates_s += 30.0
+                self._estimate()
+
+    def _come(self) -> float:
+        """When the next one does."""
+        name = self._to_come.pop(0)
+        stated_s = int(self._run_s[name] * self._rng.uniform(1.0, self._over)) + 1
+        self.c.submit(lone(name, f"{stated_s}s", self._rng.choice((2, 4, 8, 8)))).run()
+        return self._rng.expovariate(self._load / 165.0)
+
+    def _start(self) -> None:
+        for pod in self.c.pods.values():
+            name, now_s = pod.metadata.name, self.c.now_s
+            if pod.spec.node_name and name not in self._began:
+                self._began.add(name)
+                heapq.heappush(self._ends, (now_s + self._run_s[name], name))
+                if (told := self._told.get(name)) is not None:
+                    self.held.append(told[0] <= now_s <= told[1])
+
+    def _estimate(self) -> None:
+        estimate(self.c)
+        for key, one in self.c.scheduler.attempts.forecasts._known.items():
+            if one.between_s is not None:
+                self._told.setdefault(key.name.partition("#")[0], one.between_s)
+
+
+def test_about_four_in_five_start_within_the_first_range_that_they_are_told() -> None:
+    held = Town(1, 120, over=4.0, load=1.15).held
+    assert len(held) > 50
+    assert 0.7 <= sum(held) / len(held) <= 0.95

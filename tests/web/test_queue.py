@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from gangsched.certificates import Pair
@@ -23,7 +24,7 @@ from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import at, make_pod
 from gangsched.web.explain_command import print_page
 from gangsched.web.explanations import Page
-from gangsched.web.queue import Queue, QueuePage
+from gangsched.web.queue import Queue, QueuePage, QueueRow
 from gangsched.web.queue_command import duration, print_queue, print_starts
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 from tests.web.test_server import serving
@@ -212,6 +213,34 @@ def test_starts_are_estimated_if_they_are_asked_for_and_never_called_promised() 
     assert then[0] == "d/next"
     assert then[-2:] == ["estimated", "-"]
     assert then[-3].startswith("~1h1")
+
+
+def test_a_range_is_shown_beside_what_is_estimated_once_enough_have_started() -> None:
+    row = QueueRow(1, "d/a", True, "s", 0, "unschedulable", 1.0, 1.0, None, 1, 1, 0, 0, 0, 1, "", passes=0)
+    first = replace(row, starts_in_s=60.0, is_promised=True, claimed_nodes=2)
+    guessed = replace(row, group="d/b", estimate_in_s=1000.0, estimate_from_s=600.0, estimate_to_s=3700.0)
+    soon = replace(row, group="d/c", estimate_in_s=5.0)
+    console = Console(width=200, file=io.StringIO())
+    print_starts(QueuePage(3, {}, (first, guessed, soon)), console)
+    assert isinstance(console.file, io.StringIO)
+    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    assert lines[0][3:] == ["STARTS", "IN", "4", "IN", "5", "IN", "NODES"]
+    assert [line[3:] for line in lines[1:]] == [
+        ["1m00s", "-", "promised", "2"],
+        ["~5.0s", "-", "estimated", "-"],
+        ["~16m40s", "10m00s-1h01m", "estimated", "-"],
+    ]
+
+
+def test_the_page_has_the_range_of_the_last_starts() -> None:
+    c = cluster(nodes=1, gpus=8, settings=Settings(queueing=QueueingSettings()))
+    c.submit(with_annotations([make_pod("holds", gpus=8)], {WALLTIME_KEY: "600s"})).run()
+    c.submit([make_pod("next", gpus=8)]).run()
+    c.scheduler.attempts.forecasts._last.extend([0.5, *[1.0] * 18, 3.0, 4.0])
+    queue = Queue(c.scheduler, clock_s=lambda: c.now_s)
+    [row] = json.loads(asyncio.run(queue.listed_with_estimates()))["rows"]
+    assert row["estimateFromS"] == row["estimateInS"]
+    assert row["estimateToS"] == pytest.approx(3 * row["estimateInS"], abs=0.01)
 
 
 async def test_the_command_asks_for_estimates_and_shows_only_those_that_can_be_said(

@@ -23,7 +23,7 @@ from gangsched.core.types.group import Group, GroupState
 
 _ANEW_S = 60.0
 _ANEW_SHARE = 0.1
-_LATEST_S = 400 * 366 * 86_400.0
+LATEST_S = 400 * 366 * 86_400.0
 _STARTED = (GroupState.WAITING, GroupState.BINDING, GroupState.BOUND)
 _CLAIMED, _ESTIMATED = "Claimed", "Estimated"
 _TAKEN = "the room that was kept for it is taken"
@@ -43,7 +43,7 @@ def was_claimed(group: Group) -> bool:
 def told_time(shared: SharedState, at_s: float, preposition: str) -> str:
     """The time in whole minutes, rounded up; "" if the time of day is unknown, or the time too far away."""
     ahead_s = shared.wall_ahead_s
-    if ahead_s is None or not at_s - shared.now_s < _LATEST_S:
+    if ahead_s is None or not at_s - shared.now_s < LATEST_S:
         return ""
     at = datetime.fromtimestamp(at_s + ahead_s, UTC)
     whole = at.replace(second=0, microsecond=0) + timedelta(minutes=at.second > 0 or at.microsecond > 0)

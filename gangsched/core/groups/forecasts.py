@@ -3,18 +3,21 @@
 A group that room is kept for has none: its claim says more (core.groups.claims_told). A forecast is the
 reason `Forecast` of the condition `gangsched.io/StartPromised`, which is False then, and a sentence in
 `explain`; pods get none of it. It is written again when it changes by more than a minute and a tenth of what
-is left, at most once a minute. Called by core.scheduler with what the edge has worked out, and by
-core.groups.attempts.
+is left, at most once a minute. Once enough of those that were estimated have started, it says in which range
+four in five start: by how much longer or shorter than first estimated those waited that started last. Called
+by core.scheduler with what the edge has worked out, and by core.groups.attempts.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
-from gangsched.core.groups.claims_told import told_time
+from gangsched.core.groups.claims_told import LATEST_S, told_time
 from gangsched.core.state.reporter import START_PROMISED, Reporter, clean
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group, GroupState
@@ -28,6 +31,11 @@ _ANEW_S = 60.0
 _ANEW_SHARE = 0.1
 # What was to start sooner says nothing about how good estimates are: a turn is late by as much.
 _LEAST_S = 10.0
+# Starts that a range is read from: from fewer nothing is said, older ones are forgotten.
+_LEAST_STARTS, _MOST_STARTS = 20, 100
+# A range leaves out one in so many at either end.
+_LEFT_OUT = 10
+_MINUTE_S = 60.0
 # A hundred are estimated at a time; those who fall behind in line are remembered for when they start.
 _MAX_KNOWN = 1_000
 _IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
@@ -35,13 +43,14 @@ _IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState
 
 class _Forecast(msgspec.Struct, eq=False):
     """Of a group. from_s: when it was estimated first; first_s: the start by that. told_s: the start as it
-    was told last, at wrote_s; None: that nothing is known."""
+    was told last, at wrote_s; None: that nothing is known. between_s: the range that was told with it."""
 
     group: Group
     from_s: float
     first_s: float
     told_s: float | None
     wrote_s: float
+    between_s: tuple[float, float] | None = None
     is_warned: bool = False
 
 
@@ -57,6 +66,20 @@ class Forecasts:
         self.ratios = [0] * (len(RATIOS) + 1)
         """Starts by how long they waited after their first estimate, as a part of what that said."""
         self.total_ratio = 0.0
+        self._last: deque[float] = deque(maxlen=_MOST_STARTS)
+        """The ratios of the last starts."""
+        self._spread: tuple[float, float] | None = None
+
+    def range_s(self, in_s: float) -> tuple[float, float] | None:
+        """In how long four in five start that are estimated to start in so long, by the last starts; None:
+        those are too few, or it is so soon that none of them says anything."""
+        if self._spread is None and len(self._last) >= _LEAST_STARTS:
+            # The next start, if it is like them, is within that range with four chances in five.
+            ratios, n_out = sorted(self._last), (len(self._last) + 1) // _LEFT_OUT - 1
+            self._spread = ratios[n_out], ratios[-1 - n_out]
+        if self._spread is None or in_s < _LEAST_S:
+            return None
+        return self._spread[0] * in_s, self._spread[1] * in_s
 
     def told(self, event: StartsEstimated) -> None:
         """These are all that can be estimated now; the others' estimates no longer hold. A group that has not
@@ -89,7 +112,10 @@ class Forecasts:
         if one is None or one.group is not group or one.told_s is None:
             return ""
         when = told_time(self._shared, max(one.told_s, self._shared.now_s), "about")
-        return f"An estimate: it starts{when} if nothing else comes; no room is kept for it." if when else ""
+        if not when:
+            return ""
+        range_ = self._between(one)
+        return f"An estimate: it starts{when}{range_} if nothing else comes; no room is kept for it."
 
     def started(self, unit: Sequence[Group]) -> None:
         """Its members are reserved. The condition goes with the next status that is written of each."""
@@ -101,6 +127,8 @@ class Forecasts:
                 ratio = (self._shared.now_s - one.from_s) / (one.first_s - one.from_s)
                 self.ratios[bisect_left(RATIOS, ratio)] += 1
                 self.total_ratio += ratio
+                self._last.append(ratio)
+                self._spread = None
             if self._reporter.condition(group, START_PROMISED).get("reason") in (FORECAST, UNKNOWN):
                 self._reporter.start_promised(
                     group, promised=False, reason="Started", message="it has started", is_written=False
@@ -120,9 +148,23 @@ class Forecasts:
         self._warn(one, at_s)
         enough_s = max(_ANEW_S, _ANEW_SHARE * (at_s - now_s))
         if one.told_s is None or written != FORECAST or abs(at_s - one.told_s) > enough_s:
-            one.told_s, one.wrote_s = at_s, now_s
+            one.told_s, one.wrote_s, range_s = at_s, now_s, self.range_s(at_s - now_s)
+            one.between_s = None if range_s is None else (now_s + range_s[0], now_s + range_s[1])
             if words := self.words(group):
                 self._reporter.start_promised(group, promised=False, reason=FORECAST, message=words)
+
+    def _between(self, one: _Forecast) -> str:
+        """In whole minutes, outwards; "": nothing is known, or it is later than that by now."""
+        now_s, ahead_s = self._shared.now_s, self._shared.wall_ahead_s
+        if one.between_s is None or one.told_s is None or ahead_s is None:
+            return ""
+        if not now_s < one.between_s[1] < now_s + LATEST_S:
+            return ""
+        early = datetime.fromtimestamp((max(one.between_s[0], now_s) + ahead_s) // _MINUTE_S * _MINUTE_S, UTC)
+        late = datetime.fromtimestamp(-(-(one.between_s[1] + ahead_s) // _MINUTE_S) * _MINUTE_S, UTC)
+        day = datetime.fromtimestamp(max(one.told_s, now_s) + ahead_s, UTC).date()
+        clock = "%H:%M" if early.date() == late.date() == day else "%Y-%m-%d %H:%M"
+        return f", four in five between {early:{clock}} and {late:{clock}} UTC,"
 
     def _warn(self, one: _Forecast, at_s: float) -> None:
         """Once, if its controller's deadline goes by while it waits, until less than half of it is left."""
