@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
+from gangsched.core.queueing import walltimes
 from gangsched.core.queueing.walltimes import kind_name
 from gangsched.model import effects as ef
 from gangsched.model.objects import Condition, OwnerReference, Pod
@@ -223,6 +224,42 @@ def test_a_gang_of_the_same_name_that_runs_again_is_another_run() -> None:
 )
 def test_a_kind_is_a_name_without_numbers_and_suffixes(name: str, kind: str) -> None:
     assert kind_name(name) == kind
+
+
+def test_who_waits_learns_from_a_run_that_ends_meanwhile() -> None:
+    c = queueing(DAY_S).submit(gang("train-1", pods=2)).run().submit(gang("train-2", pods=2, gpus=8))
+    c.submit(gang("train-3", pods=2))
+    assert of(c, "train-3").source == "default"
+    for k, took_s in enumerate((100.0, 101.0)):
+        ended(c, f"train-1-{k}", began_s=0.0, ended_s=took_s)
+    assert of(c, "train-3") == Walltime(101.0, "predicted", "the last runs of its kind")
+
+
+def test_other_defaults_are_in_effect_at_once() -> None:
+    c = queueing(DAY_S).submit(gang("a", pods=2))
+    assert of(c, "a").seconds == DAY_S
+    other = QueueingSettings(default_walltime_s={"gangsched": 60.0})
+    c.scheduler.reconfigure(c.scheduler.shared.profiles, replace(c.settings, queueing=other), c.now_s)
+    assert of(c, "a").seconds == 60.0
+
+
+def test_members_are_read_once_however_many_of_them_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a gang that states nothing; once bound they differ, as each has its own rank."""
+    n_read = 0
+
+    def counted(pod: Pod) -> Walltime:
+        nonlocal n_read
+        n_read += 1
+        return pod_walltime(pod)
+
+    monkeypatch.setattr(walltimes, "pod_walltime", counted)
+    c = queueing().submit(gang("a", pods=32)).run()
+    assert c.placed("a")
+    shared, n_read = c.scheduler.shared, 0
+    assert shared.ends is not None
+    for info in c.group("a").members.values():
+        shared.ends.of(info, c.now_s, None)
+    assert n_read <= 32
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -203,6 +203,8 @@ class Cache:
     def renew(self, info: PodInfo, pod: Pod) -> None:
         """A new version of a pod that keeps its node and devices."""
         old, info.pod = info.pod, pod
+        if info.group is not None:
+            info.group.n_changes += 1
         before, now = old.metadata, pod.metadata
         if before.labels == now.labels and before.deletion_timestamp == now.deletion_timestamp:
             return

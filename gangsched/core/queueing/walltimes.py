@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
-from operator import is_
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -40,11 +39,13 @@ _Kind = tuple[str, str, str, int]
 """(namespace, scheduler name, name without digits and suffixes, extended resources of one pod)"""
 
 
-class _Said(msgspec.Struct, gc=False):
-    """A group's walltime, if nothing but these statements went into it."""
+class _Known(msgspec.Struct, gc=False):
+    """A group's walltime by its object and its members as they were then, after so many of its changes.
+    n_learned: by what was known of others by then; None: it follows from statements alone."""
 
     definition: PodGroup | None
-    pods: list[Pod]
+    n_changes: int
+    n_learned: int | None
     walltime: Walltime
 
 
@@ -67,31 +68,31 @@ class Walltimes:
         """The last two runs of each kind, the most recently updated kind last."""
         self._fresh: deque[tuple[Group, PodInfo]] = deque(maxlen=_MAX_FRESH)
         self._told: dict[GroupKey, tuple[str, ...]] = {}
-        self._said: WeakKeyDictionary[Group, _Said] = WeakKeyDictionary()
+        self._n_learned = 0
+        """Changes with every run, and with the defaults."""
+        self._known: WeakKeyDictionary[Group, _Known] = WeakKeyDictionary()
         self._said_by_pod: dict[str, tuple[Pod, Walltime]] = {}
         """By UID: of pods in no group."""
 
     def configure(self, settings: QueueingSettings) -> None:
         """Other defaults are in effect; what was learned stays."""
         self._settings = settings
+        self._n_learned += 1
 
     def of(self, group: Group) -> Walltime:
         """The group's walltime as of now: statements may be edited while it runs."""
         self._learn()
-        definition, said = group.definition, self._said.get(group)
-        pods = [info.pod for info in group.members.values() if info.state is not LEAVING]
+        known = self._known.get(group)
         if (
-            said is not None
-            and said.definition is definition
-            and len(said.pods) == len(pods)
-            and all(map(is_, said.pods, pods))
+            known is not None
+            and known.definition is group.definition
+            and known.n_changes == group.n_changes
+            and known.n_learned in (None, self._n_learned)
         ):
-            return said.walltime
+            return known.walltime
         found, is_said = self._asked(group)
-        if is_said:
-            self._said[group] = _Said(definition, pods, found)
-        else:
-            self._said.pop(group, None)
+        n_learned = None if is_said else self._n_learned
+        self._known[group] = _Known(group.definition, group.n_changes, n_learned, found)
         return found
 
     def of_pod(self, pod: Pod) -> Walltime:
@@ -118,7 +119,7 @@ class Walltimes:
                 continue
             before = info.pod
             own = self._of_member(group, info)
-            is_said = is_said and (own.source in _SAID or bool(own.field))
+            is_said = is_said and (own.source in _SAID or (own.source == "never" and bool(own.field)))
             name = info.pod.metadata.name
             problems |= dict.fromkeys(f"pod {name}: {one}" for one in own.problems)
             if longest is None or _order(own) > _order(longest):
@@ -174,6 +175,7 @@ class Walltimes:
                 runs.append(_Run(group.key, began_s, ended_s))
                 runs.sort(key=lambda run: run.ended_s)
             self._runs[kind] = runs[-2:]
+            self._n_learned += 1
             if len(self._runs) > _MAX_KINDS:
                 del self._runs[next(iter(self._runs))]
 

@@ -138,10 +138,10 @@ class SharedState:
             max_backoff_s=settings.pod_max_backoff_s,
             flush_s=settings.unschedulable_flush_s,
         )
-        self._take_queueing(settings)
         signs = any(profile.signing.is_used for profile in profiles.values())
         self.cache.sign_by(self._sign if signs else None)
         self._take_order(profiles)
+        self._take_queueing(settings)
 
     def go_on_trial(self, *, allow_eviction: bool) -> None:
         """From now on this is a copy for somebody's question: observers hear no more of it."""

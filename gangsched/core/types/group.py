@@ -100,9 +100,10 @@ class Group:
     bound in part and to be completed first. since_s: when the present state began; deadline_s: when it times
     out. preemption: in state Waiting, victims that must go first, and what is reserved for it. moves: (when,
     cause) of each since it was in `moved_from` (core.state.transitions). n_of_role: how many members exist
-    that say this role. warned: statements that were ignored, and reported. conditions_told: what was last
-    written to its object beside its state, by type. raised: the most that PreEnqueue adds to a member's
-    priority in the queue.
+    that say this role. n_changes: how often a member has come, gone, begun to leave or become another version
+    of its pod. warned: statements that were ignored, and reported. conditions_told: what was last written to
+    its object beside its state, by type. raised: the most that PreEnqueue adds to a member's priority in the
+    queue.
     """
 
     __slots__ = (
@@ -123,6 +124,7 @@ class Group:
         "message",
         "moved_from",
         "moves",
+        "n_changes",
         "n_of_role",
         "own_problem",
         "preemption",
@@ -151,16 +153,13 @@ class Group:
         self.definition: PodGroup | None = None
         self.stated: dict[tuple[object, ...], int] = {}
         self.read_from: tuple[object, ...] = ()
-        self.problem = ""
-        self.own_problem = ""
-        self.priority = 0
-        self.raised = 0
+        self.problem = self.own_problem = ""
+        self.priority = self.raised = self.n_changes = 0
         self.state = self.moved_from = GroupState.GATHERING
         self.moves: list[tuple[float, Any]] = []
         self.since_s = now_s
         self.first_complete_s = NEVER_S
-        self.attempts = 0
-        self.failure = 0
+        self.attempts = self.failure = 0
         self.failed_binds: dict[str, str] = {}
         self.cause_id = ""
         self.backoff_until_s = -NEVER_S
@@ -290,9 +289,10 @@ class Group:
     def add(self, info: PodInfo) -> None:
         info.group = self
         self.members[info.uid] = info
+        self.n_changes += 1
         self.counts[info.state] += 1
         if info.role and info.state in _EXISTING:
-            self.n_of_role[info.role] = self.n_of_role.get(info.role, 0) + 1
+            self._count_role(info.role, 1)
         self.stated[info.stated] = self.stated.get(info.stated, 0) + 1
         if info.raised or self.raised:
             self.raised = info.raised if len(self.members) == 1 else max(self.raised, info.raised)
@@ -311,9 +311,10 @@ class Group:
 
     def remove(self, info: PodInfo) -> None:
         if self.members.pop(info.uid, None) is not None:
+            self.n_changes += 1
             self.counts[info.state] -= 1
             if info.role and info.state in _EXISTING:
-                self._drop_role(info.role)
+                self._count_role(info.role, -1)
             self.stated[info.stated] -= 1
             if not self.stated[info.stated]:
                 del self.stated[info.stated]
@@ -325,15 +326,13 @@ class Group:
         """Changes a member's state, counted."""
         self.counts[info.state] -= 1
         if info.role and (info.state in _EXISTING) != (state in _EXISTING):
-            if state in _EXISTING:
-                self.n_of_role[info.role] = self.n_of_role.get(info.role, 0) + 1
-            else:
-                self._drop_role(info.role)
+            self._count_role(info.role, 1 if state in _EXISTING else -1)
+        self.n_changes += LEAVING in (info.state, state)
         info.state = state
         self.counts[state] += 1
 
-    def _drop_role(self, role: str) -> None:
-        self.n_of_role[role] -= 1
+    def _count_role(self, role: str, more: int) -> None:
+        self.n_of_role[role] = self.n_of_role.get(role, 0) + more
         if not self.n_of_role[role]:
             del self.n_of_role[role]
 
