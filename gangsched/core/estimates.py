@@ -75,10 +75,24 @@ def estimated_starts(scheduler: Scheduler, now_s: float) -> dict[GroupKey, float
 
 
 def in_steps(scheduler: Scheduler, now_s: float) -> Generator[None, None, dict[GroupKey, float]]:
-    """The same, in steps of some milliseconds. What happens between two of them may be left out."""
+    """The same, in steps of some milliseconds. What happens between two of them may be left out, but another
+    configuration: then it begins again."""
     shared = scheduler.shared
-    if shared.ends is None or shared.walltimes is None or not scheduler.is_synced:
-        return {}
+    while shared.ends is not None and shared.walltimes is not None and scheduler.is_synced:
+        profiles, settings = shared.profiles, shared.settings
+        steps = _steps(shared, now_s)
+        while shared.profiles is profiles and shared.settings is settings:
+            try:
+                next(steps)
+            except StopIteration as done:
+                found: dict[GroupKey, float] = done.value
+                return found
+            yield
+    return {}
+
+
+def _steps(shared: SharedState, now_s: float) -> Generator[None, None, dict[GroupKey, float]]:
+    """With one configuration."""
     waiting = yield from _waiting(shared)
     if not waiting:
         return {}

@@ -6,14 +6,17 @@ from random import Random
 from statistics import median
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
-from gangsched.config import Settings
+from gangsched.config import Settings, default_config
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.estimates import estimated_starts
+from gangsched.core.estimates import estimated_starts, in_steps
 from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import ContainerPort, Pod
+from gangsched.model.pod_group import GroupKey
 from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import inventory, make_node, make_pod
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
@@ -125,6 +128,29 @@ def test_asking_changes_nothing() -> None:
         asked.step()
         quiet.step()
     assert asked.c.effects == quiet.c.effects
+
+
+@pytest.mark.parametrize("n_steps", range(12))
+@pytest.mark.parametrize("change", ["other profile", "no queueing", "nothing"])
+def test_another_configuration_between_two_steps_has_them_begin_again(change: str, n_steps: int) -> None:
+    """As a process reads it from its file while it estimates."""
+    c = queueing(nodes=1)
+    for k in range(4):
+        c.submit(job(f"a{k}", 1, 8, 60)).run()
+    steps, found = in_steps(c.scheduler, c.now_s), dict[GroupKey, float]()
+    profiles, settings = c.scheduler.shared.profiles, c.settings
+    try:
+        for step in range(1_000):
+            if step == n_steps:
+                name = "other" if change == "other profile" else "gangsched"
+                profiles = build_profiles(default_config(IN_TREE, scheduler_name=name))
+                settings = Settings() if change == "no queueing" else settings
+                c.scheduler.reconfigure(profiles, settings, c.now_s)
+            next(steps)
+    except StopIteration as done:
+        found = done.value
+    assert step >= n_steps
+    assert len(found) == (3 if change == "nothing" else 0)
 
 
 def test_if_all_end_as_stated_most_start_about_when_it_was_estimated() -> None:
