@@ -172,10 +172,11 @@ class _Unpacked:
     def read(self, n: int) -> bytes:
         """So many bytes, or fewer at the end. Raises: ParseError."""
         while len(self._ready) < n:
-            piece = self._file.read(_PIECE)
+            piece = b""
             if self._stream.eof:  # the state at a segment's beginning is a stream of its own
-                piece = self._stream.unused_data + piece
+                piece = self._stream.unused_data
                 self._stream = _stream()
+            piece = piece or self._file.read(_PIECE)
             if not piece:
                 break
             try:

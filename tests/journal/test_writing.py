@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+import tracemalloc
 from pathlib import Path
 
 import msgspec
 import pytest
 import structlog.testing
+import zstandard
 
 from gangsched.config.recording import RecordSettings
 from gangsched.errors import ConfigError
@@ -39,6 +41,22 @@ def test_what_is_put_is_read_again(tmp_path: Path) -> None:
     assert list(reader) == records
     assert reader.torn == ""
     assert journal.counted == Counted(len(records), path.stat().st_size - 3, 0, 0, 0, True)
+
+
+def test_empty_streams_before_a_large_one_do_not_have_it_unpacked_at_once(tmp_path: Path) -> None:
+    """A file of some kB that somebody else made."""
+    begin, empty, large = (zstandard.compress(one) for one in (framed(START), b"", bytes(2**28)))
+    path = tmp_path / name_of("p", 1)
+    path.write_bytes(begin + empty * 8_000 + large)
+    reader = Reader(path)
+    tracemalloc.start()
+    try:
+        assert list(reader) == [START]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert reader.torn
+    assert most < 2**27
 
 
 def test_it_can_be_read_while_it_is_written(tmp_path: Path) -> None:
