@@ -24,7 +24,7 @@ from gangsched.model.objects import (
     Taint,
 )
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_node, make_pod, make_pod_group
+from gangsched.sim.objects import at, make_node, make_pod, make_pod_group
 from tests.core.queued import queued
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
@@ -188,6 +188,36 @@ def test_a_blocker_past_its_end_makes_the_claim_slip_and_reports_it() -> None:
     c.delete("holds").run().wait(5.0)
     assert c.placed("large", on=2)
     assert claims(c).promises == {"overrun": 1}
+
+
+def deleted(c: Cluster, name: str, *, grace_s: float) -> None:
+    pod = c.pod(name)
+    c.update(pod, metadata=replace(pod.metadata, deletion_timestamp=at(c.now_s + grace_s)))
+
+
+def test_who_is_deleted_with_hours_of_grace_is_not_waited_for_as_if_it_left_now() -> None:
+    c = bounded(bound=1).submit(lone("graceful", 7), lone("holds", 8, "600s")).run()
+    deleted(c, "graceful", grace_s=7200.0)
+    c.submit(lone("large", 8)).run().submit(lone("passes", 1, "30m")).run()
+    c.delete("passes").run().submit(lone("next", 1, "30m")).run()
+    own = claim(c, "large")
+    assert [one.name for one in own.blockers] == ["d/holds"]
+    assert own.is_promise
+    assert 590.0 < own.start_s - c.now_s < 610.0
+    assert c.pod("next").spec.node_name == c.pod("graceful").spec.node_name
+
+
+def test_who_is_still_there_long_after_its_grace_is_late() -> None:
+    c = bounded(nodes=1, bound=1).submit(lone("stays", 7)).run()
+    deleted(c, "stays", grace_s=30.0)
+    c.submit(lone("large", 8)).run().submit(lone("passes", 1, "10s")).run()
+    c.delete("passes").run().submit(lone("next", 1, "10s")).run().delete("next").run()
+    assert claim(c, "large").is_promise
+    c.wait(600.0)
+    own = claim(c, "large")
+    assert not own.is_promise
+    assert own.start_s > c.now_s + 100.0
+    assert (own.because, own.n_slips) == ("overrun", 4)
 
 
 def test_a_claim_that_is_late_by_more_than_its_gangs_walltime_still_keeps_its_room() -> None:

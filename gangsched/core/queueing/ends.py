@@ -3,15 +3,16 @@
 A pod that has outrun its group's walltime is late; its expected end is then put off by ever longer steps
 (predictions are corrected so in Tsafrir, Etsion, Feitelson, TPDS 2007). A pod of unknown walltime is expected
 to run about as long again as it has: no promise is based on such an end, but without one a bound could not be
-kept where nobody states a walltime. Pods that something replaces never end. Pods begin
-when they are reserved here, or, if found on their node, when their kubelet admitted them. Called by
-core.groups.claim_plans and core.groups.walltime_evictions.
+kept where nobody states a walltime. Pods that something replaces never end; deleted ones end with their
+grace. Pods begin when they are reserved here, or, if found on their node, when their kubelet admitted them.
+Called by core.groups.claim_plans and core.groups.walltime_evictions.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 import msgspec
 
@@ -86,7 +87,7 @@ class Ends:
     def of(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
         """When a pod on a node ends. wall_ahead_s: Unix time less the core's clock; None: unknown."""
         if info.pod.metadata.deletion_timestamp is not None:
-            return End(now_s + _LEAVES_IN_S, is_stated=True)
+            return _leaving(info.pod.metadata.deletion_timestamp, now_s, wall_ahead_s)
         definition = None if info.group is None else info.group.definition
         known = self._known.get(info.uid)
         is_same = known is not None and known.pod is info.pod and known.definition is definition
@@ -121,7 +122,7 @@ class Ends:
         if known is not None and known.pod is info.pod and now_s < known.end.at_s:
             return known.end
         if info.pod.metadata.deletion_timestamp is not None:
-            return End(now_s + _LEAVES_IN_S, is_stated=True)
+            return _leaving(info.pod.metadata.deletion_timestamp, now_s, wall_ahead_s)
         if began_s is None:
             began_s = _began_s(info.pod, now_s, wall_ahead_s)
         return self._end(info, now_s, began_s)[0]
@@ -146,6 +147,15 @@ class Ends:
             return End(math.inf), False
         age_s = max(now_s - began_s, _LEAST_AGE_S)
         return End(began_s + 2.0 ** (math.floor(math.log2(age_s)) + 1)), False
+
+
+def _leaving(gone_at: datetime, now_s: float, wall_ahead_s: float | None) -> End:
+    """When a deleted pod is gone: kubelet kills it once its grace is over, which may be hours. One that is
+    there long after that is late, like one that has outrun its walltime."""
+    gone_s = now_s if wall_ahead_s is None else gone_at.timestamp() - wall_ahead_s
+    if now_s < gone_s + _LEAVES_IN_S:
+        return End(max(now_s + _LEAVES_IN_S, gone_s), is_stated=True)
+    return End(gone_s + _first_above(now_s - gone_s), over_s=gone_s)
 
 
 def _began_s(pod: Pod, now_s: float, wall_ahead_s: float | None) -> float:
