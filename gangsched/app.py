@@ -16,7 +16,6 @@ Called by cli.py; the bench and end-to-end tests start it as a process.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import time
@@ -39,6 +38,7 @@ from gangsched.defects import Defects
 from gangsched.extension.edge import Edge
 from gangsched.following import Following
 from gangsched.forecasting import Forecasting
+from gangsched.garbage_collection import GarbageCollection
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.dispatcher import Dispatcher
@@ -62,9 +62,6 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-# The collector finds next to nothing here: the objects made for each pod contain no cycles. At the default of
-# 700 it would run a hundred times for every gang's worth of JSON.
-_GC_YOUNG = 200_000
 # glibc returns a freed block to the kernel at once if it is larger than any freed before (128 KiB at first),
 # and then every 4 KiB of the next block cause a page fault. Freeing one large block raises that threshold for
 # pages of lists.
@@ -86,6 +83,7 @@ class SchedulerApp:
         shadow: ShadowSettings | None = None,
         source: ConfigSource | None = None,
         recording: Recording | None = None,
+        garbage: GarbageCollection | None = None,
     ) -> None:
         """`even_ties`: lone pods use equally good nodes evenly, instead of always the first.
 
@@ -130,6 +128,7 @@ class SchedulerApp:
         # Questions to extenders only read: a follower's leave too.
         through = [self._turn_ended, *([] if self._asking is None else [self._asking.taken])]
         self.outbox = Outbox(self.dispatcher.submit, may_act=may_act, through=through)
+        self._garbage = garbage or GarbageCollection()
         self.queue = self._new_queue(decider)
         watches, kinds = self.scheduler.watches, self.scheduler.kinds
         self._following = Following(self._client, self.inbox.put, rng=rng, watches=watches, needed=kinds)
@@ -194,6 +193,7 @@ class SchedulerApp:
             hears=_nothing if self._tracing is None else self._tracing.hear,
             heard=self._heard,
             n_binds_waiting=lambda: self.dispatcher.n_binds_ahead,
+            garbage=self._garbage,
             foresees=self._leadership.foresees,
         )
 
@@ -229,9 +229,7 @@ class SchedulerApp:
         to follow again that is exercised every day. Raises: ConfigError (the API server is too old for the
         configuration).
         """
-        # Modules are permanent too; the collection before the first bind need not walk them (15 of 25 ms).
-        gc.freeze()
-        gc.set_threshold(_GC_YOUNG, *gc.get_threshold()[1:])
+        self._garbage.begin()
         bytes(_KEPT_BYTES)  # never touched, and free again
         if self._acts and self.config.settings.devices.in_labels:
             await optional.require_binding_labels(self._client, self._rng, source=self.config.source)
@@ -244,6 +242,7 @@ class SchedulerApp:
             everything.start_soon(self.dispatcher.run)
             everything.start_soon(self._leadership.remember)
             everything.start_soon(self._forecasting.run)
+            everything.start_soon(self._garbage.run, lambda: self.queue.idle_s(time.monotonic()))
             if self._reports is not None:
                 everything.start_soon(self._reports.run)
             elif (elector := self._leadership.elector) is not None:
@@ -352,14 +351,13 @@ class SchedulerApp:
         return effects if self._tracing is None else self._tracing.turn_ended(effects)
 
     def _heard(self, events: Sequence[Event]) -> None:
-        """Logs when the first lists are in; their objects live long."""
+        """Logs when the first lists are in."""
         if self._web is not None:
             self._web.heard(events)
         self._following.add(self.scheduler.newly_watched())
         if not self._following.heard(events):
             return
-        # The collector need not scan them again, nor now: a collection here would delay the first bind.
-        gc.freeze()
+        self._garbage.settle()
         decides = self.scheduler.is_synced
         _log.info("synced, scheduling" if decides else "synced, following", **_sizes(self.scheduler))
 

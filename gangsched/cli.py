@@ -6,7 +6,6 @@ A user's mistake is one line on stderr and exit code 2; a server that cannot be 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import sys
@@ -33,6 +32,7 @@ from gangsched.flags import (
     with_record_flag,
     with_volume_limit,
 )
+from gangsched.garbage_collection import collect_rarely
 
 if TYPE_CHECKING:
     from gangsched.config import SchedulerConfig, TracingSettings
@@ -207,9 +207,9 @@ def _fill(parser: argparse.ArgumentParser, command: ModuleType) -> None:
 
 
 def _run_scheduler(args: argparse.Namespace) -> int:
-    # Most imported objects are permanent; at the default of 700 the collector would scan them repeatedly, 50
-    # ms of CPU in a scheduler's start. The app sets the threshold for running.
-    gc.set_threshold(200_000)
+    # Most imported objects are permanent; by Python's defaults they would be visited repeatedly, 50 ms of CPU
+    # in a scheduler's start.
+    collect_rarely()
     # NumPy's linear algebra, which we do not use, would start a thread for each core: 70 ms of CPU.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from gangsched.logs import set_up_logs

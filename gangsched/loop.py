@@ -8,6 +8,7 @@ anything, and nothing knows where events come from and effects go to. Called by 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -15,6 +16,7 @@ from typing import Protocol
 import anyio
 
 from gangsched.core.types.group import Group
+from gangsched.garbage_collection import GarbageCollection
 from gangsched.kube.transport.pace import Pace
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
@@ -83,6 +85,11 @@ class Inbox:
             self._wake_in(self._delay_s)
         elif n_events == _MANY_OUTCOMES:
             self.wake()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything has been taken."""
+        return not self._events
 
     @property
     def is_full(self) -> bool:
@@ -180,6 +187,7 @@ class GroupQueue:
         hears: Callable[[Sequence[Event]], None],
         heard: Callable[[Sequence[Event]], None],
         n_binds_waiting: Callable[[], int],
+        garbage: GarbageCollection,
         foresees: Callable[[], bool] | None = None,
     ) -> None:
         """`hears` gets a turn's events before the core, `heard` after it.
@@ -194,7 +202,10 @@ class GroupQueue:
         self._hears = hears
         self._heard = heard
         self._n_binds_waiting = n_binds_waiting
+        self._garbage = garbage
         self._foresees = foresees
+        self._tried_s = -math.inf
+        self._is_waiting = False
         self._yield_at_s = 0.0
         self._goes_on = False
         self._is_closed = False
@@ -202,6 +213,11 @@ class GroupQueue:
     def close(self) -> None:
         """No group is returned any more; a `pop` that waits goes on applying events and deadlines."""
         self._is_closed = True
+
+    def idle_s(self, now_s: float) -> float:
+        """How long no group has been tried; 0 while something waits to be done, or is being done."""
+        is_idle = self._is_waiting and self._inbox.is_empty and not self._n_binds_waiting()
+        return now_s - self._tried_s if is_idle else 0.0
 
     async def run(self) -> None:
         """Schedules one group after the other, until cancelled."""
@@ -222,8 +238,10 @@ class GroupQueue:
         """The next group in QueueSort order; applies events and, at least once a turn, deadlines."""
         while True:
             now_s = time.monotonic()
-            if now_s >= self._yield_at_s:
+            if now_s >= self._yield_at_s or self._garbage.is_young_due:
                 await anyio.lowlevel.checkpoint()
+                # Only now: what the last turn has decided is on its way.
+                self._garbage.between_turns()
                 now_s = time.monotonic()
                 self._yield_at_s = now_s + _MAX_TURN_S
                 self._advance(now_s)
@@ -237,12 +255,17 @@ class GroupQueue:
                 group = self.scheduler.pop()
                 if group is not None:
                     self._goes_on = True
+                    self._tried_s = now_s
                     return group
             self._goes_on = False
-            if self._advance(now_s):
+            if self._advance(now_s) or self._garbage.is_young_due:
                 continue
             deadline_s = self.scheduler.next_deadline_s()
-            await self._inbox.wait(None if deadline_s is None else deadline_s - now_s)
+            self._is_waiting = True
+            try:
+                await self._inbox.wait(None if deadline_s is None else deadline_s - now_s)
+            finally:
+                self._is_waiting = False
             self._yield_at_s = time.monotonic() + _MAX_TURN_S
 
     def _advance(self, now_s: float) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -10,6 +11,7 @@ from typing import cast
 import anyio
 
 from gangsched.core.types.group import Group
+from gangsched.garbage_collection import GarbageCollection
 from gangsched.loop import _INBOX_LIMIT, _MANY_OUTCOMES, AHEAD, GroupQueue, Inbox, Outbox
 from gangsched.model.effects import Effect
 from gangsched.model.events import BindCancelled, BindSucceeded, Event, KindSynced
@@ -119,7 +121,10 @@ class _Fifo:
 
 
 def _queue(
-    decider: _Fifo, inbox: Inbox | None = None, foresees: Callable[[], bool] | None = None
+    decider: _Fifo,
+    inbox: Inbox | None = None,
+    foresees: Callable[[], bool] | None = None,
+    garbage: GarbageCollection | None = None,
 ) -> GroupQueue:
     return GroupQueue(
         decider,
@@ -128,6 +133,7 @@ def _queue(
         hears=lambda events: None,
         heard=lambda events: None,
         n_binds_waiting=lambda: decider.n_waiting,
+        garbage=garbage or GarbageCollection(),
         foresees=foresees,
     )
 
@@ -221,3 +227,51 @@ async def test_events_that_wait_for_room_are_heard_before_later_ones() -> None:
         inbox.take()
         await inbox.put([KindSynced("leading")])  # there is room, and the other has not woken up yet
     assert [event.kind for event in inbox.take() if isinstance(event, KindSynced)] == ["pods", "leading"]
+
+
+async def test_garbage_is_collected_between_turns_once_the_decisions_have_left() -> None:
+    told: list[str] = []
+    n_new = 0
+
+    class Placing(_Fifo):
+        def schedule(self, group: Group, now_s: float) -> list[Effect]:
+            nonlocal n_new
+            told.append("turn begins")
+            n_new += 4_000
+            told.append("turn ends")
+            asyncio.get_running_loop().call_soon(told.append, "sent")
+            return []
+
+    def collect(generation: int) -> int:
+        nonlocal n_new
+        n_new = 0
+        told.append(f"collected {generation}")
+        return 0
+
+    garbage = GarbageCollection(n_new=lambda: n_new, collect=collect)
+    garbage.settle()
+    queue = _queue(Placing(n_groups=3, size=1), garbage=garbage)
+    with anyio.move_on_after(0.05):
+        await queue.run()
+    gc.unfreeze()
+    turn = ["turn begins", "turn ends"]
+    assert [one for one in told if one != "sent"] == [*turn, *turn, *turn, "collected 1"]
+    assert told.index("collected 1") > max(i for i, one in enumerate(told) if one == "sent")
+
+
+async def test_a_queue_is_idle_while_it_waits_with_nothing_to_do() -> None:
+    decider, inbox = _Fifo(n_groups=1, size=1), Inbox()
+    queue = _queue(decider, inbox)
+    assert queue.idle_s(time.monotonic()) == 0.0
+    await queue.pop()
+    tried_s = time.monotonic()
+    assert queue.idle_s(tried_s + 60.0) == 0.0, "that group's turn"
+    async with anyio.create_task_group() as group:
+        group.start_soon(queue.pop)
+        await anyio.wait_all_tasks_blocked()
+        assert queue.idle_s(tried_s + 60.0) == 0.0, "a bind is on its way"
+        decider.n_waiting = 0
+        assert 60.0 <= queue.idle_s(tried_s + 60.0) < 70.0
+        inbox.put_nowait(BindSucceeded("a", 1))
+        assert queue.idle_s(tried_s + 60.0) == 0.0, "an outcome waits to be heard"
+        group.cancel_scope.cancel()

@@ -42,6 +42,7 @@ from gangsched.bench.workload import (
 from gangsched.config import default_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
+from gangsched.garbage_collection import GarbageCollection, as_in_a_scheduler
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
@@ -172,11 +173,9 @@ def _in_own_process(module: str, arguments: Sequence[int]) -> bytes:
 def measure(shape: Shape, n_rounds: int) -> CoreSize:
     """One size, in this process: the nodes, then rounds of hearing, deciding, confirming, deleting."""
     scheduler, load_s = _loaded(shape)
-    rounds = []
-    for number in range(n_rounds + 1):
-        done = _round(scheduler, shape, number, n_before=shape.n_nodes + number * 2 * shape.n_pods)
-        if number:  # the first one warms up
-            rounds.append(done)
+    with as_in_a_scheduler() as garbage:
+        # The first one warms up.
+        rounds = [_round(scheduler, garbage, shape, number) for number in range(n_rounds + 1)][1:]
     return CoreSize(shape, rounds, load_s, meters.peak_memory_bytes(os.getpid()) / 2**20)
 
 
@@ -194,19 +193,21 @@ def _loaded(shape: Shape) -> tuple[Scheduler, float]:
     return scheduler, load_s
 
 
-def _round(scheduler: Scheduler, shape: Shape, number: int, *, n_before: int) -> CoreRound:
+def _round(scheduler: Scheduler, garbage: GarbageCollection, shape: Shape, number: int) -> CoreRound:
     prefix, now_s = f"c{number}", 10.0 * (number + 1)
+    n_before = shape.n_nodes + number * 2 * shape.n_pods
     pods = [_pod(prefix, ref, shape, n_before + n) for n, ref in enumerate(members(shape))]
     gangs = [pods[first : first + shape.gang_size] for first in range(0, len(pods), shape.gang_size)]
-    gc.set_threshold(200_000)  # as the scheduler's own process has it
     gc.collect()
     at_s = [time.perf_counter()]
     for gang in gangs:
         scheduler.handle([ev.PodAdded(pod) for pod in gang], now_s)
+        garbage.between_turns()
     at_s.append(time.perf_counter())
     effects: list[ef.Effect] = []
     while (answer := scheduler.schedule_next(now_s + 1)) is not None:
         effects += answer
+        garbage.between_turns()
     at_s.append(time.perf_counter())
     binds = [effect for effect in effects if isinstance(effect, ef.BindPod)]
     if len(binds) != shape.n_pods:
@@ -214,6 +215,7 @@ def _round(scheduler: Scheduler, shape: Shape, number: int, *, n_before: int) ->
     for first in range(0, len(binds), shape.gang_size):
         some = binds[first : first + shape.gang_size]
         scheduler.handle([ev.BindSucceeded(bind.uid, bind.attempt) for bind in some], now_s + 2)
+        garbage.between_turns()
     at_s.append(time.perf_counter())
     scheduler.validate()
     scheduler.handle([ev.PodDeleted(pod) for pod in pods], now_s + 3)

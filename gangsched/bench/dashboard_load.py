@@ -14,6 +14,7 @@ from gangsched.bench.workload import PodRef, group_name, node, node_name, pod_do
 from gangsched.config import default_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
+from gangsched.garbage_collection import GarbageCollection
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
@@ -35,6 +36,7 @@ class Load:
         self._lasts = lasts
         self._n = 0
         self._there: deque[list[Pod]] = deque()
+        self.garbage = GarbageCollection()
         self.n_attempts = 0
         self.now_s = 0.0
         """Seconds in which so many gangs come."""
@@ -61,6 +63,7 @@ class Load:
         if len(self._there) > self._lasts:
             gone = self._there.popleft()
             self._scheduler.handle([ev.PodDeleted(pod) for pod in gone], time.monotonic())
+        self.garbage.between_turns()
 
 
 def place(scheduler: Scheduler, pods: list[Pod]) -> None:

@@ -36,6 +36,7 @@ from gangsched.bench.targets import Target, at_most
 from gangsched.certificates import self_signed, server_context
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
+from gangsched.garbage_collection import as_in_a_scheduler
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.web.access import Access
@@ -247,17 +248,15 @@ async def measure(n_nodes: int, n_pods: int, rate: int, n: int, seconds: int, n_
     load = Load(scheduler, rate, lasts)
     for pods in load.gangs(lasts):
         load.turn(pods)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(200_000)  # as the scheduler's own process has it
-    phases: dict[str, list[Phase]] = {mode: [] for mode in MODES}
-    for number in range(n_rounds + 1):
-        # In turn, so that none is always the first after another.
-        for mode in (*MODES[number % 3 :], *MODES[: number % 3]):
-            found = await _phase(scheduler, load, mode, rate * seconds, n)
-            if number:  # the first one warms up
-                phases[mode].append(found)
-    questions = await _questions(scheduler, load, rate)
+    with as_in_a_scheduler() as load.garbage:
+        phases: dict[str, list[Phase]] = {mode: [] for mode in MODES}
+        for number in range(n_rounds + 1):
+            # In turn, so that none is always the first after another.
+            for mode in (*MODES[number % 3 :], *MODES[: number % 3]):
+                found = await _phase(scheduler, load, mode, rate * seconds, n)
+                if number:  # the first one warms up
+                    phases[mode].append(found)
+        questions = await _questions(scheduler, load, rate)
     memory_mib = meters.peak_memory_bytes(os.getpid()) / 2**20
     return DashboardCost(phases, questions, memory_mib)
 

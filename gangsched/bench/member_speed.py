@@ -30,6 +30,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.errors import GangschedError
 from gangsched.extension.budget import TurnBudget, budgeted
 from gangsched.extension.signatures import check_hooks
+from gangsched.garbage_collection import collect_rarely
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
@@ -119,7 +120,7 @@ def floor_ms(n_nodes: int, n_rounds: int) -> list[float]:
 def _measure(
     scheduler: Scheduler, budget: TurnBudget, spec: Mapping[str, Any], size: int, n_rounds: int
 ) -> MemberCost:
-    gc.set_threshold(200_000)  # as the scheduler's own process has it
+    collect_rarely()  # as the scheduler's own process does
     cost = MemberCost([], [])
     for number in range(n_rounds + 1):
         # One alone before the group and one after, since either may meet warmer caches.

@@ -22,6 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.errors import ConfigError
+from gangsched.garbage_collection import collect_rarely
 from gangsched.sim.driver import Broken
 from gangsched.sim.storms import STORMS, Case, case, shrink
 
@@ -36,8 +37,6 @@ exit status: 0 nothing found, 1 something found, 2 wrong usage, 130 interrupted"
 WIRE = "wire"
 _HERE = Path(__file__).parent
 _BATCH = 4
-# A seed makes objects by the hundred thousand that live as long as it does, and little that is circular.
-_GC_YOUNG = 200_000
 _TELL_EVERY_S = 15.0
 _STORY_LINES = 25
 _MAX_FOUND = 10
@@ -107,7 +106,7 @@ def run_batch(name: str, seeds: Sequence[int], with_histories: bool) -> Batch:
     if name == WIRE:
         return _run_on_wire(seeds, with_histories)
     thresholds = gc.get_threshold()
-    gc.set_threshold(_GC_YOUNG, *thresholds[1:])
+    collect_rarely()  # a seed's objects, by the hundred thousand, live as long as it does
     try:
         return _run_in_storm(name, seeds, with_histories)
     finally:

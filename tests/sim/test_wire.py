@@ -43,6 +43,12 @@ def test_in_good_weather_one_process_binds_every_pod_at_the_first_try() -> None:
     assert set(verdict.fates) == {"answered"}
 
 
+def test_garbage_is_collected_between_turns_and_all_of_it_when_a_process_is_idle() -> None:
+    collected = [storm(seed).n_collected for seed in range(N_SEEDS)]
+    assert all(one["young"] for one in collected)
+    assert any(one["full"] for one in collected)
+
+
 def test_the_storm_has_every_fate_in_it() -> None:
     met: set[str] = set()
     for seed in range(N_SEEDS):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
@@ -23,6 +24,7 @@ from structlog.typing import EventDict
 from gangsched.app import SchedulerApp
 from gangsched.config import SchedulerConfig, default_config
 from gangsched.errors import InvariantError
+from gangsched.garbage_collection import GarbageCollection
 from gangsched.journal.recorder import Sink
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.loaders import Loaded, blank
@@ -43,6 +45,8 @@ REST_S = 400.0
 STEP_S = 2.0
 N_GANGS = 14
 MAX_STORY = 600
+# From a turn's events to its effects on their way: of the core, its queue and the outbox.
+_IN_A_TURN = {"handle", "advance", "schedule", "hear", "_advance", "put", "_turn_ended", "_heard"}
 
 
 class Verdict(msgspec.Struct):
@@ -58,6 +62,8 @@ class Verdict(msgspec.Struct):
     fates: dict[str, int]
     watch_fates: dict[str, int]
     outcomes: dict[str, int]
+    n_collected: dict[str, int]
+    """Of garbage: young, full."""
 
 
 class _WatchedApp(SchedulerApp):
@@ -84,12 +90,33 @@ class _Process:
         self.network = MemoryNetwork(run.loop, run.weather, run.server.accept, run.record)
         credentials = credentials_for(self.network, run.loop)
         recording = None if run.journal is None else Recording(sink=run.journal())
-        self.app = _WatchedApp(config, credentials, seed=1000 * run.seed + number, recording=recording)
+        self._n_new = 0
+        self._run_of = run
+        garbage = GarbageCollection(n_new=self._count, collect=self._collect, peak_memory=lambda: 1)
+        seed = 1000 * run.seed + number
+        self.app = _WatchedApp(config, credentials, seed=seed, recording=recording, garbage=garbage)
         self.heard = self.app.heard_by = Heard(run.ledger)
         self.task = run.loop.create_task(self._run())
 
     async def _run(self) -> int:
         return await self.app.run(on_signals=False)
+
+    def _count(self) -> int:
+        """By how often it is asked: a history must not depend on what Python has in memory."""
+        self._n_new += 500
+        return self._n_new
+
+    def _collect(self, generation: int) -> int:
+        """Collects nothing, and sees that it is not asked to in a turn."""
+        self._n_new = 0
+        is_full = generation == 2
+        self._run_of.n_collected["full" if is_full else "young"] += 1
+        callers = {frame.name for frame in traceback.extract_stack(limit=12)}
+        if callers & _IN_A_TURN:
+            self._run_of.problems.append(f"garbage is collected in a turn: {sorted(callers & _IN_A_TURN)}")
+        if is_full and self.app.queue.idle_s(self._run_of.loop.time()) < 1.0:
+            self._run_of.problems.append("everything is collected in a process that is not idle")
+        return 0
 
     def die(self) -> None:
         """kill -9: its bytes arrive now or never, and it sends nothing more."""
@@ -152,6 +179,7 @@ class _Run:
         self.rng = Random(f"{seed}-run")
         self.weather = Weather(Random(f"{seed}-weather"), rates)
         self.problems: list[str] = []
+        self.n_collected = {"young": 0, "full": 0}
         self._story: deque[str] = deque(maxlen=MAX_STORY)
         self._digest = hashlib.sha256()
         self.server = ApiServer(loop, self.weather, seed=str(seed), note=self.note)
@@ -287,6 +315,7 @@ class _Run:
             fates=self.server.fates,
             watch_fates=self.server.watch_fates,
             outcomes=outcomes,
+            n_collected=self.n_collected,
         )
 
 
