@@ -62,9 +62,7 @@ def overtime_workload(seed: int) -> Workload:
                 own[CONTROLLED_KEY], is_made_again = "true", True
         if WALLTIME_KEY in own and rng.random() < 0.5:
             names = tuple(pod.metadata.name for pod in one.pods)
-            extensions.append(
-                Extension(one.at_s + rng.uniform(5.0, 50.0), names, f"{rng.randint(40, 120)}s")
-            )
+            extensions.append(Extension(one.at_s + rng.uniform(5.0, 50.0), names, f"{rng.randint(40, 120)}s"))
         pods = (replace(pod, metadata=replace(pod.metadata, annotations=own)) for pod in one.pods)
         arrivals.append(replace(one, pods=tuple(pods)))
     return Workload(workload.nodes, tuple(arrivals), tuple(extensions))
