@@ -24,7 +24,7 @@ from contextlib import contextmanager
 # The objects made for each pod contain no cycles. At the default of 700 Python would look a hundred times for
 # every gang's worth of JSON.
 _PYTHONS_OWN = 200_000
-# 2 to 4 ms. More at once takes as long for each object, and the turn that comes then waits for all of them.
+# 2 to 3 ms. More at once takes as long for each object, and the turn that comes then waits for all of them.
 _YOUNG = 10_000
 # What became garbage after its young collection is at most this many times _YOUNG, when a full one is due.
 _YOUNG_BEFORE_FULL = 25
