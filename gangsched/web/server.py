@@ -172,7 +172,7 @@ class Server:
         if request.query.get("estimates") == "true":
             body = await self._queue.listed_with_estimates(namespace)
         else:
-            body = self._queue.listed(namespace)
+            body = self._queue.told(namespace)
         return web.Response(body=body, content_type="application/json")
 
     async def _queues_page(self, _: web.Request) -> web.Response:

@@ -18,10 +18,12 @@ from gangsched.certificates import Pair
 from gangsched.cli import main
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
+from gangsched.core.estimates import in_steps
 from gangsched.core.explain import explain
 from gangsched.model.pod_group import COSCHEDULING_LABEL
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import at, make_pod
+from gangsched.web import queue as web_queue
 from gangsched.web.explain_command import print_page
 from gangsched.web.explanations import Page
 from gangsched.web.queue import Queue, QueuePage, QueueRow
@@ -241,6 +243,33 @@ def test_the_page_has_the_range_of_the_last_starts() -> None:
     [row] = json.loads(asyncio.run(queue.listed_with_estimates()))["rows"]
     assert row["estimateFromS"] == row["estimateInS"]
     assert row["estimateToS"] == pytest.approx(3 * row["estimateInS"], abs=0.01)
+
+
+async def test_what_many_ask_for_at_once_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    c = waiting()
+    n_estimated = n_listed = 0
+    listed = Queue.listed
+
+    def estimated(*args: Any) -> Any:
+        nonlocal n_estimated
+        n_estimated += 1
+        return in_steps(*args)
+
+    def counted(self: Queue, *args: Any) -> bytes:
+        nonlocal n_listed
+        n_listed += 1
+        return listed(self, *args)
+
+    monkeypatch.setattr(web_queue, "in_steps", estimated)
+    monkeypatch.setattr(Queue, "listed", counted)
+    queue = Queue(c.scheduler, clock_s=lambda: c.now_s, wall_s=lambda: 2e9)
+    pages = {await one for one in asyncio.as_completed([queue.listed_with_estimates() for _ in range(20)])}
+    assert pages == {queue.told() for _ in range(20)}
+    assert (n_estimated, n_listed) == (1, 1)
+    c.wait(3600.0)
+    await queue.listed_with_estimates()
+    assert queue.told() not in pages
+    assert (n_estimated, n_listed) == (2, 2)
 
 
 async def test_the_command_asks_for_estimates_and_shows_only_those_that_can_be_said(
