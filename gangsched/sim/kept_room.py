@@ -15,6 +15,7 @@ import msgspec
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import GroupState
+from gangsched.core.types.needed import completes
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.limits import stated_s
@@ -156,7 +157,7 @@ class KeptRoom:
         self._started.pop(bind.uid, None)
         info = scheduler.shared.cache.pods.get(bind.uid)
         group = info.group if info is not None else None
-        if group is None or group.recovering or group.satisfied:
+        if group is None or completes(group):
             return
         own = self._own.get(str(group.key))
         if own is not None:

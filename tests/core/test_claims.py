@@ -286,6 +286,47 @@ def test_a_gang_whose_priority_is_edited_has_room_kept_at_the_new_one() -> None:
     assert c.placed("large", on=2)
 
 
+def elastic() -> Cluster:
+    """A gang of three nodes has a claim, beside a gang of two members that runs."""
+    c = bounded(nodes=3, bound=1).submit(gang("runs", pods=2, gpus=0)).run()
+    c.submit(lone("holds", 8, "600s")).run()
+    c.submit(gang("large", pods=3, gpus=7)).run()
+    c.submit(lone("before", 8, "10s")).run().delete("before").run()
+    c.submit(lone("passes", 8, "2h")).run()
+    assert len(claim(c, "large").nodes) == 3
+    return c
+
+
+def test_a_gang_that_grows_leaves_claims_their_room() -> None:
+    c = elastic()
+    c.submit(gang("runs", pods=2, gpus=8, min_members=2, first=2)).run().wait(30.0)
+    assert not c.pod("runs-2").spec.node_name
+    c.delete("holds").run()
+    assert c.placed("large", on=3)
+
+
+def test_the_successor_of_a_member_that_a_gang_needs_waits_for_no_claim() -> None:
+    c = elastic()
+    c.delete("runs-0").submit(gang("runs", pods=1, gpus=8, min_members=2, first=2)).run().wait(30.0)
+    assert c.pod("runs-2").spec.node_name
+
+
+def test_a_gang_that_grows_for_ever_passes_no_other_beyond_its_bound() -> None:
+    """It came first, for the one member that it needs."""
+    c = bounded(nodes=2, bound=3).submit(gang("runs", pods=1, gpus=1, min_members=1)).run()
+    c.submit(gang("runs", pods=1, gpus=6, min_members=1, first=1)).run()
+    c.submit(gang("large", pods=2, gpus=7)).run()
+    n_bound = 0
+    for k in range(2, 12):
+        c.submit(gang("runs", pods=1, gpus=6, min_members=1, first=k)).run()
+        c.delete(f"runs-{k - 1}").run().wait(15.0)
+        n_bound += f"runs-{k}" in [effect.name for effect in c.all(ef.BindPod)]
+        if c.placed("large"):
+            break
+    assert c.placed("large", on=2)
+    assert n_bound <= 3
+
+
 def test_the_user_is_told_the_promised_start() -> None:
     c = claimed(fill="2h").wait(12.0)
     assert "It starts by 2026-01-01 00:11 UTC: room is kept for it on 2 nodes." in c.said("large-0")

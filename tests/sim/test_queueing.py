@@ -16,6 +16,7 @@ from gangsched.core.framework.status import Code
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, GroupState
+from gangsched.core.types.needed import completes
 from gangsched.model.pod_group import GroupKey
 from gangsched.sim.driver import Simulation
 from gangsched.sim.making import make_scheduler
@@ -64,9 +65,10 @@ class Recounted(Bypasses):
         record = self._records.get(group.key)
         if record is None or record.group is not group or not record.can_fit or group.key in self._claimed:
             return False
-        if group.state not in _IN_LINE or group.problem or group.recovering or by.recovering or by.satisfied:
+        if group.state not in _IN_LINE or group.problem or group.recovering or completes(by):
             return False
-        if by.priority > group.priority or self._place_of(by) <= self._place_of(group):
+        is_behind = by.satisfied or self._place_of(by) > self._place_of(group)
+        if by.priority > group.priority or not is_behind:
             return False
         return any(
             self._rows.of(serial) >> placed.row & 1 and columns.intersection(placed.info.template.columns)

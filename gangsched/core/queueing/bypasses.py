@@ -2,8 +2,9 @@
 
 A group h bypasses a group g when h is placed while g is in line or waits to be tried again, g comes before h
 in the line, h's priority is not higher, and h takes, on a node where g may go, a resource that g was refused
-for. Not counted: a gang that is bound in part and the replacements of one that is whole, neither of which may
-wait; and bypasses of a group that would not fit on an empty cluster either.
+for. A gang that grows bypasses all: its place in the line was for those that it needed. Not counted: a gang
+that is bound in part and the replacements of one that is whole, neither of which may wait; and bypasses of a
+group that would not fit on an empty cluster either.
 
 Each group has a bound from its first refusal on. What happens when a start would exceed it depends on the
 mode:
@@ -41,6 +42,7 @@ from gangsched.core.queueing.needs import fits_empty, refused_for, taken
 from gangsched.core.queueing.open_rows import OpenRows
 from gangsched.core.queueing.waiting_classes import Needs, Rank, Record, WaitingClass
 from gangsched.core.types.group import BOUND, Group, GroupState
+from gangsched.core.types.needed import completes
 from gangsched.core.types.states import NOT_QUEUED
 from gangsched.model.pod_group import GroupKey
 
@@ -193,12 +195,7 @@ class Bypasses:
         if not self._classes:
             return None
         self._rows.follow(view)
-        hits = [
-            hit
-            for group in unit
-            if not (group.recovering or group.satisfied)
-            for hit in self._hits(group, plan)
-        ]
+        hits = [hit for group in unit if not completes(group) for hit in self._hits(group, plan)]
         if self._settings.mode != SHADOW and hits:
             if (full := self._full(hits)) is not None:
                 return full
@@ -286,8 +283,8 @@ class Bypasses:
         for klass in self._classes.values():
             if klass.priority < by.priority or not self._rows.meet(klass.needs, took):
                 continue
-            if klass.lane == lane:
-                n_before = klass.n_before(rank)
+            if klass.lane == lane or by.satisfied:
+                n_before = len(klass.ranks) if by.satisfied else klass.n_before(rank)
             else:
                 place = place or (self._lane_place(by), lane)
                 first = klass.members[0].group

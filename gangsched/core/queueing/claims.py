@@ -23,6 +23,7 @@ from gangsched.core.queueing.kept_now import KeptNow
 from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import PENDING, Group, GroupState, PodInfo
+from gangsched.core.types.needed import completes
 from gangsched.core.types.placement import Nominated
 from gangsched.model.pod_group import GroupKey
 
@@ -140,10 +141,11 @@ class Claims:
     ) -> list[StartClaim]:
         """The claims to which a unit must leave room, if it runs between these times.
 
-        A partly bound gang, or one that replaces a lost member, waits for no claim. among: of these, None: of
-        all. to_all: also to those that yield to its own, from when their starts were promised first.
+        A partly bound gang, or one that replaces a lost member, waits for no claim; one that grows does.
+        among: of these, None: of all. to_all: also to those that yield to its own, from when their starts
+        were promised first.
         """
-        if not self.by_key or any(group.recovering or group.satisfied for group in unit):
+        if not self.by_key or any(completes(group) for group in unit):
             return []
         own = self._own(unit)
         found = []

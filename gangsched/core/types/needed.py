@@ -22,6 +22,12 @@ def needed_members(group: Group) -> list[PodInfo]:
     return pending[: max(0, n)]
 
 
+def completes(group: Group) -> bool:
+    """Whether its next members complete what has started: it is bound in part, or lacks one that it lost.
+    Those by which it grows do not."""
+    return group.recovering or (group.satisfied and not group.is_whole)
+
+
 def needed_first(members: Sequence[PodInfo], roles: Mapping[str, int]) -> list[PodInfo]:
     """The members that bring each role to its number, and then the others."""
     needed, rest = split(members, roles)
