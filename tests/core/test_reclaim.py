@@ -75,6 +75,26 @@ def test_what_is_due_again_since_a_pod_of_the_queue_has_ended_is_got_back_at_onc
     c.five_more_turns_change_nothing()
 
 
+def test_a_pod_that_runs_is_no_other_queues_for_naming_it() -> None:
+    """It has borrowed, and its user names a queue now of which nothing is in use."""
+    c = queued(
+        "queues:\n"
+        "- {name: a, guaranteed: {nvidia.com/gpu: 8}, namespaces: [a]}\n"
+        "- {name: b, namespaces: [b]}\n"
+        "- {name: spare, guaranteed: {nvidia.com/gpu: 8}, namespaces: ['*']}\n",
+        nodes=2,
+    )
+    for k in range(16):
+        c.submit(pods("b", f"b{k}"))
+    c.run()
+    for pod in list(c.pods.values()):
+        own = {**(pod.metadata.labels or {}), "gangsched.io/queue": "spare"}
+        c.update(pod, metadata=replace(pod.metadata, labels=own))
+    c.run().submit(gang("g", pods=8, namespace="a")).run()
+    assert c.placed("g")
+    assert (held(c, "a"), held(c, "b"), held(c, "spare")) == (8, 8, 0)
+
+
 def test_no_queue_at_its_guarantee_loses_a_pod_to_a_higher_priority_either() -> None:
     c = queued(TWO, nodes=2)
     for k in range(8):

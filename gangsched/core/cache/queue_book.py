@@ -142,6 +142,11 @@ class QueueBook:
         """The pods of a queue that has none below it."""
         return self._there.get(leaf, {}).values()
 
+    def queue_of(self, info: PodInfo) -> str:
+        """The queue that a pod counts for: on a node the one for which it started, whatever it says now."""
+        counted = self._on_row.get(info.row, {}).get(info.uid)
+        return self.tree.of(info.pod.metadata).queue if counted is None else counted[0]
+
     def n_pods(self, queue: str) -> int:
         return self._uses[queue].n_pods
 

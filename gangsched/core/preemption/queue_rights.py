@@ -116,7 +116,7 @@ class QueueRights:
     # -- who may ------------------------------------------------------------------------------------------
 
     def _queue_of(self, info: PodInfo) -> str:
-        return self._book.tree.of(info.pod.metadata).queue
+        return self._book.queue_of(info)
 
     def _ways_to(self, queue: str) -> list[_Way]:
         """For each queue of the unit: its ancestor below where the two ways meet, and the other way from
