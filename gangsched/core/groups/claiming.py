@@ -153,7 +153,7 @@ class Claiming:
 
     def _filled_in(self, claims: Claims, unit: Sequence[Group], plan: Plan, nodes: frozenset[str]) -> None:
         """The unit starts on these nodes: others' claims there rest on its end as well."""
-        uids = [one.info.uid for one in plan.placements]
+        uids = frozenset(one.info.uid for one in plan.placements)
         for claim in claims.all:
             if claim.unit[0] not in unit and (there := nodes.intersection(claim.nodes)):
                 self._rests_on(claims, claim, self.plans.blockers(there, claim.start_s, uids))
