@@ -49,7 +49,7 @@ def test_a_core_that_forgets_what_others_are_guaranteed_is_found(monkeypatch: py
     assert any("31: " in one for one in found(range(51_020, 51_026)))
 
 
-@pytest.mark.parametrize("seed", [90, 173])
+@pytest.mark.parametrize("seed", [200, 442])
 def test_an_eviction_is_not_repeated_once_it_would_go_below_the_guarantee(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
