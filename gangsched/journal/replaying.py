@@ -25,7 +25,8 @@ from gangsched.extenders.asking import verdicts_of
 from gangsched.extension.budget import TurnBudget
 from gangsched.extension.loading import KnownPlugins
 from gangsched.journal.records import End, Reconfigured, Record, Start, State, Turn, digest, read_events
-from gangsched.journal.state import Given, observer_of, read_state
+from gangsched.journal.state import Given, read_state
+from gangsched.journal.unobserved import observer_of
 from gangsched.model.effects import BindPod, Effect
 from gangsched.model.events import Event
 from gangsched.plugins import build_profiles

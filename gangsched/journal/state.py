@@ -27,12 +27,12 @@ from weakref import WeakKeyDictionary
 import msgspec
 import numpy as np
 
-from gangsched.core.framework.observer import Observer, PluginObserver
+from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plan import first_of
-from gangsched.core.framework.status import Code
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.steps import Defect
 from gangsched.errors import GangschedError, ParseError
+from gangsched.journal.unobserved import observer_like
 
 Step = tuple[str, Any]
 _OURS = ("gangsched.core.", "gangsched.model.", "gangsched.plugins.", "gangsched.config.")
@@ -59,37 +59,6 @@ _CONTAINERS = {
 
 class NotWritable(GangschedError):
     """The core, or a plugin, remembers something that has no form here."""
-
-
-class Unobserved:
-    """An observer in the place of one: it looks at nothing."""
-
-    def moved(self, *_: Any) -> None: ...
-    def attempt_began(self, *_: Any) -> None: ...
-    def point_began(self, *_: Any) -> None: ...
-    def point_ended(self, *_: Any) -> None: ...
-    def gave_back(self, *_: Any) -> None: ...
-    def preempted(self, *_: Any) -> None: ...
-    def told(self, *_: Any) -> None: ...
-
-
-class UnobservedCalls(Unobserved):
-    """The same, in the place of one that looks at plugins' calls too."""
-
-    def plugin_began(self) -> None: ...
-    def plugin_ended(self, plugin: str, point: str, code: Code) -> None: ...
-
-
-def observer_like(observer: Observer | None) -> Observer | None:
-    """What stands for it in a core that is otherwise built as the one that has it."""
-    if observer is None:
-        return None
-    return observer_of("calls" if isinstance(observer, PluginObserver) else "yes")
-
-
-def observer_of(observed: str) -> Observer | None:
-    """As a journal says: no, yes, or calls of plugins too."""
-    return {"no": None, "yes": Unobserved(), "calls": UnobservedCalls()}[observed]
 
 
 # -- what there is from the start ------------------------------------------------------------------------
@@ -349,9 +318,22 @@ class _Reader(pickle._Unpickler):
             raise ParseError("calls what is not to be called")
         self.load_reduce()  # type: ignore[attr-defined]
 
+    def _call(self) -> None:
+        """INST and OBJ, which the writer never uses: they call whatever they name."""
+        raise ParseError("calls what is not to be called")
+
+    def _build(self) -> None:
+        """BUILD: sets attributes, which a class or a function shares with all others."""
+        if isinstance(self.stack[-2], type | types.FunctionType):  # type: ignore[attr-defined]
+            raise ParseError("changes what is no value")
+        self.load_build()  # type: ignore[attr-defined]
+
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
         **pickle._Unpickler.dispatch,
         pickle.REDUCE[0]: _make,
+        pickle.INST[0]: _call,
+        pickle.OBJ[0]: _call,
+        pickle.BUILD[0]: _build,
     }
 
 

@@ -17,12 +17,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from gangsched.config import default_config, parse_config
+from gangsched import config
+from gangsched.config import SchedulerConfig, default_config, parse_config
 from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ParseError
 from gangsched.journal import state
-from gangsched.journal.state import Given, NotWritable, observer_of, read_state, write_state
+from gangsched.journal.state import Given, NotWritable, read_state, write_state
+from gangsched.journal.unobserved import observer_of
 from gangsched.model import events as ev
 from gangsched.model.objects import ObjectMeta, Pod
 from gangsched.plugins import IN_TREE, build_profiles
@@ -72,6 +74,51 @@ class Calls:
 def test_bytes_of_a_stranger_call_nothing(evil: Calls) -> None:
     with pytest.raises(ParseError):
         read(pickle.dumps({"": {"x": evil}}))
+
+
+def _function(name: str) -> bytes:
+    """A function of ours, as states name it."""
+    return _text("gangsched.config") + _text(name) + pickle.TUPLE2 + pickle.BINPERSID
+
+
+def _text(text: str) -> bytes:
+    return pickle.SHORT_BINUNICODE + bytes([len(text)]) + text.encode()
+
+
+_KIND = b"gangsched.config\nSchedulerConfig\n"
+_CHANGED = pickle.NONE + pickle.EMPTY_DICT + _text("changed") + _text("yes") + pickle.SETITEM + pickle.TUPLE2
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        pickle.MARK + _function("probe") + _text("argument") + pickle.OBJ,
+        pickle.MARK + _text("argument") + pickle.INST + b"gangsched.config\nProbe\n",
+        pickle.GLOBAL + _KIND + _CHANGED + pickle.BUILD,
+        _function("default_config") + _CHANGED + pickle.BUILD,
+    ],
+    ids=["OBJ calls", "INST calls", "BUILD changes a class", "BUILD changes a function"],
+)
+def test_what_the_writer_never_writes_neither_calls_nor_changes_our_own(
+    evil: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+
+    def probe(argument: str) -> None:
+        called.append(argument)
+
+    class Probe:
+        def __init__(self, argument: str) -> None:
+            called.append(argument)
+
+    for name, one in (("probe", probe), ("Probe", Probe)):
+        one.__module__ = "gangsched.config"
+        monkeypatch.setattr(config, name, one, raising=False)
+    with pytest.raises(ParseError, match=r"is not to be called|is no value"):
+        read(pickle.PROTO + b"\x05" + evil + pickle.STOP)
+    assert not called
+    assert not hasattr(SchedulerConfig, "changed")
+    assert not hasattr(default_config, "changed")
 
 
 @pytest.mark.parametrize("body", [b"", b"no pickle", b"\x80\x05.", pickle.dumps(["a list"]), b"(" * 100_000])
