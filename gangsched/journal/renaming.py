@@ -89,6 +89,7 @@ class Renaming:
         self._key = key
         self._known = frozenset(known)
         self._prose = frozenset(prose)
+        self._most_labels = max((one.count(".") + 1 for one in self._known), default=0)
         self._met: dict[Kind, set[str]] = {kind: set() for kind in Kind}
         self._new: dict[Token, str] = {}
         self._texts: set[str] = set()
@@ -260,7 +261,8 @@ class Renaming:
         while at < len(labels):
             if at:
                 yield Kind.KEPT, "."
-            end = next((k for k in range(len(labels), at, -1) if ".".join(labels[at:k]) in self._known), at)
+            last = min(len(labels), at + self._most_labels)
+            end = next((k for k in range(last, at, -1) if ".".join(labels[at:k]) in self._known), at)
             if end > at:
                 yield Kind.KEPT, ".".join(labels[at:end])
                 at = end
