@@ -116,6 +116,17 @@ def test_an_extension_before_the_end_moves_the_end_and_a_shorter_one_too() -> No
     assert evicted(c) == ["a"]
 
 
+def test_an_end_that_was_moved_and_moved_back_is_one_end() -> None:
+    c = evicting().submit(lone("a")).run()
+    state_anew(c, "900s", "a")
+    state_anew(c, "600s", "a")
+    c.wait(629.0)
+    assert not evicted(c)
+    c.wait(1.0)
+    assert evicted(c) == ["a"]
+    assert len(told(c)) == 1
+
+
 def test_who_states_it_late_or_takes_it_back_is_heard() -> None:
     c = evicting().submit(lone("a", ""), lone("b")).run().wait(300.0)
     state_anew(c, "400s", "a")

@@ -72,7 +72,8 @@ class WalltimeEvictions:
     def advance(self) -> None:
         """Evicts groups whose time is over."""
         shared = self._shared
-        for key in shared.timers.take(self, shared.now_s):
+        # One that was moved, and back again, is there twice.
+        for key in dict.fromkeys(shared.timers.take(self, shared.now_s)):
             group = shared.groups.get(key)
             del self._due_s[key]
             if group is not None:
