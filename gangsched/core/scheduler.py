@@ -342,6 +342,7 @@ class Scheduler:
                     self.for_group(group, self.walltime_evictions.look_at)
             steps.each(self.walltime_evictions.look)
             steps.each(self.attempts.claiming.look)
+            steps.each(self.attempts.limits.look)
             steps.each(shared.flush_changes)
             if shared.cache.clashes or shared.cache.bad_reports:
                 steps.each(self._objects.tell_of_nodes)

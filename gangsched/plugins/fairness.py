@@ -79,11 +79,13 @@ class Fairness:
                 so_far = asked.setdefault(name, {})
                 for resource, amount in request.items():
                     so_far[resource] = so_far.get(resource, 0) + amount
+        ahead = view.kept_in_limits(group) if asked else {}
         for name, request in asked.items():
             for resource, limit in book.tree.queues[name].limit.items():
                 needs, used = request.get(resource, 0), view.used_by_queue(name).get(resource, 0)
-                if needs and used + needs > limit:
-                    return _over(name, resource, needs=needs, used=used, limit=limit)
+                kept = ahead.get(name, {}).get(resource, 0)
+                if needs and used + kept + needs > limit:
+                    return _over(name, resource, needs=needs, used=used, kept=kept, limit=limit)
         return SUCCESS
 
     def eviction_rule(
@@ -119,17 +121,18 @@ class Fairness:
         return self.admit(group, members, view).is_success
 
 
-def _over(queue: str, resource: str, *, needs: int, used: int, limit: int) -> Status:
-    texts = [amount_text(resource, n) for n in (needs, used, limit)]
+def _over(queue: str, resource: str, *, needs: int, used: int, kept: int, limit: int) -> Status:
+    texts = [amount_text(resource, n) for n in (needs, used, limit, kept)]
     if needs > limit:
         return Status(
             Code.UNRESOLVABLE,
             f"queue {queue}: needs {texts[0]} {resource}, more than its limit of {texts[2]}: it never starts",
             Fairness.name,
         )
+    beside = f", {texts[3]} kept for who was passed as often as may be" if kept else ""
     return Status(
         Code.UNSCHEDULABLE,
-        f"queue {queue}: {texts[1]} of {texts[2]} {resource} used, needs {texts[0]}",
+        f"queue {queue}: {texts[1]} of {texts[2]} {resource} used{beside}, needs {texts[0]}",
         Fairness.name,
     )
 

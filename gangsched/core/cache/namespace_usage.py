@@ -95,6 +95,10 @@ class NamespaceUsage:
                 del self.used[whose]
 
 
+def _keeps_nothing(group: Group) -> Mapping[str, Mapping[str, int]]:
+    return {}
+
+
 class QueueView:
     """The cluster as PreEnqueue and QueueSort see it.
 
@@ -113,6 +117,8 @@ class QueueView:
         """Pods that room is kept for until others have gone."""
         self.going: Collection[str] = ()
         """UIDs of those others."""
+        self.kept_in_limits: Callable[[Group], Mapping[str, Mapping[str, int]]] = _keeps_nothing
+        """What is kept within limits from a group for others of its queue, by queue with a limit."""
         self._totals: Mapping[str, int] = _NOTHING
         self._largest: Mapping[str, int] = _NOTHING
         self._totals_of = -1

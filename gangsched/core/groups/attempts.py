@@ -21,6 +21,7 @@ from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.admission import GroupAdmission
 from gangsched.core.groups.claiming import Claiming
 from gangsched.core.groups.forecasts import Forecasts
+from gangsched.core.groups.limit_line import LimitLine
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.groups.nomination import Nominations
 from gangsched.core.groups.passed_over import PassedOver
@@ -69,6 +70,7 @@ class Attempts:
         self._passed_over = PassedOver(shared, reporter)
         self.claiming = Claiming(shared, reporter, self._units)
         self.forecasts = Forecasts(shared, reporter)
+        self.limits = LimitLine(shared)
         self._room = MakingRoom(
             shared,
             self.nominations,
@@ -107,6 +109,7 @@ class Attempts:
             self._shared.observer.attempt_began(unit)
         try:
             admitted = self._admission.ask(unit)
+            self.limits.answered(unit, admitted)
             if admitted.is_success:
                 self.decide(unit)
             else:
@@ -243,6 +246,7 @@ class Attempts:
         observer = self._shared.observer
         if observer is not None:
             observer.point_began("Reserve")
+        self.limits.started(unit)
         self._shared.cache.assume(plan.placements)
         self.claiming.started(unit, plan)
         self.forecasts.started(unit)

@@ -160,7 +160,7 @@ class Bypasses:
             if record is None or record.group is not group:
                 if record is not None:
                     self._leave(record)
-                record = self._records[group.key] = Record(group, self._bound(group, now_s))
+                record = self._records[group.key] = Record(group, self.bound_for(group, now_s))
             yields_until_s = -math.inf if now_s >= record.yields_until_s else record.yields_until_s
             needs: Needs = {}
             can_fit = code is not Code.UNRESOLVABLE and now_s >= record.not_before_s
@@ -238,7 +238,7 @@ class Bypasses:
         """Sets it to its bound again: it had a claim under an earlier process, whose counts are lost."""
         record = self._records.get(group.key)
         if record is None or record.group is not group:
-            record = self._records[group.key] = Record(group, self._bound(group, now_s))
+            record = self._records[group.key] = Record(group, self.bound_for(group, now_s))
         self._leave(record)
         record.n = record.bound
         record.claimed_s = now_s
@@ -382,7 +382,8 @@ class Bypasses:
         own = self._bound_of(group) or self._settings.bound
         return own if isinstance(own, int) else None
 
-    def _bound(self, group: Group, now_s: float) -> int:
+    def bound_for(self, group: Group, now_s: float) -> int:
+        """How many may pass the group, if it is refused for the first time now."""
         own = self._stated_bound(group)
         if own is not None:
             return own

@@ -219,6 +219,10 @@ class SharedState:
         assert self.ends is not None
         return _STUCK if info.uid in self.stuck else self.ends.of(info, self.now_s, self.wall_ahead_s)
 
+    def passing_place(self, group: Group) -> tuple[object, ...]:
+        """The group's place in its lane: who comes behind that and starts before it has passed it."""
+        return self._order.passing(group)[1]
+
     def _walltime_s(self, group: Group) -> float:
         return NEVER_S if self.walltimes is None else self.walltimes.of(group).seconds
 
