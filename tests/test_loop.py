@@ -237,7 +237,7 @@ async def test_garbage_is_collected_between_turns_once_the_decisions_have_left()
         def schedule(self, group: Group, now_s: float) -> list[Effect]:
             nonlocal n_new
             told.append("turn begins")
-            n_new += 4_000
+            n_new += 20_000
             told.append("turn ends")
             asyncio.get_running_loop().call_soon(told.append, "sent")
             return []

@@ -103,7 +103,7 @@ class _Process:
 
     def _count(self) -> int:
         """By how often it is asked: a history must not depend on what Python has in memory."""
-        self._n_new += 500
+        self._n_new += 2_500
         return self._n_new
 
     def _collect(self, generation: int) -> int:
