@@ -327,6 +327,21 @@ def test_a_half_bound_gang_is_completed_once_its_members_agree_again() -> None:
     assert not c.all(ef.EvictPod)
 
 
+@pytest.mark.parametrize("is_at_once", [False, True])
+def test_how_many_are_missing_is_told_alike_whether_members_that_disagree_come_at_once_or_not(
+    is_at_once: bool,
+) -> None:
+    """It was of 1 if nobody had been heard alone."""
+    c = cluster(nodes=1)
+    pods = [make_pod(f"odd-{k}", group="odd", min_members=n) for k, n in enumerate((2, 3))]
+    if is_at_once:
+        c.tell(*(ev.PodAdded(c.store(pod)) for pod in pods)).run()
+    else:
+        c.submit(*pods).run()
+    assert "members disagree" in c.said("odd-0")
+    assert c.group("odd").start_count == 2
+
+
 def test_with_an_object_too_the_bound_members_say_what_they_were_bound_by() -> None:
     c = cluster(nodes=1).object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
     mark = {COSCHEDULING_LABEL: "a"}

@@ -177,7 +177,7 @@ class GroupSpecs:
         if group.own_problem:
             return standing, group.own_problem
         if len(group.stated) > 1 and not group.satisfied and not _agree(group):
-            return group.definition or self._as_bound(group), _disagreement(group)
+            return group.definition or self._as_some_state(group), _disagreement(group)
         if needs_object(group.key):
             known = self._objects.get(group.key)
             if known is None and standing is not None:
@@ -197,8 +197,8 @@ class GroupSpecs:
         except ParseError as error:
             return standing, f"gang {group.key}: {error}" if group.is_gang else str(error)
 
-    def _as_bound(self, group: Group) -> PodGroup | None:
-        """What its bound members state while others disagree with them, for a process that did not bind them.
+    def _as_some_state(self, group: Group) -> PodGroup | None:
+        """What its bound members state, or else its first, where others disagree from the beginning on.
 
         If the bound ones disagree too, the statement that asks for the fewest: an edit evicts nobody.
         """
@@ -207,9 +207,9 @@ class GroupSpecs:
         known = self._objects.get(group.key)
         if isinstance(known, str) or (known is None and needs_object(group.key)):
             return None
+        speaks = group.in_state(MemberState.BOUND) or list(islice(group.members.values(), 1))
         found: list[PodGroup] = []
-        told = {info.stated: info.pod for info in group.in_state(MemberState.BOUND)}
-        for pod in islice(told.values(), _MAX_COMPARED):
+        for pod in islice({info.stated: info.pod for info in speaks}.values(), _MAX_COMPARED):
             with suppress(ParseError):
                 found.append(with_wishes_of(known, pod) if known else group_from_pod(group.key, pod))
         return min(found, key=lambda one: one.min_count, default=None)
