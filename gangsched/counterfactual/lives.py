@@ -198,11 +198,9 @@ def _makers(pod: Pod) -> list[tuple[str, str]]:
 
 
 def _placed_s(pod: Pod) -> float | None:
-    """When it was bound; None if its condition does not say."""
-    for one in pod.status.conditions or ():
-        if one.type == "PodScheduled" and one.status == "True" and one.last_transition_time is not None:
-            return one.last_transition_time.timestamp()
-    return None if pod.status.start_time is None else pod.status.start_time.timestamp()
+    """When it was bound, or else started; None: neither is said."""
+    placed_at = pod.bound_at or pod.status.start_time
+    return None if placed_at is None else placed_at.timestamp()
 
 
 def _disruption(pod: Pod) -> str:

@@ -220,12 +220,8 @@ def _ages(nodes: Iterable[Node], now: datetime) -> Iterator[tuple[str, float]]:
 
 def _bound_ago_s(group: Group, now: datetime) -> float | None:
     """Since the last of its members was bound."""
-    times = [
-        one.last_transition_time
-        for info in group.in_state(MemberState.BOUND)
-        for one in info.pod.status.conditions or ()
-        if one.type == "PodScheduled" and one.status == "True" and one.last_transition_time is not None
-    ]
+    bound = group.in_state(MemberState.BOUND)
+    times = [at for info in bound if (at := info.pod.bound_at) is not None]
     return (now - max(times)).total_seconds() if times else None
 
 

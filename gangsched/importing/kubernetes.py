@@ -198,10 +198,8 @@ def _take_pod(pod: Pod, ends: _Ends, into: History) -> None:
 
 
 def _scheduled_s(pod: Pod) -> float | None:
-    for one in pod.status.conditions or ():
-        if one.type == "PodScheduled" and one.status == "True" and one.last_transition_time is not None:
-            return _at(one.last_transition_time)
-    return None if pod.status.start_time is None else _at(pod.status.start_time)
+    scheduled_at = pod.bound_at or pod.status.start_time
+    return None if scheduled_at is None else _at(scheduled_at)
 
 
 # -- an audit log ----------------------------------------------------------------------------------------

@@ -284,6 +284,14 @@ class Pod(_Wire):
         """Whether its containers have stopped for good, so that it holds nothing on its node."""
         return self.status.phase in ("Succeeded", "Failed")
 
+    @property
+    def bound_at(self) -> datetime | None:
+        """When it was bound, as its condition says; None: it does not, or the pod was made on its node."""
+        for one in self.status.conditions or ():
+            if one.type == "PodScheduled" and one.status == "True" and one.last_transition_time is not None:
+                return one.last_transition_time
+        return None
+
 
 class Taint(msgspec.Struct, rename="camel", gc=False, frozen=True, omit_defaults=True):
     key: str = ""

@@ -7,7 +7,6 @@ group found half bound, at start-up or through others' changes, is completed or 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 
 from gangsched.core.binding.binder import Binder
 from gangsched.core.groups.attempts import Attempts
@@ -18,7 +17,6 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
 from gangsched.model.events import RefusalsRead
-from gangsched.model.objects import Pod
 
 # A gang that is still being created is not reported for this long: its pods come one by one.
 GATHER_REPORT_S = 5.0
@@ -84,7 +82,7 @@ class GroupReconciler:
         holds for one that never had a node and is being deleted. Both times are the API server's own, to the
         second; a tie counts as half bound.
         """
-        bound_at = [t for info in group.in_state(MemberState.BOUND) if (t := _bound_at(info.pod))]
+        bound_at = [t for info in group.in_state(MemberState.BOUND) if (t := info.pod.bound_at)]
         last = max(bound_at, default=None)
         left_out = [info for info in group.in_state(MemberState.LEAVING) if not info.pod.spec.node_name]
         for info in (*group.in_state(MemberState.PENDING), *left_out):
@@ -186,10 +184,3 @@ def _roles(group: Group) -> str:
     missing = group.missing_roles()
     told = "".join(f"; role {role}: {n} of {wanted}" for role, n, wanted in missing[:_MAX_ROLES])
     return told + (f"; and {len(missing) - _MAX_ROLES} roles more" if len(missing) > _MAX_ROLES else "")
-
-
-def _bound_at(pod: Pod) -> datetime | None:
-    for condition in pod.status.conditions or ():
-        if condition.type == "PodScheduled" and condition.status == "True":
-            return condition.last_transition_time
-    return None

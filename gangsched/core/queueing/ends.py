@@ -163,12 +163,7 @@ def _began_s(pod: Pod, now_s: float, wall_ahead_s: float | None) -> float:
 
     A pod that names its node when it is created is never bound.
     """
-    bound = (
-        one.last_transition_time
-        for one in pod.status.conditions or ()
-        if one.type == "PodScheduled" and one.status == "True"
-    )
-    began = pod.status.start_time or next(bound, None) or pod.metadata.creation_timestamp
+    began = pod.status.start_time or pod.bound_at or pod.metadata.creation_timestamp
     if began is None or wall_ahead_s is None:
         return now_s
     return min(now_s, began.timestamp() - wall_ahead_s)
