@@ -72,8 +72,7 @@ class Refusals:
 
     def advance(self) -> None:
         """Asks again about those that still gather."""
-        for key in self._shared.timers.take(self._due, self._shared.now_s):
-            self._due.drop(key)
+        for key in self._due.take(self._shared.now_s):
             group = self._shared.groups.get(key)
             if group is not None and group.state is GroupState.GATHERING and group.definition is not None:
                 self.ask(group)

@@ -25,6 +25,7 @@ from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.queueing.ends import STATED
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
+from gangsched.core.state.timers import Deadlines
 from gangsched.core.types.group import BOUND, NEVER_S, Group, GroupState
 from gangsched.model.pod_group import GroupKey
 
@@ -42,7 +43,7 @@ class WalltimeEvictions:
         self._attempts = attempts
         self._settings: Settings | None = None
         """As of the last look."""
-        self._due_s: dict[GroupKey, float] = {}
+        self._due: Deadlines[GroupKey] = Deadlines(shared.timers)
         self._stay: WeakKeyDictionary[Group, float] = WeakKeyDictionary()
         """Groups that may not be evicted, and their end as it was told."""
 
@@ -56,9 +57,9 @@ class WalltimeEvictions:
         if self._settings is self._shared.settings:
             return
         self._settings = self._shared.settings
-        self._due_s.clear()
+        for key in list(self._due):
+            self._due.drop(key)
         self._stay.clear()
-        self._shared.timers.forget(self)
         for group in self._shared.groups.values() if self.is_on else ():
             self.look_at(group)
 
@@ -72,11 +73,8 @@ class WalltimeEvictions:
     def advance(self) -> None:
         """Evicts groups whose time is over."""
         shared = self._shared
-        # One that was moved, and back again, is there twice.
-        for key in dict.fromkeys(shared.timers.take(self, shared.now_s)):
-            group = shared.groups.get(key)
-            del self._due_s[key]
-            if group is not None:
+        for key in self._due.take(shared.now_s):
+            if (group := shared.groups.get(key)) is not None:
                 self._act(group)
 
     def ends(self, group: Group) -> bool:
@@ -86,16 +84,11 @@ class WalltimeEvictions:
             return False
         return walltimes.of(group).source in STATED
 
-    def due_s(self, key: GroupKey) -> float:
-        """When the group is looked at next (core.state.timers)."""
-        return self._due_s.get(key, NEVER_S)
-
     def _set(self, key: GroupKey, when_s: float) -> None:
         if when_s == NEVER_S:
-            self._due_s.pop(key, None)
-        elif self._due_s.get(key) != when_s:
-            self._due_s[key] = when_s
-            self._shared.timers.push(when_s, self, key)
+            self._due.drop(key)
+        elif self._due.due_s(key) != when_s:
+            self._due.set(key, when_s)
 
     def _end_s(self, group: Group) -> float:
         ends = self._shared.ends

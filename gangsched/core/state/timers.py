@@ -109,6 +109,14 @@ class Deadlines(Generic[K]):
         """Keys whose deadline has passed, in the order of the table; they stay until set anew or dropped."""
         return [key for key, due_s in self._due_s.items() if due_s <= now_s]
 
+    def take(self, now_s: float) -> list[K]:
+        """Removes the keys whose deadline has passed: the earliest first, ties as they were set."""
+        # One that was moved, and back again, has two entries that hold.
+        keys = list(dict.fromkeys(self._timers.take(self, now_s)))
+        for key in keys:
+            self.drop(key)
+        return keys
+
 
 class Retries:
     """Pods that are looked at again, each at its time, and for what attempt. Every request is answered."""
