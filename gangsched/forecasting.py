@@ -1,7 +1,8 @@
 """Forecasting: estimates when groups in line start, from time to time, if the configuration has queueing.
 
 Lives here: when, and that it takes no more than a small part of this process' time. Not here: the estimates
-(core.estimates), what is told of them (core.groups.forecasts). Called by the assembly.
+(core.estimates), what is told of them (core.groups.forecasts). Called by the assembly, and by web.queue for
+who asks.
 """
 
 from __future__ import annotations
@@ -15,12 +16,27 @@ import anyio
 from gangsched.core.estimates import in_steps
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.events import Event, StartsEstimated
+from gangsched.model.pod_group import GroupKey
 
 EVERY_S = 30.0
 # Where nobody waits a look costs next to nothing.
 _IDLE_S = 5.0
 # So a cluster whose estimates take a second of work has them each minute and a half.
 _MOST_OF_TIME = 0.01
+
+
+async def worked_out(scheduler: Scheduler, now_s: float) -> tuple[dict[GroupKey, float], float]:
+    """(estimated starts by the core's clock, the seconds of work for them), while the scheduler goes on."""
+    steps, spent_s = in_steps(scheduler, now_s), 0.0
+    while True:
+        began_s = time.perf_counter()
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: dict[GroupKey, float] = done.value
+            return found, spent_s + time.perf_counter() - began_s
+        spent_s += time.perf_counter() - began_s
+        await asyncio.sleep(0)
 
 
 class Forecasting:
@@ -50,18 +66,9 @@ class Forecasting:
 
     async def look(self) -> float:
         """Tells the core what is estimated now, if anything is or was; returns how long it worked for it."""
-        from_s, spent_s = self._clock_s(), 0.0
-        steps = in_steps(self._scheduler, from_s)
-        while True:
-            began_s = time.perf_counter()
-            try:
-                next(steps)
-            except StopIteration as done:
-                found = tuple(sorted(done.value.items()))
-                break
-            finally:
-                spent_s += time.perf_counter() - began_s
-            await asyncio.sleep(0)
+        from_s = self._clock_s()
+        starts, spent_s = await worked_out(self._scheduler, from_s)
+        found = tuple(sorted(starts.items()))
         if (found or self._has_told) and self._may_act():
             self._has_told = bool(found)
             await self._put([StartsEstimated(from_s, found)])

@@ -6,7 +6,6 @@ the page (queue_command). Text of users and servers is made safe to print; a rea
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import math
 import time
@@ -17,13 +16,13 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from gangsched.core.estimates import in_steps
 from gangsched.core.reports import GroupView, view_group
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group
 from gangsched.core.types.states import NOT_QUEUED
+from gangsched.forecasting import worked_out
 from gangsched.model.pod_group import GroupKey
 from gangsched.web.queues_page import queues_page
 
@@ -130,21 +129,9 @@ class Queue:
     async def _estimates(self) -> Mapping[GroupKey, float]:
         """Worked out once for all requests that come meanwhile or soon after."""
         async with self._lock:
-            now_s, spent_s = self._clock_s(), 0.0
-            if now_s < self._fresh_until_s:
-                return self._starts
-            steps = in_steps(self._scheduler, now_s)
-            while True:
-                began_s = time.perf_counter()
-                try:
-                    next(steps)
-                except StopIteration as done:
-                    self._starts = done.value
-                    break
-                finally:
-                    spent_s += time.perf_counter() - began_s
-                await asyncio.sleep(0)
-            self._fresh_until_s = self._clock_s() + max(_FRESH_S, spent_s / _MOST_OF_TIME)
+            if self._clock_s() >= self._fresh_until_s:
+                self._starts, spent_s = await worked_out(self._scheduler, self._clock_s())
+                self._fresh_until_s = self._clock_s() + max(_FRESH_S, spent_s / _MOST_OF_TIME)
             return self._starts
 
     def _estimated(self, page: QueuePage, found: Mapping[GroupKey, float], now_s: float) -> QueuePage:

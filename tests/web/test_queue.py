@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from gangsched import forecasting
 from gangsched.certificates import Pair
 from gangsched.cli import main
 from gangsched.config import Settings
@@ -23,7 +24,6 @@ from gangsched.core.explain import explain
 from gangsched.model.pod_group import COSCHEDULING_LABEL
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import at, make_pod
-from gangsched.web import queue as web_queue
 from gangsched.web.explain_command import print_page
 from gangsched.web.explanations import Page
 from gangsched.web.queue import Queue, QueuePage, QueueRow
@@ -260,7 +260,7 @@ async def test_what_many_ask_for_at_once_is_worked_out_once(monkeypatch: pytest.
         n_listed += 1
         return listed(self, *args)
 
-    monkeypatch.setattr(web_queue, "in_steps", estimated)
+    monkeypatch.setattr(forecasting, "in_steps", estimated)
     monkeypatch.setattr(Queue, "listed", counted)
     queue = Queue(c.scheduler, clock_s=lambda: c.now_s, wall_s=lambda: 2e9)
     pages = {await one for one in asyncio.as_completed([queue.listed_with_estimates() for _ in range(20)])}
