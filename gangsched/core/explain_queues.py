@@ -22,21 +22,14 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
     if book is None or view is None or group.is_half_bound:
         return None
     asked = requests_of(shared.members_to_admit(group))
-    ahead = view.kept_in_limits(group)
-    over: list[tuple[bool, str, str, list[str]]] = []
-    for name in book.tree.paths.get(view.queue_of(group), ()):
-        for resource, limit in book.tree.queues[name].limit.items():
-            used, needs = book.used(name).get(resource, 0), asked.get(resource, 0)
-            kept = ahead.get(name, {}).get(resource, 0)
-            if needs and used + kept + needs > limit:
-                amounts = (used, limit, needs, used + kept + needs - limit, kept)
-                over.append((needs <= limit, name, resource, [amount_text(resource, n) for n in amounts]))
+    path = book.tree.paths.get(view.queue_of(group), ())
+    over = [*book.over_limits(dict.fromkeys(path, asked), view.kept_in_limits(group))]
     if not over:
         return None
-    may_start, name, resource, (used_text, limit_text, needs_text, over_text, kept_text) = min(
-        over, key=lambda one: one[0]
-    )
-    kept_for = f", {kept_text} are kept for who was passed as often as may be" if kept_text != "0" else ""
+    name, resource, needs, used, kept, limit = min(over, key=lambda one: one.needs <= one.limit)
+    amounts = (used, limit, needs, used + kept + needs - limit, kept)
+    used_text, limit_text, needs_text, over_text, kept_text = (amount_text(resource, n) for n in amounts)
+    kept_for = f", {kept_text} are kept for who was passed as often as may be" if kept else ""
     sentence = (
         f"Queue {name} is at its limit: {used_text} of {limit_text} {resource} are used{kept_for}, and it"
         f" needs {needs_text}, {over_text} too many."
@@ -44,7 +37,7 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
     if (line := scheduler.attempts.limits.of(group)) is not None:
         is_kept = ", and what it needs is kept for it there" if line.is_at_bound else ""
         sentence += f" {line.n} of its queue have passed it there, of {line.bound} at most{is_kept}."
-    if not may_start:
+    if needs > limit:
         return sentence, f"Ask for less, or raise the limit of queue {name}: as it is it never starts."
     cure = f"Wait until {over_text} {resource} of queue {name} are free, or raise its limit."
     return f"{sentence} {_holders(scheduler, name, resource)}", cure

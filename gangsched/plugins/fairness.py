@@ -12,6 +12,7 @@ from typing import Any
 
 from gangsched.config.queues import amount_text
 from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.queue_book import OverLimit
 from gangsched.core.cache.queue_tree import BY_KUEUE
 from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.status import SUCCESS, Code, Status
@@ -79,14 +80,8 @@ class Fairness:
                 so_far = asked.setdefault(name, {})
                 for resource, amount in request.items():
                     so_far[resource] = so_far.get(resource, 0) + amount
-        ahead = view.kept_in_limits(group) if asked else {}
-        for name, request in asked.items():
-            for resource, limit in book.tree.queues[name].limit.items():
-                needs, used = request.get(resource, 0), view.used_by_queue(name).get(resource, 0)
-                kept = ahead.get(name, {}).get(resource, 0)
-                if needs and used + kept + needs > limit:
-                    return _over(name, resource, needs=needs, used=used, kept=kept, limit=limit)
-        return SUCCESS
+        over = next(book.over_limits(asked, view.kept_in_limits(group)), None) if asked else None
+        return SUCCESS if over is None else _over(over)
 
     def eviction_rule(
         self, unit: Sequence[Group], members: Sequence[PodInfo], view: QueueView
@@ -121,7 +116,8 @@ class Fairness:
         return self.admit(group, members, view).is_success
 
 
-def _over(queue: str, resource: str, *, needs: int, used: int, kept: int, limit: int) -> Status:
+def _over(over: OverLimit) -> Status:
+    queue, resource, needs, used, kept, limit = over
     texts = [amount_text(resource, n) for n in (needs, used, limit, kept)]
     if needs > limit:
         return Status(

@@ -13,14 +13,15 @@ that has had all of it, however fast pods come and go; one to one would give it 
 
 Whoever has the smallest score among siblings has the next turn; first those who stay within what is
 guaranteed to them. H begins with what an earlier process knew (recall), else at 0. Not here: which queue a
-pod is in (core.cache.queue_tree), limits (plugins.fairness). Called by core.cache.cache, and read through
-core.cache.namespace_usage.QueueView.
+pod is in (core.cache.queue_tree), whom limits keep out (plugins.fairness). Called by core.cache.cache, and
+read through core.cache.namespace_usage.QueueView.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from gangsched.core.cache.queue_tree import QueueTree
 from gangsched.core.cache.usage_trackers import NOTHING_NEW, UsageNews
@@ -57,6 +58,17 @@ class _Use:
         self.dominant = 0.0
         self.idle: Mapping[str, int] = _NOTHING
         self.charged = 0.0
+
+
+class OverLimit(NamedTuple):
+    """A limit that would be exceeded: what is asked for, used and kept for others of this resource."""
+
+    queue: str
+    resource: str
+    needs: int
+    used: int
+    kept: int
+    limit: int
 
 
 class QueueBook:
@@ -146,6 +158,18 @@ class QueueBook:
         """The queue that a pod counts for: on a node the one for which it started, whatever it says now."""
         counted = self._on_row.get(info.row, {}).get(info.uid)
         return self.tree.of(info.pod.metadata).queue if counted is None else counted[0]
+
+    def over_limits(
+        self, asked: Mapping[str, Mapping[str, int]], kept: Mapping[str, Mapping[str, int]]
+    ) -> Iterator[OverLimit]:
+        """The limits that would be exceeded if so much more started, and what is kept for others were used
+        too; both by queue with a limit."""
+        for name, request in asked.items():
+            for resource, limit in self.tree.queues[name].limit.items():
+                needs, used = request.get(resource, 0), self.used(name).get(resource, 0)
+                n_kept = kept.get(name, {}).get(resource, 0)
+                if needs and used + n_kept + needs > limit:
+                    yield OverLimit(name, resource, needs, used, n_kept, limit)
 
     def n_pods(self, queue: str) -> int:
         return self._uses[queue].n_pods
