@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.cluster_view import ClusterView
+from gangsched.core.cycle.shortage import room_of
 from gangsched.core.cycle.topology import requires_domain
 from gangsched.core.framework.profile import Demand
 from gangsched.core.queueing.needs import open_to
@@ -26,6 +27,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import Group, GroupState, MemberState
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.core.types.states import IN_LINE
 from gangsched.model.pod_group import GroupKey
 
 # The first so many in line.
@@ -38,7 +40,6 @@ _GROUPS_AT_ONCE = 1_000
 # Ends are rounded up to a fiftieth of the time until then.
 _STEP = 0.02
 _LEAST_STEP_S = 1.0
-_IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
 
 _Taken = tuple[PodTemplate, IntArray, IntArray]
 """A template, rows, and how many copies each of them holds."""
@@ -145,17 +146,12 @@ class _Room:
 
     def __init__(self, view: ClusterView, templates: Iterable[PodTemplate]) -> None:
         columns = sorted({column for template in templates for column in template.columns})
+        names = view.table.names
         self.n_rows = view.n_rows
         self._index = {column: i for i, column in enumerate(columns)}
-        rows = np.arange(view.n_rows)
-        self.free: IntArray = np.zeros((0, view.n_rows), dtype=np.int64)
-        if columns:
-            self.free = view.free_at(np.array(columns, dtype=np.int64), rows).copy()
-        for resource in view.listed:
-            at = self._index.get(view.table.column(resource))
-            listed = view.device_free(resource)
-            if at is not None and listed is not None:
-                self.free[at] = np.where(listed < 0, self.free[at], np.minimum(self.free[at], listed))
+        self.free: IntArray = np.zeros((len(columns), view.n_rows), dtype=np.int64)
+        for at, column in enumerate(columns):
+            self.free[at] = room_of(view, names[column], column)
 
     def place(self, needs: Sequence[_Need]) -> list[_Taken] | None:
         """All of them, on as few nodes as possible each; None: they do not fit, and nothing is taken."""
@@ -198,7 +194,7 @@ def _waiting(shared: SharedState) -> Generator[None, None, list[_Waiting]]:
         groups += [
             (shared.sort_key(group)[0], group.key, group)
             for group in part
-            if group.state in _IN_LINE
+            if group.state in IN_LINE
             and group.is_complete
             and not group.problem
             and not group.start_together

@@ -3,8 +3,8 @@
 I5: what each node has free is recounted from what was told (sim.told), what claims keep is read from the
 scheduler. All that a claim holds counts as kept, though some of it need not be free yet: what fits beside
 that fits in any case. A gang fits if its least members do, one after the other, each on the first node with
-room for it: that proves that it fits, and where it fails nothing is said. Called by sim.driver between two
-turns.
+room for it. If all find one, it fits; if not, it may still fit, and nothing is said. Called by sim.driver
+between two turns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A bound holds at the limits of queues too: who is kept out there is passed only so often."""
+"""A group that a limit of its queue keeps out is passed by its queue no more often than its bound."""
 
 from __future__ import annotations
 

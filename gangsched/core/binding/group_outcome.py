@@ -137,13 +137,11 @@ class GroupOutcome:
             "given back: allowEviction is off",
         )
         shared.settle_by_s.set(group.key, shared.now_s + shared.settings.settle_s)
-        if group.problem:
+        if group.problem or group.state is GroupState.BACKOFF:
             group.recovering = True
         elif group.state in (GroupState.ACTIVE, GroupState.UNSCHEDULABLE) and group.n_pending:
             group.recovering = True
             shared.queue.activate(group, Cause.HALF_BOUND)
-        elif group.state is GroupState.BACKOFF:
-            group.recovering = True
         else:
             group.recovering = False
             self._complete(group)

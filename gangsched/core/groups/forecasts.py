@@ -20,7 +20,8 @@ import msgspec
 from gangsched.core.groups.claims_told import LATEST_S, told_time
 from gangsched.core.state.reporter import START_PROMISED, Reporter, clean
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import Group, GroupState
+from gangsched.core.types.group import Group
+from gangsched.core.types.states import IN_LINE
 from gangsched.model.events import StartsEstimated
 from gangsched.model.owners import Owner
 from gangsched.model.pod_group import GroupKey
@@ -31,14 +32,13 @@ _ANEW_S = 60.0
 _ANEW_SHARE = 0.1
 # What was to start sooner says nothing about how good estimates are: a turn is late by as much.
 _LEAST_S = 10.0
-# Starts that a range is read from: from fewer nothing is said, older ones are forgotten.
+# A range is read from the last hundred starts, and told once there are twenty.
 _LEAST_STARTS, _MOST_STARTS = 20, 100
 # A range leaves out one in so many at either end.
 _LEFT_OUT = 10
 _MINUTE_S = 60.0
 # A hundred are estimated at a time; those who fall behind in line are remembered for when they start.
 _MAX_KNOWN = 1_000
-_IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
 
 
 class _Forecast(msgspec.Struct, eq=False):
@@ -89,12 +89,12 @@ class Forecasts:
             return
         for key, one in list(self._known.items()):
             group = self._shared.groups.get(key)
-            if group is not one.group or group.state not in _IN_LINE or self._has_claim(group):
+            if group is not one.group or group.state not in IN_LINE or self._has_claim(group):
                 del self._known[key]
         starts = dict(event.starts)
         for key, at_s in starts.items():
             group = self._shared.groups.get(key)
-            if group is None or group.state not in _IN_LINE or self._has_claim(group) or not group.attempts:
+            if group is None or group.state not in IN_LINE or self._has_claim(group) or not group.attempts:
                 continue
             if at_s <= event.from_s:
                 continue

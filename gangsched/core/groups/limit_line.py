@@ -18,17 +18,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gangsched.config.queueing import SHADOW
 from gangsched.core.framework.status import Code, Status
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.cluster_events import Change, ClusterChange
-from gangsched.core.types.group import Group, GroupState
-from gangsched.core.types.needed import completes, needed_members, requests_of
+from gangsched.core.types.group import Group
+from gangsched.core.types.needed import completes
+from gangsched.core.types.states import IN_LINE
 from gangsched.model.pod_group import GroupKey
 
 _N_COUNTED = 16
 _FAIRNESS = "Fairness"
-_IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
 _Amounts = dict[str, dict[str, int]]
 """By queue with a limit, by resource."""
 
@@ -72,7 +71,7 @@ class LimitLine:
             return
         tree = view.queues.tree
         for group in unit:
-            queue, asked = view.queue_of(group), requests_of(needed_members(group))
+            queue, asked = view.queue_of(group), view.request_of(group)
             limits = {name: tree.queues[name].limit for name in tree.paths.get(queue, ())}
             needs = {
                 name: {resource: asked[resource] for resource in limit if asked.get(resource)}
@@ -98,7 +97,7 @@ class LimitLine:
                 self._drop(own)
             if completes(group):
                 continue
-            taken = requests_of(needed_members(group))
+            taken = view.request_of(group)
             for one in self._first.get(view.queue_of(group), ()):
                 asks = {resource for some in one.needs.values() for resource in some}
                 if self._is_kept_out(one) and self._is_before(one.group, group) and asks & taken.keys():
@@ -124,7 +123,7 @@ class LimitLine:
         return known if known is not None and known.group is group and self._is_kept_out(known) else None
 
     def look(self) -> None:
-        """At the end of a turn: where something is no longer kept, those from whom it was are asked again."""
+        """At the end of a turn: has those asked again from whom something was kept that no longer is."""
         if not self._known and not self._held:
             return
         if self._shared.queue_view is not None:  # another one, since a reload
@@ -164,12 +163,12 @@ class LimitLine:
 
     @property
     def _is_on(self) -> bool:
-        own = self._shared.settings.queueing
-        return own is not None and own.mode != SHADOW
+        """Whether bounds are enforced."""
+        return self._shared.queue.claims is not None
 
     def _is_there(self, one: KeptOut) -> bool:
         group = self._shared.groups.get(one.group.key)
-        return group is one.group and group.state in _IN_LINE and group.is_complete and self._is_on
+        return group is one.group and group.state in IN_LINE and group.is_complete and self._is_on
 
     def _is_kept_out(self, one: KeptOut) -> bool:
         return one.is_out and self._is_there(one)

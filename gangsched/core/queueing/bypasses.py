@@ -43,7 +43,7 @@ from gangsched.core.queueing.open_rows import OpenRows
 from gangsched.core.queueing.waiting_classes import Needs, Rank, Record, WaitingClass
 from gangsched.core.types.group import BOUND, Group, GroupState
 from gangsched.core.types.needed import completes
-from gangsched.core.types.states import NOT_QUEUED
+from gangsched.core.types.states import IN_LINE, NOT_QUEUED
 from gangsched.model.pod_group import GroupKey
 
 BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -57,7 +57,6 @@ _REORDERED = 2
 _WAITED_SHARE = 0.5
 # Counting the groups that run is a walk over all of them.
 _COUNT_AGAIN_S = 1.0
-_ELIGIBLE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -345,7 +344,7 @@ class Bypasses:
         group = record.group
         if group.key in self._claimed or not record.can_fit:
             return False
-        return group.state in _ELIGIBLE and not group.problem and not group.recovering
+        return group.state in IN_LINE and not group.problem and not group.recovering
 
     def _is_counted(self, record: Record, yields_until_s: float, needs: Needs) -> bool:
         """Whether it is where it belongs already: most that are refused again lack the same as before."""

@@ -25,6 +25,7 @@ from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import PENDING, Group, GroupState, PodInfo
 from gangsched.core.types.needed import completes
 from gangsched.core.types.placement import Nominated
+from gangsched.core.types.states import IN_LINE
 from gangsched.model.pod_group import GroupKey
 
 MAX_CLAIMS = 64
@@ -44,7 +45,6 @@ CAUSES = (
     "other scheduler",
     "claims",
 )
-_IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
 _STARTS = (GroupState.WAITING, GroupState.BINDING, GroupState.BOUND)
 _ENDS = (*_STARTS, GroupState.UNWINDING, GroupState.DELETED)
 
@@ -254,7 +254,7 @@ class Claims:
         if min(group.priority for group in claim.unit) != claim.priority:
             return False
         for group in claim.unit:
-            if group.state not in _IN_LINE or group.problem or not group.is_complete:
+            if group.state not in IN_LINE or group.problem or not group.is_complete:
                 return False
         for one in claim.held:
             info = one.info

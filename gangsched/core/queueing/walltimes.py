@@ -40,8 +40,8 @@ _Kind = tuple[str, str, str, int]
 
 
 class _Known(msgspec.Struct, gc=False):
-    """A group's walltime by its object and its members as they were then, after so many of its changes.
-    n_learned: by what was known of others by then; None: it follows from statements alone."""
+    """A group's walltime, and what it was found from: its object, and its members after so many changes.
+    n_learned: what was known of others' runs, and the defaults; None: it follows from statements alone."""
 
     definition: PodGroup | None
     n_changes: int

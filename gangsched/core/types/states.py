@@ -68,5 +68,7 @@ ENDED = (MemberState.DONE, MemberState.FAILED)
 UNASKED, SENT = BindState.NONE, BindState.SENT
 NOT_QUEUED = (GroupState.BOUND, GroupState.DELETED)
 """A group that has started, or of which no pod is left: it has no place in the queue."""
+IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
+"""A group that is tried, or tried again once something has changed."""
 ON_ITS_WAY = (BindState.SENT, BindState.READING, BindState.BUMPING)
 """For these a bind was sent and may take effect."""
