@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import explain
+from gangsched.core.groups.claim_plans import ClaimPlans
 from gangsched.core.queueing.claims import KEPT, Claims
 from gangsched.core.state.reporter import START_PROMISED
 from gangsched.core.types.claim import StartClaim
@@ -758,3 +759,30 @@ def test_an_end_can_be_put_off_again_once_overrunners_need_not_yield() -> None:
     c.run().wait(640.0)
     assert evicted(c) == []
     assert claim(c, "large").start_s == 1801.0
+
+
+def test_a_claim_that_can_stay_is_not_planned_for_starts_that_are_no_earlier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    c = bounded(nodes=4, bound=1)
+    for k in range(4):
+        c.submit(lone(f"holds-{k}", 8, f"{1000 * (k + 1)}s")).run()
+    for name in ("first", "second"):
+        c.submit(with_annotations(gang(name, pods=2, gpus=8), {WALLTIME_KEY: "5000s"})).run()
+    c.delete("holds-0").run().submit(lone("before", 8, "5000s")).run()
+    c.delete("before").run().submit(lone("passes", 8, "5000s")).run()
+    c.submit(lone("fills", 8, "500s")).run()
+    starts = [claim(c, name).start_s for name in ("first", "second")]
+    assert starts == [2001.0, 4001.0]
+    tried: list[float] = []
+    plan = ClaimPlans._try
+
+    def noted(self: ClaimPlans, *args: Any, **more: Any) -> Any:
+        tried.append(args[1])
+        return plan(self, *args, **more)
+
+    monkeypatch.setattr(ClaimPlans, "_try", noted)
+    c.wait(70.0).delete("holds-2").run()
+    c.wait(70.0).run()
+    assert [claim(c, name).start_s for name in ("first", "second")] == starts
+    assert tried == [2001.0, 4001.0, 2001.0, 501.0, 4001.0], "where each stands, and one earlier moment"

@@ -7,6 +7,7 @@ Garbage is collected as in a scheduler that is never idle: between turns, and wh
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
@@ -223,9 +224,11 @@ class _TimedPlans:
         self._made = plans.made
         self._plans_ms = plans_ms
 
-    def __call__(self, claims: Claims, unit: list[Group], *, to_all: bool = False) -> StartClaim | None:
+    def __call__(
+        self, claims: Claims, unit: list[Group], *, to_all: bool = False, by_s: float = math.inf
+    ) -> StartClaim | None:
         began_s = time.process_time()
-        found = self._made(claims, unit, to_all=to_all)
+        found = self._made(claims, unit, to_all=to_all, by_s=by_s)
         self._plans_ms.append((time.process_time() - began_s) * 1000.0)
         return found
 

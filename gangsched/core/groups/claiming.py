@@ -12,6 +12,7 @@ core.scheduler.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from gangsched.config.queueing import YIELDS, QueueingSettings
@@ -362,13 +363,14 @@ class Claiming:
             if now_s < claim.planned_s + _PLAN_EVERY_S:
                 return
         # An earlier start must not make a claim after it later: that is promised, too.
-        fresh = self.plans.made(claims, unit, to_all=bool(stays))
+        by_s = claim.start_s - _EARLIER_S if stays else math.inf
+        fresh = self.plans.made(claims, unit, to_all=bool(stays), by_s=by_s)
         if fresh is None and not stays:
             self._drop(claims, claim)
             assert self._shared.queue.bypasses is not None
             self._shared.queue.bypasses.no_claim(unit[0], now_s + _HOPELESS_S)
             return
-        if fresh is None or (stays and fresh.start_s > claim.start_s - _EARLIER_S):
+        if fresh is None:
             claim.planned_s = now_s
             return
         if fresh.start_s > claim.start_s + 1.0 and not self._affords(claims, fresh):

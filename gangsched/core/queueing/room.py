@@ -53,6 +53,10 @@ class Room(msgspec.Struct):
             amounts = theirs.and_of(amounts)
         return earliest(free, request, self.ok, self.need, rows, all_end_s, amounts)
 
+    def n_at(self, at_s: float, claimed: Held) -> int:
+        """How many fit beside these claims, once those that end by then have."""
+        return int(self._copies_at(at_s, claimed).sum())
+
     def rows_at(self, at_s: float, claimed: Held) -> BoolArray:
         """bool[n_rows]: where at least one fits beside these claims, once those that end by then have."""
         found: BoolArray = self._copies_at(at_s, claimed) > 0
