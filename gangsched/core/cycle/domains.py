@@ -20,6 +20,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from gangsched.core.cache.trial import Trial
+from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.cycle.domain_refusals import MAX_NAMED, TemplateMembers, first_rows, members_text, refusal
 from gangsched.core.cycle.packing import fewest
 from gangsched.core.cycle.preferred import worth
@@ -52,6 +53,21 @@ def topology_of(demand: Demand) -> Topology:
     """The labels that the group requires or prefers a domain of; () if it may go anywhere."""
     definition = demand.group.definition
     return () if definition is None else definition.topology
+
+
+def domain_codes(view: NodeQueries, keys: Sequence[str], base: BoolArray) -> IntArray:
+    """int64[n_rows]: one code for the nodes of `base` with the same values of all `keys`; -1: in none."""
+    found = np.where(base, 0, -1).astype(np.int64)
+    for n, key in enumerate(keys):
+        codes = view.label(key)[0].astype(np.int64)
+        if not n:
+            found = np.where(base, codes, -1)
+            continue
+        is_in = (found >= 0) & (codes >= 0)
+        both = found[is_in] * (int(codes.max(initial=0)) + 1) + codes[is_in]
+        found = np.full(len(found), -1, dtype=np.int64)
+        found[is_in] = np.unique(both, return_inverse=True)[1]
+    return found
 
 
 class Domains:
@@ -104,18 +120,7 @@ class Domains:
         return found
 
     def _domains(self, keys: Sequence[str], base: BoolArray) -> IntArray:
-        """int64[n_rows]: one code for the nodes of `base` with the same values of all `keys`; -1: in none."""
-        found = np.where(base, 0, -1).astype(np.int64)
-        for n, key in enumerate(keys):
-            codes = self._trial.label(key)[0].astype(np.int64)
-            if not n:
-                found = np.where(base, codes, -1)
-                continue
-            is_in = (found >= 0) & (codes >= 0)
-            both = found[is_in] * (int(codes.max(initial=0)) + 1) + codes[is_in]
-            found = np.full(len(found), -1, dtype=np.int64)
-            found[is_in] = np.unique(both, return_inverse=True)[1]
-        return found
+        return domain_codes(self._trial, keys, base)
 
     def _pinned(self) -> int | None:
         """The domain that members are in already, -1 if no other member may go there; None: they are in none.

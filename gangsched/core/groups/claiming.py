@@ -222,7 +222,7 @@ class Claiming:
             return
         if shared.queue_book is not None:
             self._idle.charge(shared.queue_book, claims.all, claims.revision, shared.now_s)
-        self.plans.follow()
+        self.plans.rooms.follow()
         heard, self._heard = self._heard, shared.n_heard
         if claims.is_doubtful or heard != self._heard:
             claims.is_doubtful = False

@@ -1,8 +1,9 @@
 """When there is room for a gang, if pods end when expected: a search over the times of these ends.
 
 Pure functions of arrays. `earliest` counts room of one template by resources alone, on nodes that it may use,
-so what it says is a first guess: the cycle that places the gang decides (core.groups.claim_plans), and looks
-at later moments (`Search`). Slurm and Flux plan like that for each job, here only gangs at their bound are.
+in one rack if it must be in one, so what it says is a first guess: the cycle that places the gang decides
+(core.groups.claim_plans), and looks at later moments (`Search`). Slurm and Flux plan like that for each job,
+here only gangs at their bound are.
 """
 
 from __future__ import annotations
@@ -68,23 +69,33 @@ def earliest(
     rows: IntArray,
     ends_s: FloatArray,
     amounts: Amounts,
+    domains: IntArray | None = None,
+    from_s: float = -math.inf,
 ) -> float:
-    """When `need` copies of a template fit. -inf: they do now; inf: not even when every pod that ends has
-    ended.
+    """When `need` copies of a template fit. -inf: they do at from_s; inf: not even when every pod that ends
+    has ended.
 
     free int64[k, n_rows], below 0 where more is promised than there is; request int64[k], all above 0; ok
-    bool[n_rows]: where copies may go. Of each pod that ends: its row, when, and what it holds.
+    bool[n_rows]: where copies may go; domains int64[n_rows]: the copies must be on rows of one of them, None:
+    anywhere. Of each pod that ends: its row, when, and what it holds. from_s: -inf, or finite.
     Pods that end at the same moment count together.
     """
     n_rows = free.shape[1]
+    if domains is None:
+        domains = np.zeros(n_rows, dtype=np.int64)
+    n_domains = int(domains.max(initial=0)) + 1
+    if from_s > -math.inf:
+        gone = np.flatnonzero(ends_s <= from_s)
+        free = free + amounts.of(gone).by_row(n_rows, rows[gone])
+        ends_s = np.where(ends_s <= from_s, math.inf, ends_s)
     each = free // request[:, np.newaxis]
     now = np.where(ok, np.maximum(each.min(axis=0), 0), 0)
-    if int(now.sum()) >= need:
+    if in_domains(now, need, domains, n_domains).max() >= need:
         return -math.inf
     known = np.flatnonzero(np.isfinite(ends_s) & ok[rows]) if len(rows) else np.zeros(0, dtype=np.int64)
     more = amounts.of(known).by_row(n_rows, rows[known])
     last = np.where(ok, copies(free + more, request), 0)
-    if int(last.sum()) < need:
+    if in_domains(last, need, domains, n_domains).max() < need:
         return math.inf
     # What is left: rows that gain copies, and the resources that limit these.
     gains = last > now
@@ -92,38 +103,64 @@ def earliest(
     known = known[gains[rows[known]]]
     known = known[np.argsort(ends_s[known])]
     own = Amounts(amounts.of_kind[limits], amounts.kinds[known])
-    left = _Left(free[limits][:, gains], request[limits], need - int(now[~gains].sum()))
+    left = _Left(free[limits][:, gains], request[limits], need, domains[gains], n_domains)
+    left.settle(now[~gains], domains[~gains])
     return left.earliest((np.cumsum(gains) - 1)[rows[known]], ends_s[known], own)
+
+
+def in_domains(counts: IntArray, need: int, domains: IntArray, n_domains: int) -> IntArray:
+    """int64[n_domains]: how many there are on the rows of each, counted up to `need` on one row. domains
+    int64[n_rows]: below 0 in none."""
+    is_in = np.flatnonzero(domains >= 0)
+    sums = np.bincount(domains[is_in], weights=np.minimum(counts[is_in], need), minlength=n_domains)
+    found: IntArray = sums.astype(np.int64)
+    return found
 
 
 class _Left:
     """A search that halves what it looks at. The pods are in the order in which they end; of rows where none
     of them is left to end the copies are counted once."""
 
-    def __init__(self, free: IntArray, request: IntArray, need: int) -> None:
+    def __init__(
+        self, free: IntArray, request: IntArray, need: int, domains: IntArray, n_domains: int
+    ) -> None:
         self._free = free
         self._request = request
         self._need = need
+        self._domains = domains
+        self._settled: IntArray = np.zeros(n_domains, dtype=np.int64)
+        """By domain."""
 
     def earliest(self, rows: IntArray, ends_s: FloatArray, amounts: Amounts) -> float:
         """When that many copies fit, which they do once all have ended."""
         while len(rows) > 1:
             middle = len(rows) // 2
             then = self._free + amounts.of(slice(middle)).by_row(self._free.shape[1], rows[:middle])
-            if int(copies(then, self._request).sum()) >= self._need:
+            if self._has_enough(copies(then, self._request)):
                 keep = slice(middle)
             else:
                 self._free, keep = then, slice(middle, None)
             rows, ends_s, amounts = rows[keep], ends_s[keep], amounts.of(keep)
             if 2 * len(rows) < self._free.shape[1]:
-                rows = self._settled(rows)
+                rows = self._without_settled(rows)
         return float(ends_s[0])
 
-    def _settled(self, rows: IntArray) -> IntArray:
+    def settle(self, counts: IntArray, domains: IntArray) -> None:
+        """Counts rows on which nothing changes any more."""
+        self._settled += self._in_domains(counts, domains)
+
+    def _has_enough(self, counts: IntArray) -> bool:
+        found = self._settled + self._in_domains(counts, self._domains)
+        return bool(found.max() >= self._need)
+
+    def _in_domains(self, counts: IntArray, domains: IntArray) -> IntArray:
+        return in_domains(counts, self._need, domains, len(self._settled))
+
+    def _without_settled(self, rows: IntArray) -> IntArray:
         live: BoolArray = np.zeros(self._free.shape[1], dtype=np.bool_)
         live[rows] = True
-        self._need -= int(copies(self._free[:, ~live], self._request).sum())
-        self._free = self._free[:, live]
+        self.settle(copies(self._free[:, ~live], self._request), self._domains[~live])
+        self._free, self._domains = self._free[:, live], self._domains[live]
         found: IntArray = (np.cumsum(live) - 1)[rows]
         return found
 

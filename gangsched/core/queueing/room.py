@@ -14,7 +14,7 @@ import numpy as np
 
 from gangsched.core.cache.view.devices import DeviceQueries
 from gangsched.core.queueing.claimed_room import Held
-from gangsched.core.queueing.planning import Amounts, FloatArray, copies, earliest
+from gangsched.core.queueing.planning import Amounts, FloatArray, copies, earliest, in_domains
 from gangsched.core.queueing.running_pods import RunningPods
 from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.group import PodInfo
@@ -24,7 +24,7 @@ from gangsched.core.types.pod_template import PodTemplate
 class Room(msgspec.Struct):
     """Room for one template, by resources. member: one of those that it is for; need: how many are needed; n:
     how many are wanted. free int64[k, n_rows]: now, without claims, None: not worked out; amounts: of the
-    running pods."""
+    running pods; domains int64[n_rows]: they must be on nodes of one of them, None: anywhere."""
 
     template: PodTemplate
     member: PodInfo
@@ -34,14 +34,15 @@ class Room(msgspec.Struct):
     running: RunningPods
     free: IntArray | None = None
     amounts: Amounts | None = None
+    domains: IntArray | None = None
 
     @property
     def is_known(self) -> bool:
         """Whether resources alone tell where there is room."""
         return self.free is not None and not self.template.needs and not self.template.constraints
 
-    def earliest_s(self, claimed: Held, ends_s: FloatArray) -> float:
-        """When enough fit, beside claims, whose members end then."""
+    def earliest_s(self, claimed: Held, ends_s: FloatArray, from_s: float) -> float:
+        """When enough fit, beside claims, whose members end then; -inf: at from_s."""
         if self.free is None or self.amounts is None:
             return -math.inf
         free, request, running = self.free, self.template.amount_array[:, 0], self.running
@@ -51,15 +52,27 @@ class Room(msgspec.Struct):
             free = free - theirs.by_row(free.shape[1], claimed.rows)
             rows, all_end_s = np.concatenate((claimed.rows, rows)), np.concatenate((ends_s, all_end_s))
             amounts = theirs.and_of(amounts)
-        return earliest(free, request, self.ok, self.need, rows, all_end_s, amounts)
+        return earliest(free, request, self.ok, self.need, rows, all_end_s, amounts, self.domains, from_s)
 
     def n_at(self, at_s: float, claimed: Held) -> int:
         """How many fit beside these claims, once those that end by then have."""
-        return int(self._copies_at(at_s, claimed).sum())
+        return int(self._copies_then(at_s, claimed).sum())
 
     def rows_at(self, at_s: float, claimed: Held) -> BoolArray:
         """bool[n_rows]: where at least one fits beside these claims, once those that end by then have."""
-        found: BoolArray = self._copies_at(at_s, claimed) > 0
+        found: BoolArray = self._copies_then(at_s, claimed) > 0
+        return found
+
+    def gaining_rows(self, at_s: float, claimed: Held, besides: BoolArray) -> BoolArray:
+        """bool[n_rows]: of these, where most room comes to be: for twice as many as are wanted, besides other
+        rows."""
+        then = self._copies_then(at_s, claimed)
+        gained = np.where(besides, 0, np.maximum(then - self._copies_at(-np.inf, claimed), 0))
+        order = np.argsort(-gained, kind="stable")
+        before = np.cumsum(gained[order]) - gained[order]
+        found: BoolArray = np.zeros(len(gained), dtype=np.bool_)
+        found[order[before < 2 * self.n]] = True
+        found &= gained > 0
         return found
 
     def to_spare(self, at_s: float, claimed: Held) -> IntArray:
@@ -69,21 +82,31 @@ class Room(msgspec.Struct):
         What becomes free later is kept first, as nobody can use it before. Of what is free now, nodes with
         little room are kept first.
         """
-        then, now = self._copies_at(at_s, claimed), self._copies_at(-np.inf, claimed)
+        then, now = self._copies_then(at_s, claimed), self._copies_at(-np.inf, claimed)
         later = np.maximum(then - now, 0)
         short = min(self.n, int(then.sum())) - int(later.sum())
-        order = np.argsort(now, kind="stable")
-        before = np.cumsum(now[order]) - now[order]
+        useful = np.where(then > 0, now, 0)
+        order = np.argsort(useful, kind="stable")
+        before = np.cumsum(useful[order]) - useful[order]
         spared: IntArray = now.copy()
-        spared[order] -= np.clip(short - before, 0, now[order])
+        spared[order] -= np.clip(short - before, 0, useful[order])
         return spared
 
     def n_beyond(self, at_s: float, claimed: Held, rows: IntArray) -> int:
         """How many of these members, by their rows, keep room that is free now without need."""
-        then, now = self._copies_at(at_s, claimed), self._copies_at(-np.inf, claimed)
+        then, now = self._copies_then(at_s, claimed), self._copies_at(-np.inf, claimed)
         later = np.maximum(then - now, 0)
         n_kept = int(np.maximum(np.bincount(rows, minlength=len(now)) - later, 0).sum())
         return n_kept - max(len(rows) - int(later.sum()), 0)
+
+    def _copies_then(self, at_s: float, claimed: Held) -> IntArray:
+        """Likewise, in domains only where as many fit as are needed."""
+        found = self._copies_at(at_s, claimed)
+        if (domains := self.domains) is None:
+            return found
+        n_domains = int(domains.max(initial=0)) + 1
+        has_enough = in_domains(found, self.need, domains, n_domains) >= self.need
+        return np.where((domains >= 0) & has_enough[domains], found, 0)
 
     def _copies_at(self, at_s: float, claimed: Held) -> IntArray:
         """int64[n_rows]: how many fit beside these claims, once those that end by then have."""

@@ -17,7 +17,7 @@ import numpy as np
 from gangsched.core.cache.cache import Cache
 from gangsched.core.queueing.ends import Ends
 from gangsched.core.queueing.planning import Amounts, FloatArray
-from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 
@@ -97,6 +97,11 @@ class RunningPods:
             held = dict(requests)
             of_kind[:, code] = [held.get(name, 0) for name in names]
         return Amounts(of_kind, self._codes)
+
+    def n_ended(self, at_s: float, within: BoolArray) -> int:
+        """How many will have ended on rows of bool[n_rows]."""
+        rows = self.rows[(self.ends_s <= at_s) & (self.rows >= 0)]
+        return int(np.count_nonzero(within[rows]))
 
     def _forget(self) -> None:
         self._slots.clear()

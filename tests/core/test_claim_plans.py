@@ -1,0 +1,132 @@
+"""Plans of claims for gangs that must be in one rack, keep apart, or have unlike members."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
+from gangsched.core.groups import plan_rooms
+from gangsched.core.groups.claim_plans import ClaimPlans
+from gangsched.core.types.claim import StartClaim
+from gangsched.model.objects import Affinity, LabelSelector, Pod, PodAffinity, PodAffinityTerm
+from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import RACK, make_node, make_pod
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
+
+BEGAN_S = 1.0
+IN_A_RACK = {TOPOLOGY_KEY: f"required: {RACK}"}
+
+
+def full(ends_s: dict[str, float], *, racks: dict[str, str] | None = None) -> Cluster:
+    """Nodes of 8 GPUs, each held by a pod of another scheduler with this end."""
+    c = cluster(nodes=0, settings=Settings(queueing=QueueingSettings(1, mode="hard")))
+    for name, end_s in ends_s.items():
+        c.node(make_node(name, rack=(racks or {}).get(name, "")))
+        c.submit(on(name, 8, end_s))
+    return c
+
+
+def on(node: str, gpus: int, end_s: float, **more: Any) -> Pod:
+    pod = make_pod(f"on-{node}-{gpus}", gpus=gpus, scheduler="another", **more)
+    pod = replace(pod, spec=replace(pod.spec, node_name=node))
+    return with_annotations([pod], {WALLTIME_KEY: f"{end_s:.0f}s"})[0]
+
+
+def planned(c: Cluster, name: str = "large") -> StartClaim | None:
+    claims = c.scheduler.shared.queue.claims
+    assert claims is not None
+    return c.scheduler.attempts.claiming.plans.made(claims, [c.group(name)])
+
+
+def tries_of(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The moments for which the cycle is run from now on."""
+    tried: list[float] = []
+    plan = ClaimPlans._try
+
+    def noted(self: ClaimPlans, *args: Any, **more: Any) -> Any:
+        tried.append(args[1])
+        return plan(self, *args, **more)
+
+    monkeypatch.setattr(ClaimPlans, "_try", noted)
+    return tried
+
+
+def test_a_gang_of_one_rack_is_planned_for_when_one_rack_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends_s = {"a0": 100.0, "a1": 200.0, "a2": 900.0, "b0": 300.0, "b1": 400.0, "b2": 500.0}
+    c = full(ends_s, racks={name: name[0] for name in ends_s})
+    c.submit(with_annotations(gang("large", pods=3, gpus=8), IN_A_RACK)).run()
+    tried = tries_of(monkeypatch)
+    claim = planned(c)
+    assert claim is not None
+    assert sorted(claim.nodes) == ["b0", "b1", "b2"]
+    assert claim.start_s == BEGAN_S + 500.0
+    assert tried == [BEGAN_S + 500.0], "no moment is tried at which no rack has room"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_rack_that_is_free_first_is_claimed(seed: int) -> None:
+    rng = Random(seed)
+    names = [f"{rack}{k}" for rack in "abc" for k in range(rng.randint(1, 4))]
+    ends_s = {name: float(rng.randint(1, 90) * 10) for name in names}
+    c = full(ends_s, racks={name: name[0] for name in ends_s})
+    size = rng.randint(1, 3)
+    c.submit(with_annotations(gang("large", pods=size, gpus=8), IN_A_RACK)).run()
+    of_rack = {rack: sorted(s for name, s in ends_s.items() if name[0] == rack) for rack in "abc"}
+    first_s = min((ends[size - 1] for ends in of_rack.values() if len(ends) >= size), default=None)
+    claim = planned(c)
+    assert (claim and claim.start_s - BEGAN_S) == first_s, f"seed {seed}"
+    if claim is not None:
+        assert len({node[0] for node in claim.nodes}) == 1, f"seed {seed}"
+
+
+def apart_from(app: str) -> dict[str, Any]:
+    term = PodAffinityTerm("kubernetes.io/hostname", LabelSelector({"app": app}))
+    return {"pod_anti_affinity": PodAffinity(required_during_scheduling_ignored_during_execution=[term])}
+
+
+def test_whom_a_gang_keeps_apart_from_is_waited_for_although_there_is_room() -> None:
+    c = full({"n0": 100.0, "n1": 200.0, "n2": 300.0})
+    c.node(make_node("n3")).submit(on("n3", 0, 5000.0, labels={"app": "noisy"}))
+    c.node(make_node("n4")).submit(on("n4", 0, 150.0, labels={"app": "noisy"}))
+    pods = [
+        replace(pod, spec=replace(pod.spec, affinity=Affinity(**apart_from("noisy"))))
+        for pod in gang("large", pods=2, gpus=8)
+    ]
+    for node in c.nodes.values():
+        c.node(
+            replace(
+                node, metadata=replace(node.metadata, labels={"kubernetes.io/hostname": node.metadata.name})
+            )
+        )
+    c.submit(pods).run()
+    claim = planned(c)
+    assert claim is not None
+    assert (sorted(claim.nodes), claim.start_s) == (["n0", "n4"], BEGAN_S + 150.0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_leaving_out_few_pods_first_finds_the_same_moment(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_s(many: int) -> float | None:
+        rng = Random(seed)
+        monkeypatch.setattr(plan_rooms, "_MANY", many)
+        c = full({f"n{k}": float(rng.randint(1, 30) * 10) for k in range(rng.randint(3, 9))})
+        for k in range(rng.randint(0, 3)):
+            c.node(make_node(f"h{k}")).submit(
+                on(f"h{k}", 4, 5000.0), on(f"h{k}", 3, rng.randint(1, 30) * 10.0)
+            )
+        halves = gang("large", pods=rng.randint(1, 4), gpus=4, first=4)
+        wholes = gang("large", pods=rng.randint(1, 3), gpus=8)
+        both = [*halves, *wholes]
+        rng.shuffle(both)
+        n_needed = str(len(both))
+        c.submit(with_annotations(both, {"gangsched.io/min-members": n_needed})).run()
+        claim = planned(c)
+        return None if claim is None else claim.start_s
+
+    assert start_s(0) == start_s(1000), f"seed {seed}"
