@@ -29,7 +29,9 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
     name, resource, needs, used, kept, limit = min(over, key=lambda one: one.needs <= one.limit)
     amounts = (used, limit, needs, used + kept + needs - limit, kept)
     used_text, limit_text, needs_text, over_text, kept_text = (amount_text(resource, n) for n in amounts)
-    kept_for = f", {kept_text} are kept for who was passed as often as may be" if kept else ""
+    kept_for = (
+        f", {kept_text} are kept for who is promised a start or was passed as often as may be" if kept else ""
+    )
     sentence = (
         f"Queue {name} is at its limit: {used_text} of {limit_text} {resource} are used{kept_for}, and it"
         f" needs {needs_text}, {over_text} too many."

@@ -113,8 +113,8 @@ class Attempts:
             if admitted.is_success:
                 self.decide(unit)
             else:
-                self.claiming.kept_out(unit)
-                self.reject(unit, f"{admitted.plugin}: {admitted.reason}", plugin=admitted.plugin)
+                claimed, why = self.claiming.kept_out(unit), f"{admitted.plugin}: {admitted.reason}"
+                self.reject(unit, f"{claimed} {why}" if claimed else why, plugin=admitted.plugin)
         except PluginError as error:
             self._shared.hooks.blame(error, group)
             self.reject(unit, str(error), plugin=error.plugin)

@@ -22,7 +22,7 @@ from gangsched.core.groups.plan_rooms import PlanRooms
 from gangsched.core.groups.units import Units
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End
-from gangsched.core.queueing.idle_budget import idle_until
+from gangsched.core.queueing.idle_budget import TooIdle, idle_until
 from gangsched.core.queueing.planning import Search, moments_from
 from gangsched.core.queueing.room import Room
 from gangsched.core.state.state import SharedState
@@ -146,11 +146,16 @@ class ClaimPlans:
             return ()
         return self._held(answer.placements) if isinstance(answer, Plan) else ()
 
-    def idle_s(self, claim: StartClaim) -> dict[str, float]:
-        """What the claim will keep idle if nobody fills in (core.queueing.idle_budget.idle_until)."""
-        ending = self._ending(claim.nodes, claim.start_s)
-        leaving = [(info.row, end.at_s, info.template) for info, end in ending]
-        return idle_until(claim.start_s, claim.held, self._shared.cache.view, leaving, self._shared.now_s)
+    def too_idle(self, claims: Claims, claim: StartClaim) -> TooIdle | None:
+        """In mode budget, why the claim cannot be afforded: what it will keep idle if nobody fills in
+        (core.queueing.idle_budget.idle_until)."""
+        if claims.budget is None:
+            return None
+        view, now_s = self._shared.cache.view, self._shared.now_s
+        leaving = [
+            (info.row, end.at_s, info.template) for info, end in self._ending(claim.nodes, claim.start_s)
+        ]
+        return claims.budget.too_idle(idle_until(claim.start_s, claim.held, view, leaving, now_s), now_s)
 
     def walltime_s(self, unit: Sequence[Group]) -> float:
         """The longest walltime of its groups."""

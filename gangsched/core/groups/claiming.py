@@ -15,15 +15,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gangsched.config.queueing import YIELDS, QueueingSettings
+from gangsched.config.queueing import QueueingSettings
 from gangsched.core.framework.plan import Plan, Shortage
 from gangsched.core.groups.claim_plans import ClaimPlans
 from gangsched.core.groups.claim_slips import slip_cause
 from gangsched.core.groups.claims_told import ClaimsTold, was_claimed
 from gangsched.core.groups.outranked import Outranked
+from gangsched.core.groups.overrun import fix_ends, may_be_evicted_for
 from gangsched.core.groups.units import Units
+from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
-from gangsched.core.queueing.idle_budget import TooIdle
 from gangsched.core.queueing.idle_of_queues import IdleOfQueues
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -125,19 +126,21 @@ class Claiming:
     def may_start(self, unit: Sequence[Group], plan: Plan) -> bool:
         """Counts the groups that the unit passes. False: one of them was given a claim instead; plan the unit
         again, beside that claim."""
-        bypasses, shared = self._shared.queue.bypasses, self._shared
+        bypasses, shared, claims = self._shared.queue.bypasses, self._shared, self._claims
         if bypasses is None:
             return True
         while (full := bypasses.before_start(unit, plan, shared.cache.view, shared.now_s)) is not None:
+            assert claims is not None, "bounds are enforced"
             if bypasses.is_early(full):
-                if self._make_early(full):
+                if self._make_early(claims, bypasses, full):
                     return False
-                continue
-            claims = self._claims
-            if claims is not None and claims.budget is not None and len(claims) >= MAX_CLAIMS:
-                bypasses.yields(full, shared.now_s + _HOPELESS_S, shared.now_s)
-            elif len(claims or ()) >= MAX_CLAIMS or self._make(full):
+            elif len(claims) < MAX_CLAIMS:
+                if self._make(claims, bypasses, full):
+                    return False
+            elif claims.budget is None:
                 return False
+            else:
+                bypasses.yields(full, shared.now_s + _HOPELESS_S, shared.now_s)
         return True
 
     def started(self, unit: Sequence[Group], plan: Plan) -> None:
@@ -174,7 +177,7 @@ class Claiming:
             if was_claimed(group):
                 bypasses.at_bound(group, self._shared.now_s)
         if any(was_claimed(group) for group in unit) and len(claims) < MAX_CLAIMS:
-            self._make(first, is_paid=True)
+            self._make(claims, bypasses, first, is_paid=True)
 
     def refused(self, unit: list[Group]) -> str:
         """Checks the claim of a unit that does not fit now; returns a sentence about it."""
@@ -194,15 +197,19 @@ class Claiming:
             self._look_again(claims, claim)
         return self._told.words(claim) if claims.of(unit[0]) is claim else self._told.why_none(unit[0])
 
-    def kept_out(self, unit: Sequence[Group]) -> None:
-        """Drops the claim of a unit that Admit keeps out; until it is admitted nothing counts as passing
-        it."""
+    def kept_out(self, unit: Sequence[Group]) -> str:
+        """Of a unit that Admit keeps out: a sentence about its claim, which stays until it is late, as who
+        ends before may use what is limited until then. Otherwise nothing counts as passing the unit until it
+        is admitted."""
         claims, bypasses = self._claims, self._shared.queue.bypasses
         if claims is not None and (claim := claims.of(unit[0])) is not None:
+            if claims.is_sound(claim) and self._shared.now_s < claim.start_s + _LATE_S:
+                return self._told.words(claim)
             self._drop(claims, claim)
         if bypasses is not None:
             for group in unit:
                 bypasses.no_claim(group, self._shared.now_s)
+        return ""
 
     def is_due(self, unit: Sequence[Group]) -> bool:
         """Whether the unit's claim starts so soon that evicting others is not worth it, and is not late."""
@@ -237,7 +244,7 @@ class Claiming:
         own = shared.settings.queueing
         is_new, self._settled = own is not self._settled, own
         if is_new or revision != self._revision:
-            self._rest_on(claims)
+            fix_ends(self._shared, claims)
         self._told.extended(claims)
         if not claims.by_key or mark == self._mark:
             return
@@ -247,13 +254,6 @@ class Claiming:
             if changed is None or not changed.isdisjoint(claim.nodes):
                 soon_s = max(claim.looked_s + _LEAST_PAUSE_S, shared.now_s)
                 self._look_at(claim, min(claim.look_s, soon_s))
-
-    def _rest_on(self, claims: Claims) -> None:
-        """With `onOverrun: yield` or `evict`, fixes the ends that promises rest on."""
-        own, ends = self._shared.settings.queueing, self._shared.ends
-        if own is not None and ends is not None:
-            promises = claims.all if own.on_overrun in YIELDS else ()
-            ends.rest_on({one.uid: one.end_s for claim in promises for one in claim.blockers if one.is_said})
 
     def _end_all(self, claims: Claims) -> None:
         for claim in claims.all:
@@ -283,35 +283,39 @@ class Claiming:
 
     # -- one claim ---------------------------------------------------------------------------------------
 
-    def _make_early(self, group: Group) -> bool:
+    def _make_early(self, claims: Claims, bypasses: Bypasses, group: Group) -> bool:
         """Makes a claim for the first in line if its start can be promised; otherwise it waits for its
         bound."""
-        claims, shared = self._claims, self._shared
-        assert claims is not None
-        assert shared.queue.bypasses is not None
-        claim = self.plans.made(claims, self._units.of(group)) if len(claims) < MAX_CLAIMS else None
-        if claim is not None and claim.is_promise and self._too_idle(claims, claim) is None:
+        unit = self._units.of(group)
+        may_be_made = len(claims) < MAX_CLAIMS and self._is_admitted(unit)
+        claim = self.plans.made(claims, unit) if may_be_made else None
+        if claim is not None and claim.is_promise and self.plans.too_idle(claims, claim) is None:
             self._put_up(claims, claim)
             return True
-        shared.queue.bypasses.not_early(group, shared.now_s + _HOPELESS_S)
+        bypasses.not_early(group, self._shared.now_s + _HOPELESS_S)
         return False
 
-    def _make(self, group: Group, *, is_paid: bool = False) -> bool:
+    def _make(self, claims: Claims, bypasses: Bypasses, group: Group, *, is_paid: bool = False) -> bool:
         """Makes a claim; False: not now, and the group may be passed for a while. is_paid: by an earlier
         process."""
-        claims, shared = self._claims, self._shared
-        assert claims is not None
-        assert shared.queue.bypasses is not None
         unit = self._units.of(group)
-        claim = self.plans.made(claims, unit)
+        claim = self.plans.made(claims, unit) if is_paid or self._is_admitted(unit) else None
         if claim is None:
             claims.too_idle.pop(group.key, None)
-            shared.queue.bypasses.no_claim(group, shared.now_s + _HOPELESS_S)
+            bypasses.no_claim(group, self._shared.now_s + _HOPELESS_S)
             return False
         if not is_paid and not self._affords(claims, claim):
             return False
         self._put_up(claims, claim)
         return True
+
+    def _is_admitted(self, unit: list[Group]) -> bool:
+        """Whether limits leave it room, beside claims made since it was tried. If not, it is tried again, and
+        counted among those that a limit keeps out."""
+        if self._units.is_admitted(unit):
+            return True
+        self._shared.queue.wake(unit[0], Cause.CURED, self._shared.now_s)
+        return False
 
     def _put_up(self, claims: Claims, claim: StartClaim) -> None:
         claims.put(claim)
@@ -323,7 +327,7 @@ class Claiming:
     def _affords(self, claims: Claims, claim: StartClaim) -> bool:
         """Whether the budget pays for what the claim will keep idle; if not, its groups yield until then."""
         shared = self._shared
-        too_idle = self._too_idle(claims, claim)
+        too_idle = self.plans.too_idle(claims, claim)
         if too_idle is None or shared.queue.bypasses is None:
             return True
         again_s = min(max(too_idle.from_s, shared.now_s + _AGAIN_S), shared.now_s + _HOPELESS_S)
@@ -331,11 +335,6 @@ class Claiming:
             claims.too_idle[group.key] = too_idle
             shared.queue.bypasses.yields(group, again_s, shared.now_s)
         return False
-
-    def _too_idle(self, claims: Claims, claim: StartClaim) -> TooIdle | None:
-        if claims.budget is None:
-            return None
-        return claims.budget.too_idle(self.plans.idle_s(claim), self._shared.now_s)
 
     def _stands(self, claim: StartClaim) -> None:
         assert self._shared.queue.bypasses is not None
@@ -352,7 +351,7 @@ class Claiming:
         """Keeps the claim, moves it, or drops it."""
         now_s, unit = self._shared.now_s, list(claim.unit)
         is_late = now_s >= claim.start_s + _LATE_S
-        if not is_late and self._may_yield(claim):
+        if not is_late and may_be_evicted_for(self._shared, claim):
             self._look_at(claim, claim.start_s + _LATE_S)
             return
         stays = () if is_late else self.plans.still(claims, claim)
@@ -378,12 +377,6 @@ class Claiming:
             return
         self._move(claims, claim, fresh)
         claim.planned_s = now_s
-
-    def _may_yield(self, claim: StartClaim) -> bool:
-        """Whether pods in its way are past their walltime and will be evicted for it if they do not end."""
-        own, now_s = self._shared.settings.queueing, self._shared.now_s
-        is_on = own is not None and own.on_overrun in YIELDS and now_s >= claim.start_s
-        return is_on and any(one.is_said and one.end_s <= now_s for one in claim.blockers)
 
     def _move(self, claims: Claims, claim: StartClaim, fresh: StartClaim) -> None:
         if fresh.start_s > claim.start_s + 1.0:

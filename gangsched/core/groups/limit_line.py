@@ -4,7 +4,8 @@ Small groups fit below a limit whenever one of them ends, a large one never does
 start counts as a pass of each group of the same queue that comes before it in line, is no less important, and
 is kept out by a limit on something that the start takes. From its bound (core.queueing.bypasses) on, what the
 group needs is kept for it within its limits: later ones of its queue start only if they leave it that. No
-node is kept, and nothing once it is admitted.
+node is kept, and nothing once it is admitted; a claim keeps within limits what it needs besides nodes
+(core.groups.claimed_limits).
 
 Of each queue 8 to 16 of the first in line are counted, those behind them once they have come forward. Only
 with `queueing` and an enforced bound. Not here: the limits (plugins.fairness).
@@ -14,11 +15,13 @@ Called by core.groups.attempts; read by plugins, through their QueueView, and by
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from gangsched.core.framework.status import Code, Status
+from gangsched.core.groups.claimed_limits import Amounts, ClaimedLimits, add_needs, limited_needs
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group
@@ -28,8 +31,7 @@ from gangsched.model.pod_group import GroupKey
 
 _N_COUNTED = 16
 _FAIRNESS = "Fairness"
-_Amounts = dict[str, dict[str, int]]
-"""By queue with a limit, by resource."""
+_GIVEN_UP: tuple[float, frozenset[str]] = (math.inf, frozenset())
 
 
 class KeptOut(msgspec.Struct, eq=False):
@@ -38,7 +40,7 @@ class KeptOut(msgspec.Struct, eq=False):
 
     group: Group
     queue: str
-    needs: _Amounts
+    needs: Amounts
     bound: int
     n: int = 0
     is_out: bool = True
@@ -53,6 +55,9 @@ class LimitLine:
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
+        self._claimed = ClaimedLimits(shared)
+        self._claims: dict[int, tuple[float, frozenset[str]]] = {}
+        """By serial: when claims start that keep something limited, and of which resources."""
         self._known: dict[GroupKey, KeptOut] = {}
         self._of_queue: dict[str, dict[GroupKey, KeptOut]] = {}
         self._first: dict[str, list[KeptOut]] = {}
@@ -64,6 +69,9 @@ class LimitLine:
         """Admit has admitted the unit, or keeps it out."""
         view, bypasses = self._shared.queue_view, self._shared.queue.bypasses
         is_out = answer.code is Code.UNSCHEDULABLE and answer.plugin == _FAIRNESS and self._is_on
+        claims = self._shared.queue.claims
+        if claims is not None and claims.of(unit[0]) is not None:  # which keeps what it needs
+            is_out = False
         if not is_out or view is None or view.queues is None or bypasses is None:
             for group in unit if self._known else ():
                 if (known := self._known.get(group.key)) is not None:
@@ -71,12 +79,7 @@ class LimitLine:
             return
         tree = view.queues.tree
         for group in unit:
-            queue, asked = view.queue_of(group), view.request_of(group)
-            limits = {name: tree.queues[name].limit for name in tree.paths.get(queue, ())}
-            needs = {
-                name: {resource: asked[resource] for resource in limit if asked.get(resource)}
-                for name, limit in limits.items()
-            }
+            queue, needs = view.queue_of(group), limited_needs(view, tree, group)
             known = self._known.get(group.key)
             if known is None or known.group is not group or known.queue != queue:
                 if known is not None:
@@ -105,16 +108,13 @@ class LimitLine:
 
     def kept_ahead_of(self, group: Group) -> Mapping[str, Mapping[str, int]]:
         """What is kept within limits from this group, by queue with a limit."""
-        found: _Amounts = {}
+        found = Amounts() if completes(group) else self._claimed.kept_from(group)
         view = self._shared.queue_view
         if not self._known or view is None or completes(group):
             return found
         for one in self._first.get(view.queue_of(group), ()):
             if one.is_at_bound and self._is_kept_out(one) and self._is_before(one.group, group):
-                for name, some in one.needs.items():
-                    mine = found.setdefault(name, {})
-                    for resource, n in some.items():
-                        mine[resource] = mine.get(resource, 0) + n
+                add_needs(found, one.needs)
         return found
 
     def of(self, group: Group) -> KeptOut | None:
@@ -124,22 +124,30 @@ class LimitLine:
 
     def look(self) -> None:
         """At the end of a turn: has those asked again from whom something was kept that no longer is."""
-        if not self._known and not self._held:
-            return
         if self._shared.queue_view is not None:  # another one, since a reload
             self._shared.queue_view.kept_in_limits = self.kept_ahead_of
-        gone = [one for first in self._first.values() for one in first if not self._is_there(one)]
-        if len(self._known) > 2 * len(self._shared.groups) + _N_COUNTED:
-            gone = [one for one in self._known.values() if not self._is_there(one)]
-        for one in gone:
-            self._drop(one)
-        counted = (one for first in self._first.values() for one in first)
-        held = tuple(one for one in counted if one.is_at_bound and self._is_kept_out(one))
-        given_up = [one for one in self._held if one not in held]
-        self._held = held
+        given_up = {*self._given_up_by_claims()}
+        if self._known or self._held:
+            gone = [one for first in self._first.values() for one in first if not self._is_there(one)]
+            if len(self._known) > 2 * len(self._shared.groups) + _N_COUNTED:
+                gone = [one for one in self._known.values() if not self._is_there(one)]
+            for one in gone:
+                self._drop(one)
+            counted = (one for first in self._first.values() for one in first)
+            held = tuple(one for one in counted if one.is_at_bound and self._is_kept_out(one))
+            left = (one for one in self._held if one not in held)
+            given_up.update(name for one in left for some in one.needs.values() for name in some)
+            self._held = held
         if given_up:
-            resources = frozenset(name for one in given_up for some in one.needs.values() for name in some)
-            self._shared.changes.append(ClusterChange(Change.ROOM_FREED, resources=resources))
+            self._shared.changes.append(ClusterChange(Change.ROOM_FREED, resources=frozenset(given_up)))
+
+    def _given_up_by_claims(self) -> Iterator[str]:
+        """Resources of which a claim keeps nothing any more within limits, or from later on only."""
+        before, self._claims = self._claims, self._claimed.starts()
+        for serial, (start_s, resources) in before.items():
+            now_s, _ = self._claims.get(serial, _GIVEN_UP)
+            if now_s > start_s:
+                yield from resources
 
     def _line_up(self, one: KeptOut) -> None:
         first = self._first.setdefault(one.queue, [])

@@ -2,7 +2,8 @@
 
 A group is evicted only if that lets the claim's gang start at once, and only half a minute after its stated
 end; of several choices the one that spares most is taken. A gang is evicted as a whole. Not here: the
-eviction (core.groups.nomination), claims (core.groups.claiming). Called by core.groups.making_room.
+eviction (core.groups.nomination), claims (core.groups.claiming). Called by core.groups.making_room
+and core.groups.claiming.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.framework.plan import FitError, Plan, PostFilterResult
 from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.victims import is_leaving
+from gangsched.core.queueing.claims import Claims
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import BOUND, Group, PodInfo
@@ -47,6 +49,21 @@ def past_walltime(
     if not isinstance(plan, Plan):
         return None
     return PostFilterResult(plan, tuple(info for infos in gone.values() for info in infos))
+
+
+def fix_ends(shared: SharedState, claims: Claims) -> None:
+    """Promised starts rest on the ends that are stated now: longer ones stated later do not count."""
+    own, ends = shared.settings.queueing, shared.ends
+    if own is not None and ends is not None:
+        promises = claims.all if own.on_overrun in YIELDS else ()
+        ends.rest_on({one.uid: one.end_s for claim in promises for one in claim.blockers if one.is_said})
+
+
+def may_be_evicted_for(shared: SharedState, claim: StartClaim) -> bool:
+    """Whether pods in its way are past their walltime and will be evicted for it if they do not end."""
+    own, now_s = shared.settings.queueing, shared.now_s
+    is_on = own is not None and own.on_overrun in YIELDS and now_s >= claim.start_s
+    return is_on and any(one.is_said and one.end_s <= now_s for one in claim.blockers)
 
 
 def _over(shared: SharedState, claim: StartClaim) -> _Over:

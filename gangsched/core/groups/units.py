@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.sampling import EarlyStop
 from gangsched.core.groups.admission import GroupAdmission
@@ -50,6 +51,14 @@ class Units:
                 if g.state in _TRIABLE and g.is_complete and not g.satisfied and not g.recovering
             ]
         return unit
+
+    def is_admitted(self, unit: list[Group]) -> bool:
+        """Whether Admit lets the unit start now; a plugin that fails does not."""
+        try:
+            return self._admission.ask(unit).is_success
+        except PluginError as error:
+            self._shared.hooks.blame(error, unit[0])
+            return False
 
     def demands(self, unit: list[Group], *, observed: bool = False) -> list[Demand]:
         """What the unit's pending members ask for; groups without such members are left out.

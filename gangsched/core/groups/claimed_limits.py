@@ -1,0 +1,93 @@
+"""ClaimedLimits: what claims need within the limits of their queues when they start.
+
+A claim keeps nodes; a limit that others of its queue have used up by then would break its promise all the
+same. So what its groups need is kept within their limits too, from those to whom the claim matters: who would
+still run when it starts, and yields to it (core.queueing.claims). What pods of the same queue hold that end
+before, and on whose nodes it waits, is not kept twice. Called by core.groups.limit_line.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.queue_tree import QueueTree
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import Group
+
+Amounts = dict[str, dict[str, int]]
+"""By queue with a limit, by resource."""
+
+
+def limited_needs(view: QueueView, tree: QueueTree, group: Group) -> Amounts:
+    """What the group needs of each resource that is limited, by the queues on its path that limit it."""
+    asked, found = view.request_of(group), Amounts()
+    for name in tree.paths.get(view.queue_of(group), ()):
+        needs = {resource: asked[resource] for resource in tree.queues[name].limit if asked.get(resource)}
+        if needs:
+            found[name] = needs
+    return found
+
+
+def add_needs(to: Amounts, more: Amounts) -> None:
+    """Adds amounts to others."""
+    for name, some in more.items():
+        mine = to.setdefault(name, {})
+        for resource, n in some.items():
+            mine[resource] = mine.get(resource, 0) + n
+
+
+class ClaimedLimits:
+    """Reads claims; changes nothing but what it remembers of them."""
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+        self._standing: list[StartClaim] = []
+        self._needs: dict[int, Amounts] = {}
+        """By the claim's serial."""
+        self._as_of: tuple[object, ...] = ()
+
+    def kept_from(self, group: Group) -> Amounts:
+        """What a group that starts now must leave within limits."""
+        found, shared = Amounts(), self._shared
+        claims, walltimes, now_s = shared.queue.claims, shared.walltimes, shared.now_s
+        if claims is None or not (standing := self.standing()):
+            return found
+        lasts_s = math.inf if walltimes is None else walltimes.of(group).seconds
+        for claim in claims.holding_up([group], now_s, now_s + lasts_s, among=standing):
+            add_needs(found, self._needs[claim.serial])
+        return found
+
+    def standing(self) -> list[StartClaim]:
+        """The claims that keep something within limits."""
+        claims, view = self._shared.queue.claims, self._shared.queue_view
+        tree = None if view is None or view.queues is None else view.queues.tree
+        if claims is None or view is None or tree is None or not claims.by_key:
+            return []
+        as_of = (claims, claims.revision, tree, self._shared.cache.view.journal_end)
+        if as_of != self._as_of:
+            self._as_of = as_of
+            self._needs = {claim.serial: self._needs_of(claim, view, tree) for claim in claims.all}
+            self._standing = [claim for claim in claims.all if self._needs[claim.serial]]
+        return self._standing
+
+    def starts(self) -> dict[int, tuple[float, frozenset[str]]]:
+        """By serial of these claims: when each starts, and of which resources it keeps some."""
+        return {
+            claim.serial: (claim.start_s, frozenset(n for some in needs.values() for n in some))
+            for claim in self.standing()
+            if (needs := self._needs[claim.serial])
+        }
+
+    def _needs_of(self, claim: StartClaim, view: QueueView, tree: QueueTree) -> Amounts:
+        needs = Amounts()
+        for group in claim.unit:
+            add_needs(needs, limited_needs(view, tree, group))
+        pods = self._shared.cache.pods
+        for info in (pods[one.uid] for one in (claim.blockers if needs else ()) if one.uid in pods):
+            path = tree.paths.get(tree.of(info.pod.metadata).queue, ())
+            for name in (name for name in path if name in needs):
+                for resource, n in needs[name].items():
+                    needs[name][resource] = max(n - info.template.requests.get(resource, 0), 0)
+        return needs

@@ -1,0 +1,93 @@
+"""A promised start is not broken by the limit of its own queue: others of the queue leave it that, too."""
+
+from __future__ import annotations
+
+from gangsched.core.queueing.claims import KEPT, Claims
+from gangsched.core.types.claim import StartClaim
+from gangsched.model.objects import Pod
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import make_node
+from tests.core.queued import pods, queued, started
+from tests.support.scenario import Cluster, gang, with_annotations
+
+OURS = """
+queueing: {bound: {groups: 1, mode: hard}}
+queues:
+- {name: a, limit: {nvidia.com/gpu: LIMIT}, namespaces: [a]}
+- {name: b, namespaces: [b]}
+"""
+
+
+def lasting(walltime: str, those: list[Pod]) -> list[Pod]:
+    return with_annotations(those, {WALLTIME_KEY: walltime})
+
+
+def promised(holder: str = "b", limit: int = 16) -> Cluster:
+    """A gang that needs two nodes, and 16 of its queue's limit, is promised a start when a pod of queue
+    `holder` ends on one of them, after 600 s. A third node has room for small pods only."""
+    c = queued(OURS.replace("LIMIT", str(limit)), nodes=2).node(make_node("half", gpus=4))
+    c.submit(lasting("600s", pods(holder, "holds", gpus=8))).run()
+    c.submit(lasting("2h", gang("large", pods=2, gpus=8, namespace="a"))).run()
+    c.submit(lasting("10s", pods(holder, "before", gpus=8))).run().delete("before").run()
+    c.submit(lasting("2h", pods(holder, "passes", gpus=8))).run()
+    assert claim(c).is_promise
+    assert claim(c).start_s == 601.0
+    return c
+
+
+def claims(c: Cluster) -> Claims:
+    found = c.scheduler.shared.queue.claims
+    assert found is not None
+    return found
+
+
+def claim(c: Cluster) -> StartClaim:
+    [found] = claims(c).all
+    return found
+
+
+def why(c: Cluster, name: str) -> str:
+    [group] = [one for one in c.scheduler.shared.groups.values() if one.key.name == name]
+    return group.message
+
+
+def test_of_its_queue_only_who_ends_before_a_promised_start_uses_its_limit() -> None:
+    c = promised()
+    c.submit(lasting("2h", pods("a", "long", gpus=2))).run()
+    assert why(c, "long").startswith(
+        "Fairness: queue a: 0 of 16 nvidia.com/gpu used, 16 kept for who is promised a start or was passed as"
+        " often as may be, needs 2"
+    )
+    c.submit(lasting("500s", pods("a", "short", gpus=2)), lasting("2h", pods("b", "other"))).run()
+    assert {"short", "other"} <= {*started(c)}
+    c.wait(500.0).delete("short").run().wait(100.0).delete("holds").run()
+    assert {"large-0", "large-1"} <= {*started(c)}
+    assert claims(c).promises == {KEPT: 1}
+    assert "long" not in started(c)
+    c.delete("large-0", "large-1").run().wait(5.0)
+    assert "long" in started(c)
+
+
+def test_nothing_is_kept_once_the_claim_is_gone() -> None:
+    c = promised()
+    c.submit(lasting("2h", pods("a", "long", gpus=2))).run()
+    assert "long" not in started(c)
+    c.delete("large-0", "large-1").run().wait(5.0)
+    assert "long" in started(c)
+
+
+def test_what_pods_of_the_queue_hold_that_end_before_is_not_kept_twice() -> None:
+    c = promised(holder="a", limit=26)
+    c.submit(lasting("2h", pods("a", "fits", gpus=3))).run()
+    assert "fits" in started(c), "8 used, which end before, 8 more kept, 3 of the 10 that are left"
+    c.node(make_node("more", gpus=8)).submit(lasting("2h", pods("a", "long", gpus=8))).run()
+    assert why(c, "long").startswith("Fairness: queue a: 11 of 26 nvidia.com/gpu used, 8 kept for")
+
+
+def test_a_second_claim_that_would_need_the_same_limit_is_not_made() -> None:
+    c = promised()
+    c.submit(lasting("2h", gang("next", pods=2, gpus=4, namespace="a"))).run()
+    assert "8 nvidia.com/gpu" in why(c, "next") or "16 kept" in why(c, "next")
+    c.submit(lasting("500s", pods("b", "fills", gpus=8))).run()
+    assert "fills" in started(c)
+    assert claim(c).unit[0].key.name == "large"
