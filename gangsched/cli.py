@@ -33,6 +33,7 @@ from gangsched.flags import (
     with_volume_limit,
 )
 from gangsched.garbage_collection import collect_rarely
+from gangsched.model.printable import one_line
 
 if TYPE_CHECKING:
     from gangsched.config import SchedulerConfig, TracingSettings
@@ -54,10 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # flush here, where a closed pipe can be handled
         return code
     except ConfigError as error:
-        print(f"gangsched: {error}", file=sys.stderr)
+        print(f"gangsched: {one_line(str(error))}", file=sys.stderr)
         return 2
     except ApiError as error:
-        print(f"gangsched: {error}", file=sys.stderr)
+        print(f"gangsched: {one_line(str(error))}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # The reader, `head` for one, has seen enough. The rest is discarded at exit.
@@ -231,7 +232,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
     trace = config.tracing
     unused = plugins.unused(_named(config))
     for note in (*config.notes, *foreign_notes(args), *trace_notes, *unused):
-        print(f"gangsched: note: {note}", file=sys.stderr)
+        print(f"gangsched: note: {one_line(note)}", file=sys.stderr)
     if args.write_config_to:
         return _write_config(args.write_config_to, config)
     web = web_settings(args)
@@ -320,12 +321,12 @@ def _run_check_config(args: argparse.Namespace) -> int:
     config = ConfigSource(args.file, plugins).read()
     build_profiles(config, plugins.factories)  # a plugin that cannot be made is a mistake too
     for note in plugins.unused(_named(config)):
-        print(f"gangsched: note: {note}", file=sys.stderr)
+        print(f"gangsched: note: {one_line(note)}", file=sys.stderr)
     if args.output == "text":
         print(resolved_text(config, plugins))
         for name in sorted(_named(config)):
             if plugins.source(name):
-                print(f"from outside: {name}: {plugins.source(name)}")
+                print(one_line(f"from outside: {name}: {plugins.source(name)}"))
     elif args.output == "json":
         print(json.dumps(resolved(config, plugins), indent=2))
     else:

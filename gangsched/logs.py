@@ -21,7 +21,7 @@ if "rich" not in sys.modules and "structlog" not in sys.modules:
 else:
     import structlog
 
-_CONTROL = {i: f"\\x{i:02x}" for i in (*range(32), 127)}
+from gangsched.model.printable import one_line
 
 
 def set_up_logs(style: str, *, debug: bool = False, file: TextIO | None = None) -> None:
@@ -43,14 +43,17 @@ def _text(_: Any, __: str, line: MutableMapping[str, Any]) -> str:
     ts, level, message = line.pop("ts"), line.pop("level"), line.pop("event")
     clock = time.strftime("%H:%M:%S", time.localtime(ts)) + f".{int(ts % 1 * 1000):03d}"
     pairs = " ".join(f"{key}={_quoted(value)}" for key, value in line.items())
-    return f"{clock} {level:<7} {message} {pairs}".rstrip().translate(_CONTROL)
+    return one_line(f"{clock} {level:<7} {message} {pairs}".rstrip())
 
 
 def _json(_: Any, __: str, line: MutableMapping[str, Any]) -> str:
     import msgspec
 
     line["msg"] = line.pop("event")
-    return msgspec.json.encode(line, enc_hook=str).decode()
+    try:
+        return msgspec.json.encode(line, enc_hook=str).decode()
+    except UnicodeEncodeError:  # a file's name: Python reads bytes that are no UTF-8 as halves of characters
+        return msgspec.json.encode({key: one_line(str(value)) for key, value in line.items()}).decode()
 
 
 def _quoted(value: Any) -> str:

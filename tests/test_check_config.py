@@ -133,6 +133,20 @@ def test_the_carrier_of_ids_is_shown_and_an_unknown_one_refused(
     assert "allocationIn" in capsys.readouterr().err
 
 
+def test_what_a_file_says_is_printed_without_control_characters(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a terminal, line feeds that would make lines of their own, and marks that turn what follows."""
+    hostile = 'schedulerName: "a\\nprofile b\\e[2J\\u202e\\x9b"'
+    file.write_text(FILE.replace("schedulerName: packing", hostile))
+    assert main(["check-config", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert r"profile a\x0aprofile b\x1b[2J\x202e\x9b" in out.splitlines()
+    file.write_text(FILE + '"foo\\nbar\\e[2J": 1\n')
+    assert main(["check-config", str(file)]) == 2
+    assert capsys.readouterr().err == f"gangsched: {file}: foo\\x0abar\\x1b[2J: unknown field\n"
+
+
 def test_a_reader_that_has_seen_enough_is_no_mistake(file: Path) -> None:
     """`gangsched check-config FILE | head`: no traceback, and the exit code of a program that got SIGPIPE."""
     seen, written = os.pipe()

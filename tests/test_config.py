@@ -396,6 +396,9 @@ def test_mistakes_in_kube_schedulers_document(body: str, path: str, message: str
     assert str(caught.value) == f"f.yaml: {path}: {message}"
 
 
+NOT_A_NAME = "is not a name of 1 to 128 characters, as gangsched or example.com/a is"
+
+
 @pytest.mark.parametrize(
     ("ours", "path", "message"),
     [
@@ -413,7 +416,12 @@ def test_mistakes_in_kube_schedulers_document(body: str, path: str, message: str
         ("invalidInventory: 3", "invalidInventory", "3 is not one of nothing, counts"),
         ("allowEviction: sometimes", "allowEviction", "expected bool, got str"),
         ("topologyKey: a b", "topologyKey", "'a b' is not a label key"),
-        ("reportingController: ''", "reportingController", "needs 1 to 128 characters"),
+        ("reportingController: ''", "reportingController", f"'' {NOT_A_NAME}"),
+        ('reportingController: "a\\nb"', "reportingController", f"'a\\nb' {NOT_A_NAME}"),
+        ("record: {maxAge: 5s}", "record.maxAge", "'5s' is not within 10s..87840h"),
+        ("record: {maxAge: 87841h}", "record.maxAge", "'87841h' is not within 10s..87840h"),
+        (f"record: {{maxAge: {'9' * 400}h}}", "record.maxAge",
+         "99999999999999999999… with its 401 characters is too long"),
     ],
 )  # fmt: skip
 def test_mistakes_in_our_document(ours: str, path: str, message: str) -> None:

@@ -52,6 +52,13 @@ def test_every_field_survives_a_round_trip() -> None:
     assert again(config) == config
 
 
+@pytest.mark.parametrize("age", ["10s", "87840h", "12.000000001s"])
+def test_durations_are_written_as_they_are_read(age: str) -> None:
+    ours = f"record: {{directory: /j, maxAge: {age}}}\ntracing: {{keep: {{slowerThan: 1us}}}}\n"
+    config = parse_config(EVERYTHING + ours, source="", plugins=IN_TREE)
+    assert again(config) == config
+
+
 def test_evictions_for_the_walltime_survive_it_without_claims() -> None:
     text = EVERYTHING.replace("mode: budget, idlePercent: 7", "mode: shadow").replace("yield", "evict")
     config = parse_config(text, source="", plugins=IN_TREE)

@@ -13,6 +13,7 @@ import anyio
 
 from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings, parse_parts
 from gangsched.errors import ConfigError
+from gangsched.model.printable import one_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,12 +89,12 @@ def run(args: argparse.Namespace) -> int:
     async def _dry_run(app: AgentApp) -> int:
         value, notices = await app.look_once()
         for notice in notices:
-            print(f"gangsched: {notice.level}: {notice.message}", file=sys.stderr)
+            print(f"gangsched: {notice.level}: {one_line(notice.message)}", file=sys.stderr)
         print(f"gangsched: changes to what the Node lists now: {app.reporter.changes()}", file=sys.stderr)
         if value is None:
             print("gangsched: nothing would be written", file=sys.stderr)
         else:
-            print(json.dumps(json.loads(value), indent=2, ensure_ascii=False))
+            print(json.dumps(json.loads(value), indent=2))
         return 0 if all(notice.level == "info" for notice in notices) else 2
 
     return anyio.run(start)

@@ -376,8 +376,9 @@ def _check_ours(ours: OurDocument) -> None:
         raise ConfigError(f"{ours.search_placements} is not within 0..{_MAX_SEARCH}", path="searchPlacements")
     if not 1 <= ours.search_victims <= _MAX_SEARCH:
         raise ConfigError(f"{ours.search_victims} is not within 1..{_MAX_SEARCH}", path="searchVictims")
-    if not 0 < len(ours.reporting_controller) <= 128:
-        raise ConfigError("needs 1 to 128 characters", path="reportingController")
+    if not is_qualified_name(ours.reporting_controller) or len(ours.reporting_controller) > 128:
+        what = "is not a name of 1 to 128 characters, as gangsched or example.com/a is"
+        raise ConfigError(f"{ours.reporting_controller!r} {what}", path="reportingController")
 
 
 __all__ = [

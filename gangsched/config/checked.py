@@ -15,6 +15,7 @@ from gangsched.config import ExtenderConfig, SchedulerConfig
 from gangsched.config.absent import ABSENT
 from gangsched.config.effective import effective_documents
 from gangsched.config.profiles import PluginInfo, ProfileConfig
+from gangsched.model.printable import one_line
 
 # Points whose plugins have weights.
 _WEIGHED = "score"
@@ -38,7 +39,7 @@ def resolved_text(config: SchedulerConfig, known: Mapping[str, PluginInfo]) -> s
         lines += _profile_lines(profile)
     lines += [_extender_line(one) for one in config.extenders]
     lines += [f"not there: {name}: {one.instead}" for name, one in _absent(known)]
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def _profile(profile: ProfileConfig) -> dict[str, Any]:

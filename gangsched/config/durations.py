@@ -5,6 +5,7 @@ Lives here: text to seconds and back. Not here: limits. Called by the other room
 
 from __future__ import annotations
 
+import math
 import re
 
 from gangsched.errors import ConfigError
@@ -19,9 +20,11 @@ def duration_s(text: str, path: str = "") -> float:
     if not _WHOLE.fullmatch(text):
         raise ConfigError(f"{text!r} is not a duration; examples: 15s, 1m30s", path=path)
     amount = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    if math.isinf(amount):
+        raise ConfigError(f"{text[:20]}… with its {len(text)} characters is too long", path=path)
     return -amount if text.startswith("-") else amount
 
 
 def duration_text(seconds: float) -> str:
-    """In Go's notation: 15s, 0.5s, 90s."""
-    return f"{seconds:.9g}s"
+    """In Go's notation, which has no exponents: 15s, 0.5s, 90s. Nanoseconds are the least."""
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"

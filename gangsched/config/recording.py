@@ -15,6 +15,8 @@ from gangsched.errors import ConfigError
 
 _MB = 10**6
 _MOST_MB = 10_000_000
+# An eighth of it is the age of a segment, and each begins with the whole state; ten years, as of walltimes.
+_LEAST_AGE_S, _MOST_AGE_S = 10.0, 87_840 * 3600.0
 
 
 class RecordSettings(msgspec.Struct, frozen=True):
@@ -31,8 +33,8 @@ def resolve_record(document: Record) -> RecordSettings:
     if not 1 <= document.max_size_mb <= _MOST_MB:
         raise ConfigError(f"{document.max_size_mb} is not within 1..{_MOST_MB}", path="record.maxSizeMB")
     max_age_s = duration_s(document.max_age, "record.maxAge")
-    if max_age_s <= 0.0:
-        raise ConfigError(f"{document.max_age} is not longer than 0", path="record.maxAge")
+    if not _LEAST_AGE_S <= max_age_s <= _MOST_AGE_S:
+        raise ConfigError(f"{document.max_age!r} is not within 10s..87840h", path="record.maxAge")
     return RecordSettings(document.directory, document.max_size_mb * _MB, max_age_s)
 
 

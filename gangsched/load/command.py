@@ -22,6 +22,7 @@ from gangsched.load.report import LoadReport, NodeReport, make_report
 from gangsched.model.evenness import MODES
 from gangsched.model.load import LOAD_KEY, TERMS, ReportedUsage, Term
 from gangsched.model.objects import Node
+from gangsched.model.printable import one_line
 
 _PAGE = 500
 _HEADINGS = (
@@ -77,7 +78,7 @@ async def _read(args: argparse.Namespace) -> LoadReport:
                 if error.code not in (403, 404, 503):  # there is none, or we may not read it
                     raise
             except ParseError as error:
-                print(f"gangsched: {error}", file=sys.stderr)
+                print(f"gangsched: {one_line(str(error))}", file=sys.stderr)
     finally:
         client.close()
     return make_report(nodes, usage, mode=args.mode, now=datetime.now(UTC))

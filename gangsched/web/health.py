@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import structlog
 
+from gangsched.model.printable import one_line
+
 _log = structlog.get_logger(__name__)
 
 
@@ -54,7 +56,7 @@ class Health:
                 lines.append(f"[+]{check.name} ok")
         unknown = sorted(set(exclude) - {check.name for check in self._checks})
         if unknown:
-            names = ",".join(f'"{_printable(name)}"' for name in unknown)
+            names = ",".join(f'"{one_line(name[:100])}"' for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
         if not exclude:  # a client's choice of exclusions must not cause log lines
             self._say(wrong)
@@ -79,8 +81,3 @@ class Health:
                 _log.warning(f"{self.name} fails", why=said)
             else:
                 _log.info(f"{self.name} is well again")
-
-
-def _printable(text: str) -> str:
-    shown = text[:100]
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)

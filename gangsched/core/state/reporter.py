@@ -27,6 +27,7 @@ from gangsched.core.types.group import Group, MemberState, PodInfo
 from gangsched.model.effects import RecordEvent, WritePodCondition, WritePodGroupStatus
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import CORE, PodGroup
+from gangsched.model.printable import one_line
 
 SCHEDULER_ERROR = "SchedulerError"
 GATED = "SchedulingGated"
@@ -44,9 +45,7 @@ N_SPEAKERS = 5
 
 def clean(text: str) -> str:
     """One line without control characters (names and annotations are untrusted), cut to size."""
-    shown = text
-    if not text.isprintable():
-        shown = "".join(c if c.isprintable() else "\\x%02x" % ord(c) for c in text)  # noqa: UP031
+    shown = one_line(text)
     return shown if len(shown) <= MAX_MESSAGE else shown[: MAX_MESSAGE - 1] + "…"
 
 
