@@ -25,6 +25,7 @@ from gangsched.core.types.states import NOT_QUEUED
 from gangsched.forecasting import worked_out
 from gangsched.model.pod_group import GroupKey
 from gangsched.web.queues_page import queues_page
+from gangsched.web.turns import Turns
 
 # Building a row takes some 20 us of the scheduler's loop; the rest is a number.
 MAX_ROWS = 500
@@ -96,8 +97,10 @@ class Queue:
         *,
         clock_s: Callable[[], float] = time.monotonic,
         wall_s: Callable[[], float] = time.time,
+        turns: Turns | None = None,
     ) -> None:
         self._scheduler = scheduler
+        self._turns = turns or Turns()
         self._clock_s = clock_s
         self._wall_s = wall_s
         self._kept: dict[str, tuple[float, bytes]] = {}
@@ -124,7 +127,9 @@ class Queue:
     async def listed_with_estimates(self, namespace: str = "") -> bytes:
         """The same, with estimated starts, which are worked out while the scheduler goes on."""
         starts = await self._estimates()
-        return msgspec.json.encode(self._estimated(self.page(namespace), starts, self._clock_s()))
+        return await self._turns.made(
+            lambda: msgspec.json.encode(self._estimated(self.page(namespace), starts, self._clock_s()))
+        )
 
     async def _estimates(self) -> Mapping[GroupKey, float]:
         """Worked out once for all requests that come meanwhile or soon after."""

@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import anyio
 import structlog
@@ -25,6 +26,7 @@ from gangsched.web.queue import Queue
 from gangsched.web.reservations import RESERVATIONS_PATH, Reservations
 from gangsched.web.stories import Stories
 from gangsched.web.top.page import Top
+from gangsched.web.turns import Turns
 from gangsched.web.waiting import Waiting
 
 _log = structlog.get_logger(__name__)
@@ -58,8 +60,10 @@ class Server:
         reservations: Reservations,
         top: Top,
         board: Board | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """`tls` None: plain HTTP, for a loopback address. `board` None: no dashboard."""
+        self._turns = turns or Turns()
         self._sockets = sockets
         self._tls = tls
         self._access = access
@@ -154,15 +158,13 @@ class Server:
         return web.Response(body=self._configz(), content_type="application/json")
 
     async def _story_page(self, request: web.Request) -> web.Response:
-        place = request.match_info
-        body = self._stories.told(f"{place['namespace']}/{place['name']}")
+        body = await self._turns.made(partial(self._stories.told, _named(request)))
         if body is None:
             raise web.HTTPNotFound
         return web.Response(body=body, content_type="application/json")
 
     async def _explain_page(self, request: web.Request) -> web.Response:
-        place = request.match_info
-        body = self._explanations.told(f"{place['namespace']}/{place['name']}")
+        body = await self._turns.made(partial(self._explanations.told, _named(request)))
         if body is None:
             raise web.HTTPNotFound
         return web.Response(body=body, content_type="application/json")
@@ -172,27 +174,29 @@ class Server:
         if request.query.get("estimates") == "true":
             body = await self._queue.listed_with_estimates(namespace)
         else:
-            body = self._queue.told(namespace)
+            body = await self._turns.made(partial(self._queue.told, namespace))
         return web.Response(body=body, content_type="application/json")
 
     async def _queues_page(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._queue.queues(), content_type="application/json")
+        body = await self._turns.made(self._queue.queues)
+        return web.Response(body=body, content_type="application/json")
 
     async def _top_page(self, request: web.Request) -> web.Response:
         body = await self._top.told(request.query.get("namespace", ""))
         return web.Response(body=body, content_type="application/json")
 
     async def _reservations_page(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._reservations.listed(), content_type="application/json")
+        body = await self._turns.made(self._reservations.listed)
+        return web.Response(body=body, content_type="application/json")
 
     async def _permit_page(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._waiting.listed(), content_type="application/json")
+        body = await self._turns.made(self._waiting.listed)
+        return web.Response(body=body, content_type="application/json")
 
     async def _permit_word(self, request: web.Request) -> web.Response:
-        place = request.match_info
         code, text = self._waiting.decide(
-            f"{place['namespace']}/{place['name']}",
-            word=place["word"],
+            _named(request),
+            word=request.match_info["word"],
             by=request[_USER],
             reason=(await request.text()).strip(),
         )
@@ -212,6 +216,10 @@ def close_oldest(runner: web.AppRunner, most: int = MAX_CONNECTIONS) -> int:
     if too_many:
         _log.warning("too many connections: the oldest are closed", closed=len(too_many), most=most)
     return len(too_many)
+
+
+def _named(request: web.Request) -> str:
+    return f"{request.match_info['namespace']}/{request.match_info['name']}"
 
 
 def _silent() -> logging.Logger:

@@ -178,6 +178,7 @@ class Web:
         from gangsched.web.server import Server
         from gangsched.web.stories import Stories
         from gangsched.web.top.page import Top
+        from gangsched.web.turns import Turns
         from gangsched.web.waiting import Waiting
         from gangsched.whatif.priorities import priority_classes
 
@@ -185,7 +186,8 @@ class Web:
         if self._tls is None and not self._settings.plain:
             hosts = ["localhost", "127.0.0.1", "::1", socket.gethostname()]
             self._tls = server_context(self_signed("gangsched", hosts=hosts))
-        stories, queue = Stories(parts.scheduler), Queue(parts.scheduler)
+        turns = Turns()
+        stories, queue = Stories(parts.scheduler), Queue(parts.scheduler, turns=turns)
         explanations = Explanations(
             parts.scheduler, tracing=lambda: parts.config().tracing, may_act=parts.may_act
         )
@@ -195,7 +197,12 @@ class Web:
             self._feed = Feed(parts.scheduler, history, queue, may_act=parts.may_act)
             whatif = WhatIf(parts.scheduler, priorities=lambda: priority_classes(parts.client))
             board = Board(
-                parts.scheduler, self._feed, stories=stories, explanations=explanations, whatif=whatif
+                parts.scheduler,
+                self._feed,
+                stories=stories,
+                explanations=explanations,
+                whatif=whatif,
+                turns=turns,
             )
         return Server(
             self._sockets,
@@ -210,7 +217,8 @@ class Web:
             explanations=explanations,
             board=board,
             reservations=Reservations(parts.scheduler, may_act=parts.may_act),
-            top=Top(parts.scheduler, queue, self._measures, may_act=parts.may_act),
+            top=Top(parts.scheduler, queue, self._measures, may_act=parts.may_act, turns=turns),
+            turns=turns,
         )
 
     def _health(self) -> dict[str, Health]:

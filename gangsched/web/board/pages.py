@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib.resources import files
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ from gangsched.web.board.sessions import COOKIE, LIFETIME_S, Sessions
 from gangsched.web.board.whatif import MAX_BYTES, NotNow, WhatIf
 from gangsched.web.explanations import Explanations
 from gangsched.web.stories import Stories
+from gangsched.web.turns import Turns
 
 ROOT = "/dashboard"
 _WHATIF = f"{ROOT}/whatif"
@@ -69,8 +71,10 @@ class Board:
         stories: Stories,
         explanations: Explanations,
         whatif: WhatIf,
+        turns: Turns | None = None,
     ) -> None:
         self._scheduler = scheduler
+        self._turns = turns or Turns()
         self.feed = feed
         self._stories = stories
         self._explanations = explanations
@@ -181,7 +185,7 @@ class Board:
         return response
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        viewer = self.feed.join()
+        viewer = await self._turns.made(self.feed.join)
         if viewer is None:
             return web.Response(
                 status=503, text="too many viewers; close one\n", headers={"Retry-After": "30"}
@@ -207,13 +211,20 @@ class Board:
 
     async def _gang(self, request: web.Request) -> web.Response:
         name = f"{request.match_info['namespace']}/{request.match_info['name']}"
+        body = await self._turns.made(partial(self._all_about, name))
+        if body is None:
+            raise web.HTTPNotFound
+        return web.Response(body=body, content_type="application/json")
+
+    def _all_about(self, name: str) -> bytes | None:
+        """JSON: a Gang; None: there is none of that name."""
         groups = [group for key, group in self._scheduler.shared.groups.items() if str(key) == name]
         explanations, stories = self._explanations.told(name), self._stories.told(name)
         if not groups or explanations is None or stories is None:
-            raise web.HTTPNotFound
+            return None
         members = [member for group in groups for member in view_members(group)]
         gang = Gang(msgspec.Raw(explanations), msgspec.Raw(stories), len(members), members[:_MAX_MEMBERS])
-        return web.Response(body=msgspec.json.encode(gang), content_type="application/json")
+        return msgspec.json.encode(gang)
 
     async def _answer(self, request: web.Request) -> web.Response:
         """What if. Another site's form cannot send this type, and its script may not."""
@@ -235,7 +246,8 @@ class Board:
         return web.Response(body=found.body, content_type=_JSON)
 
     async def _node(self, request: web.Request) -> web.Response:
-        node: NodeView | None = view_node(self._scheduler, request.match_info["name"])
+        name = request.match_info["name"]
+        node: NodeView | None = await self._turns.made(partial(view_node, self._scheduler, name))
         if node is None:
             raise web.HTTPNotFound
         return web.Response(body=msgspec.json.encode(node), content_type="application/json")

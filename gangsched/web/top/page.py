@@ -7,6 +7,7 @@ percentiles, which whoever asks makes of two pages (rates), drawing (screen).
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -22,6 +23,7 @@ from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import MemberState
 from gangsched.web.measures import ATTEMPT_S, LAG_S, SCHEDULED, SLI_S, Distribution, Measures
 from gangsched.web.queue import Queue, QueuePage
+from gangsched.web.turns import Turns
 
 # Requests within this time get the same answer.
 _FRESH_S = 1.0
@@ -89,6 +91,7 @@ class Top:
         may_act: Callable[[], bool] = lambda: True,
         clock_s: Callable[[], float] = time.monotonic,
         wall_s: Callable[[], float] = time.time,
+        turns: Turns | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._queue = queue
@@ -96,8 +99,11 @@ class Top:
         self._may_act = may_act
         self._clock_s = clock_s
         self._wall_s = wall_s
+        self._turns = turns or Turns()
         self._lock = anyio.Lock()
         self._kept: dict[str, tuple[float, bytes]] = {}
+        self._counted_s = -math.inf
+        self._counts: dict[str, DeviceCounts] = {}
 
     async def told(self, namespace: str = "") -> bytes:
         """JSON: a TopPage. `namespace`: only its part of the queue."""
@@ -105,8 +111,9 @@ class Top:
             kept = self._kept.get(namespace)
             if kept is not None and self._clock_s() - kept[0] < _FRESH_S:
                 return kept[1]
-            devices = await self._devices()
-            body = msgspec.json.encode(self._page(devices, namespace))
+            if not self._clock_s() - self._counted_s < _FRESH_S:
+                self._counts, self._counted_s = await self._devices(), self._clock_s()
+            body = await self._turns.made(lambda: msgspec.json.encode(self._page(self._counts, namespace)))
             if len(self._kept) >= _MAX_KEPT:
                 self._kept.clear()
             self._kept[namespace] = self._clock_s(), body
