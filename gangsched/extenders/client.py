@@ -131,7 +131,7 @@ class Extender:
                 return _decode(await self._body(answer))
         except TimeoutError:
             raise self._error(f"has not answered {verb} in {self.config.timeout_s:g} s") from None
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:  # UnicodeError: of a host's name
             raise self._error(f"cannot be asked: {_short(error) or type(error).__name__}") from None
         except (bounded.TooLong, bounded.TooDeep) as error:
             raise self._error(f"answers {verb} with JSON that cannot be read: {_short(error)}") from None

@@ -48,7 +48,10 @@ def decoder(
 
     def decode_bounded(text: Text) -> T:
         check(text, max_bytes=max_bytes, max_depth=max_depth)
-        found: T = decode(text)
+        try:
+            found: T = decode(text)
+        except UnicodeDecodeError as error:  # not a MsgspecError
+            raise _not_text(error) from None
         return found
 
     return decode_bounded
@@ -77,8 +80,8 @@ def leniently(
                 return decode(data)
             except RecursionError:
                 pass
-            except UnicodeDecodeError as error:  # not a MsgspecError
-                raise msgspec.DecodeError(f"not UTF-8 text: {error.reason}") from None
+            except UnicodeDecodeError as error:
+                raise _not_text(error) from None
         shallow, what = emptied_below(data)
         if tell is not None:
             tell(what)
@@ -87,9 +90,13 @@ def leniently(
         except RecursionError:  # brackets that are never closed: not JSON
             raise TooDeep(what) from None
         except UnicodeDecodeError as error:
-            raise msgspec.DecodeError(f"not UTF-8 text: {error.reason}") from None
+            raise _not_text(error) from None
 
     return decode_leniently
+
+
+def _not_text(error: UnicodeDecodeError) -> msgspec.DecodeError:
+    return msgspec.DecodeError(f"not UTF-8 text: {error.reason}")
 
 
 def check(text: Text, *, max_bytes: int = MAX_ANNOTATION, max_depth: int = MAX_DEPTH) -> None:

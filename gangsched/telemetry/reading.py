@@ -11,11 +11,13 @@ from __future__ import annotations
 import difflib
 import http.client
 import json
+import re
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ from gangsched.telemetry import names
 
 MAX_NAMES = 10_000
 """Other gangs whose names are kept, to suggest the nearest."""
+# OTLP writes 64 bits as text. Anything else in its place is shown as it is.
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
 _LOOK_BACK_S = 7 * 86_400
 _JAEGER_LIMIT = 200
 _FORWARD = "kubectl -n gangsched-system port-forward deployment/gangsched-jaeger 16686"
@@ -86,8 +90,10 @@ class _Value(msgspec.Struct, rename="camel"):
     def plain(self) -> Any:
         if self.array_value is not None:
             return [one.plain() for one in self.array_value.get("values", ())]
+        if isinstance(self.int_value, str):
+            return int(self.int_value) if _INTEGER.fullmatch(self.int_value) else self.int_value
         if self.int_value is not None:
-            return int(self.int_value)
+            return self.int_value
         return next((v for v in (self.string_value, self.bool_value, self.double_value) if v is not None), "")
 
 
@@ -156,7 +162,9 @@ def from_file(path: Path, gang: str) -> list[TraceView]:
 def _spans(path: Path) -> Iterator[_Span]:
     try:
         with open(path, "rb") as lines:
-            for number, line in enumerate(lines, 1):
+            # A byte more than is decoded, so that a file without lines does not fill the memory.
+            parts = iter(partial(lines.readline, bounded.MAX_ANSWER + 1), b"")
+            for number, line in enumerate(parts, 1):
                 if not line.strip():
                     continue
                 try:
@@ -198,8 +206,12 @@ def _plain(attributes: Iterable[_Attribute]) -> dict[str, Any]:
 
 def from_jaeger(url: str, gang: str) -> list[TraceView]:
     """The gang's traces of the last week, oldest first. Raises: ConfigError, ApiError."""
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good:
         raise ConfigError(f"{url!r} is not the URL of Jaeger, as http://localhost:16686 is", path="--jaeger")
     spans = _ask(url, {"tags": json.dumps({names.GROUP: gang})})
     if not spans:

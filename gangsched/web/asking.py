@@ -118,9 +118,11 @@ async def _ask(
     except aiohttp.ClientConnectorCertificateError as error:
         why = f"{server}: its certificate is not trusted: {error.certificate_error}; give --ca, or --insecure"
         raise ApiError(why) from None
-    except (aiohttp.ClientError, TimeoutError) as error:
+    except (aiohttp.ClientError, TimeoutError, UnicodeError) as error:
         if isinstance(error, aiohttp.ClientConnectorError):
             why = plain(error.os_error)
+        elif isinstance(error, UnicodeError):
+            why = "it is no name of a host"
         else:
             why = " ".join(str(error).split()) or "no answer in time"
         forward = "kubectl -n gangsched-system port-forward deployment/gangsched 10259"

@@ -118,6 +118,11 @@ async def test_one_that_is_down() -> None:
     assert (answer.error, answer.nodes) == ("", NAMES)
 
 
+async def test_one_at_a_name_that_no_host_can_have() -> None:
+    answer = await ask(configured("http://a..b"))
+    assert answer.error.startswith("extender http://a..b cannot be asked: ")
+
+
 async def test_one_that_hangs(server: ExtenderServer) -> None:
     server.stall.clear()
     answer = await ask(configured(server.url, httpTimeout="200ms"))
@@ -133,6 +138,7 @@ async def test_one_that_hangs(server: ExtenderServer) -> None:
         (b'{"Error": "out of \\n order"}', 200, "says: out of order"),
         (b'{"NodeNames": ["n0", "else"]}', 200, "answers node else, which it was not asked about"),
         (b'{"NodeNames": [7]}', 200, "answers nodes without names"),
+        (b'{"NodeNames": ["\xff"]}', 200, "answers filter with something that is not JSON: not UTF-8 text"),
         (b"[" * 100_000, 200, "answers filter with JSON that cannot be read"),
     ],
 )

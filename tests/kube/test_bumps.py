@@ -24,8 +24,11 @@ IMMUTABLE = ApiError("uid is immutable", code=422, reason="Invalid", subject=Sub
 SILENCE = ApiError("no answer in time")
 
 
-def pod(uid: str = "u1", *, node: str = "", name: str = "p") -> bytes:
-    metadata = {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": "9"}
+def pod(uid: str = "u1", *, node: str = "", name: str = "p", is_deep: bool = False) -> bytes:
+    """is_deep: with managedFields as any user can shape them."""
+    metadata: dict[str, Any] = {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": "9"}
+    if is_deep:
+        metadata["managedFields"] = msgspec.Raw(b'{"a":' * 3_000 + b"1" + b"}" * 3_000)
     return msgspec.json.encode({"metadata": metadata, "spec": {"nodeName": node, "containers": []}})
 
 
@@ -82,6 +85,8 @@ async def bumped(*answers: bytes | ApiError) -> tuple[str, Server]:
         ((OTHER_GONE, pod()), "free"),
         ((pod(name="q"), pod()), "free"),
         ((b"<html>", pod()), "free"),
+        ((pod(is_deep=True),), "free"),
+        ((CONFLICT, pod(node="n1", is_deep=True)), "n1"),
     ],
 )
 async def test_what_an_answer_means(answers: tuple[bytes | ApiError, ...], outcome: str) -> None:

@@ -133,6 +133,12 @@ def test_a_pod_is_read_without_its_parts_that_are_nested_too_deep() -> None:
     assert pod.metadata.name == "p"
 
 
+def test_bytes_that_are_no_text_are_rejected_alike() -> None:
+    for decode in (bounded.decoder(list[str]), bounded.lenient_decoder(list[str])):
+        with pytest.raises(msgspec.DecodeError, match="not UTF-8 text"):
+            decode(b'["\xff"]')
+
+
 def test_text_that_is_not_json_is_still_rejected() -> None:
     for text in ("]" * 5_000, "[" * 5_000, '{"a":' * 5_000, "}{" * 5_000):
         with pytest.raises(msgspec.MsgspecError):

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from gangsched.certificates import self_signed
 from gangsched.cli import main
+from gangsched.telemetry import names
 from gangsched.telemetry.otlp_json import encode_line
 from gangsched.telemetry.reading import SpanView, TraceView
 from gangsched.telemetry.waterfall import draw
@@ -118,6 +119,24 @@ def test_a_file_of_something_else(
     assert says in said
 
 
+def test_a_file_without_lines_is_not_read_to_its_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangsched.telemetry.reading.bounded.MAX_ANSWER", 10_000)
+    assert main(["trace", "d/a", "--file=/dev/zero", NOBODY]) == 2
+    assert "/dev/zero: line 1 is not a line of OTLP JSON traces" in capsys.readouterr().err
+
+
+def test_a_number_that_is_none_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gang = {"key": names.GROUP, "value": {"intValue": "9" * 5000}}
+    times = {"startTimeUnixNano": "1", "endTimeUnixNano": "2"}
+    span = {"traceId": "t", "spanId": "s", "name": "n", "attributes": [gang], **times}
+    path = tmp_path / "other"
+    path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}))
+    assert main(["trace", "d/a", f"--file={path}", NOBODY]) == 2
+    assert "there are traces of 999" in capsys.readouterr().err
+
+
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "d/a", f"--file={tmp_path / 'x'}"]) == 2
     assert "x: cannot be read: No such file or directory" in capsys.readouterr().err
@@ -200,8 +219,9 @@ def test_an_answer_that_is_not_jaegers_is_refused(
     assert says in said
 
 
-def test_an_invalid_url_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "d/a", "--jaeger=localhost:16686"]) == 2
+@pytest.mark.parametrize("url", ["localhost:16686", "http://[::1", "http://", "http://a:b"])
+def test_an_invalid_url_is_refused(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "d/a", f"--jaeger={url}"]) == 2
     assert "is not the URL of" in capsys.readouterr().err
 
 

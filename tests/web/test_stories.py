@@ -105,6 +105,16 @@ def test_a_mistake_is_reported_in_one_line(arguments: list[str], said: str, tmp_
     assert said in str(caught.value)
 
 
+def test_a_server_whose_name_no_host_can_have_is_reported() -> None:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    args = parser.parse_args(["a", "--token=x", "--server=https://a..b:1"])
+    with pytest.raises(
+        ApiError, match=r"no scheduler answers at https://a\.\.b:1: it is no name of a host; in a"
+    ):
+        command.run(args)
+
+
 def test_a_closed_port_is_reported_with_how_to_open_it() -> None:
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)

@@ -31,6 +31,7 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.writes import bump_body, pod_path
 from gangsched.kube.transport.backoff import Backoff
 from gangsched.kube.watch.unparsed import read_pod_leniently
+from gangsched.model import bounded
 from gangsched.model.effects import BumpPod
 from gangsched.model.events import Event, PodBumped
 from gangsched.model.objects import Pod
@@ -40,7 +41,7 @@ _log = structlog.get_logger(__name__)
 MAX_AT_ONCE = 16
 _SAY_AFTER_TRIES = 3
 
-_decode_pod = msgspec.json.Decoder(Pod).decode
+_decode_pod = bounded.lenient_decoder(Pod)
 
 
 class Bumps:
