@@ -256,6 +256,16 @@ def test_a_list_that_cannot_be_read_may_hold_anybody_and_is_written_anew() -> No
     assert server.names() == ["a"]
 
 
+def test_after_the_largest_epoch_comes_the_first() -> None:
+    """Somebody has written it, and the API server takes no larger one."""
+    server = Server()
+    server.record, server.version = FenceRecord(2**31 - 1, "old"), 9
+    fence = Fence("me", is_on_its_way=lambda uid: True)
+    server.settle(fence)
+    assert fence.state is FenceState.TAKEN
+    assert (fence.epoch, server.record.epoch) == (1, 1)
+
+
 def test_the_list_is_read_as_it_was_written() -> None:
     pods = listed("a", "b") | {"u": ListedPod("u", "other", "p", "other/x")}
     assert read_list(list_text(pods.values())) == pods

@@ -12,11 +12,13 @@ import msgspec
 import pytest
 
 from gangsched.config import LeaderElectionSettings
+from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.election import fence_keeper
 from gangsched.kube.election.fence import Fenced, FenceState
 from gangsched.kube.election.fence_keeper import LIST_KEY, FenceKeeper
 from gangsched.kube.election.fence_list import Expected
+from gangsched.kube.transport.backoff import Backoff
 from gangsched.model.effects import BindPod
 from tests.kube.test_fence import bind
 from tests.kube.test_fence_ahead import expected
@@ -31,6 +33,8 @@ class OneLease:
             "spec": {},
         }
         self.n_writes = 0
+        self.n_refused = 0
+        """Writes that are refused first."""
         self.drops: set[int] = set()
         """Writes, by number, that are not done; their answer is the object as it was, and a 200."""
 
@@ -52,6 +56,9 @@ class OneLease:
 
     async def put(self, path: str, body: bytes, *, timeout_s: float) -> bytes:
         await anyio.lowlevel.checkpoint()
+        if self.n_refused:
+            self.n_refused -= 1
+            raise ApiError("no", code=403, reason="Forbidden")
         self.n_writes += 1
         if self.n_writes not in self.drops:
             self.lease = msgspec.json.decode(body)
@@ -227,6 +234,28 @@ async def test_an_end_waits_for_the_last_list_only_so_long(monkeypatch: pytest.M
         with anyio.fail_after(5):
             await leader.keeper.close()
         assert '"ns/a"' in server.listed
+
+
+async def test_writes_that_are_refused_though_reads_are_not_are_tried_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits, told = list[float](), list[str]()
+    next_s = Backoff.next_s
+
+    def wait_s(self: Backoff, retry_after_s: float | None = None) -> float:
+        waits.append(next_s(self, retry_after_s))
+        return 0.0
+
+    monkeypatch.setattr(Backoff, "next_s", wait_s)
+    monkeypatch.setattr(fence_keeper._log, "warning", lambda text, **_: told.append(text), raising=False)
+    server = OneLease()
+    server.n_refused = 10
+    async with leading(server) as leader:
+        leader.keeper.submit(bind("a"))
+        await leader.reaches(1)
+    assert len(waits) == 10
+    assert waits[-1] >= 1.0
+    assert told == ["the fence cannot be read or written"]
 
 
 async def test_a_follower_that_ends_has_no_list_to_write() -> None:

@@ -168,6 +168,16 @@ def test_of_two_at_once_one_gets_a_conflict(seed: int) -> None:
     assert world.record.transitions == 7
 
 
+def test_after_as_many_transitions_as_a_lease_can_count_somebody_leads() -> None:
+    world = World()
+    world.store.record = LeaseRecord("gone", 15, "t", "t", 2**31 - 1)
+    world.store.version = 7
+    world.join("a")
+    world.run(40.0)
+    assert leading(world) == ["a"]
+    assert world.record.transitions == 1
+
+
 def test_crashed_leader_is_replaced_after_its_lease_and_not_before() -> None:
     world = World()
     a = world.join("a")

@@ -42,7 +42,7 @@ import msgspec
 
 from gangsched.kube.election.fence_ahead import MAX_AHEAD, Ahead, Foreseen
 from gangsched.kube.election.fence_list import Line, Listed, ListedPod
-from gangsched.kube.election.steps import Create, Get, Update
+from gangsched.kube.election.steps import Create, Get, Update, one_more
 from gangsched.model.effects import BindPod, RunHook
 
 # An object's annotations may have 256 KiB in all. This fits several times the binds decided ahead.
@@ -204,7 +204,7 @@ class Fence:
         if self._must_read:
             return Get()
         if self.state is FenceState.UNTAKEN:
-            record = FenceRecord(self._seen.epoch + 1, self.identity, self._seen.listed)
+            record = FenceRecord(one_more(self._seen.epoch), self.identity, self._seen.listed)
             self._asked = Update(record, self._version) if self._version else Create(record)
             return self._asked
         if self._shorten() if self._is_closed else self._batch or self._fill():

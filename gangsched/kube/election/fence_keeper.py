@@ -194,11 +194,11 @@ class FenceKeeper:
             fence.unanswered()
             await self._complain(step, error)
             return
-        self._backoff.reset()
-        self._said = ""
         if isinstance(step, Get):
             fence.found(_record(lease), lease.metadata.resource_version)
-        else:
+        else:  # a read says nothing about writes that are refused again and again
+            self._backoff.reset()
+            self._said = ""
             fence.written(lease.metadata.resource_version)
 
     async def _send(self, step: Step) -> bytes:

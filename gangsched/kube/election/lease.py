@@ -38,7 +38,7 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.config import LeaderElectionSettings
-from gangsched.kube.election.steps import Create, Get, Update
+from gangsched.kube.election.steps import Create, Get, Update, one_more
 
 # client-go's JitterFactor; config bounds the retry period by it too.
 JITTER = 1.2
@@ -196,7 +196,7 @@ class Election:
     def _ours(self, wall: str) -> LeaseRecord:
         seen = self._observed
         mine = seen.holder == self.identity
-        transitions = seen.transitions if mine or self._due is Create else seen.transitions + 1
+        transitions = seen.transitions if mine or self._due is Create else one_more(seen.transitions)
         if self._releasing:
             return LeaseRecord("", RELEASED_DURATION_S, wall, wall, transitions)
         # Whole seconds only; rounded up, so that others wait too long rather than too short.

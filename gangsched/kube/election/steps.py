@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Generic, NamedTuple, TypeVar
 
 RecordT = TypeVar("RecordT")
+# A Lease counts its transitions in 31 bits; the API server refuses more.
+_MOST_TRANSITIONS = 2**31 - 1
 
 
 class Get(NamedTuple):
@@ -26,3 +28,11 @@ class Update(NamedTuple, Generic[RecordT]):
 
     record: RecordT
     version: str
+
+
+def one_more(transitions: int) -> int:
+    """The next number of transitions: 1 after the largest, so that nobody who writes that bars all leaders.
+
+    Only that it differs matters: a write is over one version, and its holder is one process.
+    """
+    return transitions + 1 if 0 <= transitions < _MOST_TRANSITIONS else 1
