@@ -372,6 +372,21 @@ def test_the_next_leader_keeps_what_was_claimed() -> None:
     assert condition(c)["reason"] == "Started"
 
 
+def test_a_condition_that_no_earlier_process_can_have_written_gives_no_claim() -> None:
+    """The group came while this process decides; whoever may write its status has written the condition."""
+    c = bounded(bound=50).submit(lone("holds", 8, "600s")).run()
+    item = make_pod_group("forged", spec={"schedulingPolicy": {"gang": {"minCount": 2}}})
+    said = {"type": START_PROMISED, "status": "True", "reason": "Claimed", "message": "It starts by …"}
+    c.object("core", replace(item, status={"conditions": [said]}))
+    member = SchedulingGroup(pod_group_name="forged")
+    pods = [make_pod(f"forged-{k}", gpus=8) for k in range(2)]
+    c.submit([replace(pod, spec=replace(pod.spec, scheduling_group=member)) for pod in pods]).run()
+    assert c.group("forged").attempts == 1
+    assert not claims(c).all
+    c.submit(lone("passes", 8, "2h")).run()
+    assert c.pod("passes").spec.node_name
+
+
 def test_the_next_leader_takes_back_a_promise_that_has_come_true() -> None:
     c = bounded()
     item = make_pod_group("large", spec={"schedulingPolicy": {"gang": {"minCount": 1}}})

@@ -19,7 +19,7 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.framework.plan import Plan, Shortage
 from gangsched.core.groups.claim_plans import ClaimPlans
 from gangsched.core.groups.claim_slips import slip_cause
-from gangsched.core.groups.claims_told import ClaimsTold, was_claimed
+from gangsched.core.groups.claims_told import ClaimsTold, had_claim, was_claimed
 from gangsched.core.groups.outranked import Outranked
 from gangsched.core.groups.overrun import fix_ends, may_be_evicted_for
 from gangsched.core.groups.units import Units
@@ -174,9 +174,9 @@ class Claiming:
         if bypasses is None or first.attempts != 1 or claims.of(first) is not None:
             return
         for group in unit:
-            if was_claimed(group):
+            if had_claim(group):
                 bypasses.at_bound(group, self._shared.now_s)
-        if any(was_claimed(group) for group in unit) and len(claims) < MAX_CLAIMS:
+        if any(had_claim(group) for group in unit) and len(claims) < MAX_CLAIMS:
             self._make(claims, bypasses, first, is_paid=True)
 
     def refused(self, unit: list[Group]) -> str:

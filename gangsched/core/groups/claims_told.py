@@ -20,6 +20,7 @@ from gangsched.core.state.reporter import START_PROMISED, Reporter, clean
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group, GroupState
+from gangsched.model.pod_group import CORE
 
 _ANEW_S = 60.0
 _ANEW_SHARE = 0.1
@@ -29,8 +30,16 @@ _CLAIMED, _ESTIMATED = "Claimed", "Estimated"
 _TAKEN = "the room that was kept for it is taken"
 
 
+def had_claim(group: Group) -> bool:
+    """Whether the last process kept room for the group, by its object. Nobody kept any for a group that was
+    complete only after this process had begun to decide: somebody else wrote the condition."""
+    return group.first_complete_s < 0.0 and was_claimed(group)
+
+
 def was_claimed(group: Group) -> bool:
-    """Whether the group's object says, as written by the last process, that room is kept for it."""
+    """Whether the group's object says that room is kept for it, or was."""
+    if group.key.dialect != CORE:  # the condition is written on no other
+        return False
     conditions = group.definition.status.get("conditions") if group.definition is not None else None
     return isinstance(conditions, list) and any(
         isinstance(one, Mapping)
