@@ -38,7 +38,7 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
     )
     if (line := scheduler.attempts.limits.of(group)) is not None:
         is_kept = ", and what it needs is kept for it there" if line.is_at_bound else ""
-        sentence += f" {line.n} of its queue have passed it there, of {line.bound} at most{is_kept}."
+        sentence += f" {line.n} have passed it there, of {line.bound} at most{is_kept}."
     if needs > limit:
         return sentence, f"Ask for less, or raise the limit of queue {name}: as it is it never starts."
     cure = f"Wait until {over_text} {resource} of queue {name} are free, or raise its limit."

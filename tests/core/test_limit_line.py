@@ -68,7 +68,7 @@ def test_so_many_pass_and_then_room_is_kept_within_the_limit() -> None:
     )
     told = explain(c.scheduler, c.group("wide"), c.now_s)
     assert (
-        "3 of its queue have passed it there, of 3 at most, and what it needs is kept for it" in told.answer
+        "3 have passed it there, of 3 at most, and what it needs is kept for it" in told.answer
     )
     c.delete("s4", "s5", "s6").run().wait(2.0)
     assert {"wide-0", "wide-1", "wide-2", "wide-3"} <= {*started(c)}
@@ -82,6 +82,63 @@ def test_another_queue_and_who_is_more_important_are_not_held_up() -> None:
     c.delete("s4").run()
     c.submit(pods("a", "urgent", priority=10)).run().wait(1.0)
     assert {"other", "urgent"} <= {*started(c)}
+
+
+BELOW_ONE = """
+queues:
+- name: both
+  limit: {nvidia.com/gpu: 4}
+  queues:
+  - {name: a, namespaces: [a]}
+  - {name: b, namespaces: [b]}
+- {name: c, namespaces: [c]}
+"""
+HARD_BELOW_ONE = "queueing: {bound: {groups: 3, mode: hard}}" + BELOW_ONE
+
+
+def come_and_go_beside(c: Cluster, n: int) -> None:
+    """In queue b: the oldest ends, and another comes."""
+    for k in range(4, 4 + n):
+        c.submit(pods("b", f"s{k}")).run()
+        if small := [name for name in started(c) if name.startswith("s")]:
+            c.delete(min(small, key=lambda name: int(name[1:]))).run()
+        c.wait(1.0)
+
+
+def below_one(ours: str) -> Cluster:
+    """Queue b has all that is allowed to a and b together, and a gang of a waits."""
+    c = queued(ours, nodes=2)
+    c.submit(pods("b", "s0", "s1", "s2", "s3")).run()
+    return c.submit(gang("wide", pods=4, namespace="a")).run().wait(1.0)
+
+
+@pytest.mark.parametrize("mode", ["hard", "shadow"])
+def test_a_limit_of_several_queues_holds_all_of_them_to_the_bound(mode: str) -> None:
+    c = below_one(HARD_BELOW_ONE.replace("hard", mode))
+    come_and_go_beside(c, 20)
+    assert all(f"wide-{k}" in started(c) for k in range(4)) == (mode == "hard")
+
+
+def test_so_many_of_another_queue_pass_it_and_those_below_no_common_limit_go_on() -> None:
+    c = below_one(HARD_BELOW_ONE)
+    come_and_go_beside(c, 4)
+    assert passed_by(c) == 3
+    c.submit(pods("c", "other", gpus=4)).run().wait(1.0)
+    assert "other" in started(c)
+    c.submit(pods("b", "urgent", priority=10)).run().wait(1.0)
+    assert "urgent" in started(c)
+
+
+def test_a_group_that_its_own_queue_keeps_out_holds_up_no_other_queue() -> None:
+    ours = HARD_BELOW_ONE.replace("{name: a,", "{name: a, limit: {nvidia.com/gpu: 3},")
+    c = queued(ours, nodes=2)
+    c.submit(pods("a", "r0", "r1"), pods("b", "s0")).run()
+    c.submit(gang("wide", pods=3, namespace="a")).run().wait(1.0)
+    come_and_go_beside(c, 12)
+    assert {"r0", "r1", "s15"} <= {*started(c)}
+    own = c.scheduler.attempts.limits.of(c.group("wide"))
+    assert own is not None
+    assert own.n == 0
 
 
 def test_what_leaves_room_beside_it_starts() -> None:

@@ -2,10 +2,11 @@
 
 Small groups fit below a limit whenever one of them ends, a large one never does while they go on coming. So a
 start counts as a pass of each group of the same queue that comes before it in line, is no less important, and
-is kept out by a limit on something that the start takes. From its bound (core.queueing.bypasses) on, what the
-group needs is kept for it within its limits: later ones of its queue start only if they leave it that. No
-node is kept, and nothing once it is admitted; a claim keeps within limits what it needs besides nodes
-(core.groups.claimed_limits).
+is kept out by a limit on something that the start takes. So does a start in another queue below the same
+limit, if that limit alone keeps the group out, and the group's queue would have the next turn with it. From
+its bound (core.queueing.bypasses) on, what the group needs is kept for it within its limits: later ones start
+only if they leave it that. No node is kept, and nothing once it is admitted; a claim keeps within limits what
+it needs besides nodes (core.groups.claimed_limits).
 
 Of each queue 8 to 16 of the first in line are counted, those behind them once they have come forward. Only
 with `queueing` and an enforced bound. Not here: the limits (plugins.fairness).
@@ -16,10 +17,11 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
+from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.framework.status import Code, Status
 from gangsched.core.groups.claimed_limits import Amounts, ClaimedLimits, add_needs, limited_needs
 from gangsched.core.state.state import SharedState
@@ -101,9 +103,9 @@ class LimitLine:
             if completes(group):
                 continue
             taken = view.request_of(group)
-            for one in self._first.get(view.queue_of(group), ()):
-                asks = {resource for some in one.needs.values() for resource in some}
-                if self._is_kept_out(one) and self._is_before(one.group, group) and asks & taken.keys():
+            for one, needs in self._ahead_of(group):
+                asks = {resource for some in needs.values() for resource in some}
+                if asks & taken.keys() and (needs is one.needs or self._is_over(view, needs, taken)):
                     one.n += 1
 
     def kept_ahead_of(self, group: Group) -> Mapping[str, Mapping[str, int]]:
@@ -112,9 +114,9 @@ class LimitLine:
         view = self._shared.queue_view
         if not self._known or view is None or completes(group):
             return found
-        for one in self._first.get(view.queue_of(group), ()):
-            if one.is_at_bound and self._is_kept_out(one) and self._is_before(one.group, group):
-                add_needs(found, one.needs)
+        for one, needs in self._ahead_of(group):
+            if one.is_at_bound:
+                add_needs(found, needs)
         return found
 
     def of(self, group: Group) -> KeptOut | None:
@@ -148,6 +150,45 @@ class LimitLine:
             now_s, _ = self._claims.get(serial, _GIVEN_UP)
             if now_s > start_s:
                 yield from resources
+
+    def _ahead_of(self, group: Group) -> Iterator[tuple[KeptOut, Amounts]]:
+        """Groups that are kept out and must not be passed by this one without end, each with what it needs at
+        the limits that hold for both."""
+        view, bypasses = self._shared.queue_view, self._shared.queue.bypasses
+        if view is None or view.queues is None or bypasses is None:
+            return
+        queue, tree = view.queue_of(group), view.queues.tree
+        for one in self._first.get(queue, ()):
+            if self._is_kept_out(one) and self._is_before(one.group, group):
+                yield one, one.needs
+        above = frozenset(name for name in tree.paths.get(queue, ()) if tree.queues[name].limit)
+        place: tuple[object, ...] = ()
+        for other, first in self._first.items() if above else ():
+            if other == queue or above.isdisjoint(tree.paths.get(other, ())):
+                continue
+            found = [one for one in first if one.group.priority >= group.priority and self._is_kept_out(one)]
+            found = [one for one in found if self._is_free_below(view, one, above)]
+            if not found:
+                continue
+            place = place or (bypasses.lane_place(group), queue)
+            leading = min(found, key=lambda one: self._place(one.group)).group
+            if (bypasses.lane_place(leading), other) < place:
+                for one in found:
+                    yield one, {name: some for name, some in one.needs.items() if name in above}
+
+    def _is_free_below(self, view: QueueView, one: KeptOut, above: Collection[str]) -> bool:
+        """Whether nothing keeps it out but limits of these queues."""
+        own = {name: some for name, some in one.needs.items() if name not in above}
+        return not self._is_over(view, own, {})
+
+    def _is_over(self, view: QueueView, needs: Amounts, taken: Mapping[str, int]) -> bool:
+        """Whether this exceeds limits, once so much is taken below each of them."""
+        assert view.queues is not None
+        asked = {
+            name: {resource: n + taken.get(resource, 0) for resource, n in some.items()}
+            for name, some in needs.items()
+        }
+        return next(view.queues.over_limits(asked, {}), None) is not None
 
     def _line_up(self, one: KeptOut) -> None:
         first = self._first.setdefault(one.queue, [])

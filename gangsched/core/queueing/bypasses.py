@@ -90,7 +90,7 @@ class Bypasses:
         self._passing = passing
         self._bound_of = bound_of
         self._walltime_s = walltime_s
-        self._lane_place = lane_place
+        self.lane_place = lane_place
         self._early: Group | None = None
         self._records: dict[GroupKey, Record] = {}
         self._classes: dict[tuple[object, ...], WaitingClass] = {}
@@ -285,9 +285,9 @@ class Bypasses:
             if klass.lane == lane or by.satisfied:
                 n_before = len(klass.ranks) if by.satisfied else klass.n_before(rank)
             else:
-                place = place or (self._lane_place(by), lane)
+                place = place or (self.lane_place(by), lane)
                 first = klass.members[0].group
-                n_before = len(klass.ranks) if (self._lane_place(first), klass.lane) < place else 0
+                n_before = len(klass.ranks) if (self.lane_place(first), klass.lane) < place else 0
             hits.append((klass, n_before))
         return hits
 
@@ -338,7 +338,7 @@ class Bypasses:
     def _in_line(self, record: Record) -> Rank:
         """Where the group stands among all, now."""
         lane, rank = self._place_of(record.group)
-        return self._lane_place(record.group), lane, rank
+        return self.lane_place(record.group), lane, rank
 
     def _is_eligible(self, record: Record) -> bool:
         group = record.group
