@@ -7,10 +7,11 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from gangsched.core.cache.queue_tree import BY_KUEUE, OTHERS
+from gangsched.core.cache.queue_tree import BY_KUEUE, OTHERS, QUEUE_KEY
 from gangsched.core.explain import explain
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod
+from gangsched.model.objects import ObjectMeta
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.queued import GPU, book, pods, queued, reconfigured, started
 from tests.support.scenario import Cluster, gang
@@ -144,6 +145,17 @@ def test_shortest_first_inside_a_queue_that_says_so() -> None:
 
 
 # -- limits ----------------------------------------------------------------------------------------------
+
+
+def test_of_a_long_name_of_a_queue_only_the_begin_is_kept_and_shown() -> None:
+    """Such an answer is kept when its pod has gone: thousands of them were gigabytes."""
+    c = queued("queues: [{name: a, namespaces: [a]}]")
+    wanted = {QUEUE_KEY: "x" * 200_000}
+    tree = book(c).tree
+    chosen = tree.of(ObjectMeta(name="p", namespace="a", annotations=wanted))
+    assert chosen.queue == "a"
+    assert chosen.problem == f"queue {'x' * 80}: there is no such queue; those that do: a"
+    assert sum(len(name) for key in tree._kept for name in key) < 100
 
 
 def test_a_limit_keeps_a_whole_gang_out_and_says_so_until_its_queue_holds_less() -> None:

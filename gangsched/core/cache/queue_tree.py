@@ -23,6 +23,8 @@ BY_KUEUE = "/kueue"
 OTHERS = "/other"
 """In place of a queue: the pod's namespace is in none."""
 _MAX_KEPT = 16_384
+# No queue has as long a name. Annotations may have 256 KiB, and answers are kept when their pods have gone.
+_MAX_WANTED = 80
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -74,7 +76,7 @@ class QueueTree:
         if not wanted and self.settings.reads_others:
             named = (labels.get(key) or annotations.get(key) for key in OTHER_KEYS)
             wanted = next((one.rsplit(".", 1)[-1] for one in named if one), "")
-        key = meta.namespace, wanted
+        key = meta.namespace, wanted[:_MAX_WANTED]
         found = self._kept.get(key)
         if found is None:
             if len(self._kept) >= _MAX_KEPT:
@@ -97,7 +99,7 @@ class QueueTree:
         may = (
             f"those that do: {', '.join(lists[:5])}" if lists else f"no queue lists the namespace {namespace}"
         )
-        return Chosen(queue, f"queue {wanted[:80]}: {why}; {may}")
+        return Chosen(queue, f"queue {wanted}: {why}; {may}")
 
     def _listing(self, namespace: str) -> list[str]:
         """The queues that list the namespace, the closest first."""
