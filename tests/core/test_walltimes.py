@@ -262,6 +262,34 @@ def test_members_are_read_once_however_many_of_them_are_asked_about(monkeypatch:
     assert n_read <= 32
 
 
+def test_all_members_end_sooner_when_the_longest_of_them_says_so() -> None:
+    c = queueing()
+    items = gang("a", pods=2)
+    c.submit(
+        [
+            with_annotations([one], {WALLTIME_KEY: said})[0]
+            for one, said in zip(items, ("2h", "10m"), strict=True)
+        ]
+    )
+    c.run()
+    shared = c.scheduler.shared
+    assert shared.ends is not None
+    began_s = c.now_s
+
+    def ends() -> list[float]:
+        assert shared.ends is not None
+        members = c.group("a").members.values()
+        found = [shared.ends.of(info, c.now_s, None).at_s - began_s for info in members]
+        assert found == [shared.ends.expected(info, c.now_s, None).at_s - began_s for info in members]
+        return found
+
+    assert ends() == pytest.approx([7200.0, 7200.0], abs=1.0)
+    first = c.pod("a-0")
+    own = {**(first.metadata.annotations or {}), WALLTIME_KEY: "20m"}
+    c.update(first, metadata=replace(first.metadata, annotations=own)).run()
+    assert ends() == pytest.approx([1200.0, 1200.0], abs=1.0)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_remembered_is_what_asking_anew_says(seed: int) -> None:
     """While pods come, go, are edited, and end, so that kinds are learned."""

@@ -47,8 +47,12 @@ class End(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Known(msgspec.Struct, gc=False):
+    """stated_s: the walltime that its group states; None: none. n_changes: the group's, as of which."""
+
     pod: Pod
     definition: PodGroup | None
+    n_changes: int
+    stated_s: float | None
     end: End
 
 
@@ -88,17 +92,35 @@ class Ends:
         """When a pod on a node ends. wall_ahead_s: Unix time less the core's clock; None: unknown."""
         if info.pod.metadata.deletion_timestamp is not None:
             return _leaving(info.pod.metadata.deletion_timestamp, now_s, wall_ahead_s)
-        definition = None if info.group is None else info.group.definition
-        known = self._known.get(info.uid)
-        is_same = known is not None and known.pod is info.pod and known.definition is definition
-        if known is not None and is_same and now_s < known.end.at_s:
+        if (known := self._still_known(info, now_s)) is not None:
             return known.end
         end, is_put_off = self._end(info, now_s, self._begin_s(info, now_s, wall_ahead_s))
-        if is_put_off and self._told.get(info.uid) is not info.pod:
+        group, before = info.group, self._known.get(info.uid)
+        definition, n_changes = (None, 0) if group is None else (group.definition, group.n_changes)
+        is_anew = before is None or before.pod is not info.pod or before.definition is not definition
+        if is_put_off and is_anew and self._told.get(info.uid) is not info.pod:
             self._told[info.uid] = info.pod
             self.extended.append(info)
-        self._known[info.uid] = _Known(info.pod, definition, end)
+        self._known[info.uid] = _Known(info.pod, definition, n_changes, self._stated_s(info), end)
         return end
+
+    def _still_known(self, info: PodInfo, now_s: float) -> _Known | None:
+        """What was worked out last, if it still holds: its gang's other members state the walltime, too."""
+        known, group = self._known.get(info.uid), info.group
+        if known is None or known.pod is not info.pod or not now_s < known.end.at_s:
+            return None
+        definition, n_changes = (None, 0) if group is None else (group.definition, group.n_changes)
+        if known.definition is not definition:
+            return None
+        if known.n_changes != n_changes:
+            if known.stated_s != self._stated_s(info):
+                return None
+            known.n_changes = n_changes
+        return known
+
+    def _stated_s(self, info: PodInfo) -> float | None:
+        walltime = self._walltimes.of_pod(info.pod) if info.group is None else self._walltimes.of(info.group)
+        return walltime.seconds if walltime.source in STATED else None
 
     def stated_end_s(self, group: Group, now_s: float, wall_ahead_s: float | None) -> float:
         """When the last of the group's pods on nodes that stay ends, over or not, by what is stated; inf:
@@ -118,8 +140,8 @@ class Ends:
 
     def expected(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
         """As `of`, but remembers nothing, so that asking changes no decision."""
-        known, began_s = self._known.get(info.uid), self._began_s.get(info.uid)
-        if known is not None and known.pod is info.pod and now_s < known.end.at_s:
+        known, began_s = self._still_known(info, now_s), self._began_s.get(info.uid)
+        if known is not None:
             return known.end
         if info.pod.metadata.deletion_timestamp is not None:
             return _leaving(info.pod.metadata.deletion_timestamp, now_s, wall_ahead_s)
