@@ -42,6 +42,7 @@ from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.steps import Defect, PlainSteps, Steps, Take, name_of
+from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import ASSUMED, UNASKED, Group, GroupState, MemberState
 from gangsched.errors import InvariantError
 from gangsched.model import events as ev
@@ -343,6 +344,8 @@ class Scheduler:
             steps.each(self.walltime_evictions.look)
             steps.each(self.attempts.claiming.look)
             steps.each(self.attempts.limits.look)
+            if shared.queue_book is not None and shared.queue_book.has_borrowed():
+                shared.changes.append(ClusterChange(Change.BORROWED))
             steps.each(shared.flush_changes)
             if shared.cache.clashes or shared.cache.bad_reports:
                 steps.each(self._objects.tell_of_nodes)

@@ -95,6 +95,19 @@ def test_a_pod_that_runs_is_no_other_queues_for_naming_it() -> None:
     assert (held(c, "a"), held(c, "b"), held(c, "spare")) == (8, 8, 0)
 
 
+def test_what_comes_within_reach_as_another_queue_begins_to_borrow_is_got_back_at_once() -> None:
+    """A whole node is asked for, and the other queue has half of each: nothing may go until it has more."""
+    c = queued(TWO, nodes=2)
+    c.submit(pods("b", "b0", gpus=4)).submit(pods("b", "b1", gpus=4)).run()
+    assert {c.pod(name).spec.node_name for name in ("b0", "b1")} == {"n0", "n1"}
+    c.submit(gang("g", pods=1, gpus=8, namespace="a")).run().wait(60.0)
+    assert evicted(c) == []
+    c.submit(pods("b", "b2", gpus=4)).run().wait(5.0)
+    assert c.placed("g")
+    assert (held(c, "a"), held(c, "b"), len(evicted(c))) == (8, 8, 1)
+    c.five_more_turns_change_nothing()
+
+
 def test_no_queue_at_its_guarantee_loses_a_pod_to_a_higher_priority_either() -> None:
     c = queued(TWO, nodes=2)
     for k in range(8):

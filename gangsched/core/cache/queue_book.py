@@ -86,6 +86,7 @@ class QueueBook:
         self._on_row: dict[int, dict[str, _Held]] = {}
         self._now_s = 0.0
         self._there: dict[str, dict[str, PodInfo]] = {}
+        self._has_borrowed = False
 
     def inherit(self, before: QueueBook, now_s: float) -> None:
         """The queues of these names have held what `before` says; call while this one is still empty."""
@@ -170,6 +171,11 @@ class QueueBook:
                 n_kept = kept.get(name, {}).get(resource, 0)
                 if needs and used + n_kept + needs > limit:
                     yield OverLimit(name, resource, needs, used, n_kept, limit)
+
+    def has_borrowed(self) -> bool:
+        """Whether a queue has come to hold more than is guaranteed to it, since this was asked last."""
+        found, self._has_borrowed = self._has_borrowed, False
+        return found
 
     def n_pods(self, queue: str) -> int:
         return self._uses[queue].n_pods
@@ -274,8 +280,13 @@ class QueueBook:
             self._changed.add(f"/{name}")
             use = self._uses[name]
             use.n_pods += sign
+            own = self.guaranteed(name) if self.tree.guarantees and sign > 0 else None
             for resource, amount in requests.items():
-                left = use.used.get(resource, 0) + sign * amount
+                before = use.used.get(resource, 0)
+                left = before + sign * amount
+                # Of cpu and memory, what is not guaranteed is not compared (preemption.queue_rights).
+                if own is not None and (resource in own or "/" in resource):
+                    self._has_borrowed |= before <= own.get(resource, 0) < left
                 if left:
                     use.used[resource] = left
                 else:

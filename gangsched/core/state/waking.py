@@ -4,8 +4,8 @@ Thousands of equal pods wait for the same thing, so the plugins that refused the
 they refused alike. What becomes free on a claimed node is looked at as the group would find it, less what the
 claims keep from it: otherwise each pod that ends where a gang waits would have the whole line tried in vain.
 Such a group is woken when the claim moves or ends (core.queueing.claims, `freed`). A group is also woken
-when its queue holds less than is guaranteed to it since a pod of that queue has gone, wherever that was: it
-may have room made for it. Called by core.state.queue.
+when its queue holds less than is guaranteed to it since a pod of that queue has gone, wherever that was, and
+when another queue begins to borrow: it may have room made for it. Called by core.state.queue.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Heard:
         """Not where room is only kept for its pods no more: that is no use."""
         if change.pod is None or not change.what & Change.ROOM_FREED:
             is_merged = change.row < 0 and bool(change.what & Change.ROOM_FREED)
-            return is_merged or bool(change.what & Change.NODE_REMOVED)
+            return is_merged or bool(change.what & (Change.NODE_REMOVED | Change.BORROWED))
         return name in book.tree.paths.get(book.tree.of(change.pod.metadata).queue, ())
 
     def _is_cured(self, profile: Profile, group: Group, view: ClusterView, serials: tuple[int, ...]) -> bool:

@@ -42,6 +42,8 @@ class Change(enum.Flag):
     """A pod on a node has new labels, or is being deleted. Emitted under the same condition as POD_ADDED."""
     OBJECT = enum.auto()
     """An object of another kind appeared, changed or went; `kind` names it."""
+    BORROWED = enum.auto()
+    """A queue has come to hold more than is guaranteed to it, which others may get back."""
 
 
 class ClusterChange(msgspec.Struct, frozen=True, gc=False):
