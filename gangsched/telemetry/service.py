@@ -35,7 +35,10 @@ class Tracing:
         if settings.endpoint:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-            lanes.append(SpanLane(OTLPSpanExporter(endpoint=settings.endpoint), shown(settings.endpoint)))
+            from gangsched.telemetry.collector_answers import bounded_session
+
+            exporter = OTLPSpanExporter(endpoint=settings.endpoint, session=bounded_session())
+            lanes.append(SpanLane(exporter, shown(settings.endpoint)))
         self.output = Output(lanes)
         self.tracer = GangTracer(
             self.output.emit, resource=_resource(), ratio=settings.sampling_ratio, keep=settings.keep

@@ -14,11 +14,13 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from gangsched.config import TracingSettings
 from gangsched.controlplane.daemon import free_ports
 from gangsched.errors import ConfigError
 from gangsched.telemetry.export import SpanLane
 from gangsched.telemetry.otlp_json import FileExporter, encode_line
 from gangsched.telemetry.reading import from_file
+from gangsched.telemetry.service import Tracing
 from tests.support.scenario import gang
 from tests.telemetry.traced import Traced
 
@@ -76,6 +78,49 @@ def collector(
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def talkative(most: int) -> Iterator[tuple[str, list[int]]]:
+    """A collector whose answer has so many bytes, with how many of them each connection took."""
+    sent: list[int] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            n, part = 0, b"x" * 2**16
+            try:
+                while n < most:
+                    self.wfile.write(part)
+                    n += len(part)
+            except OSError:
+                pass
+            sent.append(n)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Not onto the test's stderr."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/v1/traces", sent
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_of_a_collectors_answer_only_the_begin_is_read() -> None:
+    with talkative(2**28) as (url, sent):
+        tracing = Tracing(TracingSettings(endpoint=url))
+        for span in spans(3):
+            tracing.output.emit(span)
+        tracing.close(30.0)
+    assert tracing.output.lanes[0].n_exported == 3
+    assert len(sent) == 1
+    assert sent[0] < 2**26
 
 
 def test_an_exporter_that_hangs_delays_nothing() -> None:
