@@ -92,6 +92,8 @@ def decode(kind: type[T], value: object, path: str) -> T:
         if inner:
             where, message = join(where, inner[1]), inner[2]
         raise ConfigError(_lower_first(message), path=where) from None
+    except UnicodeEncodeError:  # JSON can write half of a character: "\\ud800"
+        raise ConfigError("a text in it has half of a character", path=path) from None
 
 
 def join(path: str, more: str) -> str:

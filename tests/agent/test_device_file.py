@@ -65,5 +65,12 @@ def test_mistakes_are_named_with_their_place(text: str, said: str) -> None:
         parse_device_file(text)
 
 
+def test_half_of_a_character_is_a_mistake_as_any_other() -> None:
+    """JSON can write it; no encoding of text has it."""
+    with pytest.raises(ConfigError, match="half of a character") as caught:
+        parse_device_file('{"nvidia.com/gpu": ["\\ud800"]}')
+    assert caught.value.path == "nvidia.com/gpu[0]"
+
+
 def test_the_longest_id_is_taken() -> None:
     assert parse_device_file(json.dumps({GPU: [{"id": "x" * 63}]}))[GPU][0].id == "x" * 63
