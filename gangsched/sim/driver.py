@@ -71,11 +71,15 @@ class Simulation:
         settings: Settings | None = None,
         make: Callable[[Settings], Scheduler] = make_scheduler,
         groups_per_turn: int = 4,
+        recount_every: int = 1,
     ) -> None:
+        """recount_every: how many steps of the scheduler there are to a recount of its accounts; it is also
+        recounted before it dies, and before and after it settles."""
         self.seed = seed
         self.settings = settings or Settings()
         self._make = make
         self._k = groups_per_turn
+        self._recount_every = recount_every
         self._rng = Random(f"{seed}-driver")
         self.timeline = Timeline()
         self.weather = Weather(Random(f"{seed}-weather"), rates)
@@ -120,7 +124,8 @@ class Simulation:
         self._wake_s: float | None = None
         self._deadline_s: float | None = None
         """The scheduler's, as it was after the last step."""
-        self._n_steps = 0
+        self._n_steps = self._n_recounted = 0
+        """Steps of the scheduler, and how many there were when it was last recounted."""
         self.fence: SimFence | None = None
         self._begin(workload)
 
@@ -156,6 +161,7 @@ class Simulation:
 
     def settle(self) -> None:
         """Faults stop, the cluster is repaired; runs until nothing moves any more. Raises: Broken."""
+        self._recount()
         self.weather.clear()
         self.mischief.repair()
         self.calm_since_s = self.timeline.now_s
@@ -167,6 +173,7 @@ class Simulation:
             self.run_for(5.0)
         else:
             self._judge([f"7: no rest {self.timeline.now_s - self.calm_since_s:.0f} s after faults stopped"])
+        self._recount()
         self._judge(checkers.cache_is_store(self.api, self.scheduler))
         self._judge(checkers.nothing_lost(self.api, self.scheduler))
         self._judge(checkers.nothing_leaks(self.scheduler))
@@ -195,6 +202,7 @@ class Simulation:
 
     def crash(self) -> None:
         """The process is gone, with its memory; another starts from a plain list."""
+        self._recount()
         self._note("crash")
         self.n_crashes += 1
         self._start_process(down_s=lambda: self._rng.uniform(0.0, 1.5))
@@ -309,18 +317,12 @@ class Simulation:
 
     def _step(self, call: Callable[[], list[ef.Effect] | None]) -> bool:
         """One call of the scheduler, checked, its effects sent off; False when there was nothing to do."""
-        effects: list[ef.Effect] | None = None
-        try:
-            effects = call()
-            if effects is not None and self._has_time_to_recount():
-                self.scheduler.validate()
-        except InvariantError as error:
-            self._judge([f"core: {error}"])
-        except Exception as error:
-            self._judge([f"core raised {type(error).__name__}: {error}"], error)
+        effects = self._ask(call)
         if effects is None:
             return False
         self._n_steps += 1
+        if self._n_steps % self._recount_every == 0 and self._has_time_to_recount():
+            self._recount()
         self._deadline_s = self.scheduler.next_deadline_s()
         self._judge(self.preemptions.look(self.scheduler, effects))
         if self.scheduler.shared.queue.claims is not None:
@@ -338,6 +340,22 @@ class Simulation:
             self._dies_after -= 1
             self._send(effect)
         return True
+
+    def _ask(self, call: Callable[[], list[ef.Effect] | None]) -> list[ef.Effect] | None:
+        """What the scheduler answers; what it raises is a violation."""
+        try:
+            return call()
+        except InvariantError as error:
+            self._judge([f"core: {error}"])
+        except Exception as error:
+            self._judge([f"core raised {type(error).__name__}: {error}"], error)
+        return None
+
+    def _recount(self) -> None:
+        """Recounts what the scheduler has counted, unless it has taken no step since."""
+        if self._n_recounted != self._n_steps:
+            self._n_recounted = self._n_steps
+            self._ask(self.scheduler.validate)
 
     def _has_time_to_recount(self) -> bool:
         """After every step; if many pods make a recount slow, only after every few."""

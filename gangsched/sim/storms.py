@@ -145,18 +145,29 @@ STORMS: dict[str, Storm] = {
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One seed of a storm, with the remaining part of its workload and faults."""
+    """One seed of a storm, with the remaining part of its workload and faults.
+
+    recount_every: how many steps of a scheduler there are to a recount of its accounts.
+    """
 
     storm: Storm
     seed: int
     workload: Workload
     rates: Rates
+    recount_every: int = 1
 
     def run(self) -> Simulation | Duel:
         """The storm, then calm until all is at rest. Raises: Broken."""
         storm = self.storm
         start = partial(Duel, foresees=storm.foresees) if storm.is_duel else Simulation
-        sim = start(self.seed, self.workload, rates=self.rates, settings=storm.settings, make=storm.make)
+        sim = start(
+            self.seed,
+            self.workload,
+            rates=self.rates,
+            settings=storm.settings,
+            make=storm.make,
+            recount_every=self.recount_every,
+        )
         sim.run_for(storm.storm_s)
         sim.settle()
         return sim

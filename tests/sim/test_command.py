@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -12,12 +13,14 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import Group
 from gangsched.errors import ConfigError
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.sim import command
+from gangsched.sim.driver import Broken
 from gangsched.sim.making import make_scheduler
-from gangsched.sim.storms import STORMS, Case, Shrunk, case, shrink
+from gangsched.sim.storms import STORMS, Case, Make, Shrunk, Storm, case, shrink
 
 
 def which_forgets(settings: Settings) -> Scheduler:
@@ -47,9 +50,14 @@ def soonest_to_fail() -> Case:
     for one in (case(FORGETFUL, seed) for seed in range(25)):
         failure = one.failure()
         if failure is not None:
-            _, told = failure.problem.split(", ", 1)  # "seed 5, 37.714 s: …"
-            failures.append((float(told.split(" s: ")[0]), one.seed, one))
+            failures.append((seconds(failure), one.seed, one))
     return min(failures)[2]
+
+
+def seconds(failure: Broken) -> float:
+    """When it was found: "seed 5, 37.714 s: …"."""
+    _, told = failure.problem.split(", ", 1)
+    return float(told.split(" s: ")[0])
 
 
 def test_seeds_are_told_by_number_range_or_commit() -> None:
@@ -110,6 +118,51 @@ def test_what_is_found_is_reported_cut_down_with_the_command_that_shows_it_again
     assert f"again: python -m gangsched.sim --storm storm --seeds {seed}" in said
     assert "told BindUnknown" in said
     assert "1 found" in said
+
+
+def which_miscounts(make: Make, settings: Settings) -> Scheduler:
+    """A scheduler that counts a pod too much at its third attempt to place something."""
+    scheduler, n_done = make(settings), 0
+    schedule = scheduler.schedule
+
+    def wrongly(group: Group, now_s: float) -> list[ef.Effect]:
+        nonlocal n_done
+        n_done += 1
+        if n_done == 3:
+            scheduler.shared.cache.priorities[7] = 1
+        return schedule(group, now_s)
+
+    scheduler.schedule = wrongly  # type: ignore[method-assign]
+    return scheduler
+
+
+def miscounting(name: str) -> Storm:
+    return replace(STORMS[name], make=partial(which_miscounts, STORMS[name].make))
+
+
+def test_the_step_that_counted_wrong_is_named_though_few_steps_are_recounted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storm = miscounting("one-process")
+    at_once = [case(storm, seed).failure() for seed in range(4)]
+    later = [replace(case(storm, seed), recount_every=4).failure() for seed in range(4)]
+    assert [str(one) for one in at_once] != [str(one) for one in later]
+    monkeypatch.setitem(STORMS, "storm", storm)
+    assert command.main(["--seeds", "0..3"]) == 1
+    said = capsys.readouterr().out
+    for one, sampled in zip(at_once, later, strict=True):
+        assert one is not None
+        assert sampled is not None
+        assert "pods by priority are" in sampled.problem
+        assert f"storm: {one.problem}\n" in said
+
+
+@pytest.mark.parametrize("name", ["storm", "duel"])
+def test_no_process_dies_and_no_storm_ends_without_a_recount(name: str) -> None:
+    storm = miscounting(name)
+    found = [replace(case(storm, seed), recount_every=10**9).failure() for seed in range(4)]
+    assert all(one is not None and "pods by priority are" in one.problem for one in found)
+    assert min(seconds(one) for one in found if one is not None) < storm.storm_s
 
 
 def test_what_is_cut_down_still_fails_and_is_smaller() -> None:
