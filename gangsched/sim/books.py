@@ -36,6 +36,8 @@ class Books:
         self.n_takings = 0
         self.touched: dict[Gang, None] = {}
         """Gangs with changes; the reader empties it."""
+        self.renewed: dict[Gang, None] = {}
+        """Gangs with members of which only what is not counted here has changed; as `touched`."""
         self.changed: dict[str, Pod] = {}
         """Pods with our mark that have changed, by UID; as `touched`."""
         self._forged: set[str] = set()
@@ -89,7 +91,7 @@ class Books:
         if MARK in (after.metadata.annotations or ()) and uid not in self._forged:
             self.changed[uid] = after
         if gang is not None:
-            self.touched[gang] = None
+            self.renewed[gang] = None
             self.members[gang][uid] = after
 
     def _add(self, gang: Gang, pod: Pod, n: int) -> None:

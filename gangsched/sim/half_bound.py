@@ -39,6 +39,9 @@ class HalfBound:
         seen. Looks at what has changed."""
         books = api.books
         touched, books.touched = books.touched, {}
+        if books.renewed:
+            self._looked_at |= books.renewed
+            books.renewed = {}
         now = (told, told.n_heard, books.n_comings)
         if now != self._compared:
             gone = self._gone_of(api, told)
@@ -98,7 +101,7 @@ class HalfBound:
         if self._excused_at == api.n_changes:
             return
         self._excused_at = api.n_changes
-        due, self._looked_at = {**self._looked_at, **api.books.touched}, {}
+        due, self._looked_at = {**self._looked_at, **api.books.touched, **api.books.renewed}, {}
         for gang in due:
             members = api.books.members.get(gang)
             if members is None:

@@ -17,15 +17,39 @@ def read_once(read: Callable[[_Document], _Read]) -> Callable[[_Document], _Read
 
     By identity, as documents cannot be hashed. Each is kept alive, so that no other gets its identity.
     """
-    kept: dict[int, tuple[_Document, _Read]] = {}
 
-    @wraps(read)
-    def once(document: _Document) -> _Read:
-        found = kept.get(id(document))
-        if found is None:
+    def whole(document: _Document) -> tuple[object, ...]:
+        return (document,)
+
+    return read_once_of(whole)(read)
+
+
+def read_once_of(
+    parts: Callable[[_Document], tuple[object, ...]],
+) -> Callable[[Callable[[_Document], _Read]], Callable[[_Document], _Read]]:
+    """Likewise, and once for all versions of a document that have these parts, the same objects, in common:
+    all that is read of it."""
+
+    def reading(read: Callable[[_Document], _Read]) -> Callable[[_Document], _Read]:
+        kept: dict[int, tuple[_Document, _Read]] = {}
+        by_parts: dict[tuple[int, ...], tuple[tuple[object, ...], _Read]] = {}
+
+        @wraps(read)
+        def once(document: _Document) -> _Read:
+            found = kept.get(id(document))
+            if found is not None:
+                return found[1]
             if len(kept) >= _MAX_REMEMBERED:
                 kept.clear()
-            found = kept[id(document)] = (document, read(document))
-        return found[1]
+                by_parts.clear()
+            own = parts(document)
+            key = (*map(id, own),)
+            known = by_parts.get(key)
+            if known is None:
+                known = by_parts[key] = (own, read(document))
+            kept[id(document)] = (document, known[1])
+            return known[1]
 
-    return once
+        return once
+
+    return reading

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gangsched.model.objects import Container, CustomObject, Node, Pod, PodSpec
-from gangsched.sim.read_once import read_once
+from gangsched.sim.read_once import read_once, read_once_of
 
 Ids = dict[str, frozenset[str]]
 """Resource -> device IDs."""
@@ -241,7 +241,12 @@ def ids_in(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | No
     return found
 
 
-@read_once
+def _naming_devices(pod: Pod) -> tuple[object, ...]:
+    """All that ids_of reads."""
+    return pod.metadata.annotations, pod.metadata.labels
+
+
+@read_once_of(_naming_devices)
 def ids_of(pod: Pod) -> Ids:
     """Resource -> the device IDs that a pod's annotation claims."""
     return ids_in(pod.metadata.annotations, pod.metadata.labels)
@@ -294,7 +299,13 @@ _FIRST_SAYS = (
 _TOPOLOGY = "gangsched.io/topology"
 
 
-@read_once
+def _naming_a_gang(pod: Pod) -> tuple[object, ...]:
+    """All that gang_of reads, which no new status of the pod replaces."""
+    meta = pod.metadata
+    return meta.uid, meta.name, meta.namespace, meta.labels, meta.annotations, pod.spec
+
+
+@read_once_of(_naming_a_gang)
 def gang_of(pod: Pod) -> Gang | None:
     """None where it names two."""
     meta = pod.metadata
