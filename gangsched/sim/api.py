@@ -64,7 +64,10 @@ class SimApi(SimStore):
         """Whether no request, answer or watch event is in flight."""
         if self._n_binding or self._n_asked or self._binds or self.hooks.n_open:
             return False
-        return not any(stream.n_on_the_way for stream in self.streams.values())
+        for stream in self.streams.values():  # noqa: SIM110 (asked every turn; a generator is twice as slow)
+            if stream.n_on_the_way:
+                return False
+        return True
 
     # -- the scheduler's process -----------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ time have files of their own: half_bound, progress.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import ASSUMED, LEAVING, GroupState, MemberState
@@ -110,14 +110,13 @@ def one_owner(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
         owners = " and ".join(api.books.owners[node, resource, device_id])
         yield f"1: {device_id} of {resource} on {node} is held by {owners}"
     promised: dict[tuple[str, str, str], str] = {}
-    for info in scheduler.shared.cache.pods.values():
-        if info.state is ASSUMED and info.ids:
-            for resource, ids in info.ids.items():
-                for device_id in ids:
-                    place = (info.node_name, resource, device_id)
-                    for other in (*api.books.owners.get(place, ()), promised.setdefault(place, info.uid)):
-                        if other != info.uid:
-                            yield f"1: {device_id} on {info.node_name} is held by {other} and {info.uid}"
+    for info in [info for info in scheduler.shared.cache.pods.values() if info.state is ASSUMED]:
+        for resource, ids in info.ids.items():
+            for device_id in ids:
+                place = (info.node_name, resource, device_id)
+                for other in (*api.books.owners.get(place, ()), promised.setdefault(place, info.uid)):
+                    if other != info.uid:
+                        yield f"1: {device_id} on {info.node_name} is held by {other} and {info.uid}"
 
 
 def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[str]:
@@ -137,14 +136,17 @@ def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[st
 
 def nothing_lost(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
     """5: with an empty inbox every pod of ours is a member of exactly one known group."""
+    shared = scheduler.shared
+    profiles, known, groups = shared.profiles, shared.cache.pods, shared.groups
     for pod in api.pods.values():
-        if pod.spec.scheduler_name not in scheduler.shared.profiles:
+        if pod.spec.scheduler_name not in profiles:
             continue
-        info = scheduler.shared.cache.pods.get(pod.metadata.uid)
-        if info is None or info.group is None:
+        info = known.get(pod.metadata.uid)
+        group = None if info is None else info.group
+        if group is None:
             yield f"5: {pod.key} ({pod.metadata.uid}) is nowhere"
-        elif scheduler.shared.groups.get(info.group.key) is not info.group:
-            yield f"5: {pod.key} is in {info.group!r}, which the scheduler does not know"
+        elif groups.get(group.key) is not group:
+            yield f"5: {pod.key} is in {group!r}, which the scheduler does not know"
 
 
 def cache_is_store(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
@@ -156,7 +158,7 @@ def cache_is_store(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
     for name, node in api.nodes.items():
         row = cache.nodes.row_of[name]
         for resource, amount in (allocatable(node) or {}).items():
-            known = int(cache.nodes.allocatable[cache.table.column(resource), row])
+            known = cache.nodes.allocatable.item(cache.table.column(resource), row)
             if known != amount and not (is_vast(known) and is_vast(amount)):
                 yield f"6: {resource} of {name} is {known} in the cache and {amount} in the store"
     live = {pod.metadata.uid: pod for pod in api.pods.values() if pod.spec.node_name and not pod.is_terminal}
@@ -245,11 +247,14 @@ class Preemptions:
 
 
 def nothing_starves(
-    scheduler: Scheduler, fresh: Scheduler, now_s: float, skipped: Collection[GroupState] = ()
+    scheduler: Scheduler,
+    start: Callable[[], Scheduler],
+    now_s: float,
+    skipped: Collection[GroupState] = (),
 ) -> Iterator[str]:
     """7: at rest a fresh process, shown the same store, finds nothing to bind that this one has left unbound.
 
-    `fresh` has received the store's objects. Its first binds must fit on the present cluster. Not checked
+    `start` makes one that was shown the objects. Its first binds must fit on the present cluster. Not checked
     while a group waits for its user with room that the fresh process has not reserved, nor for a gang that
     was unwound around ended members: a fresh process still counts those as started; nor for groups in a
     `skipped` state.
@@ -257,7 +262,9 @@ def nothing_starves(
     if any(group.n_assumed for group in scheduler.shared.groups.values()):
         return
     left = {info.uid: g for g in scheduler.shared.groups.values() for info in g.in_state(MemberState.PENDING)}
-    claims = scheduler.shared.queue.claims
+    if not left:
+        return
+    claims, fresh = scheduler.shared.queue.claims, start()
     while (effects := fresh.schedule_next(now_s)) is not None:
         binds = [effect for effect in effects if isinstance(effect, ef.BindPod)]
         kept = {

@@ -108,19 +108,17 @@ class Simulation:
         self.spite = Spite(self.api, self.timeline, self.weather, Random(f"{seed}-spite"), answer=self.hear)
         self._store_is_true = not rates.tampering_per_s
         self._fills = self.settings.queueing is not None
-        self.history: list[bytes] = []
+        self._decided: list[list[ef.Effect]] = []
         self.half_bound = HalfBound()
         self.watchers: list[Callable[[Simulation], Iterable[str]]] = []
         """A test's own checks after every turn."""
-        self.calm_since_s = 0.0
+        self.calm_since_s = self._news_s = 0.0
         self.n_crashes = 0
         self._story: list[tuple[float, str, Any]] = []
         """When, what, and the events or the effect."""
-        self._judged: tuple[int, int] = (-1, -1)
-        self._judged_holders: tuple[int, int] = (-1, -1)
+        self._judged = self._judged_holders = (-1, -1)
         self._judged_quiet = False
         self._dies_after = -1
-        self._news_s = 0.0
         self._wake_s: float | None = None
         self._deadline_s: float | None = None
         """The scheduler's, as it was after the last step."""
@@ -182,7 +180,7 @@ class Simulation:
             self._judge(self.tampering.differences())
         self._judge(self._too_long_half_bound())
         skipped = () if self._has_rested else (GroupState.BACKOFF,)
-        starving = checkers.nothing_starves(self.scheduler, self._fresh(), self.timeline.now_s, skipped)
+        starving = checkers.nothing_starves(self.scheduler, self._fresh, self.timeline.now_s, skipped)
         self._judge(starving)
 
     @property
@@ -332,7 +330,7 @@ class Simulation:
             self._judge(self.guarantees.look(effects, self.told))
         if self.overtime is not None:
             self._judge(self.overtime.look(self.scheduler, effects, self.told, self.timeline.now_s))
-        self.history.append(encoded(effects))
+        self._decided.append(effects)
         for effect in effects:
             if self._dies_after == 0:
                 self.crash()
@@ -384,6 +382,11 @@ class Simulation:
         return self.half_bound.too_long(self.timeline.now_s, limit_s, calm_since_s=self.calm_since_s)
 
     # -- telling ---------------------------------------------------------------------------------------
+
+    @property
+    def history(self) -> list[bytes]:
+        """What the scheduler asked for, step by step."""
+        return [encoded(effects) for effects in self._decided]
 
     def _note(self, what: str, subject: ev.Event | ef.Effect | Sequence[ev.Event] = ()) -> None:
         self._story.append((self.timeline.now_s, what, subject))

@@ -201,7 +201,7 @@ class Replica:
         self._is_recount_due = self.owns
         if self._n_steps % self._duel.recount_every == 0:
             self.recount()
-        self._duel.history.append(encoded(effects))
+        self._duel.decided.append(effects)
         self._duel.n_steps += 1
         self.deadline_s = self.scheduler.next_deadline_s()
         process = self.n_processes
@@ -248,8 +248,7 @@ class Duel:
         self.half_bound = HalfBound()
         self.calm_since_s = 0.0
         self.n_takeovers = 0
-        self.history: list[bytes] = []
-        """What each replica asked for, turn by turn."""
+        self.decided: list[Sequence[ef.Effect]] = []
         self._rng = Random(f"{seed}-duel")
         self._story: deque[tuple[float, str, str, Any]] = deque(maxlen=_MAX_STORY)
         self.n_steps = 0
@@ -338,6 +337,11 @@ class Duel:
         self.judge(self.half_bound.too_long(now_s, limit_s, calm_since_s=self.calm_since_s))
         self.judge(checkers.cache_is_store(leader.api, leader.scheduler))
         self.judge(checkers.nothing_leaks(leader.scheduler))
+
+    @property
+    def history(self) -> list[bytes]:
+        """What each replica asked for, step by step."""
+        return [encoded(effects) for effects in self.decided]
 
     # -- judging ---------------------------------------------------------------------------------------
 

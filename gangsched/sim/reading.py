@@ -91,7 +91,12 @@ def container_asks(container: Container) -> dict[str, int] | None:
     return None if requests is None or limits is None else {**limits, **requests}
 
 
-@read_once
+def _asking(spec: PodSpec) -> tuple[object, ...]:
+    """All that pod_asks reads, which no binding replaces."""
+    return spec.containers, spec.init_containers, spec.resources, spec.overhead
+
+
+@read_once_of(_asking)
 def pod_asks(spec: PodSpec) -> dict[str, int]:
     """The pod's part of its node: one of `pods`, and every other amount that can be read."""
     asked = _pod_asks(spec)
