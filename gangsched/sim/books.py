@@ -40,6 +40,8 @@ class Books:
         """Gangs with members of which only what is not counted here has changed; as `touched`."""
         self.changed: dict[str, Pod] = {}
         """Pods with our mark that have changed, by UID; as `touched`."""
+        self._gangs: dict[str, Gang | None] = {}
+        """Of every pod, by UID."""
         self._forged: set[str] = set()
         """Pods created with our mark: others wrote it, so it proves no ownership."""
         self._objects: dict[Key, CustomObject] = {}
@@ -70,8 +72,10 @@ class Books:
             self._count(before, is_there=False)
         if after is not None:
             self._count(after, is_there=True)
-        leaves = _gang(before) if before is not None else None
+        leaves = self._gangs.pop(before.metadata.uid) if before is not None else None
         joins = _gang(after) if after is not None else None
+        if after is not None:
+            self._gangs[after.metadata.uid] = joins
         if before is not None and leaves is not None:
             self.touched[leaves] = None
             self._add(leaves, before, -1)
@@ -87,7 +91,8 @@ class Books:
 
     def _renew(self, before: Pod, after: Pod) -> None:
         """A version that differs in nothing that is counted here."""
-        uid, gang = after.metadata.uid, _gang(before)
+        uid = after.metadata.uid
+        gang = self._gangs[uid]
         if MARK in (after.metadata.annotations or ()) and uid not in self._forged:
             self.changed[uid] = after
         if gang is not None:

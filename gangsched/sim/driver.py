@@ -7,6 +7,7 @@ deadlines, up to k groups, and again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
@@ -119,9 +120,9 @@ class Simulation:
         self._judged = self._judged_holders = (-1, -1)
         self._judged_quiet = False
         self._dies_after = -1
-        self._wake_s: float | None = None
-        self._deadline_s: float | None = None
-        """The scheduler's, as it was after the last step."""
+        self._wake_s = self._deadline_s = math.inf
+        self._n_active = 0
+        """The scheduler's deadline and line, as they were after the last step."""
         self._n_steps = self._n_recounted = 0
         """Steps of the scheduler, and how many there were when it was last recounted."""
         self.fence: SimFence | None = None
@@ -143,17 +144,15 @@ class Simulation:
 
     def run_for(self, seconds: float) -> None:
         """Lets virtual time pass."""
-        until_s = self.timeline.now_s + seconds
+        timeline = self.timeline
+        until_s = timeline.now_s + seconds
         while True:
-            soonest = self.timeline.next_s()
-            for also_s in (self._wake_s, self._deadline_s):
-                if also_s is not None and also_s < soonest:
-                    soonest = also_s
-            if soonest > until_s:
+            soonest_s = min(timeline.next_s(), self._wake_s, self._deadline_s)
+            if soonest_s > until_s:
                 break
-            self.timeline.advance_to(max(soonest, self.timeline.now_s))
+            timeline.advance_to(max(soonest_s, timeline.now_s))
             self._turn()
-        self.timeline.advance_to(until_s)
+        timeline.advance_to(until_s)
         if self.calm_since_s:
             self._judge(self._too_long_half_bound())
 
@@ -207,8 +206,8 @@ class Simulation:
 
     def _start_process(self, *, down_s: Callable[[], float]) -> None:
         self.inbox.clear()
-        self._dies_after = -1
-        self._wake_s = self._deadline_s = None
+        self._dies_after, self._n_active = -1, 0
+        self._wake_s = self._deadline_s = math.inf
         self.scheduler = self._make(self.settings)
         # Here are only pods, nodes and groups of two dialects.
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
@@ -263,7 +262,7 @@ class Simulation:
 
     def _turn(self) -> None:
         now_s, scheduler = self.timeline.now_s, self.scheduler
-        self._wake_s = None
+        self._wake_s = math.inf
         if not scheduler.is_synced:
             self.half_bound.excuse(self.api)
         if self.inbox:
@@ -273,14 +272,14 @@ class Simulation:
             self._news_s = now_s
             self._note("told", batch)
             self._step(lambda: scheduler.handle(batch, now_s))
-        if self._deadline_s is not None and self._deadline_s <= now_s:
+        if self._deadline_s <= now_s:
             self._step(lambda: scheduler.advance(now_s))
-        if scheduler.n_active:
+        if self._n_active:
             for _ in range(self._k):
                 if self.scheduler is not scheduler or not self._step(lambda: scheduler.schedule_next(now_s)):
                     break
         self._look()
-        if self.inbox or self.scheduler.n_active:
+        if self.inbox or self._n_active:
             self._wake_s = now_s + self._rng.uniform(0.0, 0.002)
 
     def _look(self) -> None:
@@ -295,7 +294,7 @@ class Simulation:
                     self._judged_holders = holders
                 if self.api.books.changed:
                     self._judge(checkers.bound_as_sent(self.api, self.sent))
-        if self.calm_since_s:
+        if self.calm_since_s and self.half_bound.since_s:
             self._judge(self._too_long_half_bound())
         # Whether it is quiet can change without a step.
         if (now != self._judged or not self._judged_quiet) and self._is_quiet:
@@ -306,7 +305,7 @@ class Simulation:
         elif now != self._judged:
             self._judged_quiet = False
         self._judged = now
-        if self._fills and not self.inbox and self.scheduler.is_synced and not self.scheduler.n_active:
+        if self._fills and not self.inbox and self.scheduler.is_synced and not self._n_active:
             self._judge(unfilled(self.scheduler, self.told, self.timeline.now_s))
         if self.overtime is not None and self.calm_since_s and self.scheduler.is_synced:
             self._judge(self.overtime.not_gone(self.told, self.timeline.now_s, self.calm_since_s))
@@ -321,7 +320,8 @@ class Simulation:
         self._n_steps += 1
         if self._n_steps % self._recount_every == 0 and self._has_time_to_recount():
             self._recount()
-        self._deadline_s = self.scheduler.next_deadline_s()
+        deadline_s, self._n_active = self.scheduler.next_deadline_s(), self.scheduler.n_active
+        self._deadline_s = math.inf if deadline_s is None else deadline_s
         self._judge(self.preemptions.look(self.scheduler, effects))
         if self.scheduler.shared.queue.claims is not None:
             self._judge(self.kept_room.look(self.scheduler, effects, self.told, self.timeline.now_s))

@@ -38,4 +38,5 @@ class Timeline:
             at_s, _, call = heapq.heappop(heap)
             self.now_s = at_s
             call()
-        self.now_s = max(self.now_s, when_s)
+        if when_s > self.now_s:
+            self.now_s = when_s
