@@ -51,7 +51,9 @@ def to_int(text: str) -> int:
 
 def saturated(amount: int) -> int:
     """A sum of quantities, as one of them."""
-    return max(-MAX_VALUE, min(MAX_VALUE, amount))
+    if -MAX_VALUE <= amount <= MAX_VALUE:  # nearly always, and twice as fast as min and max
+        return amount
+    return MAX_VALUE if amount > 0 else -MAX_VALUE
 
 
 @lru_cache(maxsize=16384)

@@ -143,8 +143,8 @@ def pod_requests(
     return {name: amount for name, amount in running.items() if amount}
 
 
-def unstated_room(spec: PodSpec) -> tuple[int, int] | None:
-    """(cpu, memory) that scores count for a pod on a node beyond its requests; None: nothing.
+def unstated_room(spec: PodSpec, requests: Mapping[str, int]) -> tuple[int, int] | None:
+    """(cpu, memory) that scores count for a pod on a node beyond its `requests`; None: nothing.
 
     With pod-level requests, only what no container states is filled in. Source: kube-scheduler
     `framework/types.go`, getNonMissingContainerRequests. Raises: ParseError.
@@ -156,8 +156,8 @@ def unstated_room(spec: PodSpec) -> tuple[int, int] | None:
         for container in (*spec.containers, *(spec.init_containers or ())):
             stated.update(container_requests(container))
         unstated = {name: amount for name, amount in SCORING_DEFAULTS.items() if name not in stated}
-    real, counted = pod_requests(spec), pod_requests(spec, unstated=unstated)
-    cpu, memory = (counted.get(name, 0) - real.get(name, 0) for name in (CPU, MEMORY))
+    counted = pod_requests(spec, unstated=unstated)
+    cpu, memory = (counted.get(name, 0) - requests.get(name, 0) for name in (CPU, MEMORY))
     return (cpu, memory) if cpu or memory else None
 
 

@@ -115,7 +115,7 @@ class Trial(ClusterView):
     def free(self, column: int) -> IntArray:
         placed = self._placed
         if not placed:
-            return super().free(column)
+            return shown(self._nodes.free[column, : self._nodes.n_rows])
         known = self._free.get(column)
         if known is None:
             done, mine = 0, super().free(column).copy()

@@ -10,7 +10,8 @@ equal ones to the one that `pick` selects: a seeded function can be passed in to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import permutations
 
 import msgspec
@@ -135,7 +136,7 @@ def _run(
             return found
         error.search, error.n_tried, given_up = found, n_tried, trial.given_up
     if error.search is not SearchOutcome.GAVE_UP and _gave_up(
-        demands, _start(demands, view, nominated), given_up
+        demands, partial(_start, demands, view, nominated), given_up
     ):
         error.search = SearchOutcome.GAVE_UP
         names = sorted({view.name(row) for row, _ in given_up})
@@ -153,14 +154,19 @@ _SAID = {
 }
 
 
-def _gave_up(demands: Sequence[Demand], trial: Trial, given_up: dict[tuple[int, str], None]) -> bool:
+def _gave_up(
+    demands: Sequence[Demand], start: Callable[[], Trial], given_up: dict[tuple[int, str], None]
+) -> bool:
     """Whether a search for device sets ended at its budget: in this cycle (`given_up`), or for a node whose
-    count is cached from earlier cycles."""
-    trial.given_up = given_up
+    count is cached from earlier cycles. start: begins a Trial."""
+    trial: Trial | None = None
     for demand in demands:
         for template in templates_of(demand.members).values():
             if not template.constraints:
                 continue
+            if trial is None:
+                trial = start()
+                trial.given_up = given_up
             state, _ = demand.pre_filter(template, trial)
             feasible = demand.profile.filtering.feasible(state, template, trial)
             if state.subset is not None:

@@ -193,6 +193,10 @@ class _Tree:
             sees_pods=self.sees_pods,
         )
 
+    def _room_of(self, way: _Way, kind: _Kind) -> IntArray | None:
+        """What the kind has room for before the first step; None: to be asked for."""
+        return self._found_room[kind.at] if way.before is None else None
+
     def _demand(self, kind: _Kind) -> Demand:
         return self.demands[kind.demand]
 
@@ -287,7 +291,8 @@ class _Tree:
             state = states[kind.at]
             if state is None:
                 continue
-            room = self._demand(kind).profile.filtering.capacity(state, kind.template, way.trial)
+            filtering, known = self._demand(kind).profile.filtering, self._room_of(way, kind)
+            room = filtering.capacity(state, kind.template, way.trial, ceiling=known)
             for row in self._rows(way, kind, room):
                 yield kind.at, row
 
@@ -300,7 +305,8 @@ class _Tree:
             if state is not None:
                 others = [other.template for other in kinds if other is not kind]
                 filtering = self._demand(kind).profile.filtering
-                n_left = filtering.at_most(state, kind.template, way.trial, others, n_left)
+                known = self._room_of(way, kind)
+                n_left = filtering.at_most(state, kind.template, way.trial, others, n_left, known)
             for i in kind.meets:
                 most[i] += n_left
         return any(n < needed for n, needed in zip(most, way.needed, strict=True))

@@ -34,6 +34,8 @@ from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.pod_template import PodTemplate
 
 _ONE_ROW = (1,)
+# Up to this many rows are asked for one by one: arrays of so few cost more than the rows.
+_FEW_ROWS = 2
 
 
 class _Kept:
@@ -199,12 +201,13 @@ class Filtering:
         view: ClusterView,
         others: Sequence[PodTemplate],
         n: int,
+        ceiling: IntArray | None = None,
     ) -> int:
         """An upper bound of how many of `n` members can still be placed, whichever `others` are placed
-        too."""
-        room = np.minimum(self.ceiling(state, template, view), n)
+        too. ceiling: of the same view, if known."""
+        room = np.minimum(self.ceiling(state, template, view) if ceiling is None else ceiling, n)
         room.flags.writeable = False
-        most = min(int(room.sum()), n)
+        most = min(int(np.add.reduce(room)), n)
         for plugin in self.seeing:
             if most and plugin.name not in state.skipped and hasattr(plugin, "at_most"):
                 own = self._ask(plugin.name, "Filter", plugin.at_most, state, template, view, room, others)
@@ -261,10 +264,12 @@ class Filtering:
         mask = self.feasible(state, template, view)
         kept = self._capacities.get(template.serial)
         mark = view.journal_end
-        changed = view.rows_since(kept.mark) if kept is not None and kept.mask is mask else None
+        changed: Collection[int] | None = None
+        if kept is not None and kept.mask is mask:
+            changed = () if kept.mark == mark else view.rows_since(kept.mark)
         touched = view.touched if isinstance(view, Trial) else None
         base = view.base() if touched else view
-        if kept is None or changed is None or len(changed) * 4 > len(mask):
+        if kept is None or changed is None or len(changed) > max(len(mask) // 4, _FEW_ROWS):
             kept = _Kept(mask, self._ask_capacity(state, template, base, mask, EVERYWHERE), mark)
             if len(self._capacities) > n_kept(view.n_rows):
                 self._capacities.clear()
@@ -287,8 +292,8 @@ class Filtering:
         mask: BoolArray,
         changed: Collection[int],
     ) -> None:
-        """Recomputes the capacities of a few rows: after every gang, of one."""
-        if len(changed) == 1:
+        """Recomputes the capacities of a few rows: after every gang, of those where its members are."""
+        if len(changed) <= _FEW_ROWS:
             for row in changed:
                 values[row] = self._ask_capacity_on(state, template, view, mask, row)
         else:
@@ -356,6 +361,8 @@ class Filtering:
                     out = mine if out is None else out | mine
             if out is not None:
                 left &= ~out
+                if not np.count_nonzero(left):  # nothing is left to exclude
+                    return found
         for one in self.per_node:
             if one.name not in state.skipped and left.any():
                 asked = np.flatnonzero(left)

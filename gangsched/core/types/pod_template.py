@@ -136,7 +136,7 @@ class PodTemplate:
         self.padding: tuple[int, int] | None = None
         try:
             self.requests: Mapping[str, int] = pod_requests(pod.spec)
-            self.padding = unstated_room(pod.spec)
+            self.padding = unstated_room(pod.spec, self.requests)
         except ParseError as error:
             self.problem = f"spec.containers.resources: {error}"
             self.requests = {PODS: 1}
