@@ -71,7 +71,8 @@ class Replica:
         self.dies_after = -1
         self.next_s = 0.0
         self.deadline_s: float | None = None
-        """The scheduler's, as it was after the last step."""
+        self.n_active = 0
+        """The scheduler's deadline and line, as they were after the last step."""
         self._n_steps = 0
         self._is_recount_due = False
         """Whether it led at its last step and has not been recounted since."""
@@ -87,7 +88,7 @@ class Replica:
         self.inbox.clear()
         self.dies_after = -1
         self.paused_until_s = self.next_s = 0.0
-        self.deadline_s = None
+        self.deadline_s, self.n_active = None, 0
         self.scheduler = self._duel.make(self._duel.settings)
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
         self.told = Told()
@@ -169,7 +170,7 @@ class Replica:
         if process == self.n_processes and due_s is not None and due_s <= now_s:
             self._do(scheduler.advance(now_s))
         for _ in range(4):
-            if process != self.n_processes or not scheduler.n_active or self._foresees():
+            if process != self.n_processes or not self.n_active or self._foresees():
                 break
             effects = scheduler.schedule_next(now_s)
             if effects is None:
@@ -203,7 +204,7 @@ class Replica:
             self.recount()
         self._duel.decided.append(effects)
         self._duel.n_steps += 1
-        self.deadline_s = self.scheduler.next_deadline_s()
+        self.deadline_s, self.n_active = self.scheduler.next_deadline_s(), self.scheduler.n_active
         process = self.n_processes
         for effect in effects:
             if self.dies_after == 0:
@@ -252,7 +253,7 @@ class Duel:
         self._rng = Random(f"{seed}-duel")
         self._story: deque[tuple[float, str, str, Any]] = deque(maxlen=_MAX_STORY)
         self.n_steps = 0
-        self._judged: tuple[int, int] = (-1, -1)
+        self._judged = self._owners_judged = (-1, -1)
         self._n_judged_alike = 0
         first = Replica("one", self, None)
         self.replicas = (first, Replica("two", self, first.api))
@@ -299,17 +300,18 @@ class Duel:
         """Lets virtual time pass. Raises: Broken."""
         until_s = self.timeline.now_s + seconds
         while self.timeline.now_s < until_s:
-            soonest = min(self.timeline.next_s(), *(self._due_s(one) for one in self.replicas), until_s)
+            one, other = self.replicas
+            soonest = min(self.timeline.next_s(), self._due_s(one), self._due_s(other), until_s)
             self.timeline.advance_to(max(soonest, self.timeline.now_s))
             for replica in self.replicas:
                 replica.turn(self.timeline.now_s)
-                if replica.inbox or replica.scheduler.n_active:
+                if replica.inbox or replica.n_active:
                     replica.next_s = self.timeline.now_s + self._rng.uniform(0.0001, 0.002)
             self.judge(self._broken())
 
     def _due_s(self, one: Replica) -> float:
         due_s = math.inf if one.deadline_s is None else one.deadline_s
-        if one.next_s < due_s and (one.inbox or one.scheduler.n_active):
+        if one.next_s < due_s and (one.inbox or one.n_active):
             due_s = one.next_s
         return max(due_s, one.paused_until_s, self.timeline.now_s + 1e-9)
 
@@ -353,6 +355,21 @@ class Duel:
         self._judged = now
         if self._n_judged_alike > 1:
             return
+        yield from self._owned_twice()
+        yield from checkers.bound_as_sent(self.api, self.sent)
+        for replica in self.replicas:
+            if replica.scheduler.is_synced:
+                self.half_bound.look(self.api, replica.told, self.timeline.now_s)
+            else:
+                self.half_bound.excuse(self.api)
+
+    def _owned_twice(self) -> Iterator[str]:
+        """Devices on two live pods; looked for once which pods there are, what is written on them or which
+        were bound by a replica is different."""
+        now = (self.api.books.n_comings, len(self.sent))
+        if now == self._owners_judged:
+            return
+        self._owners_judged = now
         owner: dict[tuple[str, str, str], str] = {}
         for pod in self.api.pods.values():
             node, uid = pod.spec.node_name, pod.metadata.uid
@@ -363,12 +380,6 @@ class Duel:
                     other = owner.setdefault((node, resource, device_id), uid)
                     if other != uid:
                         yield f"1: {device_id} is held by {other} and {uid}"
-        yield from checkers.bound_as_sent(self.api, self.sent)
-        for replica in self.replicas:
-            if replica.scheduler.is_synced:
-                self.half_bound.look(self.api, replica.told, self.timeline.now_s)
-            else:
-                self.half_bound.excuse(self.api)
 
     def note(self, name: str, what: str, subject: Any) -> None:
         """For the story of a failure."""
