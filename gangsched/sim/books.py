@@ -65,7 +65,7 @@ class Books:
         """A pod was created, replaced by its next version, or is gone."""
         if before is None and after is not None and MARK in (after.metadata.annotations or ()):
             self._forged.add(after.metadata.uid)
-        if before is not None and after is not None and _counts_alike(before, after):
+        if before is not None and after is not None and counts_alike(before, after):
             self._renew(before, after)
             return
         if before is not None:
@@ -141,7 +141,7 @@ class Books:
             self.doubled.pop(place, None)
 
 
-def _counts_alike(one: Pod, other: Pod) -> bool:
+def counts_alike(one: Pod, other: Pod) -> bool:
     """Whether two versions of a pod surely are of one gang, on one node and with the same devices."""
     own, others = one.metadata, other.metadata
     return (

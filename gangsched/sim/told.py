@@ -16,6 +16,7 @@ from gangsched.core.framework.interface import Code
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import CustomObject, Node, Pod
+from gangsched.sim.books import counts_alike
 from gangsched.sim.reading import Gang, Ids, gang_of, ids_in, ids_of, pod_asks
 
 
@@ -111,11 +112,13 @@ class Told:
         known = self.pods.get(uid)
         if known is None or _version(pod) > _version(known):
             self.pods[uid] = pod
-            self._held.end(uid)
             if pod.spec.node_name:
                 self.promised.end(uid)
-                if not pod.is_terminal:
-                    self._held.put(Claim(uid, pod.spec.node_name, pod_asks(pod.spec), ids_of(pod)))
+            if known is not None and counts_alike(known, pod):
+                return  # and it holds what it held
+            self._held.end(uid)
+            if pod.spec.node_name and not pod.is_terminal:
+                self._held.put(Claim(uid, pod.spec.node_name, pod_asks(pod.spec), ids_of(pod)))
 
     def promise(self, bind: ef.BindPod) -> None:
         """Notes that a bind is on its way."""
