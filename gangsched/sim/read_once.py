@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar
 
+from gangsched.model.objects import Pod, PodSpec
+
 _MAX_REMEMBERED = 8192
 
 _Document = TypeVar("_Document")
@@ -53,3 +55,19 @@ def read_once_of(
         return once
 
     return reading
+
+
+def asking(spec: PodSpec) -> tuple[object, ...]:
+    """All that pod_asks reads, which no binding replaces."""
+    return spec.containers, spec.init_containers, spec.resources, spec.overhead
+
+
+def naming_devices(pod: Pod) -> tuple[object, ...]:
+    """All that ids_of reads."""
+    return pod.metadata.annotations, pod.metadata.labels
+
+
+def naming_a_gang(pod: Pod) -> tuple[object, ...]:
+    """All that gang_of reads, which no new status of the pod replaces."""
+    meta = pod.metadata
+    return meta.uid, meta.name, meta.namespace, meta.labels, meta.annotations, pod.spec

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gangsched.model.objects import Container, CustomObject, Node, Pod, PodSpec
-from gangsched.sim.read_once import read_once, read_once_of
+from gangsched.sim.read_once import asking, naming_a_gang, naming_devices, read_once, read_once_of
 
 Ids = dict[str, frozenset[str]]
 """Resource -> device IDs."""
@@ -91,12 +91,7 @@ def container_asks(container: Container) -> dict[str, int] | None:
     return None if requests is None or limits is None else {**limits, **requests}
 
 
-def _asking(spec: PodSpec) -> tuple[object, ...]:
-    """All that pod_asks reads, which no binding replaces."""
-    return spec.containers, spec.init_containers, spec.resources, spec.overhead
-
-
-@read_once_of(_asking)
+@read_once_of(asking)
 def pod_asks(spec: PodSpec) -> dict[str, int]:
     """The pod's part of its node: one of `pods`, and every other amount that can be read."""
     asked = _pod_asks(spec)
@@ -246,12 +241,7 @@ def ids_in(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | No
     return found
 
 
-def _naming_devices(pod: Pod) -> tuple[object, ...]:
-    """All that ids_of reads."""
-    return pod.metadata.annotations, pod.metadata.labels
-
-
-@read_once_of(_naming_devices)
+@read_once_of(naming_devices)
 def ids_of(pod: Pod) -> Ids:
     """Resource -> the device IDs that a pod's annotation claims."""
     return ids_in(pod.metadata.annotations, pod.metadata.labels)
@@ -304,13 +294,7 @@ _FIRST_SAYS = (
 _TOPOLOGY = "gangsched.io/topology"
 
 
-def _naming_a_gang(pod: Pod) -> tuple[object, ...]:
-    """All that gang_of reads, which no new status of the pod replaces."""
-    meta = pod.metadata
-    return meta.uid, meta.name, meta.namespace, meta.labels, meta.annotations, pod.spec
-
-
-@read_once_of(_naming_a_gang)
+@read_once_of(naming_a_gang)
 def gang_of(pod: Pod) -> Gang | None:
     """None where it names two."""
     meta = pod.metadata
