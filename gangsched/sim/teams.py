@@ -125,7 +125,7 @@ class Guarantees:
         if _gpus_of(told) < sum(GUARANTEED.values()):
             return True
         asked, kept = Counter[str](), Counter[str]()
-        for pod in starting[: _least(starting)]:
+        for pod in starting[: _least(starting, told)]:
             asked[_queue_of(pod)] += _gpus(pod)
         comes = Counter[str]()
         for pod in promised:
@@ -193,10 +193,15 @@ def _queue_of_group(cause: str, told: Told) -> str:
     return next((_queue_of(pod) for pod in pods), "")
 
 
-def _least(pods: Sequence[Pod]) -> int:
-    """How many of a gang have to start together."""
-    gang = gang_of(pods[0])
-    return len(pods) if gang is None else least(gang, pods[0], None) or len(pods)
+def _least(pods: Sequence[Pod], told: Told) -> int:
+    """How many of a gang have to start together, beside those that run or have ended well; those by which
+    it grows start alone."""
+    gang, starting = gang_of(pods[0]), {pod.metadata.uid for pod in pods}
+    if gang is None:
+        return len(pods)
+    others = [pod for uid, pod in told.pods.items() if uid not in starting and gang_of(pod) == gang]
+    n_there = sum(bool(pod.spec.node_name) and pod.status.phase != "Failed" for pod in others)
+    return max((least(gang, pods[0], None) or len(pods)) - n_there, 1)
 
 
 def _gpus(pod: Pod) -> int:
