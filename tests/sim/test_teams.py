@@ -49,13 +49,14 @@ def test_a_core_that_forgets_what_others_are_guaranteed_is_found(monkeypatch: py
     assert any("31: " in one for one in found(range(51_020, 51_026)))
 
 
-@pytest.mark.parametrize("seed", [200, 442])
 def test_an_eviction_is_not_repeated_once_it_would_go_below_the_guarantee(
-    monkeypatch: pytest.MonkeyPatch, seed: int
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    case(QUEUES, seed).run()
+    """One seed in a hundred comes into that case, and which one changes with each decision."""
+    seeds = range(215, 225)
+    assert not found(seeds)
     monkeypatch.setattr(MakingRoom, "is_outdated", lambda self, waited: False)
-    assert any("31: " in one for one in found(range(seed, seed + 1)))
+    assert any("31: " in one for one in found(seeds))
 
 
 def test_two_that_go_together_are_judged_together() -> None:
