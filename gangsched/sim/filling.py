@@ -35,7 +35,7 @@ def unfilled(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
     """I5: at rest nothing that waits for room fits beside the claims that keep room from it.
 
     For storms in which queues have no limits. Not for who has a claim, for pods that ask for more than
-    resources, nor for a gang of which anything has started or is going.
+    resources, nor for a gang of which anything has ended or is going.
     """
     claims = scheduler.shared.queue.claims
     standing = claims.all if claims is not None else []
@@ -58,21 +58,27 @@ def unfilled(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
 
 
 def _needed(group: Group, told: Told) -> list[Pod]:
-    """The pods that have to start together for it to start, those that ask for least; none: not known."""
+    """The pods that have to start together, of those that wait the ones that ask for least; none: not known.
+
+    Where as many as it needs have started, each of the others may start by itself.
+    """
     pods = [told.pods[uid] for uid in group.members if uid in told.pods]
-    waiting = [pod for pod in pods if not (pod.spec.node_name or pod.is_terminal)]
-    waiting = [pod for pod in waiting if pod.metadata.deletion_timestamp is None]
+    staying = [pod for pod in pods if not pod.is_terminal and pod.metadata.deletion_timestamp is None]
+    # One whose bind was done and not yet told is no longer waiting.
+    has_place = told.promised.by_uid
+    waiting = [pod for pod in staying if not (pod.spec.node_name or pod.metadata.uid in has_place)]
     if not group.is_gang:
         return waiting[:1]
     gang = gang_of(waiting[0]) if waiting else None
-    if gang is None or len(waiting) < len(group.members):
+    if gang is None or len(staying) < len(group.members):
         return []
     item = told.groups.get(gang)
-    minima = {least(gang, pod, item) for pod in waiting}
+    minima = {least(gang, pod, item) for pod in staying}
     n = minima.pop()
-    if minima or n is None or n > len(waiting) or not all(_is_plain(pod, item) for pod in waiting):
+    if minima or n is None or n > len(staying) or not all(_is_plain(pod, item) for pod in waiting):
         return []
-    return sorted(waiting, key=lambda pod: sorted(pod_asks(pod.spec).items()))[:n]
+    n_missing = max(n - (len(staying) - len(waiting)), 1)
+    return sorted(waiting, key=lambda pod: sorted(pod_asks(pod.spec).items()))[:n_missing]
 
 
 def _is_plain(pod: Pod, item: CustomObject | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from msgspec.structs import replace
 
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.preemption.queue_rights import QueueRights
+from gangsched.core.queueing.claims import Claims
+from gangsched.core.state.waking import _Heard
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.sim.driver import Simulation
@@ -57,6 +60,23 @@ def test_an_eviction_is_not_repeated_once_it_would_go_below_the_guarantee(
     assert not found(seeds)
     monkeypatch.setattr(MakingRoom, "is_outdated", lambda self, waited: False)
     assert any("31: " in one for one in found(seeds))
+
+
+def test_a_core_that_does_not_wake_gangs_that_can_grow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_cure = _Heard.may_cure
+    monkeypatch.setattr(_Heard, "may_cure", lambda self, group: not group.satisfied and may_cure(self, group))
+    assert any("I5: " in one for one in found(range(9_324, 9_329)))
+
+
+def test_a_core_that_lets_no_gang_grow_in_front_of_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaves_room = Claims.holding_up
+
+    def closed(self: Claims, unit: Any, from_s: float, until_s: float, *more: Any, **named: Any) -> Any:
+        grows = any(group.satisfied for group in unit)
+        return leaves_room(self, unit, from_s, math.inf if grows else until_s, *more, **named)
+
+    monkeypatch.setattr(Claims, "holding_up", closed)
+    assert any("I5: " in one for one in found(range(9_323, 9_331)))
 
 
 def test_two_that_go_together_are_judged_together() -> None:
