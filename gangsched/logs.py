@@ -57,5 +57,9 @@ def _json(_: Any, __: str, line: MutableMapping[str, Any]) -> str:
 
 
 def _quoted(value: Any) -> str:
+    """In quotes, unless it is one plain word; its own quotes are escaped, so that it forges no other key."""
     text = str(value)
-    return f'"{text}"' if " " in text or not text else text
+    if text and " " not in text and '"' not in text:
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -31,6 +31,11 @@ def test_text_has_no_control_characters() -> None:
     assert line.endswith(r'a page failed path=/\x0a\x1b[2J\x9b2J\x202e\x2028 err="has a blank"' + "\n")
 
 
+def test_a_value_does_not_end_its_own_quotes() -> None:
+    line = logged("text", err='it says "no" result=ok', path='a\\"b', last="a b\\", other="a\\b")
+    assert line.endswith(r' err="it says \"no\" result=ok" path="a\\\"b" last="a b\\" other=a\b' + "\n")
+
+
 @pytest.mark.parametrize("style", ["text", "json"])
 def test_the_name_of_a_file_need_not_be_text(style: str) -> None:
     line = logged(style, file=b"/tmp/\xff".decode(errors="surrogateescape"))
