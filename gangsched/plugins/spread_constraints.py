@@ -6,16 +6,16 @@ for. Source: kube-scheduler 1.37 `plugins/podtopologyspread/common.go` and `plug
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
-from gangsched.core.types.affinity_terms import merged_keys
+from gangsched.core.types.affinity_terms import counted_to_spread, spread_selector
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.names import is_qualified_name
 from gangsched.model.objects import LabelSelector, TopologySpreadConstraint
-from gangsched.model.selectors import PodTerm, Selector, selector_of
+from gangsched.model.selectors import PodTerm, Selector
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -104,14 +104,14 @@ def compiled(
     for one in wire:
         if one.when_unsatisfiable != action:
             continue
-        chosen = selector if selector is not None else _own(one, template.labels)
-        # An empty selector counts no pod, although it matches the pod itself.
-        counted = chosen if chosen is not None and chosen.requirements else None
+        chosen = selector
+        if chosen is None and isinstance(one, TopologySpreadConstraint):
+            chosen = spread_selector(one, template.labels)
         found.append(
             Constraint(
                 one.topology_key,
                 one.max_skew,
-                PodTerm((template.namespace,), None, counted, True) if counted is not None else None,
+                counted_to_spread(template.namespace, chosen),
                 chosen is not None and chosen.matches(template.labels),
                 one.min_domains if one.min_domains is not None else 1,
                 (one.node_affinity_policy or _HONOR) == _HONOR,
@@ -119,8 +119,3 @@ def compiled(
             )
         )
     return tuple(found)
-
-
-def _own(one: Any, labels: Mapping[str, str]) -> Selector | None:
-    selector = selector_of(one.label_selector)
-    return selector and selector.with_requirements(merged_keys(one.match_label_keys, labels))

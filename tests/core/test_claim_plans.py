@@ -13,7 +13,14 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.groups import plan_rooms
 from gangsched.core.groups.claim_plans import ClaimPlans
 from gangsched.core.types.claim import StartClaim
-from gangsched.model.objects import Affinity, LabelSelector, Pod, PodAffinity, PodAffinityTerm
+from gangsched.model.objects import (
+    Affinity,
+    LabelSelector,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    TopologySpreadConstraint,
+)
 from gangsched.model.topology import TOPOLOGY_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import RACK, make_node, make_pod
@@ -130,3 +137,47 @@ def test_leaving_out_few_pods_first_finds_the_same_moment(seed: int, monkeypatch
         return None if claim is None else claim.start_s
 
     assert start_s(0) == start_s(1000), f"seed {seed}"
+
+
+def spread(pods: list[Pod], key: str, skew: int) -> list[Pod]:
+    """Spread over this label's values with all pods of app x, of which they are."""
+    rule = TopologySpreadConstraint(skew, key, "DoNotSchedule", LabelSelector({"app": "x"}))
+    return [
+        replace(
+            pod,
+            metadata=replace(pod.metadata, labels={**(pod.metadata.labels or {}), "app": "x"}),
+            spec=replace(pod.spec, topology_spread_constraints=[rule]),
+        )
+        for pod in pods
+    ]
+
+
+def test_whom_a_gang_is_spread_from_is_waited_for_although_there_is_room() -> None:
+    ends_s = {"n0": 100.0, "n1": 200.0, "n2": 300.0, "n3": 5000.0}
+    c = full(ends_s, racks={name: name for name in ends_s})
+    for name, end_s in (("n4", 150.0), ("n5", 5000.0)):
+        c.node(make_node(name, rack=name)).submit(on(name, 0, end_s, labels={"app": "x"}))
+    c.submit(spread(gang("large", pods=2, gpus=8), RACK, 1)).run()
+    claim = planned(c)
+    assert claim is not None
+    assert (sorted(claim.nodes), claim.start_s) == (["n0", "n4"], BEGAN_S + 150.0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_only_pods_that_a_constraint_counts_matter_to_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def plan() -> tuple[float, list[str]] | None:
+        rng = Random(seed)
+        names = [f"n{k}" for k in range(rng.randint(2, 7))]
+        c = full({n: rng.randint(1, 30) * 10.0 for n in names}, racks={n: rng.choice("abc") for n in names})
+        for k in range(rng.randint(1, 4)):
+            c.node(make_node(f"h{k}", rack=rng.choice("abc"))).submit(
+                on(f"h{k}", 0, rng.randint(1, 30) * 10.0, labels={"app": "x"}),
+                on(f"h{k}", rng.randint(1, 8), rng.randint(1, 30) * 10.0, labels={"app": "y"}),
+            )
+        c.submit(spread(gang("large", pods=rng.randint(1, 5), gpus=8), RACK, rng.randint(1, 2))).run()
+        claim = planned(c)
+        return None if claim is None else (claim.start_s, sorted(claim.nodes))
+
+    of_few = plan()
+    monkeypatch.setattr(plan_rooms.PlanRooms, "_that_matter", lambda self, templates: None)
+    assert plan() == of_few, f"seed {seed}"

@@ -16,17 +16,29 @@ from gangsched.core.queueing.claimed_room import ClaimedRoom, Held
 from gangsched.core.queueing.room import Room, free_ids
 from gangsched.core.queueing.running_pods import RunningPods
 from gangsched.core.state.state import SharedState
+from gangsched.core.types.affinity_terms import counted_to_spread, spread_selector
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.selectors import PodTerm
 
 # A gang that finds so much free room and does not fit lacks something else.
 _MAX_SPARED = 4096
 # So many pods are left out of a Trial at once; of more, those first that make most room.
 _MANY = 1024
-_INTER_POD_AFFINITY = "InterPodAffinity"
+# What these ask of other pods is known from the pod alone.
+_ABOUT_PODS = frozenset(("InterPodAffinity", "PodTopologySpread"))
+
+
+def _spread_terms(template: PodTemplate) -> Iterator[PodTerm]:
+    """The pods that its own required constraints count."""
+    for one in template.spec.topology_spread_constraints or ():
+        if one.when_unsatisfiable == "DoNotSchedule":
+            term = counted_to_spread(template.namespace, spread_selector(one, template.labels))
+            if term is not None:
+                yield term
 
 
 def _devices_by_node(claims: Iterable[StartClaim]) -> dict[str, set[str]]:
@@ -122,12 +134,14 @@ class PlanRooms:
 
     def _that_matter(self, templates: Iterable[PodTemplate]) -> BoolArray | None:
         """bool[n_rows]: where there are pods that terms of these are about, or with terms about these; None:
-        all nodes, as they may share volumes or be spread."""
+        all nodes, as they may share volumes."""
         view = self._shared.cache.view
         found: BoolArray = np.zeros(view.n_rows, dtype=np.bool_)
         for template in templates:
-            if any(name != _INTER_POD_AFFINITY for name, _ in template.needs):
+            if any(name not in _ABOUT_PODS for name, _ in template.needs):
                 return None
+            for term in _spread_terms(template):
+                found |= view.matching(term) > 0
             for _, stated in template.affinity_terms if template.needs else ():
                 found |= view.matching(stated.term) > 0
             for _, counts in view.carried_against(template) if template.needs else ():

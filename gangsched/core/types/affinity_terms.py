@@ -20,9 +20,10 @@ from gangsched.model.objects import (
     PodAffinity,
     PodAffinityTerm,
     PodSpec,
+    TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from gangsched.model.selectors import PodTerm, Requirement, selector_of
+from gangsched.model.selectors import PodTerm, Requirement, Selector, selector_of
 
 
 class AffinityKind(enum.Enum):
@@ -79,6 +80,19 @@ def keys_named(spec: PodSpec) -> Iterator[str]:
     for constraint in spec.topology_spread_constraints or ():
         yield from _keys(constraint.label_selector)
         yield from constraint.match_label_keys or ()
+
+
+def spread_selector(one: TopologySpreadConstraint, labels: Mapping[str, str]) -> Selector | None:
+    """Which pods a constraint is about, if a pod with these labels states it; with its matchLabelKeys."""
+    selector = selector_of(one.label_selector)
+    return selector and selector.with_requirements(merged_keys(one.match_label_keys, labels))
+
+
+def counted_to_spread(namespace: str, selector: Selector | None) -> PodTerm | None:
+    """The pods that such a constraint counts; None: none, as for an empty selector, which matches any pod."""
+    if selector is None or not selector.requirements:
+        return None
+    return PodTerm((namespace,), None, selector, skip_leaving=True)
 
 
 def merged_keys(
