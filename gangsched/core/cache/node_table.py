@@ -117,15 +117,16 @@ class NodeTable:
             self.table.column(name)
         self.fit_columns()
         before, is_new = self.nodes[row], not self.live[row]
-        fresh = np.zeros(self.allocatable.shape[0], dtype=np.int64)
+        old: list[int] = self.allocatable[:, row].tolist()
+        fresh = [0] * len(old)  # a few numbers, which a list compares faster than an array
         for name, amount in amounts.items():
             fresh[self.table.column(name)] = amount
-        old = self.allocatable[:, row]
         self.note(row)
-        grown = frozenset(self.table.names[i] for i in np.nonzero(fresh > old)[0])
-        for i in np.flatnonzero(fresh != old).tolist():
-            self._set_free(i, row, self.exact_free(i, row) + fresh.item(i) - old.item(i))
-        self.allocatable[:, row] = fresh
+        grown = frozenset([self.table.names[i] for i, n in enumerate(fresh) if n > old[i]])
+        for i, n in enumerate(fresh):
+            if n != old[i]:
+                self._set_free(i, row, self.exact_free(i, row) + n - old[i])
+                self.allocatable[i, row] = n
         labels_changed = before is None or before.metadata.labels != node.metadata.labels
         taints_changed = (
             before is None

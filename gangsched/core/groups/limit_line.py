@@ -128,6 +128,9 @@ class LimitLine:
         """At the end of a turn: has those asked again from whom something was kept that no longer is."""
         if self._shared.queue_view is not None:  # another one, since a reload
             self._shared.queue_view.kept_in_limits = self.kept_ahead_of
+        claims = self._shared.queue.claims
+        if not self._claims and (claims is None or not claims.by_key) and not self._known and not self._held:
+            return
         given_up = {*self._given_up_by_claims()}
         if self._known or self._held:
             gone = [one for first in self._first.values() for one in first if not self._is_there(one)]

@@ -195,7 +195,7 @@ class PreEnqueue:
 
     def look(self) -> None:
         """Asks again about pods that a change may have cured, and sends the calls for the edge."""
-        for uid in tuple(islice(self._again, MAX_A_TURN)):
+        for uid in tuple(islice(self._again, MAX_A_TURN)) if self._again else ():
             del self._again[uid]
             asked = self._asked.get(uid)
             if asked is not None:
