@@ -7,7 +7,7 @@ the messages are those of the invariants in the project's fault catalogue.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gangsched.core.cache.cache import Cache
@@ -43,8 +43,8 @@ class Recount:
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
-        self._pods: list[tuple[Any, ...]] = []
-        self._sums = _Sums()
+        self._read: list[tuple[Any, ...]] = []
+        self._sums = _Sums(self._read)
         self._sound: tuple[Any, ...] = ()
         """What `_counted` found sound."""
 
@@ -52,25 +52,24 @@ class Recount:
         """As the function."""
         shared = self._shared
         # All that _Sums reads, to be compared at once; mappings of IDs are replaced, never changed.
-        pods = [
+        read = [
             (
+                uid,
                 info,
+                info.group,
+                info.state,
                 info.row,
                 info.node_name,
                 info.template,
                 info.ids,
-                info.state,
-                info.group,
                 info.in_doubt,
                 info.said_gone,
                 info.pod.spec.priority,
             )
-            for info in shared.cache.pods.values()
+            for uid, info in shared.cache.pods.items()
         ]
-        if pods != self._pods:
-            self._pods, self._sums = pods, _Sums()
-            for uid, info in shared.cache.pods.items():
-                self._sums.add(uid, info)
+        if read != self._read:
+            self._read, self._sums = read, _Sums(read)
         sums = self._sums
         return [
             *sums.broken,
@@ -97,7 +96,7 @@ class Recount:
 class _Sums:
     """What the pods add up to. broken: what they contradict each other in."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: Iterable[tuple[Any, ...]]) -> None:
         self.broken: list[str] = []
         self.places: dict[str, dict[str, PodInfo]] = {}
         """Pods by the node that they are on, and by UID."""
@@ -114,36 +113,45 @@ class _Sums:
         self.by_state: dict[Group, dict[MemberState, int]] = {}
         self.unbound: list[PodInfo] = []
         """Members that are not bound, and hold something or may."""
+        self._add(read)
 
-    def add(self, uid: str, info: PodInfo) -> None:
-        group, state = info.group, info.state
-        if group is not None:
-            mine = self.members.get(group)
-            if mine is None:
-                mine = self.members[group] = {}
-                self.by_state[group] = _NONE.copy()
-            mine[uid] = info
-            self.by_state[group][state] += 1
-            if state is not BOUND and (state is ASSUMED or info.ids or info.in_doubt):
-                self.unbound.append(info)
-        row, name = info.row, info.node_name
-        if name:
-            self.places.setdefault(name, {})[uid] = info
-            self.rows.setdefault(name, {})[row] = info
-            priority = info.pod.spec.priority or 0
-            self.priorities[priority] = self.priorities.get(priority, 0) + 1
-            if row != NO_ROW:
-                on_row = (row, info.template)
-                self.alike[on_row] = self.alike.get(on_row, 0) + 1
-                if info.template.volumes:
-                    self.using_volumes.append(info)
-        elif row != NO_ROW:
-            self.broken.append(f"6: {info!r} is counted on row {row}, and is on no node")
-        for resource, ids in info.ids.items() if info.ids else ():
-            self.held.setdefault((resource, row), set()).update(ids)
+    def _add(self, read: Iterable[tuple[Any, ...]]) -> None:
+        members, by_state, unbound = self.members, self.by_state, self.unbound
+        places, all_rows, alike, priorities = self.places, self.rows, self.alike, self.priorities
+        for uid, info, group, state, row, name, template, ids, in_doubt, said_gone, priority in read:
+            if group is not None:
+                mine = members.get(group)
+                if mine is None:
+                    mine = members[group] = {}
+                    by_state[group] = _NONE.copy()
+                mine[uid] = info
+                by_state[group][state] += 1
+                if state is not BOUND and (state is ASSUMED or ids or in_doubt):
+                    unbound.append(info)
+            if name:
+                there = places.get(name)
+                if there is None:
+                    there = places[name] = {}
+                    all_rows[name] = {}
+                there[uid] = info
+                all_rows[name][row] = info
+                priority = priority or 0
+                priorities[priority] = priorities.get(priority, 0) + 1
+                if row != NO_ROW:
+                    alike[row, template] = alike.get((row, template), 0) + 1
+                    if template.volumes:
+                        self.using_volumes.append(info)
+            elif row != NO_ROW:
+                self.broken.append(f"6: {info!r} is counted on row {row}, and is on no node")
+            if ids:
+                self._hold(info, ids, is_ours=group is not None and not said_gone)
+
+    def _hold(self, info: PodInfo, held: Mapping[str, tuple[str, ...]], *, is_ours: bool) -> None:
+        for resource, ids in held.items():
+            self.held.setdefault((resource, info.row), set()).update(ids)
             # Claims in other schedulers' annotations are reported as conflicts and guaranteed by nothing; and
             # a pod that is gone harms no other, though a lagging watch shows it until its deletion.
-            if group is not None and not info.said_gone:
+            if is_ours:
                 self._own(info, resource, ids)
 
     def _own(self, info: PodInfo, resource: str, ids: tuple[str, ...]) -> None:

@@ -104,19 +104,41 @@ def _ids_match(bind: ef.BindPod, pod: Pod, healthy: Ids) -> Iterator[str]:
         yield f"10: {bind.name} has no container {sorted(strange)}"
 
 
-def one_owner(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
+class OneOwner:
     """1: no device ID is on two live pods, bound in the store or promised by the scheduler."""
+
+    def __init__(self) -> None:
+        self._sound: tuple[object, ...] = ()
+        """The store's owners, and what was promised, that were looked at last and found sound."""
+
+    def look(self, api: SimApi, scheduler: Scheduler) -> Iterator[str]:
+        """Looks again once either has changed."""
+        # Mappings of IDs are replaced, never changed.
+        promised = [
+            (info.uid, info.node_name, info.ids)
+            for info in scheduler.shared.cache.pods.values()
+            if info.state is ASSUMED
+        ]
+        now = (api.books, api.books.n_takings, promised)
+        if now != self._sound:
+            yield from _owned_twice(api, promised)
+            self._sound = now
+
+
+def _owned_twice(
+    api: SimApi, promises: Iterable[tuple[str, str, Mapping[str, Iterable[str]]]]
+) -> Iterator[str]:
     for node, resource, device_id in api.books.doubled:
         owners = " and ".join(api.books.owners[node, resource, device_id])
         yield f"1: {device_id} of {resource} on {node} is held by {owners}"
     promised: dict[tuple[str, str, str], str] = {}
-    for info in [info for info in scheduler.shared.cache.pods.values() if info.state is ASSUMED]:
-        for resource, ids in info.ids.items():
+    for uid, node, held in promises:
+        for resource, ids in held.items():
             for device_id in ids:
-                place = (info.node_name, resource, device_id)
-                for other in (*api.books.owners.get(place, ()), promised.setdefault(place, info.uid)):
-                    if other != info.uid:
-                        yield f"1: {device_id} on {info.node_name} is held by {other} and {info.uid}"
+                place = (node, resource, device_id)
+                for other in (*api.books.owners.get(place, ()), promised.setdefault(place, uid)):
+                    if other != uid:
+                        yield f"1: {device_id} on {node} is held by {other} and {uid}"
 
 
 def bound_as_sent(api: SimApi, sent: dict[str, list[ef.BindPod]]) -> Iterator[str]:

@@ -110,7 +110,7 @@ class Simulation:
         self._store_is_true = not rates.tampering_per_s
         self._fills = self.settings.queueing is not None
         self._decided: list[list[ef.Effect]] = []
-        self.half_bound = HalfBound()
+        self.half_bound, self._one_owner = HalfBound(), checkers.OneOwner()
         self.watchers: list[Callable[[Simulation], Iterable[str]]] = []
         """A test's own checks after every turn."""
         self.calm_since_s = self._news_s = 0.0
@@ -290,7 +290,7 @@ class Simulation:
             if self._store_is_true:
                 holders = (self.api.books.n_takings, self._n_steps)
                 if holders != self._judged_holders and self._has_time_to_recount():
-                    self._judge(checkers.one_owner(self.api, self.scheduler))
+                    self._judge(self._one_owner.look(self.api, self.scheduler))
                     self._judged_holders = holders
                 if self.api.books.changed:
                     self._judge(checkers.bound_as_sent(self.api, self.sent))

@@ -106,13 +106,14 @@ class HalfBound:
             members = api.books.members.get(gang)
             if members is None:
                 continue
-            if api.books.least(gang) is None:  # and it does not know the earlier statement
+            least = api.books.least(gang)
+            if least is None:  # and it does not know the earlier statement
                 self._whole.add(gang)
                 self.since_s.pop(gang, None)
                 continue
-            least = self._least_of(gang, api)
+            self._least[gang] = least
             bound = [pod for pod in members.values() if pod.spec.node_name]
-            if not bound or least is None:
+            if not bound:
                 continue
             times = [c.last_transition_time or _NEVER for pod in bound for c in _binding_of(pod)]
             last = max(times, default=_NEVER)

@@ -8,7 +8,8 @@ by the API's answer: bound, refused, withdrawn, or read as not bound.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -72,40 +73,54 @@ class Told:
         """Applies what the process is about to be told."""
         self.n_heard += 1
         for event in events:
-            if isinstance(event, (ev.PodAdded, ev.PodUpdated)):
+            hear = _HEAR.get(type(event))
+            if hear is not None:
+                hear(self, event)
+
+    def _pod(self, event: ev.PodAdded | ev.PodUpdated) -> None:
+        self._see(event.pod)
+
+    def _pod_gone(self, event: ev.PodDeleted) -> None:
+        uid = event.pod.metadata.uid
+        self.pods.pop(uid, None)
+        self._held.end(uid)
+        self.promised.end(uid)
+        self.answered.discard(uid)
+
+    def _group(self, event: ev.PodGroupAdded | ev.PodGroupUpdated) -> None:
+        self.groups[_named(event)] = event.item
+
+    def _group_gone(self, event: ev.PodGroupDeleted) -> None:
+        self.groups.pop(_named(event), None)
+
+    def _node(self, event: ev.NodeAdded | ev.NodeUpdated) -> None:
+        self.nodes[event.node.metadata.name] = event.node
+
+    def _node_gone(self, event: ev.NodeDeleted) -> None:
+        known = self.nodes.get(event.node.metadata.name)
+        if known is not None and known.metadata.uid == event.node.metadata.uid:
+            del self.nodes[event.node.metadata.name]
+
+    def _bound(self, event: ev.BindSucceeded) -> None:
+        self.answered.add(event.uid)
+
+    def _not_bound(self, event: ev.BindFailed | ev.BindCancelled) -> None:
+        self.n_settled[event.uid] += 1
+        self.promised.end(event.uid)
+
+    def _hook_answered(self, event: ev.HookAnswered) -> None:
+        uid = self.bind_hooks.pop(event.ticket, "")
+        if event.code in (Code.UNSCHEDULABLE.value, Code.SKIP.value):  # not by this one
+            self.promised.end(uid)
+
+    def _read(self, event: ev.PodRead | ev.PodBumped) -> None:
+        if isinstance(event, ev.PodBumped):
+            self.n_settled[event.uid] += 1
+        if event.pod is not None and event.pod.spec.node_name:
+            if event.uid in self.pods:  # else it is gone, and the answer is old
                 self._see(event.pod)
-            elif isinstance(event, ev.PodDeleted):
-                self.pods.pop(event.pod.metadata.uid, None)
-                self._held.end(event.pod.metadata.uid)
-                self.promised.end(event.pod.metadata.uid)
-                self.answered.discard(event.pod.metadata.uid)
-            elif isinstance(event, (ev.PodGroupAdded, ev.PodGroupUpdated)):
-                self.groups[_named(event)] = event.item
-            elif isinstance(event, ev.PodGroupDeleted):
-                self.groups.pop(_named(event), None)
-            elif isinstance(event, ev.BindSucceeded):
-                self.answered.add(event.uid)
-            elif isinstance(event, (ev.NodeAdded, ev.NodeUpdated)):
-                self.nodes[event.node.metadata.name] = event.node
-            elif isinstance(event, ev.NodeDeleted):
-                known = self.nodes.get(event.node.metadata.name)
-                if known is not None and known.metadata.uid == event.node.metadata.uid:
-                    del self.nodes[event.node.metadata.name]
-            elif isinstance(event, (ev.BindFailed, ev.BindCancelled)):
-                self.n_settled[event.uid] += 1
-                self.promised.end(event.uid)
-            elif isinstance(event, ev.HookAnswered):
-                uid = self.bind_hooks.pop(event.ticket, "")
-                if event.code in (Code.UNSCHEDULABLE.value, Code.SKIP.value):  # not by this one
-                    self.promised.end(uid)
-            elif isinstance(event, (ev.PodRead, ev.PodBumped)):
-                if isinstance(event, ev.PodBumped):
-                    self.n_settled[event.uid] += 1
-                if event.pod is not None and event.pod.spec.node_name:
-                    if event.uid in self.pods:  # else it is gone, and the answer is old
-                        self._see(event.pod)
-                else:
-                    self.promised.end(event.uid)
+        else:
+            self.promised.end(event.uid)
 
     def _see(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -142,6 +157,25 @@ class Told:
         """All pods that hold something on the node: bound and alive, or reserved."""
         for claims in (self._held, self.promised):
             yield from claims.by_node.get(node, {}).values()
+
+
+_HEAR: Mapping[type, Callable[[Told, Any], None]] = {
+    ev.PodAdded: Told._pod,
+    ev.PodUpdated: Told._pod,
+    ev.PodDeleted: Told._pod_gone,
+    ev.PodGroupAdded: Told._group,
+    ev.PodGroupUpdated: Told._group,
+    ev.PodGroupDeleted: Told._group_gone,
+    ev.BindSucceeded: Told._bound,
+    ev.NodeAdded: Told._node,
+    ev.NodeUpdated: Told._node,
+    ev.NodeDeleted: Told._node_gone,
+    ev.BindFailed: Told._not_bound,
+    ev.BindCancelled: Told._not_bound,
+    ev.HookAnswered: Told._hook_answered,
+    ev.PodRead: Told._read,
+    ev.PodBumped: Told._read,
+}
 
 
 def _named(event: ev.PodGroupAdded | ev.PodGroupUpdated | ev.PodGroupDeleted) -> Gang:

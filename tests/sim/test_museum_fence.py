@@ -50,7 +50,7 @@ class Story:
 
     @property
     def is_given_twice(self) -> bool:
-        return bool(list(checkers.one_owner(self.sim.api, self.sim.scheduler)))
+        return bool(list(checkers.OneOwner().look(self.sim.api, self.sim.scheduler)))
 
     def after_a_crash(self) -> bool:
         """Its process dies, and the next one has the devices for another."""
