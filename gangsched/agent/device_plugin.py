@@ -10,17 +10,20 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import anyio
 import structlog
+from google.protobuf.message import DecodeError
 from grpclib.const import Status
-from grpclib.exceptions import GRPCError
-from grpclib.server import Server, Stream
+from grpclib.exceptions import GRPCError, ProtocolError
+from grpclib.server import Stream
 
+from gangsched.agent.channels import BoundedServer
 from gangsched.agent.hand_off import Granted, Known, NotPlanned, Prefer, prefer, verify
 from gangsched.agent.kubelet import Kubelet, KubeletError
 from gangsched.agent.kubelet_api import deviceplugin_pb2 as pb
@@ -28,6 +31,9 @@ from gangsched.agent.kubelet_api.deviceplugin_grpc import DevicePluginBase
 from gangsched.agent.outfit import outfit
 from gangsched.agent.plugin_settings import PluginDocument
 from gangsched.model.devices import Device
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
 
 _log = structlog.get_logger(__name__)
 
@@ -98,23 +104,27 @@ class Plugin:
     async def preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
         """Prefers nothing when no planned set is due: Allocate then rejects what kubelet takes."""
         response = pb.PreferredAllocationResponse()
+        deadline_s = self._clock() + PATIENCE_S
         for asked in request.container_requests:
-            ids = await self._prefer(asked)
+            ids = await self._prefer(asked, deadline_s)
             response.container_responses.add(deviceIDs=sorted(ids))
         return response
 
     async def allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
         """Raises: GRPCError, when it is not a planned set; the pod then fails at admission."""
         response = pb.AllocateResponse()
+        deadline_s = self._clock() + PATIENCE_S
         for asked in request.container_requests:
             ids = frozenset(asked.devices_ids)
             if self.settings.hand_off == "device-plugin":
-                await self._verify(ids)
+                await self._verify(ids, deadline_s)
             response.container_responses.append(outfit(self.settings, ids))
         self._view.granted()
         return response
 
-    async def _prefer(self, asked: pb.ContainerPreferredAllocationRequest) -> frozenset[str]:
+    async def _prefer(
+        self, asked: pb.ContainerPreferredAllocationRequest, deadline_s: float
+    ) -> frozenset[str]:
         if self.settings.hand_off != "device-plugin":
             return frozenset()
         found = await self._settled(
@@ -125,25 +135,27 @@ class Plugin:
                 available=frozenset(asked.available_deviceIDs),
                 must_include=frozenset(asked.must_include_deviceIDs),
             ),
+            deadline_s,
             again=True,
         )
         self._preferred = found.ids if isinstance(found, Prefer) else frozenset()
         return self._preferred
 
-    async def _verify(self, ids: frozenset[str]) -> None:
+    async def _verify(self, ids: frozenset[str], deadline_s: float) -> None:
         # What was known when this set was preferred still holds: kubelet has been given nothing since.
         found = await self._settled(
-            lambda known: verify(self.settings.resource, ids, known, preferred=self._preferred), again=False
+            lambda known: verify(self.settings.resource, ids, known, preferred=self._preferred),
+            deadline_s,
+            again=False,
         )
         if isinstance(found, NotPlanned):
             self._view.refused(Mismatch(self.settings.resource, found.why))
             raise GRPCError(Status.FAILED_PRECONDITION, f"gangsched: {found.why}")
 
     async def _settled(
-        self, decide: Callable[[Known], Prefer | Granted | NotPlanned], *, again: bool
+        self, decide: Callable[[Known], Prefer | Granted | NotPlanned], deadline_s: float, *, again: bool
     ) -> Prefer | Granted | NotPlanned:
-        """The answer, decided again with newer knowledge until it is positive or final."""
-        deadline_s = self._clock() + PATIENCE_S
+        """The answer, decided again with newer knowledge until it is positive, final or late."""
         while True:
             try:
                 found = decide(await self._view.look(again=again))
@@ -170,11 +182,11 @@ class _Face(DevicePluginBase):
         self._plugin = plugin
 
     async def GetDevicePluginOptions(self, stream: Stream[pb.Empty, pb.DevicePluginOptions]) -> None:
-        await stream.recv_message()
+        await _received(stream)
         await stream.send_message(self._plugin.options)
 
     async def ListAndWatch(self, stream: Stream[pb.Empty, pb.ListAndWatchResponse]) -> None:
-        await stream.recv_message()
+        await _received(stream)
         while True:
             response, changed = self._plugin.listed()
             await stream.send_message(response)
@@ -183,23 +195,29 @@ class _Face(DevicePluginBase):
     async def GetPreferredAllocation(
         self, stream: Stream[pb.PreferredAllocationRequest, pb.PreferredAllocationResponse]
     ) -> None:
-        await _answer(stream, self._plugin.preferred)
+        await stream.send_message(await self._plugin.preferred(await _received(stream)))
 
     async def Allocate(self, stream: Stream[pb.AllocateRequest, pb.AllocateResponse]) -> None:
-        await _answer(stream, self._plugin.allocate)
+        await stream.send_message(await self._plugin.allocate(await _received(stream)))
 
     async def PreStartContainer(
         self, stream: Stream[pb.PreStartContainerRequest, pb.PreStartContainerResponse]
     ) -> None:
         # Our options do not request this call.
-        await stream.recv_message()
+        await _received(stream)
         await stream.send_message(pb.PreStartContainerResponse())
 
 
-async def _answer(stream: Stream, call: Callable[..., Awaitable[object]]) -> None:  # type: ignore[type-arg]
-    request = await stream.recv_message()
-    if request is not None:
-        await stream.send_message(await call(request))
+async def _received(stream: Stream[Asked, Answer]) -> Asked:
+    """The call's one message. Raises: GRPCError; grpclib would log a caller's garbage with a traceback."""
+    try:
+        request = await stream.recv_message()
+    except (DecodeError, ProtocolError, RecursionError, AssertionError, NotImplementedError) as error:
+        why = f"the request cannot be read: {str(error) or type(error).__name__}"
+        raise GRPCError(Status.INVALID_ARGUMENT, why) from None
+    if request is None:
+        raise GRPCError(Status.INVALID_ARGUMENT, "the call has no request")
+    return request
 
 
 class PluginServer:
@@ -217,18 +235,19 @@ class PluginServer:
     async def run(self) -> None:
         """Until cancelled: serve and register; start over when kubelet has cleared its directory."""
         while True:
-            server = Server([_Face(self._plugin)])
+            server = BoundedServer([_Face(self._plugin)])
             try:
                 if await self._serve(server):
                     await self._until_kubelet_is_another()
             finally:
-                server.close()
                 with anyio.CancelScope(shield=True), anyio.move_on_after(2.0):
-                    await server.wait_closed()
-                (self._directory / self.endpoint).unlink(missing_ok=True)
+                    await server.end()
+                # Where somebody has put a directory, or taken the right to write: the next start says so.
+                with suppress(OSError):
+                    (self._directory / self.endpoint).unlink()
             await anyio.sleep(SOCKET_S)
 
-    async def _serve(self, server: Server) -> bool:
+    async def _serve(self, server: BoundedServer) -> bool:
         resource = self._plugin.settings.resource
         path = self._directory / self.endpoint
         self._seen = self._identity()

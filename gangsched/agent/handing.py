@@ -29,6 +29,8 @@ _AT_ONCE_S = 0.05
 _SOON_S = (0.2, 0.5, 1.5)
 # A pod missing from kubelet's list is reported after this long.
 _STRANGE_S = 60.0
+# Refusals whose Events wait to be written; kubelet asks for one pod at a time, a stranger for any number.
+_MAX_MISMATCHES = 64
 
 
 class Handing:
@@ -61,6 +63,9 @@ class Handing:
         self._record = record
         self._listed = listed
         self._known: Known | None = None
+        self._looking = anyio.Lock()
+        self._looked: Known | KubeletError = KubeletError("not asked yet")
+        self._n_looks = 0
         self._memory = Memory()
         self._news = anyio.Event()
         self._soon = anyio.Event()
@@ -99,14 +104,29 @@ class Handing:
 
     async def look(self, *, again: bool) -> Known:
         """What is known now; cached until devices were given or something changed."""
-        if again or self._known is None:
+        if not again and self._known is not None:
+            return self._known
+        n_begun = self._n_looks
+        async with self._looking:
+            if self._n_looks == n_begun:
+                self._n_looks += 1
+                self._looked = await self._look()
+            # Else another call's look began after this one was asked for: any number of callers at once
+            # cause no more requests than two.
+            if isinstance(self._looked, KubeletError):
+                raise KubeletError(str(self._looked))
+            return self._looked
+
+    async def _look(self) -> Known | KubeletError:
+        try:
             seen = await self._kubelet.pods()
             given = await self._kubelet.given()
-            # The scheduler may have given these devices to pods that the watch has not shown yet, so the API
-            # server is asked. While it does not answer no pod can be bound, and the watch's last state will
-            # do.
-            pods = seen or self._pods.in_order(await self._listed() or self._pods.all())
-            self._known = Known(pods, self._memory.completed(given, pods), by_kubelet=bool(seen))
+        except KubeletError as error:
+            return error
+        # The scheduler may have given these devices to pods that the watch has not shown yet, so the API
+        # server is asked. While it does not answer no pod can be bound, and the watch's last state will do.
+        pods = seen or self._pods.in_order(await self._listed() or self._pods.all())
+        self._known = Known(pods, self._memory.completed(given, pods), by_kubelet=bool(seen))
         return self._known
 
     async def news(self, timeout_s: float) -> None:
@@ -119,7 +139,8 @@ class Handing:
 
     def refused(self, mismatch: Mismatch) -> None:
         self._known = None
-        self._mismatches.append(mismatch)
+        if len(self._mismatches) < _MAX_MISMATCHES:
+            self._mismatches.append(mismatch)
         self._announce()
 
     def _announce(self) -> None:

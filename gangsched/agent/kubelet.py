@@ -15,10 +15,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from google.protobuf.message import DecodeError
 from grpclib.client import Channel
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
+from gangsched.agent.channels import BoundedChannel
 from gangsched.agent.kubelet_api import deviceplugin_pb2 as plugin_pb2
 from gangsched.agent.kubelet_api import podresources_pb2, pods_pb2
 from gangsched.agent.kubelet_api.deviceplugin_grpc import RegistrationStub
@@ -27,12 +27,15 @@ from gangsched.agent.kubelet_api.pods_grpc import PodsStub
 from gangsched.agent.plan import Given, PlannedPod, given_by_kubelet, pods_of_kubelet
 from gangsched.agent.plugin_settings import KubeletDocument
 from gangsched.errors import GangschedError, ParseError
+from gangsched.model.printable import one_line
 
 Answer = TypeVar("Answer")
 
 # All on this machine; kubelet answers in milliseconds or is in trouble.
 CALL_S = 3.0
 VERSION = "v1beta1"
+# What is quoted of an error: kubelet writes its text, and a log line and an Event carry it.
+_MAX_QUOTED = 400
 
 
 class KubeletError(GangschedError):
@@ -87,25 +90,29 @@ class Kubelet:
     async def _call(self, path: str, call: Callable[[Channel], Awaitable[Answer]]) -> Answer:
         channel = self._channels.get(path)
         if channel is None:
-            channel = self._channels[path] = Channel(path=path)
+            channel = self._channels[path] = BoundedChannel(path=path)
         try:
             async with asyncio.timeout(CALL_S):
                 return await call(channel)
         except GRPCError as error:
             # The connection works, and kubelet has refused.
-            raise KubeletError(f"{path}: {error.status.name}: {error.message}") from None
-        except (DecodeError, RecursionError, AssertionError, NotImplementedError) as error:
-            # What grpclib raises for a message that is invalid, cut short, or compressed.
-            self._forget(path, channel)
-            raise KubeletError(
-                f"{path}: the answer cannot be read: {str(error) or type(error).__name__}"
-            ) from None
+            raise KubeletError(f"{path}: {error.status.name}: {_quoted(error.message or '')}") from None
         except (OSError, ProtocolError, StreamTerminatedError) as error:  # TimeoutError is an OSError
             self._forget(path, channel)
-            what = str(error) or f"no answer within {CALL_S:g} s"
+            what = _quoted(str(error)) or f"no answer within {CALL_S:g} s"
             raise KubeletError(f"{path}: {what}") from None
+        except Exception as error:
+            # What grpclib, h2, hpack and protobuf raise for bytes that are no answer has no common class: a
+            # message that is invalid, cut short or compressed, a header that is missing or is no base64.
+            self._forget(path, channel)
+            what = _quoted(str(error)) or type(error).__name__
+            raise KubeletError(f"{path}: the answer cannot be read: {what}") from None
 
     def _forget(self, path: str, channel: Channel) -> None:
         if self._channels.get(path) is channel:
             del self._channels[path]
         channel.close()
+
+
+def _quoted(text: str) -> str:
+    return one_line(text[:_MAX_QUOTED])

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from gangsched.agent.kubelet_api import pod_pb2, podresources_pb2
 from gangsched.errors import ParseError
 from gangsched.model.device_labels import allocation_text
-from gangsched.model.devices import parse_allocation
+from gangsched.model.devices import MAX_ID_LENGTH, parse_allocation
 from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
 
@@ -138,17 +138,17 @@ def pods_of_kubelet(raw: Iterable[bytes]) -> tuple[PlannedPod, ...]:
 
 
 def given_by_kubelet(listed: podresources_pb2.ListPodResourcesResponse) -> Given:
-    """From the answer of PodResources List."""
+    """From the answer of PodResources List, without IDs that no inventory lists, as they are too long."""
     given: dict[tuple[str, str], Sets] = {}
     for pod in listed.pod_resources:
         containers: dict[str, dict[str, frozenset[str]]] = {}
         for container in pod.containers:
-            sets: dict[str, frozenset[str]] = {}
-            # One entry for each NUMA node of the devices.
+            sets: dict[str, set[str]] = {}
+            # One entry for each NUMA node of the devices, or for each device.
             for part in container.devices:
-                name = part.resource_name
-                sets[name] = sets.get(name, frozenset()) | frozenset(part.device_ids)
-            containers[container.name] = sets
+                ids = (one for one in part.device_ids if one and len(one) <= MAX_ID_LENGTH)
+                sets.setdefault(part.resource_name, set()).update(ids)
+            containers[container.name] = {name: frozenset(ids) for name, ids in sets.items()}
         given[pod.namespace, pod.name] = containers
     return given
 

@@ -1,0 +1,68 @@
+"""gRPC on sockets of this machine, with a limit on the length of a message.
+
+grpclib reads whatever length a peer announces, up to 4 GiB, and has no setting for it; the agent's memory is
+limited, and a kubelet or a stranger on the socket must not end it. The length is checked where the announced
+bytes would be read. Used by `kubelet` (we ask) and `device_plugin` (we answer).
+"""
+
+from __future__ import annotations
+
+from asyncio import BaseTransport
+
+from grpclib.client import Channel
+from grpclib.exceptions import ProtocolError
+from grpclib.protocol import Connection, H2Protocol, Stream
+from grpclib.server import Server
+from grpclib.utils import Wrapper
+
+# kubelet's own clients take this much of PodResources; gRPC's usual limit is a quarter of it.
+MAX_MESSAGE_BYTES = 16 * 2**20
+
+
+class _Stream(Stream):
+    async def recv_data(self, size: int) -> bytes:
+        if size > MAX_MESSAGE_BYTES:
+            raise ProtocolError(f"a message of {size} bytes, at most {MAX_MESSAGE_BYTES}")
+        return await super().recv_data(size)
+
+
+class _Connection(Connection):
+    def create_stream(self, *, stream_id: int | None = None, wrapper: Wrapper | None = None) -> Stream:
+        return _Stream(self, self._connection, self._transport, stream_id=stream_id, wrapper=wrapper)
+
+
+class _Protocol(H2Protocol):
+    def connection_made(self, transport: BaseTransport) -> None:
+        super().connection_made(transport)
+        self.connection.__class__ = _Connection  # grpclib makes its own, and takes no class for it
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            super().data_received(data)
+        except Exception as error:
+            # grpclib catches h2's ProtocolError only; asyncio would log the rest with a traceback.
+            self.processor.close(f"what comes is not gRPC: {type(error).__name__}")
+
+
+class BoundedChannel(Channel):
+    """A client's connection."""
+
+    def _protocol_factory(self) -> H2Protocol:
+        made = super()._protocol_factory()
+        return _Protocol(made.handler, made.config, made.h2_config)
+
+
+class BoundedServer(Server):
+    """A server's socket."""
+
+    async def end(self) -> None:
+        """Close it; one that could not start has nothing to close."""
+        try:
+            self.close()
+        except RuntimeError:
+            return
+        await self.wait_closed()
+
+    def _protocol_factory(self) -> H2Protocol:
+        made = super()._protocol_factory()
+        return _Protocol(made.handler, made.config, made.h2_config)

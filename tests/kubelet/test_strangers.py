@@ -1,0 +1,157 @@
+"""The agent's and kubelet's sockets with a stranger on the other side: the agent stays up."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import anyio
+import pytest
+from grpclib.client import Channel, UnaryUnaryMethod
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+
+from gangsched.agent import channels, device_plugin
+from gangsched.agent.device_plugin import endpoint_of
+from gangsched.agent.handing import Handing
+from gangsched.agent.kubelet_api import deviceplugin_pb2 as pb
+from gangsched.agent.kubelet_api.deviceplugin_grpc import DevicePluginStub
+from gangsched.agent.plan import NodePods
+from gangsched.agent.plugin_settings import KubeletDocument, PluginDocument
+from gangsched.model.effects import RecordEvent
+from tests.agent.test_kubelet import Plain
+from tests.kubelet.kubelet import TestKubelet
+from tests.kubelet.sockets import serving
+from tests.kubelet.test_sockets import FPGA, NIC, Node, node
+from tests.support.tasks import until
+
+ALLOCATE = "/v1beta1.DevicePlugin/Allocate"
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """Short: the path of a socket has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="st-") as name:
+        yield Path(name)
+
+
+async def works(made: Node) -> None:
+    pod = made.bound("planned", "f2")
+    await made.kubelet.add(pod)
+    assert made.held(pod) == {"f2"}
+
+
+async def allocate(directory: Path, resource: str, *ids: str) -> str:
+    """The words of the refusal."""
+    channel = Channel(path=str(directory / endpoint_of(resource)))
+    request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
+    try:
+        with pytest.raises(GRPCError) as refused:
+            await DevicePluginStub(channel).Allocate(request)
+    finally:
+        channel.close()
+    return refused.value.message or ""
+
+
+async def test_a_kubelet_that_is_not_there_yet_is_waited_for(directory: Path) -> None:
+    async def record(event: RecordEvent) -> None:
+        raise AssertionError(event.message)
+
+    async def listed() -> tuple[()]:
+        return ()
+
+    place = directory / "plugins"
+    settings = KubeletDocument(
+        device_plugins=str(place), pod_resources=str(place / "resources.sock"), pods_api=""
+    )
+    plugins = [PluginDocument(resource=NIC, hand_off="count")]
+    handing = Handing(
+        "n1", settings, plugins, NodePods(), said=lambda text: None, record=record, listed=listed
+    )
+    async with anyio.create_task_group() as group:
+        group.start_soon(handing.run)
+        handing.show({})
+        await anyio.sleep(4 * device_plugin.SOCKET_S)
+        place.write_text("no directory at all")
+        await anyio.sleep(4 * device_plugin.SOCKET_S)
+        place.unlink()
+        place.mkdir()
+        async with serving(TestKubelet(Random(1)), place) as sockets:
+            await until(lambda: sockets.n_registrations == 1)
+        group.cancel_scope.cancel()
+
+
+async def test_a_directory_in_the_place_of_a_socket_costs_that_plugin_alone(directory: Path) -> None:
+    async with node(directory) as made:
+        place = directory / endpoint_of(NIC)
+        place.unlink()
+        place.mkdir()
+        (place / "file").touch()
+        await anyio.sleep(4 * device_plugin.SOCKET_S)
+        await works(made)
+        (place / "file").unlink()
+        place.rmdir()
+        await until(lambda: made.sockets.n_registrations == 3)
+
+
+async def test_a_request_that_is_none_is_refused_without_a_traceback(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with node(directory) as made:
+        channel = Channel(path=str(directory / endpoint_of(FPGA)), codec=Plain())
+        with pytest.raises(GRPCError) as refused:
+            await UnaryUnaryMethod[bytes, bytes](channel, ALLOCATE, bytes, bytes)(b"\xff" * 10)
+        channel.close()
+        assert refused.value.status is Status.INVALID_ARGUMENT
+        assert not [record for record in caplog.records if record.exc_info]
+        await works(made)
+
+
+async def test_a_request_that_is_too_long_is_not_read(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "MAX_MESSAGE_BYTES", 10_000)
+    async with node(directory) as made:
+        said = await allocate(directory, FPGA, "x" * 9_000, "y" * 9_000)
+        assert said == "the request cannot be read: a message of 18010 bytes, at most 10000"
+        await works(made)
+
+
+async def test_many_calls_at_once_ask_kubelet_as_one_would(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_plugin, "PATIENCE_S", 0.5)
+    async with node(directory) as made:
+        made.bound("due", "f0")
+        n_asked, n_calls = 0, 60
+        given = made.handing._kubelet.given
+
+        async def counted() -> object:
+            nonlocal n_asked
+            n_asked += 1
+            return await given()
+
+        monkeypatch.setattr(made.handing._kubelet, "given", counted)
+        async with anyio.create_task_group() as group:
+            for _ in range(n_calls):
+                group.start_soon(allocate, directory, FPGA, "x")
+        assert n_asked < 2 * n_calls, "each waits for half a second, and looks every tenth of one"
+        await works(made)
+
+
+async def test_one_call_about_many_containers_waits_as_one_about_one(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_plugin, "PATIENCE_S", 0.5)
+    async with node(directory) as made:
+        made.bound("due", "f0")
+        asked = pb.ContainerPreferredAllocationRequest(available_deviceIDs=["x"], allocation_size=1)
+        channel = Channel(path=str(directory / endpoint_of(FPGA)))
+        with anyio.fail_after(30.0):
+            answer = await DevicePluginStub(channel).GetPreferredAllocation(
+                pb.PreferredAllocationRequest(container_requests=[asked] * 200)
+            )
+        channel.close()
+        assert len(answer.container_responses) == 200
