@@ -20,6 +20,7 @@ from gangsched.agent.kubelet_api import deviceplugin_pb2 as pb
 from gangsched.agent.kubelet_api.deviceplugin_grpc import DevicePluginStub
 from gangsched.agent.plan import NodePods
 from gangsched.agent.plugin_settings import KubeletDocument, PluginDocument
+from gangsched.agent.sources.pod_resources import PodResourcesSource
 from gangsched.model.effects import RecordEvent
 from tests.agent.test_kubelet import Plain
 from tests.kubelet.kubelet import TestKubelet
@@ -155,3 +156,30 @@ async def test_one_call_about_many_containers_waits_as_one_about_one(
             )
         channel.close()
         assert len(answer.container_responses) == 200
+
+
+async def test_another_plugins_id_that_no_list_can_have_costs_that_device_alone(directory: Path) -> None:
+    """The Node's list is read as a whole: with one such ID in it no device of the node would be known."""
+    async with serving(TestKubelet(Random(1)), directory) as sockets:
+        sockets.allocatable = {
+            "other.com/gpu": {"g" * 64: 0, "g0": 2**63 - 1, "a,b": 0, "\x1b[31m": 0},
+            "third.com/x": {"x": -(2**63)},
+        }
+        resources = ("other.com/gpu", "third.com/x")
+        report = await anyio.to_thread.run_sync(
+            PodResourcesSource(
+                KubeletDocument(
+                    device_plugins=sockets.settings.device_plugins,
+                    pod_resources=sockets.settings.pod_resources,
+                    resources=resources,
+                )
+            ).read
+        )
+        [place] = report.places
+        assert {of: [one.id for one in devices] for of, devices in place.listed.items()} == {
+            "other.com/gpu": ["g0"],
+            "third.com/x": ["x"],
+        }
+        [problem] = report.problems
+        assert "of other.com/gpu not all are listed: " in problem
+        assert problem.isprintable()

@@ -12,6 +12,7 @@ from gangsched.agent.kubelet import Kubelet, KubeletError
 from gangsched.agent.kubelet_api import podresources_pb2
 from gangsched.agent.plugin_settings import KubeletDocument
 from gangsched.agent.reports import Place, Report, Silence
+from gangsched.agent.sources.device_file import check_id
 from gangsched.model.devices import Device
 
 
@@ -36,16 +37,24 @@ class PodResourcesSource:
             return Report(self.name, self._places, (problem,), problem, whole=self._was_read)
         self._was_read = True
         listed: dict[str, dict[str, Device]] = {name: {} for name in self._settings.resources}
+        # kubelet does not check what plugins list, and the Node's list is readable as a whole or not at all.
+        bad: dict[str, str] = {}
         for part in answer.devices:
             there = listed.get(part.resource_name)
-            if there is not None:
-                numa = part.topology.nodes[0].ID if len(part.topology.nodes) == 1 else -1
-                there |= {one: Device(one, numa=numa) for one in part.device_ids}
+            if there is None:
+                continue
+            numa = part.topology.nodes[0].ID if len(part.topology.nodes) == 1 else -1
+            for one in part.device_ids:
+                if problem := check_id(one):
+                    bad.setdefault(part.resource_name, problem)
+                else:
+                    there[one] = Device(one, numa=max(numa, -1))
+        problems = tuple(f"{self.name}: of {name} not all are listed: {why}" for name, why in bad.items())
         named = [name for name, there in listed.items() if there]
         self._places = (Place(self.name, {name: _in_order(listed[name]) for name in named}),)
         missing = [name for name in listed if name not in named]
         looked = f"{self.name}: no plugin has listed {', '.join(missing)}" if missing else ""
-        return Report(self.name, self._places, (), looked)
+        return Report(self.name, self._places, problems, looked)
 
     async def _asked(self) -> podresources_pb2.AllocatableResourcesResponse:
         kubelet = Kubelet(self._settings)
