@@ -183,7 +183,8 @@ class Access:
         token = token.strip()
         if not authorization:
             return ANONYMOUS
-        if scheme.lower() != "bearer" or not token:
+        # RFC 6750: a token is ASCII. Bytes that are no text come as halves of characters, no text either.
+        if scheme.lower() != "bearer" or not token or not token.isascii():
             raise Refused(401, "Unauthorized")
         key = hashlib.sha256(token.encode()).digest()  # keep no secrets of others
         if self._refused.get(key):

@@ -101,6 +101,8 @@ class Server:
             access_log=None,
             logger=_silent(),
             keepalive_timeout=_KEEP_ALIVE_S,
+            # Else a compressed body is unpacked in our loop before anybody looks at who sends it.
+            auto_decompress=False,
             shutdown_timeout=_SHUTDOWN_S,
         )
         await runner.setup()
@@ -119,19 +121,18 @@ class Server:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """Unknown paths get 404 without authorization: there is nothing to hide."""
-        if request.match_info.http_exception is None:
-            try:
+        try:
+            if request.match_info.http_exception is None:
                 if self._board is not None and self._board.guards(request.path):
                     return await self._board.guarded(request, handler)
                 verb = "get" if request.method == "HEAD" else request.method.lower()
                 request[_USER] = await self._access.check(
                     request.path, request.headers.get("Authorization", ""), verb=verb
                 )
-            except Refused as refused:
-                headers = {"Retry-After": "5"} if refused.code == 429 else {}
-                return web.Response(status=refused.code, text=refused.message + "\n", headers=headers)
-        try:
             return await handler(request)
+        except Refused as refused:
+            headers = {"Retry-After": "5"} if refused.code == 429 else {}
+            return web.Response(status=refused.code, text=refused.message + "\n", headers=headers)
         except web.HTTPException:
             raise
         except Exception as error:

@@ -131,7 +131,9 @@ async def test_a_stranger_is_asked_for_once(access: Access, server: Server) -> N
     assert (spec["user"], spec["groups"]) == ("system:anonymous", ["system:unauthenticated"])
 
 
-@pytest.mark.parametrize("header", ["Bearer wrong", "Basic Z29vZA==", "Bearer", "good"])
+@pytest.mark.parametrize(
+    "header", ["Bearer wrong", "Basic Z29vZA==", "Bearer", "good", "Bearer \udcff", "Bearer \u0663"]
+)
 async def test_an_unknown_token_is_unauthorized(access: Access, header: str) -> None:
     assert await refused(access, "/metrics", header) == (401, "Unauthorized")
 

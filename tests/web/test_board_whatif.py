@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import time
@@ -268,6 +269,7 @@ async def test_a_login_may_ask_and_others_may_not(pair: Pair) -> None:
         assert (await post(browser, body, Sec_Fetch_Site="cross-site"))[0] == 403
         assert (await post(browser, body, Origin="https://evil.example"))[0] == 403
         assert (await post(browser, body, Origin="null"))[0] == 403
+        assert (await post(browser, body, Origin="http://["))[0] == 403
         assert (await post(browser, body, Origin=browser.base))[0] == 200
         assert (await post(browser, body, Content_Type="text/plain"))[0] == 415
         assert (await browser.ask(_PATH))[0] == 405
@@ -301,6 +303,13 @@ async def test_a_body_beyond_its_bounds_is_refused_whatever_it_says_of_its_lengt
         code, text = await post(browser, json.dumps({"yaml": "kind: \x1b[31m\n"}))
         assert code == 400
         assert text.strip().isprintable()
+
+
+async def test_a_body_is_not_unpacked(pair: Pair) -> None:
+    async with logged_in(pair, cluster(nodes=1)) as browser:
+        for body in (gzip.compress(b"{}"), b"no gzip at all"):
+            code, said = await post(browser, body, Content_Encoding="gzip")
+            assert (code, said.isprintable() or said.endswith("\n")) == (400, True)
 
 
 async def test_more_questions_than_one_are_refused_with_when_to_come_again(pair: Pair) -> None:

@@ -281,7 +281,12 @@ def _is_own(request: web.Request) -> bool:
     """Whether a browser without Sec-Fetch-Site asks from a page of ours. One that sends it may be behind
     a proxy that changes the host."""
     origin = request.headers.get("Origin", "")
-    return "Sec-Fetch-Site" in request.headers or not origin or urlsplit(origin).netloc == request.host
+    if "Sec-Fetch-Site" in request.headers or not origin:
+        return True
+    try:
+        return urlsplit(origin).netloc == request.host
+    except ValueError:  # http://[
+        return False
 
 
 def _is_local(host: str) -> bool:
