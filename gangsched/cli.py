@@ -6,11 +6,13 @@ A user's mistake is one line on stderr and exit code 2; a server that cannot be 
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -43,11 +45,14 @@ if TYPE_CHECKING:
 
 # For the last of the journal at the end.
 _JOURNAL_S = 10.0
+# What a disk or a terminal says that takes no more of our output.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _ready_streams()
     parser = _parser(arguments)
     args = parser.parse_args(arguments)
     try:
@@ -64,9 +69,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader, `head` for one, has seen enough. The rest is discarded at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"gangsched: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("gangsched: interrupted", file=sys.stderr)
         return 130
+
+
+def _ready_streams() -> None:
+    """Makes stdin, stdout and stderr usable, however the process was started."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed: another file must not get its number, and its text
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - to the end
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A terminal that has few characters gets the others as \xe9, as on stderr.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -54,7 +54,9 @@ def print_story(told: Story, console: Console) -> None:
     """A line for its present state, and one for each move."""
     who = escape(clean(told.group)) + (f" (pod {escape(clean(told.uid))})" if told.uid else "")
     tries = "no attempt" if not told.attempts else f"{told.attempts} attempt{'s'[: told.attempts != 1]}"
-    console.print(f"[bold]{who}[/bold] has been {told.state} for {told.seconds:.1f} s; {tries}")
+    console.print(
+        f"[bold]{who}[/bold] has been {escape(clean(told.state))} for {told.seconds:.1f} s; {tries}"
+    )
     if told.message:
         console.print(f"  {escape(clean(told.message))}")
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -62,5 +64,6 @@ def print_story(told: Story, console: Console) -> None:
         table.add_column(heading, justify="right" if heading == "AFTER" else "left")
     for move in told.moves:
         at = move.at.strftime("%H:%M:%S.%f")[:-3]
-        table.add_row(at, f"{move.seconds:.3f} s", move.before, move.state, escape(clean(move.cause)))
+        cells = (escape(clean(one)) for one in (move.before, move.state, move.cause))
+        table.add_row(at, f"{move.seconds:.3f} s", *cells)
     console.print(table)

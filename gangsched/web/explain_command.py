@@ -115,16 +115,14 @@ def print_page(page: Page, console: Console) -> None:
     if told.told:
         console.print(f"\nIts condition says: {escape(clean(told.told))}")
     if page.moves:
-        moves = [
-            (move.at.strftime("%H:%M:%S"), move.before, move.state, clean(move.cause)) for move in page.moves
-        ]
+        moves = [(move.at.strftime("%H:%M:%S"), move.before, move.state, move.cause) for move in page.moves]
         _table(console, "Last moves (UTC)", ("AT", "FROM", "TO", "BECAUSE"), moves)
     if page.trace:
         console.print(f"\nIts trace: {escape(clean(page.trace))}")
 
 
 def _place(told: Explanation) -> str:
-    parts = [f"{told.state} for {duration(told.state_s)}"]
+    parts = [f"{escape(clean(told.state))} for {duration(told.state_s)}"]
     if told.position:
         parts.append(f"place {told.position} of {told.n_waiting} in the queue")
         if told.waited_s is not None:
@@ -137,14 +135,11 @@ def _place(told: Explanation) -> str:
 
 
 def _reasons(told: Explanation) -> list[tuple[str, ...]]:
-    return [(str(one.nodes), clean(one.plugin), clean(one.reason)) for one in told.reasons]
+    return [(str(one.nodes), one.plugin, one.reason) for one in told.reasons]
 
 
 def _near(told: Explanation) -> list[tuple[str, ...]]:
-    return [
-        (clean(one.node), clean(one.resource), one.asked, one.free, clean(", ".join(one.held_by)) or "-")
-        for one in told.near
-    ]
+    return [(one.node, one.resource, one.asked, one.free, ", ".join(one.held_by) or "-") for one in told.near]
 
 
 def _table(console: Console, title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -154,5 +149,5 @@ def _table(console: Console, title: str, headings: tuple[str, ...], rows: Sequen
         right = heading in ("NODES", "ASKED", "FREE")
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*(escape(clean(cell)) for cell in row))
     console.print(table)

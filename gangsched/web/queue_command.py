@@ -103,7 +103,9 @@ def print_queue(page: QueuePage, console: Console, *, wide: bool) -> None:
     if not page.rows:
         console.print("Nothing waits.")
         return
-    counts = ", ".join(f"{n} {state}" for state, n in sorted(page.by_state.items(), key=lambda x: -x[1]))
+    counts = ", ".join(
+        f"{n} {escape(clean(state))}" for state, n in sorted(page.by_state.items(), key=lambda x: -x[1])
+    )
     console.print(f"[bold]{page.n_waiting}[/bold] wait: {counts}")
     table = Table(box=None, pad_edge=False, header_style="bold")
     counts_passes = any(row.walltime_source for row in page.rows)
@@ -117,7 +119,7 @@ def print_queue(page: QueuePage, console: Console, *, wide: bool) -> None:
             escape(clean(row.group)),
             str(row.priority),
             _members(row),
-            row.state,
+            escape(clean(row.state)),
             duration(row.state_s),
             "-" if row.age_s is None else duration(row.age_s),
             "-" if row.next_s is None else duration(row.next_s),

@@ -19,6 +19,9 @@ from gangsched.web.queues_page import Amounts, QueueShare, QueuesPage
 _HEADINGS = ("QUEUE", "SHARE", "NOW", "LATELY", "SCORE", "WAIT", "PODS", "RESOURCE")
 _AMOUNTS = ("GUARANTEED", "USED", "BORROWED", "LIMIT")
 
+# How far a name is moved to the right: as deep as queues nest, and a server may say anything.
+_MAX_DEPTH = 16
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
@@ -58,7 +61,7 @@ def print_queues(page: QueuesPage, console: Console) -> None:
 
 def _add(table: Table, row: QueueShare) -> None:
     own: tuple[str, ...] = (
-        escape("  " * row.depth + clean(row.queue)),
+        escape("  " * max(0, min(row.depth, _MAX_DEPTH)) + clean(row.queue)),
         f"{row.share:g}",
         f"{row.share_used:.1%}",
         f"{row.share_decayed:.1%}",

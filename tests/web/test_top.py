@@ -238,6 +238,12 @@ async def test_a_servers_text_is_cleaned_before_it_reaches_a_terminal() -> None:
         ).replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[7m", "").replace("\x1b[1;7m", "")
 
 
+def test_a_time_that_no_calendar_has_is_not_shown() -> None:
+    for at_s in (1e300, -1e18):
+        page = msgspec.structs.replace(look(0.0), at=at_s)
+        assert lines(page)[0].split() == ["gangsched", "1", "-", "every", "2", "s"]
+
+
 def test_a_standby_reports_that_it_decides_nothing() -> None:
     page = msgspec.structs.replace(look(1.0), leads=False)
     assert "does not lead: it decides nothing" in lines(page)[0]

@@ -127,6 +127,10 @@ class Top:
         assert termios.tcgetattr(self._slave) == self.before
         return self.process.returncode, said
 
+    def close_window(self) -> None:
+        os.close(self._slave)
+        os.close(self._master)
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
@@ -139,6 +143,17 @@ class Top:
             return False
         self.output += os.read(self._master, 65536)
         return True
+
+
+def test_a_window_that_is_closed_ends_it_without_a_word(on: Running) -> None:
+    """It has no controlling terminal here, so no SIGHUP comes first."""
+    top = Top(on)
+    top.shows("Waiting")
+    top.close_window()
+    assert top.process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    assert top.process.stderr is not None
+    assert top.process.stderr.read() == b""
+    top.process.stderr.close()
 
 
 @pytest.fixture(scope="module")

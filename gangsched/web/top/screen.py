@@ -125,13 +125,20 @@ def ansi(line: Line, *, colour: bool = True) -> str:
 
 
 def _title(page: TopPage, view: View) -> Line:
-    at = datetime.fromtimestamp(page.at, UTC).strftime("%H:%M:%S UTC")
+    at = _clock(page.at)
     spans = [Span(f"gangsched {clean(page.version)}", "title"), Span(f"  {at}  every {view.delay_s:g} s  ")]
     if not page.leads:
         spans.append(Span("this replica does not lead: it decides nothing", "wrong"))
     if view.is_paused:
         spans.append(Span(" paused ", "chosen"))
     return tuple(spans)
+
+
+def _clock(at_s: float) -> str:
+    try:
+        return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M:%S UTC")
+    except (OSError, OverflowError, ValueError):  # beyond the years 1 to 9999
+        return "-"
 
 
 def _cluster(page: TopPage) -> Line:

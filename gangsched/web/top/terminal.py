@@ -14,7 +14,7 @@ import termios
 import tty
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from gangsched.errors import ConfigError
 from gangsched.web.top.screen import Line, ansi
@@ -81,7 +81,10 @@ class Terminal:
 
     def size(self) -> tuple[int, int]:
         """(columns, lines)."""
-        found = os.get_terminal_size(self._output)
+        try:
+            found = os.get_terminal_size(self._output)
+        except OSError:  # it is gone
+            return 80, 24
         return found.columns or 80, found.lines or 24
 
     def draw(self, lines: Sequence[Line]) -> None:
@@ -102,7 +105,8 @@ class Terminal:
 
     def leave(self) -> None:
         self._write(_LEAVE)
-        termios.tcsetattr(self._input, termios.TCSADRAIN, self._before)
+        with suppress(termios.error):
+            termios.tcsetattr(self._input, termios.TCSADRAIN, self._before)
 
     def put(self, *names: str) -> None:
         self._pressed.extend(names)
@@ -124,8 +128,13 @@ class Terminal:
         self.put(RESIZED)
 
     def _write(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError:
+            # The window was closed, perhaps before SIGHUP says so; the text must not be tried again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._output)
+            self.put(ENDED)
 
 
 @asynccontextmanager

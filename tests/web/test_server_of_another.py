@@ -1,0 +1,67 @@
+"""The commands before a server that is not ours: whatever its texts are, a terminal gets plain ones."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import inspect
+from rich.console import Console
+
+from gangsched.web.command import print_story
+from gangsched.web.explain_command import print_page
+from gangsched.web.explanations import Page
+from gangsched.web.queue import QueuePage
+from gangsched.web.queue_command import print_queue, print_starts
+from gangsched.web.queues_command import print_queues
+from gangsched.web.queues_page import QueuesPage
+from gangsched.web.stories import Story
+
+EVIL = "\x1b[31m[/red] [link=http://evil.example]\x9b\u202e"
+
+
+def filled(kind: Any, number: int) -> Any:
+    """JSON of this type: every text is EVIL, every list and mapping has one entry."""
+    match kind:
+        case inspect.StructType():
+            return {field.encode_name: filled(field.type, number) for field in kind.fields}
+        case inspect.VarTupleType() | inspect.ListType():
+            return [filled(kind.item_type, number)]
+        case inspect.DictType():
+            return {EVIL: filled(kind.value_type, number)}
+        case inspect.UnionType():
+            return filled(next(one for one in kind.types if not isinstance(one, inspect.NoneType)), number)
+        case inspect.DateTimeType():
+            return "2026-01-02T03:04:05Z"
+        case inspect.BoolType():
+            return True
+        case inspect.IntType() | inspect.FloatType():
+            return number
+    return EVIL
+
+
+PRINTS: list[tuple[Any, Callable[[Any, Console], None]]] = [
+    (QueuePage, lambda page, console: print_queue(page, console, wide=True)),
+    (QueuePage, print_starts),
+    (QueuesPage, print_queues),
+    (Page, print_page),
+    (Story, print_story),
+]
+
+
+@pytest.mark.parametrize("number", [1, -(10**18), 10**18])
+@pytest.mark.parametrize(("form", "draw"), PRINTS)
+def test_no_text_of_a_server_is_markup_or_a_control_sequence(
+    form: Any, draw: Callable[[Any, Console], None], number: int
+) -> None:
+    page = msgspec.json.decode(msgspec.json.encode(filled(inspect.type_info(form), number)), type=form)
+    console = Console(width=200, file=io.StringIO(), highlight=False)
+    draw(page, console)
+    assert isinstance(console.file, io.StringIO)
+    said = console.file.getvalue()
+    assert [one for one in said if not one.isprintable() and one != "\n"] == []
+    assert "[/red]" in said.replace("\n", "")
+    assert len(said) < 100_000
