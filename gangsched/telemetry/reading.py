@@ -187,10 +187,10 @@ def _view(span: _Span, path: Path) -> SpanView:
             span.span_id,
             span.parent_span_id,
             span.name,
-            int(span.start_time_unix_nano),
-            int(span.end_time_unix_nano),
+            _ns(int(span.start_time_unix_nano)),
+            _ns(int(span.end_time_unix_nano)),
             _plain(span.attributes),
-            tuple((e.name, int(e.time_unix_nano), _plain(e.attributes)) for e in span.events),
+            tuple((e.name, _ns(int(e.time_unix_nano)), _plain(e.attributes)) for e in span.events),
             tuple(k.trace_id for k in span.links if _plain(k.attributes).get(names.LINK) == "submitter"),
         )
     except ValueError as error:
@@ -254,21 +254,21 @@ def _plainly(error: OSError | http.client.HTTPException) -> str:
 def _jaeger_span(span: dict[str, Any]) -> SpanView:
     references = span.get("references") or ()
     parents = [r["spanID"] for r in references if r["refType"] == "CHILD_OF"]
-    start_ns = int(span["startTime"]) * 1000
+    start_ns = _ns(int(span["startTime"]) * 1000)
     logs = []
     for log in span.get("logs") or ():
         fields = _tags(log["fields"])
-        logs.append((str(fields.pop("event", "")), int(log["timestamp"]) * 1000, fields))
+        logs.append((str(fields.pop("event", "")), _ns(int(log["timestamp"]) * 1000), fields))
     return SpanView(
-        span["traceID"],
-        span["spanID"],
-        parents[0] if parents else "",
-        span["operationName"],
+        _text(span["traceID"]),
+        _text(span["spanID"]),
+        _text(parents[0]) if parents else "",
+        _text(span["operationName"]),
         start_ns,
-        start_ns + int(span["duration"]) * 1000,
+        _ns(start_ns + int(span["duration"]) * 1000),
         _tags(span.get("tags") or ()),
         tuple(logs),
-        () if parents else tuple(r["traceID"] for r in references),
+        () if parents else tuple(_text(r["traceID"]) for r in references),
     )
 
 
@@ -286,7 +286,20 @@ def _decoded(value: Any) -> Any:
     return value
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
 # -- both --------------------------------------------------------------------------------------------------
+
+
+def _ns(at: int) -> int:
+    """A time since 1970 as OTLP writes it, in 64 bits. Raises: ValueError."""
+    if not 0 <= at < 2**64:
+        raise ValueError("its times are not in nanoseconds since 1970")
+    return at
 
 
 def _traces(spans: Iterable[SpanView]) -> list[TraceView]:

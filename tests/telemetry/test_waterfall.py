@@ -137,6 +137,23 @@ def test_a_number_that_is_none_is_shown_as_it_is(tmp_path: Path, capsys: pytest.
     assert "there are traces of 999" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("at", ["-1", str(2**64), "9" * 400, "9" * 5000, "soon"])
+def test_a_time_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], at: str) -> None:
+    """400 digits are an int in Python, and no float: the lengths of the bars."""
+    gang = {"key": names.GROUP, "value": {"stringValue": "d/a"}}
+    times = {"startTimeUnixNano": "1", "endTimeUnixNano": at}
+    span = {"traceId": "t", "spanId": "s", "name": "n", "attributes": [gang], **times}
+    path = tmp_path / "other"
+    path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}))
+    assert main(["trace", "d/a", f"--file={path}", NOBODY]) == 2
+    assert f"{path}: span 's': " in capsys.readouterr().err
+
+
+def jaegers(**more: object) -> bytes:
+    span = {"traceID": "t", "spanID": "s", "operationName": "n", "startTime": 1, "duration": 1} | more
+    return json.dumps({"data": [{"spans": [span]}]}).encode()
+
+
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "d/a", f"--file={tmp_path / 'x'}"]) == 2
     assert "x: cannot be read: No such file or directory" in capsys.readouterr().err
@@ -207,6 +224,10 @@ def answering(status: int, body: bytes) -> Iterator[str]:
         (200, b'{"data": []}', 2, "no trace of gang 'd/a', nor of any other"),
         (404, b"", 1, "404 Jaeger: "),
         (200, json.dumps({"data": [{"spans": [{}]}]}).encode(), 2, "does not answer as"),
+        (200, jaegers(duration=10**400), 2, "does not answer as"),
+        (200, jaegers(startTime=-(10**30)), 2, "does not answer as"),
+        (200, jaegers(operationName=["n"]), 2, "does not answer as"),
+        (200, jaegers(traceID={}), 2, "does not answer as"),
     ],
 )
 def test_an_answer_that_is_not_jaegers_is_refused(
