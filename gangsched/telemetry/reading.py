@@ -17,7 +17,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -57,22 +57,23 @@ class SpanView(msgspec.Struct, frozen=True):
     """Ids of linked traces: from a file only the submitters'; Jaeger does not keep a link's purpose."""
 
 
-class TraceView(msgspec.Struct, frozen=True):
-    """The spans of one trace, by start; the longer first if two start together."""
+class TraceView(msgspec.Struct, frozen=True, dict=True):
+    """The spans of one trace, by start; the longer first if two start together. What is asked of all of them
+    is found once: each line of a picture asks."""
 
     trace_id: str
     spans: tuple[SpanView, ...]
 
-    @property
+    @cached_property
     def root(self) -> SpanView | None:
         """None while the gang waits, or if its scheduler died."""
         return next((span for span in self.spans if not span.parent_id), None)
 
-    @property
+    @cached_property
     def start_ns(self) -> int:
         return min(span.start_ns for span in self.spans)
 
-    @property
+    @cached_property
     def end_ns(self) -> int:
         return max(span.end_ns for span in self.spans)
 
