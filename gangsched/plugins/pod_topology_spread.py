@@ -172,8 +172,8 @@ class PodTopologySpread:
 
     def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
         """Whether its own preferred constraints count one of `members`."""
-        wire = template.spec.topology_spread_constraints
-        terms = [one.term for one in compiled(template, wire, MAY)] if wire else []
+        wire = template.spec.topology_spread_constraints or ()
+        terms = [one.term for one in compiled(template, wire, template.spread_selectors, MAY)]
         return any(
             term is not None
             and term.selector is not None
@@ -213,13 +213,14 @@ class PodTopologySpread:
     def _made(self, template: PodTemplate, view: ObjectQueries) -> dict[str, _Constraints]:
         own = template.spec.topology_spread_constraints
         if own:
-            return {action: compiled(template, own, action) for action in (MUST, MAY)}
+            return {
+                action: compiled(template, own, template.spread_selectors, action) for action in (MUST, MAY)
+            }
         selector = selecting_objects.selector_for(template, view)
         if not selector.requirements:
             return {MUST: (), MAY: ()}
-        return {
-            action: compiled(template, self._defaults, action, selector=selector) for action in (MUST, MAY)
-        }
+        selectors = [selector] * len(self._defaults)
+        return {action: compiled(template, self._defaults, selectors, action) for action in (MUST, MAY)}
 
     def _tallies(self, template: PodTemplate, view: ClusterView) -> list[_Tally]:
         """One for each required constraint."""

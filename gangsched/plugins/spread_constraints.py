@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from gangsched.core.types.affinity_terms import counted_to_spread, spread_selector
+from gangsched.core.types.affinity_terms import counted_to_spread
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.names import is_qualified_name
 from gangsched.model.objects import LabelSelector, TopologySpreadConstraint
@@ -94,25 +94,21 @@ class Constraint(msgspec.Struct, frozen=True, gc=False):
 
 def compiled(
     template: PodTemplate,
-    wire: Sequence[TopologySpreadConstraint] | Sequence[DefaultConstraint],
+    wire: Sequence[TopologySpreadConstraint | DefaultConstraint],
+    selectors: Sequence[Selector | None],
     action: str,
-    *,
-    selector: Selector | None = None,
 ) -> tuple[Constraint, ...]:
-    """The constraints with this whenUnsatisfiable; `selector`: the pods they count, if they have none."""
+    """The constraints with this whenUnsatisfiable. selectors: which pods each of `wire` is about."""
     found = []
-    for one in wire:
+    for one, selector in zip(wire, selectors, strict=True):
         if one.when_unsatisfiable != action:
             continue
-        chosen = selector
-        if chosen is None and isinstance(one, TopologySpreadConstraint):
-            chosen = spread_selector(one, template.labels)
         found.append(
             Constraint(
                 one.topology_key,
                 one.max_skew,
-                counted_to_spread(template.namespace, chosen),
-                chosen is not None and chosen.matches(template.labels),
+                counted_to_spread(template.namespace, selector),
+                selector is not None and selector.matches(template.labels),
                 one.min_domains if one.min_domains is not None else 1,
                 (one.node_affinity_policy or _HONOR) == _HONOR,
                 (one.node_taints_policy or _IGNORE) == _HONOR,

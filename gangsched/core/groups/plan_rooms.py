@@ -16,7 +16,7 @@ from gangsched.core.queueing.claimed_room import ClaimedRoom, Held
 from gangsched.core.queueing.room import Room, free_ids
 from gangsched.core.queueing.running_pods import RunningPods
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.affinity_terms import counted_to_spread, spread_selector
+from gangsched.core.types.affinity_terms import counted_to_spread
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group, PodInfo
@@ -34,9 +34,10 @@ _ABOUT_PODS = frozenset(("InterPodAffinity", "PodTopologySpread"))
 
 def _spread_terms(template: PodTemplate) -> Iterator[PodTerm]:
     """The pods that its own required constraints count."""
-    for one in template.spec.topology_spread_constraints or ():
+    constraints = template.spec.topology_spread_constraints or ()
+    for one, selector in zip(constraints, template.spread_selectors, strict=True):
         if one.when_unsatisfiable == "DoNotSchedule":
-            term = counted_to_spread(template.namespace, spread_selector(one, template.labels))
+            term = counted_to_spread(template.namespace, selector)
             if term is not None:
                 yield term
 

@@ -82,10 +82,9 @@ def keys_named(spec: PodSpec) -> Iterator[str]:
         yield from constraint.match_label_keys or ()
 
 
-def spread_selector(one: TopologySpreadConstraint, labels: Mapping[str, str]) -> Selector | None:
-    """Which pods a constraint is about, if a pod with these labels states it; with its matchLabelKeys."""
-    selector = selector_of(one.label_selector)
-    return selector and selector.with_requirements(merged_keys(one.match_label_keys, labels))
+def spread_selectors_of(spec: PodSpec, labels: Mapping[str, str]) -> tuple[Selector | None, ...]:
+    """Which pods each spread constraint of the spec is about, in its order, if the pod has these labels."""
+    return tuple(_spread_selector(one, labels) for one in spec.topology_spread_constraints or ())
 
 
 def counted_to_spread(namespace: str, selector: Selector | None) -> PodTerm | None:
@@ -100,6 +99,11 @@ def merged_keys(
 ) -> list[Requirement]:
     """The pod's own values of `keys` as conditions; a missing label gives none."""
     return [Requirement(key, operator, (labels[key],)) for key in keys or () if key in labels]
+
+
+def _spread_selector(one: TopologySpreadConstraint, labels: Mapping[str, str]) -> Selector | None:
+    selector = selector_of(one.label_selector)
+    return selector and selector.with_requirements(merged_keys(one.match_label_keys, labels))
 
 
 def _compiled(term: PodAffinityTerm, pod: Pod, weight: int = 0) -> AffinityTerm:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from gangsched.core.types.affinity_terms import Carried, affinity_terms_of
+from gangsched.core.types.affinity_terms import Carried, affinity_terms_of, spread_selectors_of
 from gangsched.core.types.arrays import IntArray
 from gangsched.errors import ParseError
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint, parse_constraints
@@ -26,6 +26,7 @@ from gangsched.model.required_ids import (
     parse_required_ids,
 )
 from gangsched.model.resources import PODS, ResourceTable, container_requests, pod_requests, unstated_room
+from gangsched.model.selectors import Selector
 
 ReadT = TypeVar("ReadT", bound=Collection[str])
 
@@ -87,8 +88,9 @@ class PodTemplate:
     that invented names cannot fill the table. padding: (cpu, memory) that scores count on the pod's node
     beyond its requests; None: nothing. images: the images it runs and mounts, named as nodes report them, one
     for each container and image volume. labels: its pods' labels that some selector looks at. affinity_terms:
-    its terms about other pods. needs: plugins without which it must not be placed, and why. volumes: those
-    that restrict its nodes. constraints: requirements on its devices beyond their number, by resource.
+    its terms about other pods. spread_selectors: which pods each of its spec's spread constraints is about.
+    needs: plugins without which it must not be placed, and why. volumes: those that restrict its nodes.
+    constraints: requirements on its devices beyond their number, by resource.
     required_ids: the resources whose device IDs must be known on its node, by its own annotation.
     asks_for_devices: a container requests an extended resource. by_container: several do, or one requests
     several, so each gets its own list.
@@ -120,6 +122,7 @@ class PodTemplate:
         "required_ids",
         "serial",
         "spec",
+        "spread_selectors",
         "volumes",
     )
 
@@ -130,6 +133,7 @@ class PodTemplate:
         self.pod = pod
         self.labels = labels
         self.affinity_terms: tuple[Carried, ...] = affinity_terms_of(pod)
+        self.spread_selectors: tuple[Selector | None, ...] = spread_selectors_of(pod.spec, labels)
         self.spec: PodSpec = pod.spec
         self.namespace = pod.metadata.namespace
         self.problem = ""
