@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -44,15 +45,21 @@ async def works(made: Node) -> None:
     assert made.held(pod) == {"f2"}
 
 
-async def allocate(directory: Path, resource: str, *ids: str) -> str:
-    """The words of the refusal."""
-    channel = Channel(path=str(directory / endpoint_of(resource)))
-    request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
+@contextmanager
+def channel_to(directory: Path, resource: str, codec: Plain | None = None) -> Iterator[Channel]:
+    """What calls the plugin of a resource."""
+    channel = Channel(path=str(directory / endpoint_of(resource)), codec=codec)
     try:
-        with pytest.raises(GRPCError) as refused:
-            await DevicePluginStub(channel).Allocate(request)
+        yield channel
     finally:
         channel.close()
+
+
+async def allocate(directory: Path, resource: str, *ids: str) -> str:
+    """The words of the refusal."""
+    request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
+    with channel_to(directory, resource) as channel, pytest.raises(GRPCError) as refused:
+        await DevicePluginStub(channel).Allocate(request)
     return refused.value.message or ""
 
 
@@ -101,10 +108,8 @@ async def test_a_request_that_is_none_is_refused_without_a_traceback(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with node(directory) as made:
-        channel = Channel(path=str(directory / endpoint_of(FPGA)), codec=Plain())
-        with pytest.raises(GRPCError) as refused:
+        with channel_to(directory, FPGA, Plain()) as channel, pytest.raises(GRPCError) as refused:
             await UnaryUnaryMethod[bytes, bytes](channel, ALLOCATE, bytes, bytes)(b"\xff" * 10)
-        channel.close()
         assert refused.value.status is Status.INVALID_ARGUMENT
         assert not [record for record in caplog.records if record.exc_info]
         await works(made)
@@ -149,12 +154,10 @@ async def test_one_call_about_many_containers_waits_as_one_about_one(
     async with node(directory) as made:
         made.bound("due", "f0")
         asked = pb.ContainerPreferredAllocationRequest(available_deviceIDs=["x"], allocation_size=1)
-        channel = Channel(path=str(directory / endpoint_of(FPGA)))
-        with anyio.fail_after(30.0):
+        with channel_to(directory, FPGA) as channel, anyio.fail_after(30.0):
             answer = await DevicePluginStub(channel).GetPreferredAllocation(
                 pb.PreferredAllocationRequest(container_requests=[asked] * 200)
             )
-        channel.close()
         assert len(answer.container_responses) == 200
 
 

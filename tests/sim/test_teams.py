@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from msgspec.structs import replace
 
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.preemption.queue_rights import QueueRights
-from gangsched.core.queueing.claims import Claims
 from gangsched.core.state.waking import _Heard
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -19,6 +17,7 @@ from gangsched.sim.objects import make_node, make_pod
 from gangsched.sim.storms import STORMS, case
 from gangsched.sim.teams import QUEUE_KEY, Guarantees
 from gangsched.sim.told import Told
+from tests.support.breaking import let_none_start_before_claims
 
 QUEUES = STORMS["queues"]
 
@@ -69,13 +68,7 @@ def test_a_core_that_does_not_wake_gangs_that_can_grow_is_found(monkeypatch: pyt
 
 
 def test_a_core_that_lets_no_gang_grow_in_front_of_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    leaves_room = Claims.holding_up
-
-    def closed(self: Claims, unit: Any, from_s: float, until_s: float, *more: Any, **named: Any) -> Any:
-        grows = any(group.satisfied for group in unit)
-        return leaves_room(self, unit, from_s, math.inf if grows else until_s, *more, **named)
-
-    monkeypatch.setattr(Claims, "holding_up", closed)
+    let_none_start_before_claims(monkeypatch, lambda group: group.satisfied)
     assert any("I5: " in one for one in found(range(9_323, 9_331)))
 
 
