@@ -20,7 +20,7 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.objects import Pod
-from gangsched.model.pod_group import ATTEMPT_KEY, DIALECTS, GANG_KEY, RANK_KEY
+from gangsched.model.pod_group import BIND_KEYS, DIALECTS
 from gangsched.sim.actors import reborn
 from gangsched.sim.api import SimApi
 from gangsched.sim.faults import CALM, BindFate, Weather
@@ -219,7 +219,7 @@ class Cluster:
 
     def _bind_as_recorded(self, life: Life) -> None:
         had = life.placed.metadata.annotations or {} if life.placed is not None else {}
-        written = {key: had[key] for key in (ALLOCATED_KEY, GANG_KEY, RANK_KEY, ATTEMPT_KEY) if key in had}
+        written = {key: had[key] for key in (ALLOCATED_KEY, *BIND_KEYS) if key in had}
         self.api.bind_as_stranger(life.pod, life.node, written)
 
     def _edit(self, life: Life, pod: Pod) -> None:

@@ -15,9 +15,9 @@ from gangsched.counterfactual.day import Edit, Ending, Life
 from gangsched.model.device_labels import allocated_labels
 from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_BY_CONTAINER, VISIBLE_KEY
 from gangsched.model.objects import Pod, PodStatus
-from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
+from gangsched.model.pod_group import BIND_KEYS
 
-_WRITTEN = frozenset((ALLOCATED_KEY, VISIBLE_KEY, GANG_KEY, RANK_KEY, ATTEMPT_KEY))
+_WRITTEN = frozenset((ALLOCATED_KEY, VISIBLE_KEY, *BIND_KEYS))
 # Source: kubernetes `staging/src/k8s.io/api/core/v1/types.go`, PodReasonPreemptionByScheduler.
 _PREEMPTED = "PreemptionByScheduler"
 _ENDINGS = {"Succeeded": Ending.SUCCEEDED, "Failed": Ending.FAILED}

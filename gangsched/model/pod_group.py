@@ -64,6 +64,9 @@ from gangsched.model.walltime import WALLTIME_ANNOTATIONS
 GANG_KEY = "gangsched.io/gang"
 RANK_KEY = "gangsched.io/rank"
 ATTEMPT_KEY = "gangsched.io/attempt"
+STARTED_IN_KEY = "gangsched.io/started-in-queue"
+BIND_KEYS = (GANG_KEY, RANK_KEY, ATTEMPT_KEY, STARTED_IN_KEY)
+"""What a bind writes beside devices; nothing else writes it."""
 
 GROUP_LABEL = ours.LABEL
 MIN_MEMBERS_KEY = ours.MIN_MEMBERS_KEY
@@ -102,6 +105,7 @@ LIGHTWEIGHT = lightweight.DIALECT.name
 __all__ = [
     "ALL",
     "ATTEMPT_KEY",
+    "BIND_KEYS",
     "CORE",
     "COSCHEDULING",
     "COSCHEDULING_LABEL",
@@ -125,6 +129,7 @@ __all__ = [
     "POD",
     "RANK_KEY",
     "SINGLE",
+    "STARTED_IN_KEY",
     "TIMEOUT_KEY",
     "TOTAL_MEMBERS_KEY",
     "GroupKey",

@@ -68,7 +68,7 @@ class Fairness:
             return SUCCESS
         by_queue: dict[str, list[PodInfo]] = {}
         for info in members:
-            chosen = book.tree.of(info.pod.metadata)
+            chosen = book.tree.of(info.pod)
             if chosen.problem:
                 return Status(Code.UNRESOLVABLE, chosen.problem, self.name)
             if chosen.queue in book.tree.paths and group.priority < SYSTEM_PRIORITY:
@@ -96,7 +96,7 @@ class Fairness:
             return None
         asked: dict[str, list[PodInfo]] = {}
         for info in members:
-            queue = book.tree.of(info.pod.metadata).queue
+            queue = book.tree.of(info.pod).queue
             if queue in book.tree.paths:
                 asked.setdefault(queue, []).append(info)
         return QueueRights(view, book, {queue: requests_of(infos) for queue, infos in asked.items()})
@@ -109,7 +109,7 @@ class Fairness:
         if book is None or not change.what & _FREES:
             return book is None
         if change.pod is not None:
-            freed = book.tree.paths.get(book.tree.of(change.pod.metadata).queue, ())
+            freed = book.tree.paths.get(book.tree.of(change.pod).queue, ())
             above = {name for info in members for name in book.tree.paths.get(_queue_of(info, view), ())}
             if above.isdisjoint(freed):
                 return False
@@ -135,4 +135,4 @@ def _over(over: OverLimit) -> Status:
 
 def _queue_of(info: PodInfo, view: QueueView) -> str:
     book = view.queues
-    return "" if book is None else book.tree.of(info.pod.metadata).queue
+    return "" if book is None else book.tree.of(info.pod).queue

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gangsched.model.device_labels import allocated_labels
 from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
 from gangsched.model.objects import ObjectMeta, Pod, PodSpec, PodStatus
-from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
+from gangsched.model.pod_group import BIND_KEYS
 from gangsched.sim.api import SimApi
 from gangsched.sim.objects import at
 from gangsched.sim.timeline import Timeline
@@ -21,7 +21,7 @@ RUN_KEY = "sim/run-s"
 """How long a pod runs before it succeeds; without it, for ever."""
 CONTROLLED_KEY = "sim/controlled"
 """A member with this annotation is recreated when it is gone or has failed."""
-_WRITTEN = (ALLOCATED_KEY, VISIBLE_KEY, GANG_KEY, RANK_KEY, ATTEMPT_KEY)
+_WRITTEN = (ALLOCATED_KEY, VISIBLE_KEY, *BIND_KEYS)
 
 
 class Kubelets:

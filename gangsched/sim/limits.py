@@ -11,7 +11,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.sim.objects import make_node, make_pod
-from gangsched.sim.workloads import Arrival, Extension, Workload
+from gangsched.sim.workloads import Arrival, Edit, Workload
 
 
 def limited_workload(
@@ -51,7 +51,7 @@ def overtime_workload(seed: int) -> Workload:
     """
     workload, rng = limited_workload(seed, longest_s=60.0), Random(f"{seed}-overtime")
     arrivals: list[Arrival] = []
-    extensions = []
+    edits = []
     is_made_again = False
     for one in workload.arrivals:
         own = dict(one.pods[0].metadata.annotations or {})
@@ -62,10 +62,11 @@ def overtime_workload(seed: int) -> Workload:
                 own[CONTROLLED_KEY], is_made_again = "true", True
         if WALLTIME_KEY in own and rng.random() < 0.5:
             names = tuple(pod.metadata.name for pod in one.pods)
-            extensions.append(Extension(one.at_s + rng.uniform(5.0, 50.0), names, f"{rng.randint(40, 120)}s"))
+            at_s, text = one.at_s + rng.uniform(5.0, 50.0), f"{rng.randint(40, 120)}s"
+            edits.append(Edit(at_s, names, WALLTIME_KEY, text))
         pods = (replace(pod, metadata=replace(pod.metadata, annotations=own)) for pod in one.pods)
         arrivals.append(replace(one, pods=tuple(pods)))
-    return Workload(workload.nodes, tuple(arrivals), tuple(extensions))
+    return Workload(workload.nodes, tuple(arrivals), tuple(edits))
 
 
 def stated_s(pod: Pod) -> float:

@@ -24,9 +24,10 @@ from gangsched.sim.making import scheduler_of
 from gangsched.sim.objects import GPU, make_node, make_pod
 from gangsched.sim.reading import allocatable, gang_of, least, pod_asks
 from gangsched.sim.told import Told
-from gangsched.sim.workloads import Arrival, Workload
+from gangsched.sim.workloads import Arrival, Edit, Workload
 
 QUEUE_KEY = "gangsched.io/queue"
+STARTED_IN_KEY = "gangsched.io/started-in-queue"
 GUARANTEED: Mapping[str, int] = {"a": 4, "b": 2, "c": 0}
 _OURS = """
 queueing: {bound: {groups: 2, mode: hard}}
@@ -46,7 +47,10 @@ def make_with_queues(settings: Settings) -> Scheduler:
 
 
 def teams_workload(seed: int, *, n_arrivals: int = 36, over_s: float = 45.0) -> Workload:
-    """Every pod ends by itself, and most say when; gangs of the whole cluster are among them."""
+    """Every pod ends by itself, and most say when; gangs of the whole cluster are among them.
+
+    Some name another queue later, most of them when they have started.
+    """
     rng = Random(f"{seed}-teams")
     n_nodes, gpus = rng.randint(2, 4), 4
     nodes = tuple(make_node(f"n{i}", gpus=gpus, listed=rng.random() < 0.85) for i in range(n_nodes))
@@ -74,7 +78,14 @@ def teams_workload(seed: int, *, n_arrivals: int = 36, over_s: float = 45.0) -> 
             for k in range(n)
         )
         arrivals.append(Arrival(over_s * serial / n_arrivals * rng.uniform(0.8, 1.2), pods))
-    return Workload(nodes, tuple(arrivals))
+    return Workload(nodes, tuple(arrivals), tuple(_edits(arrivals, Random(f"{seed}-other-queues"))))
+
+
+def _edits(arrivals: Sequence[Arrival], rng: Random) -> Iterator[Edit]:
+    for one in arrivals:
+        if rng.random() < 0.2:
+            names = tuple(pod.metadata.name for pod in one.pods)
+            yield Edit(one.at_s + rng.uniform(0.5, 10.0), names, QUEUE_KEY, rng.choice("abc"))
 
 
 class Guarantees:
@@ -83,13 +94,15 @@ class Guarantees:
     Counted from what the process was told and the binds that it sent. A pod whose eviction was refused may
     stay or go, and one whose bind was read as not done, or whose bump is not answered, may be bound yet, so
     it is a find only if it is one both ways. While the cluster is smaller than all that is guaranteed,
-    nothing is checked.
+    nothing is checked. A pod counts for the queue in which it started, whatever it names later.
     """
 
     def __init__(self) -> None:
         self._asked: set[str] = set()
         self._unsure: dict[str, int] = {}
         """By UID of a pod whose bind or bump was sent: how often its binds had been settled by then."""
+        self._sent: dict[str, str] = {}
+        """By UID: the queue that its last bind writes."""
 
     def look(self, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
         """After every step."""
@@ -97,6 +110,8 @@ class Guarantees:
         for one in effects:
             if isinstance(one, ef.BindPod | ef.BumpPod):
                 self._unsure[one.uid] = told.n_settled[one.uid]
+            if isinstance(one, ef.BindPod):
+                self._sent[one.uid] = one.annotations[STARTED_IN_KEY]
             if isinstance(one, ef.EvictPod | ef.DeletePod) and one.uid in told.pods:
                 by_cause.setdefault(one.cause_id.rpartition("#")[0], []).append(told.pods[one.uid])
         if not by_cause or _gpus_of(told) < sum(GUARANTEED.values()):
@@ -105,7 +120,7 @@ class Guarantees:
             own = _queue_of_group(cause, told)
             gone = Counter[str]()
             for pod in lost:
-                if (queue := _queue_of(pod)) != own and pod.metadata.deletion_timestamp is None:
+                if (queue := self._queue_of(pod, told)) != own and pod.metadata.deletion_timestamp is None:
                     gone[queue] += _gpus(pod)
             for queue, n in gone.items():
                 least, most = self._held(queue, told)
@@ -136,7 +151,8 @@ class Guarantees:
             asked.keys().isdisjoint(kept)
             and all(self._there(queue, told) + n <= GUARANTEED[queue] for queue, n in asked.items())
             and all(
-                _on_nodes(q, told) + self._may_come(q, told) + comes[q] + n > GUARANTEED[q]
+                sum(map(_gpus, self._pods_of(q, told))) + self._may_come(q, told) + comes[q] + n
+                > GUARANTEED[q]
                 for q, n in kept.items()
             )
         )
@@ -146,33 +162,36 @@ class Guarantees:
         is due again."""
         return sum(
             _gpus(pod)
-            for pod in _pods_of(queue, told)
+            for pod in self._pods_of(queue, told)
             if pod.metadata.deletion_timestamp is None and _node_of(pod, told) in told.nodes
         )
 
     def _held(self, queue: str, told: Told) -> tuple[int, int]:
         """By pods that are not going: without those whose eviction was asked for before; and with them and
         those that may be bound yet."""
-        there = [pod for pod in _pods_of(queue, told) if pod.metadata.deletion_timestamp is None]
+        there = [pod for pod in self._pods_of(queue, told) if pod.metadata.deletion_timestamp is None]
         stay = (pod for pod in there if pod.metadata.uid not in self._asked)
         return sum(map(_gpus, stay)), sum(map(_gpus, there)) + self._may_come(queue, told)
 
     def _may_come(self, queue: str, told: Told) -> int:
         unsure = (uid for uid, n in self._unsure.items() if told.n_settled[uid] == n and uid in told.pods)
         pods = (told.pods[uid] for uid in unsure if uid not in told.promised.by_uid)
-        return sum(_gpus(pod) for pod in pods if not pod.spec.node_name and _queue_of(pod) == queue)
+        return sum(
+            _gpus(pod) for pod in pods if not pod.spec.node_name and self._queue_of(pod, told) == queue
+        )
 
+    def _pods_of(self, queue: str, told: Told) -> Iterator[Pod]:
+        """Its pods that hold something, also on a node that is gone."""
+        for uid, pod in told.pods.items():
+            is_placed = bool(pod.spec.node_name) or uid in told.promised.by_uid
+            if is_placed and not pod.is_terminal and self._queue_of(pod, told) == queue:
+                yield pod
 
-def _on_nodes(queue: str, told: Told) -> int:
-    return sum(map(_gpus, _pods_of(queue, told)))
-
-
-def _pods_of(queue: str, told: Told) -> Iterator[Pod]:
-    """Its pods that hold something, also on a node that is gone."""
-    for uid, pod in told.pods.items():
-        is_placed = bool(pod.spec.node_name) or uid in told.promised.by_uid
-        if is_placed and not pod.is_terminal and _queue_of(pod) == queue:
-            yield pod
+    def _queue_of(self, pod: Pod, told: Told) -> str:
+        """While its bind may be on its way, the queue that this writes."""
+        uid = pod.metadata.uid
+        is_sent = not pod.spec.node_name and self._unsure.get(uid) == told.n_settled[uid]
+        return self._sent.get(uid, _queue_of(pod)) if is_sent else _queue_of(pod)
 
 
 def _node_of(pod: Pod, told: Told) -> str:
@@ -182,7 +201,8 @@ def _node_of(pod: Pod, told: Told) -> str:
 
 def _queue_of(pod: Pod) -> str:
     """Whoever names none is in that which lists the namespace by its name."""
-    queue = (pod.metadata.annotations or {}).get(QUEUE_KEY, "")
+    own = pod.metadata.annotations or {}
+    queue = (own.get(STARTED_IN_KEY, "") if pod.spec.node_name else "") or own.get(QUEUE_KEY, "")
     return queue if queue in GUARANTEED else "a"
 
 

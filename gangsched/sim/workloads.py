@@ -25,7 +25,6 @@ from gangsched.model.pod_group import (
     TIMEOUT_KEY,
     TOTAL_MEMBERS_KEY,
 )
-from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.sim.api import GRACE_KEY, SimApi
 from gangsched.sim.hostile import hostile_node, hostile_pod
@@ -78,18 +77,19 @@ class Intrusion(msgspec.Struct, frozen=True):
             timeline.after(self.stays_s, partial(api.delete_pod, item))
 
 
-class Extension(msgspec.Struct, frozen=True):
-    """Pods that are there at a time state another walltime from then on."""
+class Edit(msgspec.Struct, frozen=True):
+    """Pods that are there at a time have another text in an annotation from then on."""
 
     at_s: float
     names: tuple[str, ...]
-    walltime: str
+    key: str
+    text: str
 
     def happen(self, api: SimApi, timeline: Timeline) -> None:
         for name in self.names:
             pod = api.pods.get(("d", name))
             if pod is not None and not pod.is_terminal:
-                own = {**(pod.metadata.annotations or {}), WALLTIME_KEY: self.walltime}
+                own = {**(pod.metadata.annotations or {}), self.key: self.text}
                 api.update_pod(pod, metadata=replace(pod.metadata, annotations=own))
 
 
@@ -98,18 +98,18 @@ class Workload(msgspec.Struct, frozen=True):
 
     nodes: tuple[Node, ...]
     arrivals: tuple[Arrival, ...]
-    intrusions: tuple[Intrusion | Extension, ...] = ()
+    intrusions: tuple[Intrusion | Edit, ...] = ()
 
     def prefix(self, n: int) -> Workload:
         """The first n arrivals only."""
         return replace(self, arrivals=self.arrivals[:n])
 
     @property
-    def everything(self) -> tuple[Arrival | Intrusion | Extension, ...]:
+    def everything(self) -> tuple[Arrival | Intrusion | Edit, ...]:
         """All arrivals."""
         return (*self.arrivals, *self.intrusions)
 
-    def without(self, one: Arrival | Intrusion | Extension) -> Workload:
+    def without(self, one: Arrival | Intrusion | Edit) -> Workload:
         """Everything else."""
         arrivals = tuple(other for other in self.arrivals if other is not one)
         intrusions = tuple(other for other in self.intrusions if other is not one)

@@ -572,7 +572,7 @@ def test_the_bound_of_a_queue_goes_before_that_of_all() -> None:
     assert stream(c, 10, 8) <= 2
     tree = c.scheduler.shared.queue_book
     assert tree is not None
-    found = [tree.tree.bound(make_pod("x", namespace=name).metadata) for name in ("d", "e", "other")]
+    found = [tree.tree.bound(make_pod("x", namespace=name)) for name in ("d", "e", "other")]
     assert found == [2, 9, None]
 
 

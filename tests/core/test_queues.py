@@ -11,7 +11,7 @@ from gangsched.core.cache.queue_tree import BY_KUEUE, OTHERS, QUEUE_KEY
 from gangsched.core.explain import explain
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod
-from gangsched.model.objects import ObjectMeta
+from gangsched.model.pod_group import STARTED_IN_KEY
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.queued import GPU, book, pods, queued, reconfigured, started
 from tests.support.scenario import Cluster, gang
@@ -30,6 +30,14 @@ queues:
   - {name: nlp, namespaces: [nlp]}
   - {name: cv, limit: {nvidia.com/gpu: 4}, namespaces: [cv]}
 - {name: rest, namespaces: ["*"]}
+"""
+
+
+CHOICE = """
+queues:
+- {name: one, namespaces: [x]}
+- {name: two, namespaces: ["x*"]}
+- {name: b, namespaces: [b]}
 """
 
 
@@ -152,7 +160,7 @@ def test_of_a_long_name_of_a_queue_only_the_begin_is_kept_and_shown() -> None:
     c = queued("queues: [{name: a, namespaces: [a]}]")
     wanted = {QUEUE_KEY: "x" * 200_000}
     tree = book(c).tree
-    chosen = tree.of(ObjectMeta(name="p", namespace="a", annotations=wanted))
+    chosen = tree.of(make_pod("p", namespace="a", annotations=wanted))
     assert chosen.queue == "a"
     assert chosen.problem == f"queue {'x' * 80}: there is no such queue; those that do: a"
     assert sum(len(name) for key in tree._kept for name in key) < 100
@@ -250,9 +258,9 @@ def test_a_pod_picks_among_the_queues_that_list_its_namespace(
     )
     annotations = {"gangsched.io/queue": wanted} if wanted else {}
     pod = make_pod("p", namespace=namespace, annotations=annotations)
-    assert book(c).tree.of(pod.metadata) == (queue, problem)
+    assert book(c).tree.of(pod) == (queue, problem)
     labels = {"gangsched.io/queue": wanted} if wanted else {}
-    assert book(c).tree.of(make_pod("p", namespace=namespace, labels=labels).metadata) == (queue, problem)
+    assert book(c).tree.of(make_pod("p", namespace=namespace, labels=labels)) == (queue, problem)
 
 
 def test_other_systems_labels_count_only_where_they_are_read() -> None:
@@ -264,9 +272,9 @@ def test_other_systems_labels_count_only_where_they_are_read() -> None:
     ]
     for labels in others:
         pod = make_pod("p", namespace="x", labels=labels)
-        assert book(queued(text)).tree.of(pod.metadata).queue == "one"
+        assert book(queued(text)).tree.of(pod).queue == "one"
         read = queued("fairness: {otherQueues: read}\n" + text)
-        assert book(read).tree.of(pod.metadata).queue == "two"
+        assert book(read).tree.of(pod).queue == "two"
 
 
 def test_a_pod_that_names_a_foreign_queue_waits_until_it_is_edited() -> None:
@@ -280,6 +288,44 @@ def test_a_pod_that_names_a_foreign_queue_waits_until_it_is_edited() -> None:
 
 
 # -- while it runs ---------------------------------------------------------------------------------------
+
+
+def relabelled(c: Cluster, name: str, queue: str) -> Cluster:
+    """Its user names another queue."""
+    pod = c.pod(name)
+    own = {**(pod.metadata.annotations or {}), QUEUE_KEY: queue}
+    return c.update(pod, metadata=replace(pod.metadata, annotations=own))
+
+
+def test_a_running_pod_counts_for_the_queue_in_which_it_started_whoever_decides_by_then() -> None:
+    c = queued(CHOICE)
+    c.submit(pods("x", "p", gpus=4)).run()
+    relabelled(c, "p", "two").run()
+    assert (held(c, "one"), held(c, "two")) == (4, 0)
+    c.restart()
+    assert (held(c, "one"), held(c, "two")) == (4, 0)
+    c.submit(pods("x", "q", annotations={QUEUE_KEY: "two"})).run()
+    assert (held(c, "one"), held(c, "two")) == (4, 1)
+
+
+def test_what_ends_is_free_for_the_queue_in_which_it_started() -> None:
+    c = queued(CHOICE.replace("one,", "one, limit: {nvidia.com/gpu: 4},"))
+    c.submit(pods("x", "p", gpus=4)).run().submit(pods("x", "waits", gpus=4)).run()
+    assert started(c) == ["p"]
+    relabelled(c, "p", "two").run().phase("p", "Succeeded").run().wait(11.0)
+    assert "waits" in started(c)
+
+
+@pytest.mark.parametrize("forged", ["two", "none", "b", "x" * 200_000, OTHERS, ""])
+def test_before_it_starts_nobody_can_say_in_which_queue_a_pod_did(forged: str) -> None:
+    c = queued(CHOICE)
+    c.submit(pods("x", "p", gpus=4, annotations={STARTED_IN_KEY: forged})).run()
+    assert (c.pod("p").metadata.annotations or {})[STARTED_IN_KEY] == "one"
+    assert (held(c, "one"), held(c, "two")) == (4, 0)
+    # Of a pod that another scheduler bound nobody wrote it but who made the pod.
+    [stranger] = pods("x", "s", gpus=1, annotations={STARTED_IN_KEY: forged})
+    c.submit(replace(stranger, spec=replace(stranger.spec, node_name="n0", scheduler_name="other"))).run()
+    assert held(c, "one") + held(c, "two") == 5
 
 
 def test_another_tree_takes_over_without_losing_anybody() -> None:

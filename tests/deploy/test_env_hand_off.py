@@ -284,7 +284,8 @@ def test_the_main_job_with_every_policy_in_force(cluster: Cluster) -> None:
     noted = cluster.members("lone")[0]["metadata"]["annotations"]
     written = {key for key in noted if "gangsched" in key} - {REQUIRE_IDS_KEY}
     assert written <= set(KEYS), "all that the scheduler writes is reserved"
-    assert set(KEYS) - written <= {"gangsched.io/traceparent"}, "which comes with tracing"
+    others = {"gangsched.io/traceparent": "with tracing", "gangsched.io/started-in-queue": "with queues"}
+    assert set(KEYS) - written <= set(others), "without that all others are written"
 
 
 def test_containers_of_one_pod_see_each_their_own(cluster: Cluster) -> None:

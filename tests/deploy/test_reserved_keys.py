@@ -13,7 +13,7 @@ import yaml
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.model.device_labels import allocated_key, allocated_labels
 from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY, is_device_key, visible_key
-from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
+from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY, STARTED_IN_KEY
 from gangsched.telemetry.names import TRACEPARENT_KEY
 from tests.deploy.conftest import DEPLOY, SCHEDULER
 from tests.deploy.doors import (
@@ -46,6 +46,7 @@ KEYS = {
     GANG_KEY: "default/a",
     RANK_KEY: "0",
     ATTEMPT_KEY: "1",
+    STARTED_IN_KEY: "research",
     TRACEPARENT_KEY: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 }
 FORGED = {ALLOCATED_KEY: '{"main":{"nvidia.com/gpu":["GPU-2"]}}', "own/key": "kept"}

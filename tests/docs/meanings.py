@@ -370,6 +370,11 @@ KEYS = {
     "gangsched.io/gang": ("Pod", "scheduler", "the group: `namespace/name`"),
     "gangsched.io/rank": ("Pod", "scheduler", "the member's number in the gang, from 0"),
     "gangsched.io/attempt": ("Pod", "scheduler", "at which attempt it was bound, from 1"),
+    "gangsched.io/started-in-queue": (
+        "Pod",
+        "scheduler",
+        "the [queue](queues.md) for which it counts while it is on its node; only with `queues`",
+    ),
     "gangsched.io/traceparent": ("Pod", "scheduler", "the gang's W3C trace context"),
     "allocated-devices.gangsched.io": (
         "Pod, label",

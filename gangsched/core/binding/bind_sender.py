@@ -1,7 +1,7 @@
 """BindSender: members that may leave become BindPod effects, or are given to Bind plugins.
 
-Here is what a Binding carries: node, devices, gang, rank and attempt; and what ends a group's binds before
-they are sent. When a member may leave is core.binding.pre_bind's and core.binding.staggered_bind's.
+Here is what a Binding carries: node, devices, gang, rank, attempt and queue; and what ends a group's binds
+before they are sent. When a member may leave is core.binding.pre_bind's and core.binding.staggered_bind's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gangsched.core.types.group import LEAVING, SENT, Group, GroupState, PodInfo
 from gangsched.model.device_labels import allocation_labels, allocation_text
 from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations, is_device_key
 from gangsched.model.effects import BindPod, CancelBinds
-from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY
+from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY, STARTED_IN_KEY
 
 
 class BindSender:
@@ -52,7 +52,8 @@ class BindSender:
         """The bind of one member; `key` is its group's key as text."""
         if self._is_fenced:
             info.sent_version = info.pod.metadata.resource_version
-        return _binding(info, group, key, info.sent_version)
+        book = self._shared.queue_book
+        return _binding(info, group, key, "" if book is None else book.started_in(info))
 
     def give_back(self, group: Group, why: str) -> None:
         """No bind was sent, and none will be: releases the reservations; `settle` does the rest."""
@@ -89,12 +90,14 @@ def assign_ranks(group: Group, members: list[PodInfo]) -> None:
         info.rank = next(free)
 
 
-def _binding(info: PodInfo, group: Group, key: str, version: str) -> BindPod:
+def _binding(info: PodInfo, group: Group, key: str, queue: str) -> BindPod:
     """The one write: the node, and the annotations written with it."""
     annotations = allocation_annotations(info.allocation, info.template.by_container)
     annotations[GANG_KEY] = key
     annotations[RANK_KEY] = str(info.rank)
     annotations[ATTEMPT_KEY] = str(info.attempt)
+    if queue:
+        annotations[STARTED_IN_KEY] = queue
     meta = info.pod.metadata
     return BindPod(
         info.uid,
@@ -105,7 +108,7 @@ def _binding(info: PodInfo, group: Group, key: str, version: str) -> BindPod:
         key,
         info.attempt,
         group.cause_id,
-        resource_version=version,
+        resource_version=info.sent_version,
     )
 
 

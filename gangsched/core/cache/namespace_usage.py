@@ -178,7 +178,7 @@ class QueueView:
         first = group.first()
         if self._book is None or first is None:
             return group.key.namespace
-        return self._book.tree.of(first.pod.metadata).queue
+        return self._book.tree.of(first.pod).queue
 
     def request_of(self, group: Group) -> Mapping[str, int]:
         """What the group's next attempt has to find room for, at least."""
@@ -197,7 +197,7 @@ class QueueView:
         if book is None:
             return _NOTHING
         paths = book.tree.paths
-        own = [i for i in self.promised() if queue in paths.get(book.tree.of(i.pod.metadata).queue, ())]
+        own = [i for i in self.promised() if queue in paths.get(book.tree.of(i.pod).queue, ())]
         return requests_of(own)
 
     def place_of_queue(self, queue: str, request: Mapping[str, int]) -> Place:

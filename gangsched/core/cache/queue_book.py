@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gangsched.core.cache.queue_tree import QueueTree
+from gangsched.core.cache.queue_tree import OTHERS, QueueTree
 from gangsched.core.cache.usage_trackers import NOTHING_NEW, UsageNews
 from gangsched.core.types.group import PodInfo
 from gangsched.model.load import ReportedUsage
@@ -158,7 +158,12 @@ class QueueBook:
     def queue_of(self, info: PodInfo) -> str:
         """The queue that a pod counts for: on a node the one for which it started, whatever it says now."""
         counted = self._on_row.get(info.row, {}).get(info.uid)
-        return self.tree.of(info.pod.metadata).queue if counted is None else counted[0]
+        return self.tree.of(info.pod).queue if counted is None else counted[0]
+
+    def started_in(self, info: PodInfo) -> str:
+        """What is written on a pod with its node, for the next process; "": none of the configured queues."""
+        queue = self.queue_of(info)
+        return queue if queue in self._uses and queue != OTHERS else ""
 
     def over_limits(
         self, asked: Mapping[str, Mapping[str, int]], kept: Mapping[str, Mapping[str, int]]
@@ -255,7 +260,7 @@ class QueueBook:
         self._now_s = now_s
         on_row = self._on_row.setdefault(row, {})
         for info in infos:
-            queue = self.tree.of(info.pod.metadata).queue
+            queue = self.tree.of(info.pod).queue
             if queue not in self._uses:
                 continue
             # As it is counted now: the pod may be another version when it leaves.

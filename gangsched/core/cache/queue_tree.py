@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from gangsched.config.queues import QueueConfig, QueuesSettings
-from gangsched.model.objects import ObjectMeta
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import STARTED_IN_KEY
 
 QUEUE_KEY = "gangsched.io/queue"
 """The annotation, or label, of a pod that names its queue."""
@@ -64,19 +65,28 @@ class QueueTree:
                     self._exact[namespace] = one.name
         self._kept: dict[tuple[str, str], Chosen] = {}
 
-    def of(self, meta: ObjectMeta) -> Chosen:
+    def of(self, pod: Pod) -> Chosen:
         """The queue of a pod: the one that it names, else the closest one that lists its namespace.
 
-        An exact name is closer than a prefix, and a longer prefix closer than a shorter one.
+        An exact name is closer than a prefix, and a longer prefix closer than a shorter one. On a node it is
+        the queue in which the pod started, while that lists its namespace.
         """
+        meta = pod.metadata
         labels, annotations = meta.labels or _NOTHING, meta.annotations or _NOTHING
+        if pod.spec.node_name and (started := annotations.get(STARTED_IN_KEY)):
+            found = self._of_name(meta.namespace, started)
+            if not found.problem:
+                return found
         if any(key in labels for key in _KUEUE_KEYS):
             return Chosen(BY_KUEUE)
         wanted = annotations.get(QUEUE_KEY) or labels.get(QUEUE_KEY, "")
         if not wanted and self.settings.reads_others:
             named = (labels.get(key) or annotations.get(key) for key in OTHER_KEYS)
             wanted = next((one.rsplit(".", 1)[-1] for one in named if one), "")
-        key = meta.namespace, wanted[:_MAX_WANTED]
+        return self._of_name(meta.namespace, wanted)
+
+    def _of_name(self, namespace: str, wanted: str) -> Chosen:
+        key = namespace, wanted[:_MAX_WANTED]
         found = self._kept.get(key)
         if found is None:
             if len(self._kept) >= _MAX_KEPT:
@@ -110,17 +120,17 @@ class QueueTree:
                 found.append(by_prefix)
         return found
 
-    def default_walltime_s(self, meta: ObjectMeta) -> float | None:
+    def default_walltime_s(self, pod: Pod) -> float | None:
         """The walltime of the pod's queue, or of the closest above it that has one."""
-        for name in reversed(self.paths.get(self.of(meta).queue, ())):
+        for name in reversed(self.paths.get(self.of(pod).queue, ())):
             own = self.queues[name].default_walltime_s
             if own is not None:
                 return own
         return None
 
-    def bound(self, meta: ObjectMeta) -> int | Literal["auto"] | None:
+    def bound(self, pod: Pod) -> int | Literal["auto"] | None:
         """Likewise, its bound on being passed over; None: none of them has one."""
-        for name in reversed(self.paths.get(self.of(meta).queue, ())):
+        for name in reversed(self.paths.get(self.of(pod).queue, ())):
             own = self.queues[name].bound
             if own is not None:
                 return own

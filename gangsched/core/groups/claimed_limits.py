@@ -86,7 +86,7 @@ class ClaimedLimits:
             add_needs(needs, limited_needs(view, tree, group))
         pods = self._shared.cache.pods
         for info in (pods[one.uid] for one in (claim.blockers if needs else ()) if one.uid in pods):
-            path = tree.paths.get(tree.of(info.pod.metadata).queue, ())
+            path = tree.paths.get(tree.of(info.pod).queue, ())
             for name in (name for name in path if name in needs):
                 for resource, n in needs[name].items():
                     needs[name][resource] = max(n - info.template.requests.get(resource, 0), 0)

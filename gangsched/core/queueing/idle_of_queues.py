@@ -64,7 +64,7 @@ class IdleOfQueues:
         claims = [one for one in claims if one.held]  # one whose members are all gone is about to end
         held = self._room.of(claims)
         amounts = held.amounts(columns)
-        whose = [book.tree.of(one.held[0].info.pod.metadata).queue for one in claims]
+        whose = [book.tree.of(one.held[0].info.pod).queue for one in claims]
         self._kept = []
         for queue in dict.fromkeys(whose):
             own = np.flatnonzero(np.array([one == queue for one in whose])[held.claims])

@@ -227,13 +227,13 @@ class SharedState:
         return NEVER_S if self.walltimes is None else self.walltimes.of(group).seconds
 
     def _default_walltime_s(self, pod: Pod) -> float | None:
-        return None if self.queue_book is None else self.queue_book.tree.default_walltime_s(pod.metadata)
+        return None if self.queue_book is None else self.queue_book.tree.default_walltime_s(pod)
 
     def _bound_of_queue(self, group: Group) -> int | str | None:
         first = None if self.queue_book is None else group.first()
         if self.queue_book is None or first is None:
             return None
-        return self.queue_book.tree.bound(first.pod.metadata)
+        return self.queue_book.tree.bound(first.pod)
 
     def _sign(self, pod: Pod) -> Hashable:
         profile = self.profiles.get(pod.spec.scheduler_name)

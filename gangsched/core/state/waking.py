@@ -119,7 +119,7 @@ class _Heard:
         if change.pod is None or not change.what & Change.ROOM_FREED:
             is_merged = change.row < 0 and bool(change.what & Change.ROOM_FREED)
             return is_merged or bool(change.what & (Change.NODE_REMOVED | Change.BORROWED))
-        return name in book.tree.paths.get(book.tree.of(change.pod.metadata).queue, ())
+        return name in book.tree.paths.get(book.tree.of(change.pod).queue, ())
 
     def _is_cured(self, profile: Profile, group: Group, view: ClusterView, serials: tuple[int, ...]) -> bool:
         key = (group.scheduler_name, group.rejected_by, serials)
