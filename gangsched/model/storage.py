@@ -19,6 +19,17 @@ from gangsched.model.objects import (
     ResourceRequirements,
 )
 
+# As events and view.objects name the kinds.
+CLAIMS = "persistentvolumeclaims"
+VOLUMES = "persistentvolumes"
+CLASSES = "storageclasses.storage.k8s.io"
+NODES = "csinodes.storage.k8s.io"
+DRIVERS = "csidrivers.storage.k8s.io"
+CAPACITIES = "csistoragecapacities.storage.k8s.io"
+ATTACHMENTS = "volumeattachments.storage.k8s.io"
+
+_ONE_POD = "ReadWriteOncePod"
+
 
 class _Kept(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     """Shared options of all objects here."""
@@ -42,6 +53,11 @@ class PersistentVolumeClaim(_Kept):
     metadata: ObjectMeta
     spec: ClaimSpec = msgspec.field(default_factory=ClaimSpec)
     status: ClaimStatus = msgspec.field(default_factory=ClaimStatus)
+
+    @property
+    def is_for_one_pod(self) -> bool:
+        """Whether only one pod in the whole cluster may use it at a time."""
+        return _ONE_POD in (self.spec.access_modes or ())
 
 
 class ObjectReference(_Kept):

@@ -11,16 +11,15 @@ from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.framework.interface import BoolArray
 from gangsched.model.objects import LabelSelector, NodeSelectorTerm, SelectorRequirement
-from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from gangsched.model.storage import (
+    CLAIMS,
+    CLASSES,
+    VOLUMES,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from gangsched.plugins.node_selector import EVERYWHERE, match_any_term, match_term
-
-CLAIMS = "persistentvolumeclaims"
-VOLUMES = "persistentvolumes"
-CLASSES = "storageclasses.storage.k8s.io"
-NODES = "csinodes.storage.k8s.io"
-DRIVERS = "csidrivers.storage.k8s.io"
-CAPACITIES = "csistoragecapacities.storage.k8s.io"
-ATTACHMENTS = "volumeattachments.storage.k8s.io"
 
 WAITS = "WaitForFirstConsumer"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"

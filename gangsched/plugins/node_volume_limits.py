@@ -28,18 +28,17 @@ from gangsched.core.framework.interface import (
 )
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Volume
-from gangsched.model.storage import CsiNode, PersistentVolumeClaim, VolumeSpec
-from gangsched.plugins.claims import (
+from gangsched.model.storage import (
     ATTACHMENTS,
     CLAIMS,
     CLASSES,
     NODES,
     VOLUMES,
-    claim_of,
-    class_name,
-    class_of,
-    volume_of,
+    CsiNode,
+    PersistentVolumeClaim,
+    VolumeSpec,
 )
+from gangsched.plugins.claims import claim_of, class_name, class_of, volume_of
 
 REASON = "node(s) exceed max volume count"
 _EBS, _GCE = "kubernetes.io/aws-ebs", "kubernetes.io/gce-pd"

@@ -36,14 +36,17 @@ from gangsched.core.types.placement import Placement
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import ApiError
 from gangsched.model.objects import Pod
-from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim
-from gangsched.plugins.claims import (
-    BIND_COMPLETED,
+from gangsched.model.storage import (
     CAPACITIES,
     CLAIMS,
     CLASSES,
     DRIVERS,
     VOLUMES,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
+from gangsched.plugins.claims import (
+    BIND_COMPLETED,
     WAITS,
     claim_of,
     class_name,

@@ -19,16 +19,15 @@ from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.interface import BoolArray, IntArray
 from gangsched.model.quantity import to_int
 from gangsched.model.selectors import selector_of
-from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from gangsched.plugins.claims import (
+from gangsched.model.storage import (
     CAPACITIES,
     DRIVERS,
     VOLUMES,
-    class_name,
-    class_of,
-    on_nodes,
-    selected_nodes,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
 )
+from gangsched.plugins.claims import class_name, class_of, on_nodes, selected_nodes
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"

@@ -27,14 +27,14 @@ from gangsched.core.framework.interface import (
 )
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod, Volume
-from gangsched.plugins.claims import CLAIMS, claim_of, not_found
+from gangsched.model.storage import CLAIMS
+from gangsched.plugins.claims import claim_of, not_found
 
 REASON_DISK = "node(s) had no available disk"
 REASON_POD = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
     "another pod"
 )
-_ONE_POD = "ReadWriteOncePod"
 
 
 class VolumeRestrictions:
@@ -92,7 +92,7 @@ def _one_pod_claims(template: PodTemplate, view: ObjectQueries) -> list[tuple[st
     found = []
     for key in claims_of(template):
         claim = claim_of(view, key)
-        if claim is not None and _ONE_POD in (claim.spec.access_modes or ()):
+        if claim is not None and claim.is_for_one_pod:
             found.append(key)
     return found
 

@@ -24,18 +24,8 @@ from gangsched.core.framework.interface import (
     Status,
 )
 from gangsched.core.types.pod_template import PodTemplate
-from gangsched.model.storage import PersistentVolume
-from gangsched.plugins.claims import (
-    CLAIMS,
-    CLASSES,
-    VOLUMES,
-    WAITS,
-    claim_of,
-    class_name,
-    class_of,
-    not_found,
-    volume_of,
-)
+from gangsched.model.storage import CLAIMS, CLASSES, VOLUMES, PersistentVolume
+from gangsched.plugins.claims import WAITS, claim_of, class_name, class_of, not_found, volume_of
 
 REASON = "node(s) had no available volume zone"
 # An older label, and its replacement on current nodes.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -12,7 +14,10 @@ from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.groups import plan_rooms
 from gangsched.core.groups.claim_plans import ClaimPlans
+from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.claim import StartClaim
+from gangsched.kube.watch.decode import objects
+from gangsched.model import events as ev
 from gangsched.model.objects import (
     Affinity,
     LabelSelector,
@@ -20,6 +25,7 @@ from gangsched.model.objects import (
     PodAffinity,
     PodAffinityTerm,
     TopologySpreadConstraint,
+    Volume,
 )
 from gangsched.model.topology import TOPOLOGY_KEY
 from gangsched.model.walltime import WALLTIME_KEY
@@ -117,6 +123,47 @@ def test_whom_a_gang_keeps_apart_from_is_waited_for_although_there_is_room() -> 
     assert (sorted(claim.nodes), claim.start_s) == (["n0", "n4"], BEGAN_S + 150.0)
 
 
+def in_the_way(c: Cluster, end_s: float, **more: Any) -> None:
+    """A pod that holds nothing and ends, on a node that another holds for long."""
+    c.node(make_node("h0", rack="r")).submit(on("h0", 8, 5000.0))
+    pod = on("h0", 0, end_s)
+    c.submit(replace(pod, spec=replace(pod.spec, **more)))
+
+
+def test_who_keeps_apart_from_a_gang_is_waited_for_on_whatever_node() -> None:
+    ends_s = {"n0": 100.0, "n1": 200.0}
+    c = full(ends_s, racks=dict.fromkeys(ends_s, "r"))
+    term = PodAffinityTerm(RACK, LabelSelector({"app": "large"}))
+    apart = PodAffinity(required_during_scheduling_ignored_during_execution=[term])
+    in_the_way(c, 300.0, affinity=Affinity(pod_anti_affinity=apart))
+    c.submit(gang("large", pods=2, gpus=8, labels={"app": "large"})).run()
+    claim = planned(c)
+    assert claim is not None
+    assert (sorted(claim.nodes), claim.start_s) == (["n0", "n1"], BEGAN_S + 300.0)
+
+
+@pytest.mark.parametrize(("mode", "start_s"), [("ReadWriteOncePod", 300.0), ("ReadWriteMany", 200.0)])
+def test_who_uses_a_claim_of_a_gang_is_waited_for_where_one_pod_may(mode: str, start_s: float) -> None:
+    c = full({"n0": 100.0, "n1": 200.0})
+    of_claim = msgspec.convert({"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, Volume)
+    for kind, namespace, name, spec in (
+        ("persistentvolumes", "", "pv", {"accessModes": [mode], "capacity": {"storage": "1Gi"}}),
+        ("persistentvolumeclaims", "d", "c", {"accessModes": [mode], "volumeName": "pv"}),
+    ):
+        meta = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": "1"}
+        own = {"pv.kubernetes.io/bind-completed": "yes"}
+        raw = msgspec.json.encode(
+            {"metadata": {**meta, "annotations": own}, "spec": spec, "status": {"phase": "Bound"}}
+        )
+        c.tell(ev.ObjectPut(kind, objects(kind).decode_object(raw)))
+    in_the_way(c, 300.0, volumes=[of_claim])
+    one, other = gang("large", pods=2, gpus=8)
+    c.submit([replace(one, spec=replace(one.spec, volumes=[of_claim])), other]).run()
+    claim = planned(c)
+    assert claim is not None
+    assert (sorted(claim.nodes), claim.start_s) == (["n0", "n1"], BEGAN_S + start_s)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_leaving_out_few_pods_first_finds_the_same_moment(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def start_s(many: int) -> float | None:
@@ -178,6 +225,9 @@ def test_only_pods_that_a_constraint_counts_matter_to_it(seed: int, monkeypatch:
         claim = planned(c)
         return None if claim is None else (claim.start_s, sorted(claim.nodes))
 
+    def of_all(self: plan_rooms.PlanRooms, templates: Any) -> BoolArray:
+        return np.ones(self._shared.cache.view.n_rows, dtype=np.bool_)
+
     of_few = plan()
-    monkeypatch.setattr(plan_rooms.PlanRooms, "_that_matter", lambda self, templates: None)
+    monkeypatch.setattr(plan_rooms.PlanRooms, "_that_matter", of_all)
     assert plan() == of_few, f"seed {seed}"

@@ -14,10 +14,11 @@ from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Placement
 from gangsched.errors import ApiError
 from gangsched.kube.watch.decode import objects
+from gangsched.model import storage as kinds
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
-from gangsched.plugins import claims as kinds
 from gangsched.plugins import node_volume_limits
+from gangsched.plugins.claims import BIND_COMPLETED
 from gangsched.plugins.node_volume_limits import NodeVolumeLimits
 from gangsched.plugins.volume_binding import REASON_BIND, REASON_SPACE, Args, VolumeBinding
 from gangsched.plugins.volume_restrictions import REASON_POD, VolumeRestrictions
@@ -64,7 +65,7 @@ def claim(
 ) -> None:
     spec: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     spec |= {"storageClassName": storage_class, "volumeName": of}
-    annotations = {kinds.BIND_COMPLETED: "yes"} if of else {}
+    annotations = {BIND_COMPLETED: "yes"} if of else {}
     put(c, kinds.CLAIMS, name, metadata={"annotations": annotations}, spec=spec | more)
 
 
@@ -341,7 +342,7 @@ class Server:
     async def get(self, path: str) -> Any:
         annotations: Json = {"volume.kubernetes.io/selected-node": "a"} if self._makes else {}
         if self.done:
-            annotations[kinds.BIND_COMPLETED] = "yes"
+            annotations[BIND_COMPLETED] = "yes"
         return {"metadata": {"annotations": annotations}, "spec": {"volumeName": "made"}}
 
     async def list(self, path: str, *, label_selector: str = "", field_selector: str = "") -> list[Any]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from gangsched.core.cache.volume_users import claims_of
 from gangsched.core.cycle.domains import domain_codes, topology_of
 from gangsched.core.groups.units import Units
 from gangsched.core.queueing.claimed_room import ClaimedRoom, Held
@@ -23,13 +24,12 @@ from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.selectors import PodTerm
+from gangsched.model.storage import CLAIMS
 
 # A gang that finds so much free room and does not fit lacks something else.
 _MAX_SPARED = 4096
 # So many pods are left out of a Trial at once; of more, those first that make most room.
 _MANY = 1024
-# What these ask of other pods is known from the pod alone.
-_ABOUT_PODS = frozenset(("InterPodAffinity", "PodTopologySpread"))
 
 
 def _spread_terms(template: PodTemplate) -> Iterator[PodTerm]:
@@ -119,11 +119,11 @@ class PlanRooms:
     ) -> Iterator[list[PodInfo]]:
         """The pods that will have ended, where that matters, to try the unit without: if these are many,
         first those alone whose end makes most room, then all."""
-        rows = self._that_matter([room.template for room in rooms])
-        if rows is None or any(room.free is None for room in rooms):
+        if any(room.free is None for room in rooms):
             yield self._ended_in(None, at_s)
             return
-        held, few = self._claimed.of(ahead), rows
+        rows = few = self._that_matter([room.template for room in rooms])
+        held = self._claimed.of(ahead)
         where = [room.rows_at(at_s, held) for room in rooms]
         rows = np.logical_or.reduce([rows, *where])
         if rooms and rooms[0].running.n_ended(at_s, rows) > _MANY:
@@ -133,26 +133,34 @@ class PlanRooms:
             yield self._ended_in(few, at_s)
         yield self._ended_in(rows, at_s)
 
-    def _that_matter(self, templates: Iterable[PodTemplate]) -> BoolArray | None:
-        """bool[n_rows]: where there are pods that terms of these are about, or with terms about these; None:
-        all nodes, as they may share volumes."""
+    def _that_matter(self, templates: Iterable[PodTemplate]) -> BoolArray:
+        """bool[n_rows]: where pods matter to pods of these on other nodes: terms of one are about the other,
+        or they use a claim that only one pod may use."""
         view = self._shared.cache.view
         found: BoolArray = np.zeros(view.n_rows, dtype=np.bool_)
         for template in templates:
-            if any(name not in _ABOUT_PODS for name, _ in template.needs):
-                return None
             for term in _spread_terms(template):
                 found |= view.matching(term) > 0
             for _, stated in template.affinity_terms if template.needs else ():
                 found |= view.matching(stated.term) > 0
-            for _, counts in view.carried_against(template) if template.needs else ():
+            for _, counts in view.carried_against(template):
                 found[list(counts)] = True
+            if taken := set(self._taken_by_one(template)):
+                for row, users in view.volume_users().items():
+                    found[row] |= any(not taken.isdisjoint(claims_of(user)) for user in users)
         return found
+
+    def _taken_by_one(self, template: PodTemplate) -> Iterator[tuple[str, str]]:
+        """Claims of the template that some pod uses, and that only one may."""
+        view = self._shared.cache.view
+        for key in claims_of(template):
+            claim = view.objects(CLAIMS).get(key) if view.claim_users(key) else None
+            if claim is not None and claim.is_for_one_pod:
+                yield key
 
     def ended_on(self, nodes: BoolArray, at_s: float, templates: Iterable[PodTemplate]) -> list[PodInfo]:
         """On nodes of bool[n_rows], and where that matters to such pods there."""
-        rows = self._that_matter(templates)
-        return self._ended_in(None if rows is None else rows | nodes, at_s)
+        return self._ended_in(self._that_matter(templates) | nodes, at_s)
 
     def _ended_in(self, rows: BoolArray | None, at_s: float) -> list[PodInfo]:
         """None: on all nodes."""
