@@ -12,11 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
-import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.cache.view.objects import ObjectQueries
-from gangsched.core.cache.volume_users import claims_of
 from gangsched.core.framework.interface import (
     SKIP,
     SUCCESS,
@@ -27,28 +24,26 @@ from gangsched.core.framework.interface import (
     Status,
 )
 from gangsched.core.types.pod_template import PodTemplate
-from gangsched.model.objects import Volume
 from gangsched.model.storage import (
     ATTACHMENTS,
     CLAIMS,
     CLASSES,
     NODES,
     VOLUMES,
-    CsiNode,
-    PersistentVolumeClaim,
-    VolumeSpec,
 )
-from gangsched.plugins.claims import claim_of, class_name, class_of, volume_of
+from gangsched.plugins.attached_volumes import (
+    DRIVERS_OF_PLUGINS,
+    EBS,
+    GCE,
+    AttachedVolumes,
+    Unique,
+    counted,
+    may_count,
+    volumes_of,
+)
 
 REASON = "node(s) exceed max volume count"
-_EBS, _GCE = "kubernetes.io/aws-ebs", "kubernetes.io/gce-pd"
-_DRIVERS = {
-    _EBS: "ebs.csi.aws.com",
-    _GCE: "pd.csi.storage.gke.io",
-    "kubernetes.io/azure-disk": "disk.csi.azure.com",
-    "kubernetes.io/cinder": "cinder.csi.openstack.org",
-}
-CLASSIC_LIMITS: Mapping[str, int] = {_EBS: 39, _GCE: 16}
+CLASSIC_LIMITS: Mapping[str, int] = {EBS: 39, GCE: 16}
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -63,10 +58,6 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
             raise ValueError(f"maxPdVolumes: {self.max_pd_volumes} is below 0")
 
 
-_Unique = tuple[str, str]
-"""(CSI driver, or an in-tree plugin's name; the volume's own name)."""
-
-
 class NodeVolumeLimits:
     """Filter on how many volumes are attached."""
 
@@ -77,41 +68,21 @@ class NodeVolumeLimits:
 
     def __init__(self, args: Args | None = None) -> None:
         most = args.max_pd_volumes if args is not None else 0
-        self._classic = dict.fromkeys(_DRIVERS, most) if most else CLASSIC_LIMITS
-        self._drivers: tuple[int, frozenset[str]] = (-1, frozenset())
-        self._attached: tuple[object, Mapping[str, frozenset[_Unique]]] = (None, {})
+        self._attached = AttachedVolumes(dict.fromkeys(DRIVERS_OF_PLUGINS, most) if most else CLASSIC_LIMITS)
 
     def concerns(self, template: PodTemplate) -> bool:
         return bool(template.volumes)
 
-    def pre_filter(self, state: CycleState, template: PodTemplate, view: ObjectQueries) -> Status:
+    def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
         """Skipped also when no node limits any of the drivers, as for storage that is not attached."""
-        if not any(_may_count(volume) for volume in template.volumes):
+        if not any(may_count(volume) for volume in template.volumes):
             return SKIP
-        drivers = {driver for driver, _ in _used_by(template, view)}
-        drivers |= {_DRIVERS[plugin] for plugin in drivers if plugin in _DRIVERS}
-        return SKIP if drivers.isdisjoint(self._limited(view)) else SUCCESS
+        self._attached.follow(view)
+        return SUCCESS if self._attached.limits_any(volumes_of(template, view)) else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
-        mask = np.ones(view.n_rows, dtype=np.bool_)
-        wanted = _used_by(template, view)
-        if not wanted:
-            return mask
-        csi_nodes, users = view.objects(NODES), view.volume_users()
-        attached = self._attachments(view)
-        for row in np.flatnonzero(view.live):
-            name = view.name(int(row))
-            csi_node: CsiNode | None = csi_nodes.get(("", name))
-            limits = self._limits(csi_node)
-            new = _counted(wanted, csi_node)
-            if not any(driver in limits for driver, _ in new):
-                continue
-            there: set[_Unique] = set()
-            for user in users.get(int(row), ()):
-                there |= _counted(_used_by(user, view), csi_node)
-            held = there | attached.get(name, frozenset())
-            mask[row] = _fits(new - there, held, limits)
-        return mask
+        self._attached.follow(view)
+        return view.kept((self, template.serial), lambda: _Room(self._attached, template, view)).mask.copy()
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
@@ -123,96 +94,40 @@ class NodeVolumeLimits:
         if change.what is Change.OBJECT:
             return change.kind in self.watches
         if change.what is Change.ROOM_FREED and change.pod is not None:
-            return any(_may_count(volume) for volume in change.pod.spec.volumes or ())
+            return any(may_count(volume) for volume in change.pod.spec.volumes or ())
         return True
 
-    def _limited(self, view: ObjectQueries) -> frozenset[str]:
-        """The drivers, and the old in-tree plugins, that some node has a limit for."""
-        revision = view.objects_revision(NODES)
-        if self._drivers[0] != revision:
-            found = {name for csi_node in view.objects(NODES).values() for name in self._limits(csi_node)}
-            self._drivers = (revision, frozenset(found | set(self._classic)))
-        return self._drivers[1]
 
-    def _limits(self, csi_node: CsiNode | None) -> Mapping[str, int]:
-        if csi_node is None:
-            return self._classic
-        return {
-            driver.name: driver.allocatable.count
-            for driver in csi_node.spec.drivers or ()
-            if driver.allocatable is not None and driver.allocatable.count is not None
-        }
+class _Room:
+    """Where a template's volumes can be attached, followed as pods are placed (ClusterView.kept).
 
-    def _attachments(self, view: ObjectQueries) -> Mapping[str, frozenset[_Unique]]:
-        """By node: volumes attached although no pod there uses them (any more)."""
-        revision = (view.objects_revision(ATTACHMENTS), view.objects_revision(VOLUMES))
-        if self._attached[0] != revision:
-            found: dict[str, set[_Unique]] = {}
-            for attachment in view.objects(ATTACHMENTS).values():
-                spec = attachment.spec
-                volume = volume_of(view, spec.source.persistent_volume_name)
-                if spec.attacher and volume is not None and volume.spec.csi is not None:
-                    unique = (spec.attacher, volume.spec.csi.volume_handle)
-                    found.setdefault(spec.node_name, set()).add(unique)
-            self._attached = (revision, {name: frozenset(one) for name, one in found.items()})
-        return self._attached[1]
+    mask: bool[n_rows].
+    """
 
+    def __init__(self, attached: AttachedVolumes, template: PodTemplate, view: ClusterView) -> None:
+        self._attached = attached
+        self._wanted = volumes_of(template, view)
+        self._used: dict[int, set[Unique]] = {}
+        """Of the rows on which the Trial has changed something."""
+        self.mask = attached.open_to(self._wanted)
+        moved = {row: set[PodTemplate]() for row, one, _ in view.moved if one.volumes}
+        for row in moved:
+            moved[row].update(info.template for info in view.pods_on(row) if info.template.volumes)
+        for row, one, _ in view.placed if moved else ():
+            if one.volumes:
+                moved[row].add(one)
+        for row, templates in moved.items():
+            self._used[row] = set()
+            self._use(row, templates, view)
 
-def _may_count(volume: Volume) -> bool:
-    return bool(volume.persistent_volume_claim or volume.ephemeral or _in_tree(volume))
+    def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
+        """See Following.add."""
+        if template.volumes:
+            self._used.setdefault(row, set(self._attached.used(row)))
+            self._use(row, (template,), view)
 
-
-def _in_tree(source: Volume | VolumeSpec) -> _Unique | None:
-    """(in-tree plugin, the disk's name); None: no plugin with a limit of its own."""
-    if source.aws_elastic_block_store is not None:
-        return _EBS, source.aws_elastic_block_store.volume_id
-    if source.gce_persistent_disk is not None:
-        return _GCE, source.gce_persistent_disk.pd_name
-    if source.azure_disk is not None:
-        return "kubernetes.io/azure-disk", source.azure_disk.disk_uri
-    if source.cinder is not None:
-        return "kubernetes.io/cinder", source.cinder.volume_id
-    return None
-
-
-def _used_by(template: PodTemplate, view: ObjectQueries) -> set[_Unique]:
-    """The volumes of its pods, each once; missing claims count for nothing."""
-    found = {unique for volume in template.volumes if (unique := _in_tree(volume)) is not None}
-    for key in claims_of(template):
-        claim = claim_of(view, key)
-        unique = _behind(claim, view) if claim is not None else None
-        if unique is not None:
-            found.add(unique)
-    return found
-
-
-def _behind(claim: PersistentVolumeClaim, view: ObjectQueries) -> _Unique | None:
-    """The volume that the claim is bound to; if unbound, the one that its class would provision."""
-    volume = volume_of(view, claim.spec.volume_name) if claim.spec.volume_name else None
-    if volume is not None:
-        csi = volume.spec.csi
-        if csi is not None:
-            return (csi.driver, csi.volume_handle) if csi.driver and csi.volume_handle else None
-        return _in_tree(volume.spec)
-    storage_class = class_of(view, class_name(claim))
-    if storage_class is None or not storage_class.provisioner:
-        return None
-    # A placeholder that no volume has as its name: the volume does not exist yet.
-    return storage_class.provisioner, f"{claim.metadata.namespace}/{claim.metadata.name}"
-
-
-def _counted(used: Iterable[_Unique], csi_node: CsiNode | None) -> set[_Unique]:
-    """As the node counts them: if it has CSI, in-tree volumes count for their driver."""
-    if csi_node is None:
-        return set(used)
-    return {(_DRIVERS.get(plugin, plugin), name) for plugin, name in used}
-
-
-def _fits(new: set[_Unique], held: set[_Unique] | frozenset[_Unique], limits: Mapping[str, int]) -> bool:
-    for driver in {driver for driver, _ in new}:
-        if driver in limits:
-            n_new = sum(one == driver for one, _ in new)
-            n_held = sum(one == driver for one, _ in held)
-            if n_held + n_new > limits[driver]:
-                return False
-    return True
+    def _use(self, row: int, templates: Iterable[PodTemplate], view: ClusterView) -> None:
+        used = self._used[row]
+        for one in templates:
+            used |= counted(volumes_of(one, view), self._attached.has_csi(row))
+        self.mask[row] = self._attached.fits(row, view.name(row), self._wanted, used)

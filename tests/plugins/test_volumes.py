@@ -200,6 +200,14 @@ def test_no_more_volumes_of_a_driver_than_its_node_says() -> None:
     assert allowed(c, plugin, using("v2"), trial) == ["c"]
 
 
+@pytest.mark.parametrize(("count", "expected"), [(10**18, ["a"]), (10**30, ["a"]), (-(10**30), [])])
+def test_a_limit_is_any_number(count: int, expected: list[str]) -> None:
+    c = cluster(a="")
+    driver(c, "a", count)
+    attached(c, "v1")
+    assert allowed(c, NodeVolumeLimits(), using("v1")) == expected
+
+
 def test_nodes_that_know_nothing_of_csi_take_what_their_cloud_attaches() -> None:
     c = cluster(a="", b="")
     driver(c, "b", 2)

@@ -6,12 +6,15 @@ enabled plugin names in its `watches` are followed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from gangsched.model.objects import ObjectMeta, PlainObject
+
+# How many changes of a kind are known by name.
+_MAX_JOURNAL = 4096
 
 Name = tuple[str, str]
 """(namespace, name); the namespace of cluster-scoped objects is ""."""
@@ -25,6 +28,8 @@ class ObjectStore:
         self._in_namespaces: dict[tuple[str, str], dict[str, Any]] = {}
         """The same by (kind, namespace) and name: a full namespace does not slow down queries for others."""
         self._revisions: dict[str, int] = {}
+        self._journals: dict[str, list[Name]] = {}
+        """By kind, the names of what has changed, the last revision's last."""
         self.n_changes = 0
         """Changes whenever any kind's revision does."""
 
@@ -40,6 +45,12 @@ class ObjectStore:
         """Changes whenever an object of the kind appears, goes, or changes its content."""
         return self._revisions.get(kind, 0)
 
+    def changed_since(self, kind: str, revision: int) -> Sequence[Name] | None:
+        """The objects of a kind that have changed or gone since its revision was this, some more than once;
+        None: too long ago to know."""
+        n, journal = self.revision(kind) - revision, self._journals.get(kind, [])
+        return None if n > len(journal) else journal[len(journal) - n :]
+
     def put(self, kind: str, obj: Any) -> bool:
         """Stores an object; False when its content is unchanged, or older than the known one."""
         name = (obj.metadata.namespace, obj.metadata.name)
@@ -51,7 +62,7 @@ class ObjectStore:
         self._in_namespaces.setdefault((kind, name[0]), {})[name[1]] = obj
         if before is not None and _said(before) == _said(obj):
             return False
-        self._changed(kind)
+        self._changed(kind, name)
         return True
 
     def remove(self, kind: str, namespace: str, name: str, uid: str) -> bool:
@@ -65,11 +76,15 @@ class ObjectStore:
         del there[name]
         if not there:
             del self._in_namespaces[kind, namespace]
-        self._changed(kind)
+        self._changed(kind, (namespace, name))
         return True
 
-    def _changed(self, kind: str) -> None:
+    def _changed(self, kind: str, name: Name) -> None:
         self._revisions[kind] = self.revision(kind) + 1
+        journal = self._journals.setdefault(kind, [])
+        journal.append(name)
+        if len(journal) > _MAX_JOURNAL:
+            del journal[: _MAX_JOURNAL // 2]
         self.n_changes += 1
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gangsched.core.cache.object_store import Name, ObjectStore
@@ -25,6 +25,11 @@ class ObjectQueries:
     def objects_revision(self, kind: str) -> int:
         """Changes whenever objects(kind) does."""
         return self._objects.revision(kind)
+
+    def objects_since(self, kind: str, revision: int) -> Sequence[Name] | None:
+        """The objects(kind) that have changed or gone since their revision was this, some more than once;
+        None: too long ago to know."""
+        return self._objects.changed_since(kind, revision)
 
     @property
     def n_object_changes(self) -> int:
