@@ -9,7 +9,7 @@ the volume controller has bound the claim. Source: kube-scheduler 1.37
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -56,6 +56,7 @@ from gangsched.plugins.claims import (
     on_nodes,
     volume_of,
 )
+from gangsched.plugins.free_volumes import FreeVolumes
 from gangsched.plugins.node_resources_fit import ShapePoint, on_lines
 from gangsched.plugins.volume_matching import (
     SELECTED_NODE,
@@ -113,6 +114,7 @@ class VolumeBinding:
         self._shape = [(point.utilization, point.score * 10) for point in self._args.shape]
         self._promised: dict[str, Choice] = {}
         self._waiting: set[int] = set()
+        self._volumes = FreeVolumes()
         self.hook_timeout_s = float(self._args.bind_timeout_seconds)
 
     # -- filter and score ----------------------------------------------------------------------------------
@@ -185,7 +187,7 @@ class VolumeBinding:
                 del self._promised[uid]
 
     def _matching(self, claims: _Claims, view: ClusterView) -> Matching:
-        return Matching(claims.unbound, view, self._taken(view))
+        return Matching(claims.unbound, view, self._volumes, self._taken(view))
 
     def _taken(self, view: ClusterView) -> set[str]:
         """Volumes taken by reservations and by siblings placed on a Trial."""
@@ -194,7 +196,7 @@ class VolumeBinding:
             claims = [claim for key in claims_of(template) if (claim := claim_of(view, key)) is not None]
             unbound = [claim for claim in claims if not is_bound(claim)]
             if unbound:
-                choice, _ = Matching(unbound, view, taken).choice(row)
+                choice, _ = Matching(unbound, view, self._volumes, taken).choice(row)
                 taken |= taken_names([choice] if choice is not None else [])
         return taken
 
@@ -206,23 +208,34 @@ class VolumeBinding:
         if not claims.unbound:
             return None
         matching = self._matching(claims, view)
-        scores = [self._score(matching, int(row)) for row in rows]
-        return np.array(scores, dtype=np.float64) if any(scores) else None
+        scores = np.where(matching.answer()[0][rows], self._fullness(matching.everywhere()), 0.0)
+        for k in np.flatnonzero(matching.unlike()[rows]):
+            scores[k] = self._score(matching, int(rows[k]))
+        return scores if scores.any() else None
 
     def _score(self, matching: Matching, row: int) -> float:
         choice, _ = matching.choice(row)
+        if choice is None or choice.volumes:
+            return self._fullness(() if choice is None else choice.volumes)
         used: dict[str, tuple[int, int]] = {}
-        if choice is None:
-            return 0.0
-        for claim, volume in choice.volumes:
-            requested, capacity = used.get(volume.spec.storage_class_name, (0, 0))
-            sizes = requested + request_of(claim), capacity + size_of(volume.spec.capacity)
-            used[volume.spec.storage_class_name] = sizes
-        for claim in choice.made if not choice.volumes else ():
+        for claim in choice.made:
             capacity = int(matching.provision(claim).capacity[row])
             if capacity >= 0:
                 requested, _ = used.get(class_name(claim), (0, 0))
                 used[class_name(claim)] = requested + request_of(claim), capacity
+        return self._mean(used)
+
+    def _fullness(self, given: Iterable[tuple[PersistentVolumeClaim, PersistentVolume]]) -> float:
+        """With these volumes."""
+        used: dict[str, tuple[int, int]] = {}
+        for claim, volume in given:
+            requested, capacity = used.get(volume.spec.storage_class_name, (0, 0))
+            sizes = requested + request_of(claim), capacity + size_of(volume.spec.capacity)
+            used[volume.spec.storage_class_name] = sizes
+        return self._mean(used)
+
+    def _mean(self, used: Mapping[str, tuple[int, int]]) -> float:
+        """used: by class, what is requested of it and what it has."""
         if not used:
             return 0.0
         total = sum(
@@ -250,7 +263,7 @@ class VolumeBinding:
         for placement in placements:
             row = placement.row
             taken = taken_names(self._promised.values())
-            choice, _ = Matching(claims.unbound, view, taken).choice(row)
+            choice, _ = Matching(claims.unbound, view, self._volumes, taken).choice(row)
             if choice is None:
                 what = f"the volumes of {placement.info.pod.key} on {view.name(row)}"
                 return Status.unschedulable(f"{what} are no longer free")

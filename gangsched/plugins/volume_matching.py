@@ -22,12 +22,12 @@ from gangsched.model.selectors import selector_of
 from gangsched.model.storage import (
     CAPACITIES,
     DRIVERS,
-    VOLUMES,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
 )
-from gangsched.plugins.claims import class_name, class_of, on_nodes, selected_nodes
+from gangsched.plugins.claims import class_name, class_of, selected_nodes
+from gangsched.plugins.free_volumes import FreeVolumes
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -62,8 +62,16 @@ def request_of(claim: PersistentVolumeClaim) -> int:
 class Matching:
     """The unbound claims of one template, against one view and the volumes taken by then."""
 
-    def __init__(self, claims: Sequence[PersistentVolumeClaim], view: ClusterView, taken: Collection[str]):
+    def __init__(
+        self,
+        claims: Sequence[PersistentVolumeClaim],
+        view: ClusterView,
+        volumes: FreeVolumes,
+        taken: Collection[str],
+    ) -> None:
         self._view = view
+        self._volumes = volumes
+        volumes.follow(view)
         self._claims = sorted(
             (claim for claim in claims if not _selected(claim)), key=lambda claim: request_of(claim)
         )
@@ -84,15 +92,29 @@ class Matching:
             provision = self.provision(claim)
             no_space |= ok & provision.allowed & ~provision.has_space
             ok &= provision.allowed & provision.has_space
+        # Nodes reached by some volume that not all nodes reach: computed one by one.
+        for row in np.flatnonzero(self._differ() & self._view.live):
+            choice, no_space[row] = self.choice(int(row))
+            ok[row] = choice is not None
+        return ok, no_space
+
+    def everywhere(self) -> list[tuple[PersistentVolumeClaim, PersistentVolume]]:
+        """The claims' volumes where only those are that all nodes reach."""
+        return self._take(None)[0]
+
+    def unlike(self) -> BoolArray:
+        """bool[n_rows]: where there are other volumes, or another known room for new ones, than elsewhere."""
+        unlike = self._differ()
+        for claim in self._take(None)[1]:
+            unlike |= self.provision(claim).capacity >= 0
+        return unlike
+
+    def _differ(self) -> BoolArray:
         differ = np.zeros(self._view.n_rows, dtype=np.bool_)
         for reach in self._reach.values():
             if reach is not None:
                 differ |= reach
-        # Nodes reached by some volume that not all nodes reach: computed one by one.
-        for row in np.flatnonzero(differ & self._view.live):
-            choice, no_space[row] = self.choice(int(row))
-            ok[row] = choice is not None
-        return ok, no_space
+        return differ
 
     def choice(self, row: int) -> tuple[Choice | None, bool]:
         """The choice for one node; if None, also whether only space is missing."""
@@ -135,40 +157,29 @@ class Matching:
         self, claim: PersistentVolumeClaim, taken: Collection[str]
     ) -> list[tuple[int, PersistentVolume]]:
         """(size, volume), the smallest first; a volume already reserved for the claim comes alone."""
-        wanted, chosen = request_of(claim), class_name(claim)
-        selector = selector_of(claim.spec.selector)
-        found = []
-        for _, volume in sorted(self._view.objects(VOLUMES).items(), key=lambda one: one[0]):
-            if class_name(volume) != chosen or volume.metadata.deletion_timestamp is not None:
-                continue
-            size = size_of(volume.spec.capacity)
-            if size < wanted or (volume.spec.volume_mode != claim.spec.volume_mode):
-                continue
-            if (claim.spec.volume_attributes_class_name or "") != (
-                volume.spec.volume_attributes_class_name or ""
-            ):
-                continue
+        meta = claim.metadata
+        for volume in self._volumes.given_to((meta.namespace, meta.name)):
             owner = volume.spec.claim_ref
-            if owner is not None:
-                if (owner.namespace, owner.name) != (claim.metadata.namespace, claim.metadata.name):
-                    continue
-                if owner.uid and owner.uid != claim.metadata.uid:
-                    continue
-                self._look_at(volume)
-                return [(size, volume)]
-            if volume.metadata.name in taken or volume.status.phase != "Available":
-                continue
-            if selector is not None and not selector.matches(volume.metadata.labels or {}):
-                continue
-            if set(claim.spec.access_modes or ()) <= set(volume.spec.access_modes or ()):
-                self._look_at(volume)
-                found.append((size, volume))
+            is_its = owner is not None and owner.uid in ("", meta.uid)
+            if is_its and class_name(volume) == class_name(claim) and _suits(volume, claim):
+                return [(size_of(volume.spec.capacity), self._look_at(volume))]
+        selector = selector_of(claim.spec.selector)
+        modes = set(claim.spec.access_modes or ())
+        found = [
+            (size_of(volume.spec.capacity), self._look_at(volume))
+            for volume in self._volumes.of_class(class_name(claim))
+            if volume.metadata.name not in taken
+            and _suits(volume, claim)
+            and (selector is None or selector.matches(volume.metadata.labels or {}))
+            and modes <= set(volume.spec.access_modes or ())
+        ]
         return sorted(found, key=lambda one: (one[0], one[1].metadata.name))
 
-    def _look_at(self, volume: PersistentVolume) -> None:
+    def _look_at(self, volume: PersistentVolume) -> PersistentVolume:
         name = volume.metadata.name
         if name not in self._reach:
-            self._reach[name] = on_nodes(volume, self._view)
+            self._reach[name] = self._volumes.reach(volume, self._view)
+        return volume
 
     def _volume(
         self, claim: PersistentVolumeClaim, row: int | None, used: Collection[str]
@@ -178,6 +189,16 @@ class Matching:
             if volume.metadata.name not in used and (reach is None or (row is not None and reach[row])):
                 return volume
         return None
+
+
+def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """By size, mode and attributes."""
+    one, other = volume.spec, claim.spec
+    return (
+        size_of(one.capacity) >= request_of(claim)
+        and one.volume_mode == other.volume_mode
+        and (one.volume_attributes_class_name or "") == (other.volume_attributes_class_name or "")
+    )
 
 
 def _selected(claim: PersistentVolumeClaim) -> str:

@@ -1,0 +1,120 @@
+"""VolumeBinding follows which volumes are free, and answers as one that looks at all of them anew."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from gangsched.core.cache.trial import Trial
+from gangsched.core.framework.interface import SUCCESS, CycleState
+from gangsched.kube.watch.decode import objects
+from gangsched.model import storage as kinds
+from gangsched.plugins.volume_binding import VolumeBinding
+from tests.plugins.build import Cluster, node, pod
+
+HOST, ZONE = "kubernetes.io/hostname", "zone"
+NODES = [f"n{k}" for k in range(5)]
+WAITS = "WaitForFirstConsumer"
+
+
+class Story:
+    """Volumes, claims and capacities that come, change and go."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.n = 0
+        self.c = Cluster(*(node(n, labels={HOST: n, ZONE: self.rng.choice("xy")}) for n in NODES))
+        self.put(kinds.CLASSES, "local", provisioner="kubernetes.io/no-provisioner", volumeBindingMode=WAITS)
+        self.put(kinds.CLASSES, "made", provisioner="d", volumeBindingMode=WAITS)
+        self.put(kinds.DRIVERS, "d", spec={"storageCapacity": True})
+        for k in range(4):
+            self.claim(f"c{k}")
+
+    def put(self, kind: str, name: str, **body: Any) -> None:
+        self.n += 1
+        meta = {"name": name, "uid": f"uid-{kind}-{name}", "resourceVersion": str(self.n)}
+        meta["namespace"] = "default" if kind in (kinds.CLAIMS, kinds.CAPACITIES) else ""
+        raw = msgspec.json.encode({"metadata": meta, **body})
+        self.c.cache.objects.put(kind, objects(kind).decode_object(raw))
+
+    def claim(self, name: str) -> None:
+        spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": self.rng.choice(("local", "made"))}
+        amount = f"{self.rng.randint(1, 5)}Gi"
+        self.put(kinds.CLAIMS, name, spec={**spec, "resources": {"requests": {"storage": amount}}})
+
+    def step(self) -> None:
+        rng = self.rng
+        name = f"v{rng.randrange(10)}"
+        match rng.randrange(6):
+            case 0:
+                self.c.cache.objects.remove(kinds.VOLUMES, "", name, f"uid-{kinds.VOLUMES}-{name}")
+            case 1:
+                self.claim(f"c{rng.randrange(4)}")
+            case 2:
+                labels = {"matchLabels": {HOST: rng.choice(NODES)}}
+                of = {"storageClassName": "made", "nodeTopology": labels}
+                self.put(kinds.CAPACITIES, f"s{rng.randrange(4)}", **of, capacity=f"{rng.randint(1, 9)}Gi")
+            case 3:
+                zone = {HOST: (on := rng.choice(NODES)), ZONE: rng.choice("xy")}
+                self.c.put(node(on, labels=zone))
+            case _:
+                self.put(kinds.VOLUMES, name, spec=self.volume(), status={"phase": self.phase()})
+
+    def phase(self) -> str:
+        return self.rng.choice(("Available", "Available", "Bound", "Released"))
+
+    def volume(self) -> dict[str, Any]:
+        rng = self.rng
+        spec: dict[str, Any] = {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": rng.choice(("local", "made")),
+        }
+        spec["capacity"] = {"storage": f"{rng.randint(1, 9)}Gi"}
+        key, values = rng.choice(((HOST, NODES), (ZONE, ["x", "y"])))
+        if rng.random() < 0.8:
+            term = {"matchExpressions": [{"key": key, "operator": "In", "values": [rng.choice(values)]}]}
+            spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+        if rng.random() < 0.3:
+            k = rng.randrange(4)
+            uid = rng.choice(("", "another", f"uid-{kinds.CLAIMS}-c{k}"))
+            spec["claimRef"] = {"namespace": "default", "name": f"c{k}", "uid": uid}
+        return spec
+
+
+def answer(plugin: VolumeBinding, story: Story, names: list[str], siblings: list[tuple[int, str]]) -> Any:
+    """(where it fits, scores there) with siblings that were placed before."""
+    c, state = story.c, CycleState()
+    trial = Trial(c.view)
+    for row, name in siblings:
+        trial.place(row, c.template(using([name])))
+    template = c.template(using(names))
+    if plugin.pre_filter(state, template, trial) is not SUCCESS:
+        return None
+    mask = plugin.filter(state, template, trial)
+    assert mask is not None
+    rows = np.flatnonzero(mask)
+    scores = plugin.score(state, template, trial, rows)
+    return c.names(mask), [0.0] * len(rows) if scores is None else scores.tolist()
+
+
+def using(names: list[str]) -> Any:
+    sources = [{"name": f"v{k}", "persistentVolumeClaim": {"claimName": one}} for k, one in enumerate(names)]
+    return pod("p", volumes=sources)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_it_follows_every_change(seed: int) -> None:
+    story, kept, n_scored = Story(seed), VolumeBinding(), 0
+    for step in range(100):
+        story.step()
+        names = story.rng.sample([f"c{k}" for k in range(4)], story.rng.randint(1, 2))
+        others = [f"c{k}" for k in range(4) if f"c{k}" not in names]
+        siblings = [(story.rng.randrange(5), name) for name in others if story.rng.random() < 0.4]
+        found = answer(kept, story, names, siblings)
+        assert found == answer(VolumeBinding(), story, names, siblings), f"seed {seed}, step {step}"
+        n_scored += bool(found and any(found[1]))
+    assert n_scored, "nothing was ever given"
