@@ -7,6 +7,7 @@ second to load.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import ssl
@@ -17,6 +18,7 @@ import anyio
 import structlog
 from aiohttp import web
 
+from gangsched.web.accepting import Accepting
 from gangsched.web.access import Access, Refused
 from gangsched.web.board.pages import Board
 from gangsched.web.explanations import Explanations
@@ -36,9 +38,11 @@ _USER = web.RequestKey("user", str)
 # Probes come every few seconds, scrapes every half minute.
 _KEEP_ALIVE_S = 60.0
 _SHUTDOWN_S = 1.0
-# Each connection is a file descriptor, even if no request ever comes on it.
-MAX_CONNECTIONS = 256
-_LOOK_S = 1.0
+_HEADERS = {
+    "Server": "gangsched",
+    "Cache-Control": "no-cache, private",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 class Server:
@@ -96,22 +100,12 @@ class Server:
         app.router.add_post("/permit/{namespace}/{name}/{word:allow|reject}", self._permit_word)
         if self._board is not None:
             self._board.add_to(app, self._access)
-        runner = web.AppRunner(
-            app,
-            access_log=None,
-            logger=_silent(),
-            keepalive_timeout=_KEEP_ALIVE_S,
-            # Else a compressed body is unpacked in our loop before anybody looks at who sends it.
-            auto_decompress=False,
-            shutdown_timeout=_SHUTDOWN_S,
-        )
+        runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_S)
         await runner.setup()
+        server = runner.server
+        assert server is not None
         try:
-            for one in self._sockets:
-                await web.SockSite(runner, one, ssl_context=self._tls).start()
-            while True:
-                await anyio.sleep(_LOOK_S)
-                close_oldest(runner)
+            await Accepting(server, self._tls, partial(_connection, server)).run(self._sockets)
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_SHUTDOWN_S * 2):
                 await runner.cleanup()
@@ -204,19 +198,33 @@ class Server:
         return web.Response(status=code, text=text + "\n")
 
 
-def close_oldest(runner: web.AppRunner, most: int = MAX_CONNECTIONS) -> int:
-    """Closes the longest-open connections, down to `most`; returns how many.
+class _Connection(web.RequestHandler):
+    """One connection; what is no HTTP is answered with the headers of all pages."""
 
-    A client may open any number of connections and never send a request, for which aiohttp waits without end.
-    Regular readers reconnect.
-    """
-    server = runner.server
-    too_many = server.connections[: max(0, len(server.connections) - most)] if server is not None else []
-    for connection in too_many:
-        connection.force_close()
-    if too_many:
-        _log.warning("too many connections: the oldest are closed", closed=len(too_many), most=most)
-    return len(too_many)
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        response = super().handle_error(request, status, exc, message)
+        response.headers.update(_HEADERS)
+        return response
+
+
+def _connection(server: web.Server) -> _Connection:
+    return _Connection(
+        server,
+        loop=asyncio.get_running_loop(),
+        access_log=None,  # type: ignore[arg-type]  # how aiohttp has none
+        logger=_silent(),
+        keepalive_timeout=_KEEP_ALIVE_S,
+        # Else a compressed body is unpacked in our loop before anybody looks at who sends it.
+        auto_decompress=False,
+    )
 
 
 def _named(request: web.Request) -> str:
@@ -235,6 +243,4 @@ def _answer(page: Page) -> web.Response:
 
 
 async def _headers(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers["Server"] = "gangsched"
-    response.headers["Cache-Control"] = "no-cache, private"
-    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers.update(_HEADERS)
