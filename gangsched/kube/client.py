@@ -54,13 +54,14 @@ _decode_groups = bounded.lenient_decoder(_ApiGroupList)
 class ApiClient:
     """Connections to the API server. Use as an async context manager, or call `close`."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Credentials, *, max_body_bytes: int = MAX_LIST_BYTES) -> None:
+        """`max_body_bytes`: a longer answer is an error."""
         self.credentials = credentials
-        self._pool = RequestPool(credentials, max_body_bytes=MAX_LIST_BYTES)
+        self._pool = RequestPool(credentials, max_body_bytes=max_body_bytes)
 
-    def another(self) -> ApiClient:
+    def another(self, *, max_body_bytes: int = MAX_LIST_BYTES) -> ApiClient:
         """A client with the same credentials and its own connections; the caller closes it."""
-        return ApiClient(self.credentials)
+        return ApiClient(self.credentials, max_body_bytes=max_body_bytes)
 
     async def __aenter__(self) -> ApiClient:
         return self

@@ -20,6 +20,7 @@ import structlog
 from gangsched.errors import ApiError
 from gangsched.kube.reach import is_told
 from gangsched.model import bounded
+from gangsched.model.printable import one_line
 
 _log = structlog.get_logger(__name__)
 
@@ -32,6 +33,8 @@ REVIEW_TIMEOUT_S = 10.0
 # apart from "yes", so that it evicts none), the number of concurrent requests, and their rate.
 MAX_CACHED = 1024
 MAX_ASKED_AT_ONCE = 4
+# A user of 10,000 groups has half of it.
+MAX_REVIEW_BYTES = 2**20
 STRANGERS_A_SECOND = 2.0
 STRANGERS_AT_ONCE = 20.0
 # A request that was allowed within this time has its own rate limit: a flood does not lock out clients that
@@ -41,6 +44,8 @@ KNOWN_A_SECOND = 10.0
 KNOWN_AT_ONCE = 50.0
 # May do everything; the API server would answer the same.
 MASTERS = "system:masters"
+_CANNOT_ASK = "the API server cannot be asked who may read this"
+_MAX_SHOWN = 256
 
 ValueT = TypeVar("ValueT")
 
@@ -51,7 +56,7 @@ class User(msgspec.Struct, frozen=True):
     username: str = ""
     uid: str = ""
     groups: tuple[str, ...] = ()
-    extra: dict[str, list[str]] = {}
+    extra: dict[str, list[str] | None] = {}
 
 
 ANONYMOUS = User("system:anonymous", "", ("system:unauthenticated",))
@@ -78,16 +83,21 @@ class _TokenStatus(msgspec.Struct):
     user: User = User()
 
 
-class _TokenReview(msgspec.Struct):
-    status: _TokenStatus = msgspec.field(default_factory=_TokenStatus)
+class _TokenReview(msgspec.Struct, tag_field="kind", tag="TokenReview"):
+    """Without a status it is no answer, and no "no" either."""
+
+    status: _TokenStatus
 
 
 class _AccessStatus(msgspec.Struct):
+    """Both: an authorizer contradicts itself, which kube-scheduler takes for a no."""
+
     allowed: bool = False
+    denied: bool = False
 
 
-class _AccessReview(msgspec.Struct):
-    status: _AccessStatus = msgspec.field(default_factory=_AccessStatus)
+class _AccessReview(msgspec.Struct, tag_field="kind", tag="SubjectAccessReview"):
+    status: _AccessStatus
 
 
 _decode_token_review = bounded.lenient_decoder(_TokenReview)
@@ -135,6 +145,14 @@ class _Recent(Generic[ValueT]):
         return value
 
 
+class _Share:
+    """How often, and how many at once, one kind of clients has the API server asked."""
+
+    def __init__(self, clock: Callable[[], float], *, a_second: float, at_once: float) -> None:
+        self.bucket = _Bucket(clock, a_second=a_second, at_once=at_once)
+        self.turns = anyio.Semaphore(MAX_ASKED_AT_ONCE)
+
+
 class Access:
     """Lets a request through, or raises Refused. `always_allow`: paths, a trailing * is a prefix."""
 
@@ -152,9 +170,8 @@ class Access:
         self._allowed: _Recent[bool] = _Recent(clock)
         self._refused: _Recent[bool] = _Recent(clock)
         self._known: _Recent[bool] = _Recent(clock, REMEMBERED_S)
-        self._share_of_known = _Bucket(clock, a_second=KNOWN_A_SECOND, at_once=KNOWN_AT_ONCE)
-        self._share_of_strangers = _Bucket(clock, a_second=STRANGERS_A_SECOND, at_once=STRANGERS_AT_ONCE)
-        self._asking = anyio.Semaphore(MAX_ASKED_AT_ONCE)
+        self._share_of_known = _Share(clock, a_second=KNOWN_A_SECOND, at_once=KNOWN_AT_ONCE)
+        self._share_of_strangers = _Share(clock, a_second=STRANGERS_A_SECOND, at_once=STRANGERS_AT_ONCE)
         self._said = ""
 
     def is_open(self, path: str) -> bool:
@@ -175,8 +192,8 @@ class Access:
         except (ApiError, msgspec.MsgspecError) as error:
             if not is_told(error):
                 self._complain(str(error))
-            raise Refused(503, "the API server cannot be asked who may read this") from None
-        raise Refused(403, f'User "{user.username}" cannot {verb} path "{path}"')
+            raise Refused(503, _CANNOT_ASK) from None
+        raise Refused(403, f'User "{one_line(user.username[:_MAX_SHOWN])}" cannot {verb} path "{path}"')
 
     async def _who(self, authorization: str) -> User:
         scheme, _, token = authorization.strip().partition(" ")
@@ -186,7 +203,7 @@ class Access:
         # RFC 6750: a token is ASCII. Bytes that are no text come as halves of characters, no text either.
         if scheme.lower() != "bearer" or not token or not token.isascii():
             raise Refused(401, "Unauthorized")
-        key = hashlib.sha256(token.encode()).digest()  # keep no secrets of others
+        key = _key(TOKEN_REVIEWS, token.encode())  # keep no secrets of others
         if self._refused.get(key):
             raise Refused(401, "Unauthorized")
         user = self._users.get(key)
@@ -210,25 +227,37 @@ class Access:
         }
         body = _review("authorization.k8s.io/v1", "SubjectAccessReview", spec)
         # The whole request decides the answer, so it is the key.
-        key = hashlib.sha256(body).digest()
+        key = _key(ACCESS_REVIEWS, body)
         if self._refused.get(key):
             return False
         if self._allowed.get(key):
             return True
         status = _decode_access_review(await self._ask(ACCESS_REVIEWS, body, key)).status
-        if status.allowed:
+        if status.allowed and not status.denied:
             self._known.put(key, value=True)
             return self._allowed.put(key, value=True)
         self._refused.put(key, value=True)
         return False
 
     async def _ask(self, path: str, body: bytes, key: bytes) -> bytes:
-        """Raises: ApiError; Refused when the rate limit for unknown clients is reached."""
+        """Raises: ApiError; Refused when the rate limit for unknown clients is reached, or none has a turn.
+
+        Strangers have turns of their own: an API server that needs long for each token, as one does that asks
+        others, would let the known ones wait behind them.
+        """
         share = self._share_of_known if self._known.get(key) else self._share_of_strangers
-        if not share.take():
+        if not share.bucket.take():
             raise Refused(429, "too many requests from unknown users; try again in a few seconds")
-        async with self._asking:
+        try:
+            # What waits here has no end of its own: aiohttp does not tell a handler that its client has left.
+            with anyio.fail_after(REVIEW_TIMEOUT_S):
+                await share.turns.acquire()
+        except TimeoutError:
+            raise Refused(503, _CANNOT_ASK) from None
+        try:
             answer = await self._client.post(path, body, timeout_s=REVIEW_TIMEOUT_S)
+        finally:
+            share.turns.release()
         self._said = ""
         return answer
 
@@ -236,6 +265,11 @@ class Access:
         if why != self._said:
             self._said = why
             _log.warning("cannot ask the API server who may read the pages", err=why)
+
+
+def _key(kind: str, text: bytes) -> bytes:
+    """`kind` is part of it: a stranger may send the text of another user's review as a token."""
+    return hashlib.sha256(kind.encode() + b"\0" + text).digest()
 
 
 def _review(api_version: str, kind: str, spec: dict[str, Any]) -> bytes:

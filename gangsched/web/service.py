@@ -167,7 +167,7 @@ class Web:
 
     def _load(self) -> Server:
         """In a thread: its imports take a few tenths of a second."""
-        from gangsched.web.access import Access
+        from gangsched.web.access import MAX_REVIEW_BYTES, Access
         from gangsched.web.board.feed import Feed
         from gangsched.web.board.history import History
         from gangsched.web.board.pages import Board
@@ -207,7 +207,10 @@ class Web:
         return Server(
             self._sockets,
             self._tls,
-            access=Access(self._parts.client.another(), always_allow=self._settings.always_allow),
+            access=Access(
+                self._parts.client.another(max_body_bytes=MAX_REVIEW_BYTES),
+                always_allow=self._settings.always_allow,
+            ),
             health=self._health(),
             metrics=self._metrics,
             configz=self._configz,

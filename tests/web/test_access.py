@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
 from gangsched.errors import ApiError
 from gangsched.web.access import (
     ACCESS_REVIEWS,
+    ANONYMOUS,
     CACHE_S,
+    MAX_ASKED_AT_ONCE,
     MAX_CACHED,
     STRANGERS_A_SECOND,
     STRANGERS_AT_ONCE,
@@ -41,6 +44,9 @@ class Server:
         self.may_post: set[tuple[str, str]] = set()
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.error: ApiError | None = None
+        self.lies: dict[str, bytes] = {}
+        """By path: what is answered instead."""
+        self.takes_s = 0.0
 
     async def post(self, path: str, body: bytes, *, timeout_s: float = 0.0) -> bytes:
         if self.error is not None:
@@ -48,6 +54,10 @@ class Server:
         review = msgspec.json.decode(body)
         spec = review["spec"]
         self.asked.append((path, spec))
+        if self.takes_s:
+            await anyio.sleep(self.takes_s)
+        if path in self.lies:
+            return self.lies[path]
         if path == TOKEN_REVIEWS:
             user = self.users.get(spec["token"])
             status: dict[str, Any] = {"authenticated": user is not None, "user": user or {}}
@@ -223,3 +233,102 @@ async def test_a_path_that_is_open_to_read_is_not_open_to_write(access: Access) 
     with pytest.raises(Refused) as caught:
         await access.check("/healthz", "", verb="post")
     assert caught.value.code == 403
+
+
+async def test_the_text_of_anothers_review_sent_as_a_token_refuses_nobody_else(
+    access: Access, server: Server
+) -> None:
+    """Answers were kept by the hash of the token, and by that of the review: the same for the same text."""
+    spec = {"user": ANONYMOUS.username, "uid": "", "groups": ANONYMOUS.groups, "extra": {}}
+    attributes = {"nonResourceAttributes": {"path": "/metrics", "verb": "get"}}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": spec | attributes,
+    }
+    text = msgspec.json.encode(review).decode()
+    server.may.add((ANONYMOUS.username, "/metrics"))
+    assert (await refused(access, "/metrics", f"Bearer {text}"))[0] == 401
+    assert await access.check("/metrics", "") == ANONYMOUS.username
+    assert server.asked[-1][1] == msgspec.json.decode(text)["spec"]
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        b"<html><body>Log in</body></html>",
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"kind": "Status", "status": "Success"}',
+        b'{"kind": "TokenReview"}',
+        b'{"kind": "TokenReview", "status": null}',
+        b'{"kind": "TokenReview", "status": {"authenticated": "yes", "user": {"username": "a"}}}',
+        b'{"kind": "TokenReview", "status": {"authenticated": 1, "user": {"username": "a"}}}',
+        b'{"kind": "TokenReview", "status": {"authenticated": true, "user": {"username": ["a"]}}}',
+        b'{"kind": "Pod", "status": {"authenticated": true, "user": {"username": "a"}}}',
+        b'{"kind": "SubjectAccessReview", "status": {"allowed": true}}',
+        b'{"kind": "TokenReview", "status": ' + b"[" * 100_000,
+    ],
+)
+async def test_an_answer_that_is_no_review_of_a_token_is_no_answer(
+    access: Access, server: Server, lie: bytes
+) -> None:
+    server.lies[TOKEN_REVIEWS] = lie
+    assert (await refused(access, "/metrics", "Bearer good"))[0] == 503
+    server.lies.clear()
+    assert await access.check("/metrics", "Bearer good") == "prometheus"
+
+
+@pytest.mark.parametrize(
+    ("lie", "code"),
+    [
+        (b'{"kind": "SubjectAccessReview", "status": {"allowed": true, "denied": true}}', 403),
+        (b'{"kind": "SubjectAccessReview", "status": {"allowed": "true"}}', 503),
+        (b'{"kind": "SubjectAccessReview"}', 503),
+        (b'{"kind": "TokenReview", "status": {"allowed": true}}', 503),
+        (b"{}", 503),
+    ],
+)
+async def test_only_a_plain_yes_is_a_yes(access: Access, server: Server, lie: bytes, code: int) -> None:
+    server.lies[ACCESS_REVIEWS] = lie
+    assert (await refused(access, "/metrics", "Bearer good"))[0] == code
+
+
+async def test_what_a_user_is_called_is_shown_as_text_and_cut(access: Access, server: Server) -> None:
+    server.users["odd"] = {"username": "a\r\n\x1b[31m" + "b" * 100_000, "extra": {"scopes": None}}
+    code, message = await refused(access, "/metrics", "Bearer odd")
+    assert code == 403
+    assert message.startswith('User "a\\x0d\\x0a\\x1b[31mbbb')
+    assert len(message) < 500
+
+
+async def test_known_clients_do_not_wait_behind_strangers_whose_tokens_take_long(
+    access: Access, server: Server, clock: Clock
+) -> None:
+    await access.check("/metrics", "Bearer good")
+    clock.now_s += CACHE_S
+    server.takes_s = 3600.0
+    async with anyio.create_task_group() as group:
+        for k in range(MAX_ASKED_AT_ONCE * 2):
+            group.start_soon(refused, access, "/metrics", f"Bearer wrong-{k}")
+        await anyio.wait_all_tasks_blocked()
+        server.takes_s = 0.0
+        with anyio.fail_after(5.0):
+            assert await access.check("/metrics", "Bearer good") == "prometheus"
+        group.cancel_scope.cancel()
+
+
+async def test_a_stranger_waits_for_a_turn_so_long_and_no_longer(
+    access: Access, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangsched.web.access.REVIEW_TIMEOUT_S", 0.01)
+    server.takes_s = 3600.0
+    async with anyio.create_task_group() as group:
+        for k in range(MAX_ASKED_AT_ONCE):
+            group.start_soon(refused, access, "/metrics", f"Bearer wrong-{k}")
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(5.0):
+            assert (await refused(access, "/metrics", "Bearer another"))[0] == 503
+        group.cancel_scope.cancel()
