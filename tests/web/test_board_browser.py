@@ -14,6 +14,7 @@ from playwright.async_api import Page, async_playwright
 
 from gangsched.certificates import self_signed
 from gangsched.controlplane.build import REQUIRE_VARIABLE
+from gangsched.sim.objects import make_node
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
 from tests.web.test_board_pages import board_of
@@ -184,3 +185,34 @@ async def test_a_replica_that_does_not_lead_says_so_and_escape_closes_a_gang(chr
         await page.press("#detail", "Escape")
         await page.wait_for_selector("text=Nothing selected")
         assert complaints == []
+
+
+async def test_a_long_name_leaves_the_other_columns_in_view(chromium: str) -> None:
+    c = cluster(nodes=1).node(make_node("n9", gpus=1, rack="r" + "y" * 62))
+    c.submit(gang("z" * 250, pods=9, gpus=9), gang("large", pods=9, gpus=9)).run()
+    async with opened(chromium, c) as (page, complaints):
+        await page.wait_for_selector("text=d/large")
+        await page.click("#racks summary")
+        for last in ("#queue td.why", "#rack-table td:last-child"):
+            box = await page.locator(last).first.bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= 1400
+        assert complaints == []
+
+
+@pytest.mark.parametrize(
+    "address", ["#gang/%", "#gang/d/%E0%A4%A", "#node/%", "#gang/../session", "#gang//x"]
+)
+async def test_an_address_that_names_nothing_is_no_gang_and_stops_nothing(
+    chromium: str, address: str
+) -> None:
+    c = cluster(nodes=2, gpus=4)
+    async with opened(chromium, c) as (page, complaints):
+        await page.evaluate("(address) => { location.hash = address; }", address)
+        await page.wait_for_function(
+            "() => document.querySelector('#detail-body').innerText === 'It does not exist any more.'"
+        )
+        c.submit(gang("train", pods=1, gpus=4)).run()
+        await tile(page, "Free", "4")
+        # The browser itself notes an answer that is no success.
+        assert all("status of 404" in one for one in complaints)

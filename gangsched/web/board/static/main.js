@@ -1,6 +1,6 @@
 // The page: logs in, follows the events, and passes what they tell to the panels.
 
-import { fill, gangAddress, make, plain } from "/dashboard/text.js";
+import { fill, gangAddress, make, namesIn, plain } from "/dashboard/text.js";
 import { ClusterMap, drawCell, groupOf, look, COUNTED, FIRST, FOREIGN, FREE, UNHEALTHY } from "/dashboard/map.js";
 import * as panels from "/dashboard/panels.js";
 import * as whatif from "/dashboard/whatif.js";
@@ -109,7 +109,7 @@ by("racks").addEventListener("toggle", () => panels.rackTable(by("rack-table"), 
 let shown = "", asked = 0;
 
 function mark() {
-  const name = location.hash.startsWith("#gang/") ? location.hash.slice(6).split("/").map(decodeURIComponent).join("/") : "";
+  const name = location.hash.startsWith("#gang/") ? namesIn(location.hash.slice(6).split("/")).join("/") : "";
   let number = -1;
   for (const [n, group] of groups) if (group === name) number = n;
   if (number !== map.marked) {
@@ -120,7 +120,7 @@ function mark() {
 
 async function open(isNew) {
   const address = location.hash.slice(1);
-  const [kind, ...names] = address.split("/");
+  const [kind, ...parts] = address.split("/");
   const mine = ++asked;
   if (!["gang", "node"].includes(kind)) {
     if (address && address !== "detail") return;
@@ -130,8 +130,10 @@ async function open(isNew) {
     mark();
     return;
   }
-  const name = names.map(decodeURIComponent).join("/");
-  const answer = await fetch(`/dashboard/${address}`).catch(() => null);
+  const names = namesIn(parts), name = names.join("/");
+  // No object has a name that leads to another page.
+  const isName = names.length === (kind === "gang" ? 2 : 1) && !names.some((one) => ["", ".", ".."].includes(one));
+  const answer = isName ? await fetch(`/dashboard/${kind}/${names.map(encodeURIComponent).join("/")}`).catch(() => null) : { status: 404 };
   if (mine !== asked) return;
   by("close").hidden = false;
   by("detail-title").textContent = plain(`${kind === "gang" ? "Gang" : "Node"} ${name}`);

@@ -36,6 +36,17 @@ export function clock(at) {
   return new Date(at).toLocaleTimeString([], { hour12: false });
 }
 
+// The names in an address within this page. One that was typed or cut in the middle is what it is.
+export function namesIn(parts) {
+  return parts.map((part) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part;
+    }
+  });
+}
+
 // As the address of a gang within this page; names contain no "/".
 export function gangAddress(name) {
   return "#gang/" + name.split("/").map(encodeURIComponent).join("/");
