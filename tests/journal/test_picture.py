@@ -84,6 +84,12 @@ def test_it_is_bounded_and_names_cannot_break_it() -> None:
     assert svg(Drawing()).startswith("<svg"), "nothing is a picture too"
 
 
+def test_journals_that_are_as_far_apart_as_clocks_go_are_drawn() -> None:
+    drawing = Drawing()
+    drawing.moments = [(0.0, {"n0": 0.5}), (2.3e11, {"n0": 0.5})]
+    assert any(one.startswith("1970-01-01 00:00 to 9258-") for one in words(svg(drawing)))
+
+
 def test_a_file_that_cannot_be_written_is_said_before_anything_is_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
