@@ -38,6 +38,7 @@ _USER = web.RequestKey("user", str)
 # Probes come every few seconds, scrapes every half minute.
 _KEEP_ALIVE_S = 60.0
 _SHUTDOWN_S = 1.0
+_BODY_S = 10.0
 _HEADERS = {
     "Server": "gangsched",
     "Cache-Control": "no-cache, private",
@@ -189,11 +190,16 @@ class Server:
         return web.Response(body=body, content_type="application/json")
 
     async def _permit_word(self, request: web.Request) -> web.Response:
+        try:
+            # Not request.text(): a character set that the client names may be any codec of Python's.
+            with anyio.fail_after(_BODY_S):
+                reason = (await request.read()).decode()
+        except UnicodeDecodeError:
+            return web.Response(status=400, text="the reason is not UTF-8 text\n")
+        except TimeoutError:
+            return web.Response(status=408, text="the reason has not come in time\n")
         code, text = self._waiting.decide(
-            _named(request),
-            word=request.match_info["word"],
-            by=request[_USER],
-            reason=(await request.text()).strip(),
+            _named(request), word=request.match_info["word"], by=request[_USER], reason=reason.strip()
         )
         return web.Response(status=code, text=text + "\n")
 

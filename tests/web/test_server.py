@@ -113,9 +113,15 @@ class Client:
         self._base = f"https://127.0.0.1:{port}"
         self.headers: dict[str, str] = {}
 
-    async def ask(self, path: str, *, method: str = "GET", token: str = "") -> tuple[int, str]:
+    async def ask(
+        self, path: str, *, method: str = "GET", token: str = "", body: bytes | None = None, kind: str = ""
+    ) -> tuple[int, str]:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        async with self._session.request(method, self._base + path, headers=headers, ssl=self._tls) as answer:
+        if kind:
+            headers["Content-Type"] = kind
+        async with self._session.request(
+            method, self._base + path, headers=headers, data=body, ssl=self._tls
+        ) as answer:
             self.headers = dict(answer.headers)
             return answer.status, await answer.text()
 

@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.certificates import Pair
 from gangsched.core.framework.interface import Status
-from gangsched.model.events import Event
+from gangsched.model.events import Event, GroupRejected
 from gangsched.web.waiting import Waiting
 from tests.core.plugins import Permitter, with_plugins
 from tests.core.test_permit import together
@@ -88,3 +88,19 @@ async def test_over_https_with_a_right_of_its_own(pair: Pair, monkeypatch: pytes
         assert (code, said) == (200, "d/train gives back what it holds\n")
         assert (await client.ask("/permit/d/train/shred", method="POST", token="good"))[0] == 404
     assert len(events) == 1
+
+
+async def test_a_reason_that_is_no_text_is_the_callers_mistake(pair: Pair) -> None:
+    path = "/permit/d/train/reject"
+    api, events = ApiServer(), list[Event]()
+    api.may_post.add(("prometheus", path))
+    async with serving(pair, api=api, waiting=pages(cluster_with_a_wait(), events)) as client:
+        bodies = ((b"\xff\xfe", ""), (b"\x1f\x8b", "text/plain"), (b"\xff", "text/plain; charset=utf-16"))
+        for body, kind in bodies:
+            code, said = await client.ask(path, method="POST", token="good", body=body, kind=kind)
+            assert (code, said) == (400, "the reason is not UTF-8 text\n")
+        assert not events
+        for kind in ("text/plain; charset=nonsense", "text/plain; charset=undefined"):
+            code, _ = await client.ask(path, method="POST", token="good", body=b"maintenance", kind=kind)
+            assert code == 200
+    assert [one.reason for one in events if isinstance(one, GroupRejected)] == ["maintenance"] * 2
