@@ -1,4 +1,4 @@
-"""gRPC on sockets of this machine, with a limit on the length of a message.
+"""gRPC on sockets of this machine, with limits on the length of a message and on the number of connections.
 
 grpclib reads whatever length a peer announces, up to 4 GiB, and has no setting for it; the agent's memory is
 limited, and a kubelet or a stranger on the socket must not end it. The length is checked where the announced
@@ -8,6 +8,8 @@ bytes would be read. Used by `kubelet` (we ask) and `device_plugin` (we answer).
 from __future__ import annotations
 
 from asyncio import BaseTransport
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from grpclib.client import Channel
 from grpclib.exceptions import ProtocolError
@@ -15,8 +17,14 @@ from grpclib.protocol import Connection, H2Protocol, Stream
 from grpclib.server import Server
 from grpclib.utils import Wrapper
 
+if TYPE_CHECKING:
+    from grpclib._typing import IServable
+
 # kubelet's own clients take this much of PodResources; gRPC's usual limit is a quarter of it.
 MAX_MESSAGE_BYTES = 16 * 2**20
+# kubelet has one, and a second one while it starts anew. Each is a file descriptor, of which a container may
+# have no more than 1,024.
+MAX_CONNECTIONS = 128
 
 
 class _Stream(Stream):
@@ -52,8 +60,31 @@ class BoundedChannel(Channel):
         return _Protocol(made.handler, made.config, made.h2_config)
 
 
+class _Accepted(_Protocol):
+    """A server's connection: one that is too many is closed at once.
+
+    The newest is, and not the oldest: that is kubelet's, which takes the plugin for dead when it ends.
+    """
+
+    open: set[_Accepted]
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        super().connection_made(transport)
+        self.open.add(self)
+        if len(self.open) > MAX_CONNECTIONS:
+            transport.close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.open.discard(self)
+        super().connection_lost(exc)
+
+
 class BoundedServer(Server):
     """A server's socket."""
+
+    def __init__(self, handlers: Collection[IServable]) -> None:
+        super().__init__(handlers)
+        self._open: set[_Accepted] = set()
 
     async def end(self) -> None:
         """Close it; one that could not start has nothing to close."""
@@ -65,4 +96,6 @@ class BoundedServer(Server):
 
     def _protocol_factory(self) -> H2Protocol:
         made = super()._protocol_factory()
-        return _Protocol(made.handler, made.config, made.h2_config)
+        accepted = _Accepted(made.handler, made.config, made.h2_config)
+        accepted.open = self._open
+        return accepted

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 
@@ -186,3 +187,19 @@ async def test_another_plugins_id_that_no_list_can_have_costs_that_device_alone(
         [problem] = report.problems
         assert "of other.com/gpu not all are listed: " in problem
         assert problem.isprintable()
+
+
+async def test_of_too_many_connections_the_newest_are_closed_and_kubelets_stays(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "MAX_CONNECTIONS", 4)
+    async with node(directory) as made:
+        path = directory / endpoint_of(FPGA)
+        silent = [await asyncio.open_unix_connection(str(path)) for _ in range(20)]
+        with anyio.fail_after(10.0):
+            for reader, _ in silent[4:]:
+                with suppress(ConnectionError):
+                    await reader.read()
+        await works(made)
+        for _, writer in silent:
+            writer.close()
