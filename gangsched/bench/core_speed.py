@@ -19,7 +19,15 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from gangsched.bench import early_stop_speed, load_speed, member_speed, meters, packing_speed, victims_speed
+from gangsched.bench import (
+    early_stop_speed,
+    load_speed,
+    member_speed,
+    meters,
+    packing_speed,
+    victims_speed,
+    volume_speed,
+)
 from gangsched.bench.early_stop_speed import EarlyStopSpeed
 from gangsched.bench.figures import Spread, spread
 from gangsched.bench.load_speed import LoadSpeed
@@ -29,6 +37,7 @@ from gangsched.bench.progress import Progress
 from gangsched.bench.tables import of_spread, print_conditions, print_targets, text
 from gangsched.bench.targets import Target, at_least, at_most
 from gangsched.bench.victims_speed import VictimsSpeed
+from gangsched.bench.volume_speed import VolumeSpeed
 from gangsched.bench.workload import (
     NAMESPACE,
     PodRef,
@@ -94,6 +103,7 @@ class CoreReport(msgspec.Struct):
     loads: LoadSpeed
     lone_pods: EarlyStopSpeed
     victims: VictimsSpeed
+    volumes: VolumeSpeed
     packing: list[PackingCost]
     targets: list[Target]
 
@@ -114,10 +124,12 @@ def run(n_rounds: int, progress: Progress) -> CoreReport:
         lone_pods = early_stop_speed.measure()
     with progress.phase(f"searches for victims on {victims_speed.N_NODES:,} full nodes"):
         victims = victims_speed.measure()
+    with progress.phase(f"gangs with persistent volumes, {volume_speed.N_NODES:,} nodes"):
+        volumes = volume_speed.measure()
     wanted = (packing_speed.N_NODES, _PACKING_GANGS, _PACKING_ROUNDS)
     with progress.phase(f"packing by weight, {packing_speed.N_NODES:,} nodes: {_PACKING_ROUNDS} rounds"):
         packing = msgspec.json.decode(_in_own_process("packing_speed", wanted), type=list[PackingCost])
-    return assemble(sizes, members, loads, lone_pods, victims, packing)
+    return assemble(sizes, members, loads, lone_pods, victims, volumes, packing)
 
 
 def assemble(
@@ -126,6 +138,7 @@ def assemble(
     loads: LoadSpeed,
     lone_pods: EarlyStopSpeed,
     victims: VictimsSpeed,
+    volumes: VolumeSpeed,
     packing: list[PackingCost],
 ) -> CoreReport:
     """Everything that is computed from the sizes, and from what members cost."""
@@ -144,6 +157,7 @@ def assemble(
         at_most("RemainingBandwidth and LoadAware, filter and score, 5,000 nodes", 200, loads.total_us, "us"),
         # A lease is renewed every two seconds, and nothing else happens in one turn.
         at_most("a search for victims on 5,000 full nodes", 1000, victims.longest_ms, "ms"),
+        at_most("decision on a gang of 8 with volumes on 5,000 nodes", 25, volumes.longest_ms, "ms"),
     ]
     for name in (member_speed.PLAIN, member_speed.CONSTRAINED, member_speed.BY_NODE):
         cost = members.costs[name]
@@ -159,7 +173,9 @@ def assemble(
         "rounds": len(sizes[NAMES[0]].rounds),
     }
     found = {name: value for name, value in speeds.items() if value is not None}
-    return CoreReport(conditions, sizes, found, members, ratio, loads, lone_pods, victims, packing, targets)
+    return CoreReport(
+        conditions, sizes, found, members, ratio, loads, lone_pods, victims, volumes, packing, targets
+    )
 
 
 def _in_own_process(module: str, arguments: Sequence[int]) -> bytes:
@@ -284,6 +300,12 @@ def print_report(done: CoreReport, console: Console) -> None:
         f"a search for victims on {victims_speed.N_NODES:,} full nodes (40,000 pods):"
         f" {victims.lone_ms:.0f} ms for a lone pod, {victims.gang_ms:.0f} ms for a gang of"
         f" {victims_speed.N_MEMBERS}, {victims.one_a_rack_ms:.0f} ms for one with a member a rack"
+    )
+    volumes = done.volumes
+    console.print(
+        f"a decision on a gang of {volume_speed.N_MEMBERS} on {volume_speed.N_NODES:,} nodes:"
+        f" {volumes.none_ms:.2f} ms without volumes, {volumes.shared_ms:.1f} ms with a claim that all share,"
+        f" {volumes.own_ms:.1f} ms with a claim each, {volumes.made_ms:.1f} ms if volumes are to be made"
     )
     console.print(packing_speed.table(done.packing))
     print_targets(done.targets, console)

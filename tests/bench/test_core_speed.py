@@ -6,10 +6,11 @@ import io
 
 from rich.console import Console
 
-from gangsched.bench import core_speed, member_speed, packing_speed, victims_speed
+from gangsched.bench import core_speed, member_speed, packing_speed, victims_speed, volume_speed
 from gangsched.bench.early_stop_speed import EarlyStopSpeed
 from gangsched.bench.load_speed import LoadSpeed
 from gangsched.bench.victims_speed import VictimsSpeed
+from gangsched.bench.volume_speed import VolumeSpeed
 from gangsched.bench.workload import Shape
 
 
@@ -40,6 +41,11 @@ def test_searches_for_victims_are_of_each_sort() -> None:
     assert min(found.lone_ms, found.gang_ms, found.one_a_rack_ms) > 0
 
 
+def test_gangs_with_volumes_are_placed_in_each_way() -> None:
+    found = volume_speed.measure(100)
+    assert min(found.none_ms, found.shared_ms, found.own_ms, found.made_ms) > 0
+
+
 _PACKING = [
     packing_speed.PackingCost(packing_speed.PLAIN, packing_speed.Kind(1), [90.0, 100.0, 110.0]),
     packing_speed.PackingCost(packing_speed.PLAIN, packing_speed.Kind(1, 5), [170.0, 175.0, 180.0]),
@@ -63,24 +69,26 @@ def test_the_report_is_computed_from_the_sizes() -> None:
     )
     costs = {name: member_speed.MemberCost([1.0, 3.0, 1.5], [20.0, 60.0, 70.0]) for name in MEMBERS}
     loads, lone = LoadSpeed(20.0, 50.0, 100.0), EarlyStopSpeed(210.0, 205.0)
-    victims = VictimsSpeed(80.0, 300.0, 1200.0)
+    victims, volumes = VictimsSpeed(80.0, 300.0, 1200.0), VolumeSpeed(0.2, 2.0, 30.0, 8.0)
     done = core_speed.assemble(
-        sizes, member_speed.MemberSpeed(costs, [0.8, 0.9]), loads, lone, victims, _PACKING
+        sizes, member_speed.MemberSpeed(costs, [0.8, 0.9]), loads, lone, victims, volumes, _PACKING
     )
     assert done.ten_times_the_nodes == 2.0
     assert [target.met for target in done.targets[:5]] == [True, True, False, True, True]
     assert [target.measured for target in done.targets[:5]] == [5000.0, 2.0, 5000.0, 4.0, 170.0]
     assert (done.targets[5].measured, done.targets[5].met) == (1200.0, False)
-    assert [(target.measured, target.met) for target in done.targets[6:12]] == [
+    assert (done.targets[6].measured, done.targets[6].met) == (30.0, False)
+    assert [(target.measured, target.met) for target in done.targets[7:13]] == [
         (1.5, True),
         (60.0, False),
     ] * 3
-    assert (done.targets[12].measured, done.targets[12].met) == (1.75, False)
+    assert (done.targets[13].measured, done.targets[13].met) == (1.75, False)
     out = io.StringIO()
     core_speed.print_report(done, Console(file=out, width=150))
     assert "100,000 nodes" in out.getvalue()
     assert "210 us with all scored, 205 us with the early stop" in out.getvalue()
     assert "80 ms for a lone pod, 300 ms for a gang of 8" in " ".join(out.getvalue().split())
+    assert "2.0 ms with a claim that all share, 30.0 ms with a claim each" in " ".join(out.getvalue().split())
     assert "packing of weight 5" in out.getvalue()
     assert "1.75" in out.getvalue()
     assert "one a node, even over racks" in out.getvalue()
