@@ -56,14 +56,12 @@ from gangsched.plugins.claims import (
     on_nodes,
     volume_of,
 )
-from gangsched.plugins.free_volumes import FreeVolumes
+from gangsched.plugins.free_volumes import FreeVolumes, request_of, size_of
 from gangsched.plugins.node_resources_fit import ShapePoint, on_lines
 from gangsched.plugins.volume_matching import (
     SELECTED_NODE,
     Choice,
     Matching,
-    request_of,
-    size_of,
     taken_names,
 )
 
@@ -230,7 +228,7 @@ class VolumeBinding:
         used: dict[str, tuple[int, int]] = {}
         for claim, volume in given:
             requested, capacity = used.get(volume.spec.storage_class_name, (0, 0))
-            sizes = requested + request_of(claim), capacity + size_of(volume.spec.capacity)
+            sizes = requested + request_of(claim), capacity + size_of(volume.spec)
             used[volume.spec.storage_class_name] = sizes
         return self._mean(used)
 

@@ -9,7 +9,7 @@ gang's siblings have taken are passed as `taken`. Ties: the volume's name. Sourc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -18,7 +18,6 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.interface import BoolArray, IntArray
 from gangsched.model.quantity import to_int
-from gangsched.model.selectors import selector_of
 from gangsched.model.storage import (
     CAPACITIES,
     DRIVERS,
@@ -27,11 +26,10 @@ from gangsched.model.storage import (
     StorageClass,
 )
 from gangsched.plugins.claims import class_name, class_of, selected_nodes
-from gangsched.plugins.free_volumes import FreeVolumes
+from gangsched.plugins.free_volumes import FreeVolumes, request_of
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
-STORAGE = "storage"
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
@@ -49,16 +47,6 @@ class Provision(msgspec.Struct, frozen=True):
     capacity: IntArray
 
 
-def size_of(amounts: Mapping[str, str | int | float] | None) -> int:
-    """Bytes of storage, 0 if not stated."""
-    text = (amounts or {}).get(STORAGE)
-    return 0 if text is None else to_int(str(text))
-
-
-def request_of(claim: PersistentVolumeClaim) -> int:
-    return size_of(claim.spec.resources.requests if claim.spec.resources else None)
-
-
 class Matching:
     """The unbound claims of one template, against one view and the volumes taken by then."""
 
@@ -70,14 +58,12 @@ class Matching:
         taken: Collection[str],
     ) -> None:
         self._view = view
-        self._volumes = volumes
-        volumes.follow(view)
+        self._taken = taken
         self._claims = sorted(
             (claim for claim in claims if not _selected(claim)), key=lambda claim: request_of(claim)
         )
         self._started = [claim for claim in claims if _selected(claim)]
-        self._reach: dict[str, BoolArray | None] = {}
-        self._fitting = {id(claim): self._fit(claim, taken) for claim in self._claims}
+        self._fitting = {id(claim): volumes.fitting(claim, view) for claim in self._claims}
         self._provisions: dict[int, Provision] = {}
 
     def answer(self) -> tuple[BoolArray, BoolArray]:
@@ -92,11 +78,20 @@ class Matching:
             provision = self.provision(claim)
             no_space |= ok & provision.allowed & ~provision.has_space
             ok &= provision.allowed & provision.has_space
+        if len(self._claims) == 1 and not self._started:
+            return self._of_one(self._claims[0], ok, no_space)
         # Nodes reached by some volume that not all nodes reach: computed one by one.
         for row in np.flatnonzero(self._differ() & self._view.live):
             choice, no_space[row] = self.choice(int(row))
             ok[row] = choice is not None
         return ok, no_space
+
+    def _of_one(
+        self, claim: PersistentVolumeClaim, ok: BoolArray, no_space: BoolArray
+    ) -> tuple[BoolArray, BoolArray]:
+        """The same for a single claim: it has a volume wherever one is left."""
+        has_volume = (self._fitting[id(claim)].n_left(self._taken) > 0) & self._view.live
+        return ok | has_volume, no_space & ~has_volume
 
     def everywhere(self) -> list[tuple[PersistentVolumeClaim, PersistentVolume]]:
         """The claims' volumes where only those are that all nodes reach."""
@@ -111,9 +106,8 @@ class Matching:
 
     def _differ(self) -> BoolArray:
         differ = np.zeros(self._view.n_rows, dtype=np.bool_)
-        for reach in self._reach.values():
-            if reach is not None:
-                differ |= reach
+        for fitting in self._fitting.values():
+            differ |= fitting.n_on_rows > 0
         return differ
 
     def choice(self, row: int) -> tuple[Choice | None, bool]:
@@ -138,7 +132,7 @@ class Matching:
         made = list(self._started)
         used: set[str] = set()
         for claim in self._claims:
-            volume = self._volume(claim, row, used)
+            volume = self._fitting[id(claim)].first(row, used, self._taken)
             if volume is None:
                 made.append(claim)
             else:
@@ -152,53 +146,6 @@ class Matching:
         if known is None:
             known = self._provisions[id(claim)] = _provision(claim, self._view)
         return known
-
-    def _fit(
-        self, claim: PersistentVolumeClaim, taken: Collection[str]
-    ) -> list[tuple[int, PersistentVolume]]:
-        """(size, volume), the smallest first; a volume already reserved for the claim comes alone."""
-        meta = claim.metadata
-        for volume in self._volumes.given_to((meta.namespace, meta.name)):
-            owner = volume.spec.claim_ref
-            is_its = owner is not None and owner.uid in ("", meta.uid)
-            if is_its and class_name(volume) == class_name(claim) and _suits(volume, claim):
-                return [(size_of(volume.spec.capacity), self._look_at(volume))]
-        selector = selector_of(claim.spec.selector)
-        modes = set(claim.spec.access_modes or ())
-        found = [
-            (size_of(volume.spec.capacity), self._look_at(volume))
-            for volume in self._volumes.of_class(class_name(claim))
-            if volume.metadata.name not in taken
-            and _suits(volume, claim)
-            and (selector is None or selector.matches(volume.metadata.labels or {}))
-            and modes <= set(volume.spec.access_modes or ())
-        ]
-        return sorted(found, key=lambda one: (one[0], one[1].metadata.name))
-
-    def _look_at(self, volume: PersistentVolume) -> PersistentVolume:
-        name = volume.metadata.name
-        if name not in self._reach:
-            self._reach[name] = self._volumes.reach(volume, self._view)
-        return volume
-
-    def _volume(
-        self, claim: PersistentVolumeClaim, row: int | None, used: Collection[str]
-    ) -> PersistentVolume | None:
-        for _, volume in self._fitting[id(claim)]:
-            reach = self._reach[volume.metadata.name]
-            if volume.metadata.name not in used and (reach is None or (row is not None and reach[row])):
-                return volume
-        return None
-
-
-def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """By size, mode and attributes."""
-    one, other = volume.spec, claim.spec
-    return (
-        size_of(one.capacity) >= request_of(claim)
-        and one.volume_mode == other.volume_mode
-        and (one.volume_attributes_class_name or "") == (other.volume_attributes_class_name or "")
-    )
 
 
 def _selected(claim: PersistentVolumeClaim) -> str:

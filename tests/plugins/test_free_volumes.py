@@ -118,3 +118,25 @@ def test_it_follows_every_change(seed: int) -> None:
         assert found == answer(VolumeBinding(), story, names, siblings), f"seed {seed}, step {step}"
         n_scored += bool(found and any(found[1]))
     assert n_scored, "nothing was ever given"
+
+
+def test_what_a_sibling_takes_is_not_there_for_the_next() -> None:
+    """Two volumes on one node, one on another."""
+    story = Story(0)
+    for k, on in enumerate((NODES[0], NODES[0], NODES[1])):
+        term = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [on]}]}
+        spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local", "capacity": {"storage": "9Gi"}}
+        affinity = {"required": {"nodeSelectorTerms": [term]}}
+        story.put(
+            kinds.VOLUMES, f"v{k}", spec={**spec, "nodeAffinity": affinity}, status={"phase": "Available"}
+        )
+    amount = {"requests": {"storage": "1Gi"}}
+    for k in range(3):
+        own = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": amount}
+        story.put(kinds.CLAIMS, f"c{k}", spec=own)
+    rows = story.c.rows(NODES).tolist()
+    plugin = VolumeBinding()
+    assert answer(plugin, story, ["c0"], [])[0] == [NODES[0], NODES[1]]
+    assert answer(plugin, story, ["c1"], [(rows[1], "c0")])[0] == [NODES[0]]
+    assert answer(plugin, story, ["c1"], [(rows[0], "c0")])[0] == [NODES[0], NODES[1]]
+    assert answer(plugin, story, ["c2"], [(rows[0], "c0"), (rows[0], "c1")])[0] == [NODES[1]]
