@@ -58,6 +58,7 @@ from gangsched.plugins.claims import (
 )
 from gangsched.plugins.free_volumes import FreeVolumes, request_of, size_of
 from gangsched.plugins.node_resources_fit import ShapePoint, on_lines
+from gangsched.plugins.provisioning import Provisioning
 from gangsched.plugins.volume_matching import (
     SELECTED_NODE,
     Choice,
@@ -112,7 +113,7 @@ class VolumeBinding:
         self._shape = [(point.utilization, point.score * 10) for point in self._args.shape]
         self._promised: dict[str, Choice] = {}
         self._waiting: set[int] = set()
-        self._volumes = FreeVolumes()
+        self._volumes, self._provisioning = FreeVolumes(), Provisioning()
         self.hook_timeout_s = float(self._args.bind_timeout_seconds)
 
     # -- filter and score ----------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ class VolumeBinding:
                 del self._promised[uid]
 
     def _matching(self, claims: _Claims, view: ClusterView) -> Matching:
-        return Matching(claims.unbound, view, self._volumes, self._taken(view))
+        return Matching(claims.unbound, view, self._volumes, self._provisioning, self._taken(view))
 
     def _taken(self, view: ClusterView) -> set[str]:
         """Volumes taken by reservations and by siblings placed on a Trial."""
@@ -194,7 +195,7 @@ class VolumeBinding:
             claims = [claim for key in claims_of(template) if (claim := claim_of(view, key)) is not None]
             unbound = [claim for claim in claims if not is_bound(claim)]
             if unbound:
-                choice, _ = Matching(unbound, view, self._volumes, taken).choice(row)
+                choice, _ = Matching(unbound, view, self._volumes, self._provisioning, taken).choice(row)
                 taken |= taken_names([choice] if choice is not None else [])
         return taken
 
@@ -261,7 +262,7 @@ class VolumeBinding:
         for placement in placements:
             row = placement.row
             taken = taken_names(self._promised.values())
-            choice, _ = Matching(claims.unbound, view, self._volumes, taken).choice(row)
+            choice, _ = Matching(claims.unbound, view, self._volumes, self._provisioning, taken).choice(row)
             if choice is None:
                 what = f"the volumes of {placement.info.pod.key} on {view.name(row)}"
                 return Status.unschedulable(f"{what} are no longer free")

@@ -15,21 +15,15 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.cache.view.nodes import NodeQueries
-from gangsched.core.framework.interface import BoolArray, IntArray
-from gangsched.model.quantity import to_int
+from gangsched.core.framework.interface import BoolArray
 from gangsched.model.storage import (
-    CAPACITIES,
-    DRIVERS,
     PersistentVolume,
     PersistentVolumeClaim,
-    StorageClass,
 )
-from gangsched.plugins.claims import class_name, class_of, selected_nodes
 from gangsched.plugins.free_volumes import FreeVolumes, request_of
+from gangsched.plugins.provisioning import Provision, Provisioning
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-_NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
@@ -37,14 +31,6 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 
     volumes: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
     made: tuple[PersistentVolumeClaim, ...] = ()
-
-
-class Provision(msgspec.Struct, frozen=True):
-    """Where a claim's volume could be provisioned: bool[n_rows]. capacity: bytes there, -1 not known."""
-
-    allowed: BoolArray
-    has_space: BoolArray
-    capacity: IntArray
 
 
 class Matching:
@@ -55,10 +41,12 @@ class Matching:
         claims: Sequence[PersistentVolumeClaim],
         view: ClusterView,
         volumes: FreeVolumes,
+        provisioning: Provisioning,
         taken: Collection[str],
     ) -> None:
         self._view = view
         self._taken = taken
+        self._provisioning = provisioning
         self._claims = sorted(
             (claim for claim in claims if not _selected(claim)), key=lambda claim: request_of(claim)
         )
@@ -144,53 +132,13 @@ class Matching:
         """Where a new volume for it could be provisioned, cached."""
         known = self._provisions.get(id(claim))
         if known is None:
-            known = self._provisions[id(claim)] = _provision(claim, self._view)
+            known = self._provisions[id(claim)] = self._provisioning.of(claim, self._view)
         return known
 
 
 def _selected(claim: PersistentVolumeClaim) -> str:
     """The node for which the claim's new volume is already being provisioned."""
     return (claim.metadata.annotations or {}).get(SELECTED_NODE, "")
-
-
-def _provision(claim: PersistentVolumeClaim, view: ClusterView) -> Provision:
-    everywhere = np.ones(view.n_rows, dtype=np.bool_)
-    unknown = np.full(view.n_rows, -1, dtype=np.int64)
-    storage_class = class_of(view, class_name(claim))
-    if storage_class is None or storage_class.provisioner in ("", _NO_PROVISIONER):
-        return Provision(~everywhere, everywhere, unknown)
-    allowed = _allowed(storage_class, view)
-    wanted = request_of(claim)
-    driver = view.objects(DRIVERS).get(("", storage_class.provisioner))
-    if not wanted or driver is None or not driver.spec.storage_capacity:
-        return Provision(allowed, everywhere, unknown)
-    has_space = ~everywhere
-    for _, one in sorted(view.objects(CAPACITIES).items(), key=lambda one: one[0]):
-        limit = one.maximum_volume_size if one.maximum_volume_size is not None else one.capacity
-        if (
-            one.storage_class_name != storage_class.metadata.name
-            or limit is None
-            or one.node_topology is None
-        ):
-            continue
-        if to_int(str(limit)) >= wanted:
-            here = selected_nodes(one.node_topology, view) & ~has_space
-            has_space |= here
-            unknown[here] = 0 if one.capacity is None else to_int(str(one.capacity))
-    return Provision(allowed, has_space, unknown)
-
-
-def _allowed(storage_class: StorageClass, view: NodeQueries) -> BoolArray:
-    """The nodes of the class's allowedTopologies: one of the terms, with all of its labels."""
-    terms = storage_class.allowed_topologies or ()
-    mask = np.full(view.n_rows, not terms, dtype=np.bool_)
-    for term in terms:
-        own = np.ones(view.n_rows, dtype=np.bool_)
-        for one in term.match_label_expressions or ():
-            codes, values = view.label(one.key)
-            own &= np.isin(codes, [values[value] for value in one.values or () if value in values])
-        mask |= own
-    return mask
 
 
 def taken_names(choices: Iterable[Choice]) -> set[str]:

@@ -13,7 +13,8 @@ from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import SUCCESS, CycleState
 from gangsched.kube.watch.decode import objects
 from gangsched.model import storage as kinds
-from gangsched.plugins.volume_binding import VolumeBinding
+from gangsched.plugins.node_resources_fit import ShapePoint
+from gangsched.plugins.volume_binding import Args, VolumeBinding
 from tests.plugins.build import Cluster, node, pod
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
@@ -46,6 +47,10 @@ class Story:
         amount = f"{self.rng.randint(1, 5)}Gi"
         self.put(kinds.CLAIMS, name, spec={**spec, "resources": {"requests": {"storage": amount}}})
 
+    def room(self, name: str, where: dict[str, str], gi: int) -> None:
+        of = {"storageClassName": "made", "nodeTopology": {"matchLabels": where}}
+        self.put(kinds.CAPACITIES, name, **of, capacity=f"{gi}Gi")
+
     def step(self) -> None:
         rng = self.rng
         name = f"v{rng.randrange(10)}"
@@ -55,9 +60,8 @@ class Story:
             case 1:
                 self.claim(f"c{rng.randrange(4)}")
             case 2:
-                labels = {"matchLabels": {HOST: rng.choice(NODES)}}
-                of = {"storageClassName": "made", "nodeTopology": labels}
-                self.put(kinds.CAPACITIES, f"s{rng.randrange(4)}", **of, capacity=f"{rng.randint(1, 9)}Gi")
+                where = {HOST: rng.choice(NODES)} if rng.random() < 0.6 else {ZONE: rng.choice("xy")}
+                self.room(f"s{rng.randrange(4)}", where, rng.randint(1, 9))
             case 3:
                 zone = {HOST: (on := rng.choice(NODES)), ZONE: rng.choice("xy")}
                 self.c.put(node(on, labels=zone))
@@ -140,3 +144,15 @@ def test_what_a_sibling_takes_is_not_there_for_the_next() -> None:
     assert answer(plugin, story, ["c1"], [(rows[1], "c0")])[0] == [NODES[0]]
     assert answer(plugin, story, ["c1"], [(rows[0], "c0")])[0] == [NODES[0], NODES[1]]
     assert answer(plugin, story, ["c2"], [(rows[0], "c0"), (rows[0], "c1")])[0] == [NODES[1]]
+
+
+def test_of_two_reports_about_a_node_the_first_by_name_counts() -> None:
+    story = Story(0)
+    amount = {"resources": {"requests": {"storage": "2Gi"}}}
+    story.put(kinds.CLAIMS, "c0", spec={"storageClassName": "made", **amount})
+    story.room("a", {HOST: NODES[0]}, 8)
+    story.room("b", {HOST: NODES[0]}, 4)
+    story.room("c", {HOST: NODES[1]}, 4)
+    story.room("d", {HOST: NODES[2]}, 1)
+    plugin = VolumeBinding(Args(shape=(ShapePoint(0, 0), ShapePoint(100, 10))))
+    assert answer(plugin, story, ["c0"], []) == ([NODES[0], NODES[1]], [25.0, 50.0])
