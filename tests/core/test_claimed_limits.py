@@ -91,3 +91,28 @@ def test_a_second_claim_that_would_need_the_same_limit_is_not_made() -> None:
     c.submit(lasting("500s", pods("b", "fills", gpus=8))).run()
     assert "fills" in started(c)
     assert claim(c).unit[0].key.name == "large"
+
+
+def test_who_is_promised_a_start_does_not_wait_for_a_group_that_has_to_leave_it_its_limit() -> None:
+    """The wide gang has been passed as often as may be, by less than its limit's rest; it would run on when
+    the promised start is due, so it leaves that what it needs. If each waited for the other, their limit
+    would be idle."""
+    c = queued(OURS.replace("LIMIT", "18"), nodes=0).node(make_node("half", gpus=4))
+    c.submit(lasting("300s", pods("a", "s0", gpus=2))).run().node(make_node("x")).node(make_node("y"))
+    c.submit(lasting("600s", pods("b", "holds", gpus=8))).run()
+    c.submit(lasting("2h", gang("wide", pods=9, gpus=2, namespace="a"))).run().wait(1.0)
+    c.submit(lasting("2h", gang("large", pods=2, gpus=8, namespace="a"))).run()
+    c.submit(lasting("10s", pods("b", "before", gpus=8))).run().delete("before").run()
+    c.submit(lasting("2h", pods("b", "passes", gpus=8))).run()
+    assert claim(c).unit[0].key.name == "large"
+    c.submit(lasting("300s", pods("a", "s1"))).run()
+    kept_out = c.scheduler.attempts.limits.of(c.group("wide"))
+    assert kept_out is not None
+    assert kept_out.is_at_bound
+    c.delete("s0", "s1").run().wait(2.0)
+    assert "wide-0" not in started(c)
+    c.wait(590.0).delete("holds").run().wait(2.0)
+    assert {"large-0", "large-1"} <= {*started(c)}, why(c, "large")
+    assert claims(c).promises == {KEPT: 1}
+    c.delete("large-0", "large-1").run().wait(2.0)
+    assert {f"wide-{k}" for k in range(9)} <= {*started(c)}, why(c, "wide")

@@ -109,10 +109,17 @@ class LimitLine:
                     one.n += 1
 
     def kept_ahead_of(self, group: Group) -> Mapping[str, Mapping[str, int]]:
-        """What is kept within limits from this group, by queue with a limit."""
+        """What is kept within limits from this group, by queue with a limit.
+
+        From who has a claim only older claims keep anything. Groups at their bound leave it what it needs
+        itself: if it waited for them too, none of them would start, and the limit would be idle. It passes
+        them once, and no other gets a claim as long as they keep it out.
+        """
         found = Amounts() if completes(group) else self._claimed.kept_from(group)
-        view = self._shared.queue_view
-        if not self._known or view is None or completes(group):
+        claims = self._shared.queue.claims
+        if not self._known or self._shared.queue_view is None or completes(group):
+            return found
+        if claims is not None and claims.of(group) is not None:
             return found
         for one, needs in self._ahead_of(group):
             if one.is_at_bound:
