@@ -16,7 +16,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from gangsched.config import Settings
-from gangsched.config.queueing import EVICT
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState
 from gangsched.errors import GangschedError, InvariantError
@@ -30,17 +29,14 @@ from gangsched.sim.api import SimApi, encoded
 from gangsched.sim.brief import briefly
 from gangsched.sim.faults import CALM, Rates, Weather
 from gangsched.sim.fence import SimFence
-from gangsched.sim.filling import unfilled
 from gangsched.sim.half_bound import HalfBound
 from gangsched.sim.hooks import as_bind
-from gangsched.sim.kept_room import KeptRoom, acyclic
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.mischief import Mischief
-from gangsched.sim.overtime import Overtime
 from gangsched.sim.progress import resting_groups_can_go_on
 from gangsched.sim.spite import Spite
+from gangsched.sim.step_judges import StepJudges
 from gangsched.sim.tampering import Tampering
-from gangsched.sim.teams import Guarantees
 from gangsched.sim.timeline import Timeline
 from gangsched.sim.told import Told
 from gangsched.sim.workloads import Workload
@@ -108,7 +104,6 @@ class Simulation:
         )
         self.spite = Spite(self.api, self.timeline, self.weather, Random(f"{seed}-spite"), answer=self.hear)
         self._store_is_true = not rates.tampering_per_s
-        self._fills = self.settings.queueing is not None
         self._decided: list[list[ef.Effect]] = []
         self.half_bound, self._one_owner = HalfBound(), checkers.OneOwner()
         self.watchers: list[Callable[[Simulation], Iterable[str]]] = []
@@ -212,12 +207,7 @@ class Simulation:
         # Here are only pods, nodes and groups of two dialects.
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
         self.told = Told()
-        self.preemptions = checkers.Preemptions()
-        self.guarantees = Guarantees()
-        queueing = self.settings.queueing
-        self.overtime = Overtime() if queueing is not None and queueing.on_overrun == EVICT else None
-        has_queues = self.settings.queues is not None
-        self.kept_room = KeptRoom(self.guarantees.takes_kept_room) if has_queues else KeptRoom()
+        self.judges = StepJudges(self.settings)
         self.api.hang_up()
         if self.settings.fence:
             self._take_fence(down_s)
@@ -305,10 +295,11 @@ class Simulation:
         elif now != self._judged:
             self._judged_quiet = False
         self._judged = now
-        if self._fills and not self.inbox and self.scheduler.is_synced and not self._n_active:
-            self._judge(unfilled(self.scheduler, self.told, self.timeline.now_s))
-        if self.overtime is not None and self.calm_since_s and self.scheduler.is_synced:
-            self._judge(self.overtime.not_gone(self.told, self.timeline.now_s, self.calm_since_s))
+        is_idle = not self.inbox and not self._n_active
+        now_s, since_s = self.timeline.now_s, self.calm_since_s
+        self._judge(
+            self.judges.between_turns(self.scheduler, self.told, now_s, calm_since_s=since_s, is_idle=is_idle)
+        )
         for watcher in self.watchers:
             self._judge(watcher(self))
 
@@ -322,14 +313,7 @@ class Simulation:
             self._recount()
         deadline_s, self._n_active = self.scheduler.next_deadline_s(), self.scheduler.n_active
         self._deadline_s = math.inf if deadline_s is None else deadline_s
-        self._judge(self.preemptions.look(self.scheduler, effects))
-        if self.scheduler.shared.queue.claims is not None:
-            self._judge(self.kept_room.look(self.scheduler, effects, self.told, self.timeline.now_s))
-            self._judge(acyclic(self.scheduler))
-        if self.settings.queues is not None:
-            self._judge(self.guarantees.look(effects, self.told))
-        if self.overtime is not None:
-            self._judge(self.overtime.look(self.scheduler, effects, self.told, self.timeline.now_s))
+        self._judge(self.judges.look(self.scheduler, effects, self.told, self.timeline.now_s))
         self._decided.append(effects)
         for effect in effects:
             if self._dies_after == 0:

@@ -10,7 +10,7 @@ between two turns.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
@@ -31,11 +31,16 @@ _Free = dict[str, dict[str, int]]
 """By node: what is free of each resource; where devices are listed, the healthy ones that nobody holds."""
 
 
-def unfilled(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
+def unfilled(
+    scheduler: Scheduler,
+    told: Told,
+    now_s: float,
+    keeps_out: Callable[[Sequence[Pod], Scheduler, Told], bool] | None = None,
+) -> Iterator[str]:
     """I5: at rest nothing that waits for room fits beside the claims that keep room from it.
 
-    For storms in which queues have no limits. Not for who has a claim, for pods that ask for more than
-    resources, nor for a gang of which anything has ended or is going.
+    keeps_out: whether a limit of their queue may keep pods out. Not for who has a claim, for pods that ask
+    for more than resources, nor for a gang of which anything has ended or is going.
     """
     claims = scheduler.shared.queue.claims
     standing = claims.all if claims is not None else []
@@ -53,7 +58,8 @@ def unfilled(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
         serials = tuple(claim.serial for claim in holding)
         if serials not in found:
             found[serials] = _free(scheduler, told, holding)
-        if nodes := _places(needed, found[serials]):
+        nodes = _places(needed, found[serials])
+        if nodes and (keeps_out is None or not keeps_out(needed, scheduler, told)):
             yield f"I5: {group.key} waits, and fits on {', '.join(nodes)}: {group.message}"
 
 

@@ -16,7 +16,7 @@ from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.scheduler import Scheduler
-from gangsched.sim import mischief, spite
+from gangsched.sim import capped, mischief, spite
 from gangsched.sim.crowds import crowded_workload, webbed_workload
 from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.duel import Duel, make_follower
@@ -123,6 +123,15 @@ STORMS: dict[str, Storm] = {
         settings=replace(FENCED, permit_wait_s=15.0, queueing=SETTINGS.queueing, queues=SETTINGS.queues),
         make=make_with_queues,
         storm_s=60.0,
+    ),
+    "limits": Storm(
+        "queues with limits, gangs that need all of one, and small pods that fit below it",
+        capped.capped_workload,
+        settings=replace(
+            FENCED, permit_wait_s=15.0, queueing=capped.SETTINGS.queueing, queues=capped.SETTINGS.queues
+        ),
+        make=capped.make_with_limits,
+        storm_s=45.0,
     ),
     "duel": Storm(
         "as storm, by two schedulers, each of which may believe that it leads",

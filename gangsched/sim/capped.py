@@ -1,0 +1,228 @@
+"""Queues with limits on a small cluster: their workload, the scheduler, and what no limit may let happen.
+
+Two queues below one limit, one of which has a smaller one of its own, and one without: wide gangs that need
+all of a limit, behind streams of small pods that fit below it. Not here: storms (sim.storms), which weather.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from random import Random
+
+from gangsched.config import Settings, parse_config
+from gangsched.config.documents import file_with
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import ASSUMED
+from gangsched.model import effects as ef
+from gangsched.model.objects import Pod
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.plugins import IN_TREE
+from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
+from gangsched.sim.making import scheduler_of
+from gangsched.sim.objects import GPU, OURS, make_node, make_pod
+from gangsched.sim.reading import gang_of, least, pod_asks
+from gangsched.sim.told import Told
+from gangsched.sim.workloads import Arrival, Workload
+
+QUEUE_KEY = "gangsched.io/queue"
+LIMITS: Mapping[str, int] = {"ab": 6, "a": 4}
+"""Of devices, by queue."""
+PATHS: Mapping[str, tuple[str, ...]] = {"a": ("ab", "a"), "b": ("ab",), "c": ()}
+"""By queue: those with limits that it counts for."""
+BOUND = 2
+_OURS = """
+queueing: {bound: {groups: 2, mode: hard}}
+fairness: {halfLife: 20s, compare: [nvidia.com/gpu]}
+queues:
+- name: ab
+  limit: {nvidia.com/gpu: 6}
+  queues:
+  - {name: a, limit: {nvidia.com/gpu: 4}, namespaces: [d]}
+  - {name: b, namespaces: ["d*"]}
+- {name: c, namespaces: ["*"]}
+"""
+_CONFIG = parse_config(file_with(_OURS), source="a storm", plugins=IN_TREE)
+SETTINGS = _CONFIG.settings
+
+
+def make_with_limits(settings: Settings) -> Scheduler:
+    """As it is assembled live with this configuration."""
+    return scheduler_of(_CONFIG, settings)
+
+
+def capped_workload(seed: int, *, n_arrivals: int = 32, over_s: float = 30.0) -> Workload:
+    """Every pod ends by itself, and most say when."""
+    rng = Random(f"{seed}-capped")
+    gpus = 4
+    nodes = tuple(make_node(f"n{i}", gpus=gpus, listed=rng.random() < 0.85) for i in range(rng.randint(3, 5)))
+    arrivals = []
+    for serial in range(n_arrivals):
+        run_s, queue = rng.uniform(2.0, 12.0), rng.choice("aaabbbc")
+        own = {RUN_KEY: f"{run_s:.2f}", QUEUE_KEY: queue}
+        if rng.random() < 0.7:
+            own[WALLTIME_KEY] = f"{math.ceil(run_s * 1.2 + 2.0)}s"
+        if rng.random() < 0.3:
+            own[CONTROLLED_KEY] = "true"
+        name, luck = f"g{serial}", rng.random()
+        n, each = rng.choice(((1, 1), (1, 1), (1, 2), (2, 1), (3, 1)))
+        if luck < 0.15:  # as much as its narrowest limit
+            n, each = {"a": (2, 2), "b": (3, 2), "c": (2, 4)}[queue]
+        elif luck < 0.18:  # more than that: it never starts
+            n, each = 4, 2
+        pods = tuple(
+            make_pod(
+                f"{name}-{k}",
+                group=name if n > 1 else "",
+                min_members=n if n > 1 else 0,
+                gpus=each,
+                annotations=own,
+            )
+            for k in range(n)
+        )
+        arrivals.append(Arrival(over_s * serial / n_arrivals * rng.uniform(0.8, 1.2), pods))
+    return Workload(nodes, tuple(arrivals))
+
+
+class Limits:
+    """32: no queue takes more than its limit, and none is passed there without end.
+
+    Counted from what the process was told and the binds that it sent. Who completes a gang that runs in part
+    may take more than the limit. A pass of a group that the limit has no room for is a start of a group of
+    the same queue that came after it. It may have been passed as often as its bound for want of nodes too, so
+    that it is a find beyond twice that.
+    """
+
+    def __init__(self) -> None:
+        self._sent: dict[str, ef.BindPod] = {}
+        self._first_s: dict[str, float] = {}
+        """By group: since when all of it that it needs has been there, at first."""
+        self._waits_s: dict[str, float] = {}
+        """Of those that have waited without a break: since when."""
+        self._passes = Counter[str]()
+
+    def look(self, effects: Iterable[ef.Effect], told: Told, now_s: float) -> Iterator[str]:
+        """After every step, before its binds are counted as sent."""
+        starting = [
+            told.pods[one.uid]
+            for one in effects
+            if isinstance(one, ef.BindPod) and self._is_another(one) and one.uid in told.pods
+        ]
+        waiting = _waiting(told)
+        self._waits_s = {name: self._waits_s.get(name, now_s) for name in waiting}
+        for name in waiting:
+            self._first_s.setdefault(name, now_s)
+        self._passes = Counter({name: n for name, n in self._passes.items() if name in waiting})
+        if not starting or any(_completes(pod, starting, told) for pod in starting):
+            return
+        used = _used(told)
+        yield from self._passed(starting, waiting, used)
+        for pod in starting:
+            for name in PATHS[_queue_of(pod)]:
+                used[name] += _gpus(pod)
+        for name in sorted({name for pod in starting for name in PATHS[_queue_of(pod)]}):
+            if used[name] > LIMITS[name]:
+                names = " and ".join(pod.metadata.name for pod in starting)
+                yield f"32: with {names} queue {name} holds {used[name]} of {LIMITS[name]}"
+
+    def keeps_out(self, needed: Sequence[Pod], scheduler: Scheduler, told: Told) -> bool:
+        """Whether these may have to wait for a limit, beside what is used and all that is kept for others."""
+        used, own = _used(told), {pod.metadata.uid for pod in needed}
+        for info in scheduler.shared.cache.pods.values():
+            if info.state is ASSUMED and info.uid not in told.promised.by_uid:  # about to be sent again
+                _count(used, info.pod)
+        claims = scheduler.shared.queue.claims
+        kept = {one.info.uid: one.info.pod for claim in claims.all for one in claim.held} if claims else {}
+        for group in scheduler.shared.groups.values():
+            known = scheduler.attempts.limits.of(group)
+            if known is not None and known.is_at_bound:
+                kept |= {info.uid: info.pod for info in group.members.values() if not info.node_name}
+        for pod in [*needed, *(pod for uid, pod in kept.items() if uid not in own)]:
+            _count(used, pod)
+        return any(used[name] > LIMITS[name] for pod in needed for name in PATHS[_queue_of(pod)])
+
+    def _is_another(self, bind: ef.BindPod) -> bool:
+        """Whether it gives the pod another place: a bind that is sent again is no start."""
+        before, self._sent[bind.uid] = self._sent.get(bind.uid), bind
+        return before is None or (before.node, before.annotations) != (bind.node, bind.annotations)
+
+    def _passed(
+        self, starting: Sequence[Pod], waiting: Mapping[str, Sequence[Pod]], used: Mapping[str, int]
+    ) -> Iterator[str]:
+        asks = {name: (_queue_of(pods[0]), sum(map(_gpus, pods))) for name, pods in waiting.items()}
+        begin = dict.fromkeys(_name(pod) for pod in starting)
+        for name, (queue, n) in asks.items():
+            limits = [one for one in PATHS[queue] if used[one] + n > LIMITS[one] >= n]
+            if name in begin or not limits or any(n > LIMITS[one] for one in PATHS[queue]):
+                continue
+            for other in begin:
+                if other in asks and asks[other][0] == queue and self._first_s[other] > self._waits_s[name]:
+                    self._passes[name] += 1
+            if self._passes[name] > 2 * BOUND:
+                yield f"32: {self._passes[name]} have passed {name} at the limit of queue {limits[0]}"
+
+
+def _waiting(told: Told) -> dict[str, list[Pod]]:
+    """By group: those of it that have to start together, where as many are there and none has started."""
+    found: dict[str, list[Pod]] = {}
+    started: set[str] = set()
+    for uid, pod in told.pods.items():
+        if pod.spec.scheduler_name != OURS:
+            continue
+        if uid in told.promised.by_uid or pod.spec.node_name:
+            started.add(_name(pod))
+        elif pod.metadata.deletion_timestamp is None:
+            found.setdefault(_name(pod), []).append(pod)
+    return {
+        name: pods[:n]
+        for name, pods in found.items()
+        if name not in started and len(pods) >= (n := _least(pods[0]))
+    }
+
+
+def _least(pod: Pod) -> int:
+    gang = gang_of(pod)
+    return 1 if gang is None else least(gang, pod, None) or 1
+
+
+def _name(pod: Pod) -> str:
+    gang = gang_of(pod)
+    return pod.metadata.name if gang is None else gang.name
+
+
+def _used(told: Told) -> Counter[str]:
+    """By queue with a limit: what its pods hold on nodes that exist, or on the way there."""
+    used = Counter[str]()
+    for uid, pod in told.pods.items():
+        promised = told.promised.by_uid.get(uid)
+        node = promised.node if promised is not None else pod.spec.node_name
+        if node in told.nodes and not pod.is_terminal:
+            _count(used, pod)
+    return used
+
+
+def _count(used: Counter[str], pod: Pod) -> None:
+    for name in PATHS[_queue_of(pod)]:
+        used[name] += _gpus(pod)
+
+
+def _completes(pod: Pod, starting: Sequence[Pod], told: Told) -> bool:
+    """Whether others of its gang have started, and too few for it to be whole."""
+    gang, own = gang_of(pod), {one.metadata.uid for one in starting}
+    if gang is None:
+        return False
+    others = [one for uid, one in told.pods.items() if uid not in own and gang_of(one) == gang]
+    n_there = sum(one.metadata.uid in told.promised.by_uid or bool(one.spec.node_name) for one in others)
+    n_least = least(gang, pod, None)
+    return n_there > 0 and (n_least is None or n_there < n_least)
+
+
+def _queue_of(pod: Pod) -> str:
+    """Whoever names none is in that which lists the namespace by its name."""
+    queue = (pod.metadata.annotations or {}).get(QUEUE_KEY, "")
+    return queue if queue in PATHS else "a"
+
+
+def _gpus(pod: Pod) -> int:
+    return pod_asks(pod.spec).get(GPU, 0)

@@ -1,0 +1,92 @@
+"""Limits of queues in storms: they hold under faults, none is passed at one without end, and the checkers of
+both can fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gangsched.core.cache.queue_book import QueueBook
+from gangsched.core.groups.claimed_limits import Amounts, add_needs
+from gangsched.core.groups.limit_line import LimitLine
+from gangsched.core.types.group import Group
+from gangsched.core.types.needed import completes
+from gangsched.plugins.fairness import Fairness
+from gangsched.sim.driver import Simulation
+from gangsched.sim.storms import STORMS, case
+
+LIMITS = STORMS["limits"]
+
+
+def found(seeds: range) -> list[str]:
+    broken = (case(LIMITS, seed).failure() for seed in seeds)
+    return [str(one.problem) for one in broken if one is not None]
+
+
+def test_limits_hold_and_who_is_kept_out_by_one_comes_to_its_turn() -> None:
+    n_bound = n_claims = 0
+    for seed in range(52_000, 52_004):
+        sim = case(LIMITS, seed).run()
+        assert isinstance(sim, Simulation)
+        n_bound += sum(b"BindPod" in one for one in sim.history)
+        n_claims += sim.scheduler.shared.counters["claims_made"]
+    assert n_bound
+    assert n_claims, "nobody was claimed for"
+
+
+def test_the_same_seed_decides_the_same() -> None:
+    first, again = case(LIMITS, 52_010).run(), case(LIMITS, 52_010).run()
+    assert first.history == again.history
+
+
+def test_a_core_that_forgets_limits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QueueBook, "over_limits", lambda self, asked, kept: iter(()))
+    assert any("32: with " in one for one in found(range(52_020, 52_023)))
+
+
+def test_a_core_that_looks_at_a_queue_and_not_at_those_above_it_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    over_limits = QueueBook.over_limits
+
+    def below(self: QueueBook, asked: Amounts, kept: Amounts) -> Any:
+        leaves = {name: some for name, some in asked.items() if self.tree.queues[name].parent}
+        return over_limits(self, leaves, kept)
+
+    monkeypatch.setattr(QueueBook, "over_limits", below)
+    assert any("32: with " in one for one in found(range(52_020, 52_023)))
+
+
+def test_a_core_that_counts_what_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    add = QueueBook._add
+    monkeypatch.setattr(QueueBook, "_add", lambda self, held, sign: sign > 0 and add(self, held, sign))
+    assert any("I5: " in one for one in found(range(52_020, 52_023)))
+
+
+def test_a_core_that_counts_no_passes_at_limits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LimitLine, "started", lambda self, unit: None)
+    assert any(" have passed " in one for one in found(range(10)))
+
+
+def test_a_core_that_wakes_nobody_when_a_limit_has_room_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Fairness, "admit_again", lambda self, *asked: False)
+    assert any("I5: " in one for one in found(range(52_020, 52_023)))
+
+
+def test_a_core_in_which_claims_wait_for_who_leaves_them_their_limit_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One seed in a hundred comes into that case, and which one changes with each decision."""
+    seeds = range(90, 95)
+    assert not found(seeds)
+
+    def kept(self: LimitLine, group: Group) -> Amounts:
+        found = Amounts() if completes(group) else self._claimed.kept_from(group)
+        for one, needs in () if completes(group) else self._ahead_of(group):
+            if one.is_at_bound:
+                add_needs(found, needs)
+        return found
+
+    monkeypatch.setattr(LimitLine, "kept_ahead_of", kept)
+    assert any("7: " in one for one in found(seeds))
