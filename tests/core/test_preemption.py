@@ -531,3 +531,36 @@ def test_a_gang_bound_in_part_whose_victims_stay_is_unwound_and_keeps_no_room() 
     assert evicted(c) == ["a-0", "low"]
     assert not c.scheduler.shared.cache.nominated
     assert nominations(c)["a-1"] == ""
+
+
+# -- when it is tried again --------------------------------------------------------------------------------
+
+
+def high_behind_high() -> Cluster:
+    """A pod of four devices waits for two of its own priority, the first of which ends; a small one of less
+    takes what that leaves."""
+    c = cluster(nodes=1, gpus=4)
+    c.submit([make_pod(f"first-{k}", gpus=2, priority=10) for k in range(2)]).run()
+    c.submit(make_pod("waits", gpus=4, priority=10)).run()
+    c.delete("first-0").run()
+    c.submit(make_pod("low-0", gpus=1)).run().wait(5.0)
+    assert c.placed("low")
+    assert not c.pod("waits").spec.node_name
+    return c
+
+
+def test_what_a_pod_leaves_that_could_not_be_evicted_is_enough_beside_pods_that_can() -> None:
+    c = high_behind_high()
+    c.delete("first-1").run().wait(15.0)
+    assert evicted(c) == ["low-0"]
+    assert c.pod("waits").spec.node_name
+
+
+def test_it_is_not_tried_again_where_even_that_is_not_enough() -> None:
+    c = high_behind_high()
+    c.submit(make_pod("high", gpus=1, priority=10)).run()
+    assert c.pod("high").spec.node_name
+    n_before = c.scheduler.shared.counters["preemption_attempts"]
+    c.delete("first-1").run().wait(15.0)
+    assert c.scheduler.shared.counters["preemption_attempts"] == n_before
+    assert c.placed("low")

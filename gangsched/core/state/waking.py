@@ -5,7 +5,8 @@ they refused alike. What becomes free on a claimed node is looked at as the grou
 claims keep from it: otherwise each pod that ends where a gang waits would have the whole line tried in vain.
 Such a group is woken when the claim moves or ends (core.queueing.claims, `freed`). A group is also woken
 when its queue holds less than is guaranteed to it since a pod of that queue has gone, wherever that was, and
-when another queue begins to borrow: it may have room made for it. Called by core.state.queue.
+when another queue begins to borrow: it may have room made for it; and when what becomes free is enough with
+what less important pods hold on that node, which it may have evicted. Called by core.state.queue.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.cycle import reserve_nominated
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
+from gangsched.core.preemption.victims import priority_of
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.state.queue import SchedulingQueue
@@ -28,6 +30,7 @@ from gangsched.core.types.group import Group, PodInfo
 
 # These name their group and wake it directly.
 _NAMES_GROUP = Change.GROUP_CHANGED | Change.SIBLING_CHANGED
+_GIVES_ROOM = Change.ROOM_FREED | Change.NODE_ALLOCATABLE | Change.NODE_DEVICES
 
 
 class _Shared(Protocol):
@@ -41,6 +44,7 @@ class _Shared(Protocol):
 
     def profile_of(self, group: Group) -> Profile: ...
     def members_to_admit(self, group: Group) -> list[PodInfo]: ...
+    def lowest_priority(self) -> int: ...
 
 
 class Waking:
@@ -71,6 +75,10 @@ class _Heard:
         self._claims = [claim for claim in there if not self._names.isdisjoint(claim.nodes)]
         self._has_less: dict[str, bool] = {}
         """By queue: whether something of it was freed, and it holds less than is guaranteed to it."""
+        self._lowest = shared.lowest_priority()
+        self._without_lower: dict[int, tuple[list[ClusterChange], ClusterView]] = {}
+        """By priority: where more is free than pods of lower ones held there, and the nodes without those."""
+        self._would_do: dict[Hashable, bool] = {}
 
     def may_cure(self, group: Group) -> bool:
         """Whether the group may fit now."""
@@ -84,6 +92,8 @@ class _Heard:
                     profile.admits_again(refusing, group, members, one, queues) for one in self._changes
                 )
             if not self._is_cured(profile, group, self._view, ()):
+                if group.priority > self._lowest and self._may_preempt(profile, group):
+                    return True
                 return queues is not None and self._may_take(profile, group, queues)
             kept = self._kept_from(profile, group)
             serials = tuple(claim.serial for claim in kept)
@@ -91,6 +101,39 @@ class _Heard:
         except PluginError as error:
             shared.hooks.blame(error, group)
             return True
+
+    def _may_preempt(self, profile: Profile, group: Group) -> bool:
+        """Whether it may fit where the pods of lower priority go. What such pods had is no news: the group
+        would have had them evicted."""
+        if not profile.post_filters:
+            return False
+        key = (group.scheduler_name, group.rejected_by, group.priority)
+        if key not in self._would_do:
+            changes, view = self._less_important_gone(group.priority)
+            self._would_do[key] = any(profile.cures(one, group.rejected_by, view) for one in changes)
+        return self._would_do[key]
+
+    def _less_important_gone(self, priority: int) -> tuple[list[ClusterChange], ClusterView]:
+        known = self._without_lower.get(priority)
+        if known is None:
+            lower: dict[int, list[PodInfo]] = {}
+            changes = []
+            for one in self._changes:
+                if one.row < 0 or not one.what & _GIVES_ROOM:
+                    continue
+                if one.pod is not None and (one.pod.spec.priority or 0) < priority:
+                    continue
+                if one.row not in lower:
+                    there = self._view.pods_on(one.row)
+                    lower[one.row] = [info for info in there if priority_of(info) < priority]
+                if lower[one.row]:
+                    changes.append(one)
+            view = self._view
+            if changes:
+                view = trial = Trial(self._view)
+                trial.remove(*(info for infos in lower.values() for info in infos))
+            known = self._without_lower[priority] = changes, view
+        return known
 
     def _may_take(self, profile: Profile, group: Group, queues: QueueView) -> bool:
         """Whether its queue holds less than before, so that others' pods may be evicted for it now."""
