@@ -43,6 +43,8 @@ class SimApi(SimStore):
         super().__init__(timeline, weather, answer, peer)
         self.recorded: list[ef.RecordEvent] = []
         self.eviction_grace_s = 1.0
+        self.longest_grace_s = 1.0
+        """Of any pod that was evicted so far."""
         self.checks_bind_uid = True
         """Off: a server that ignores the precondition, as for bindings without one."""
         self.checks_bind_version = True
@@ -283,7 +285,9 @@ class SimApi(SimStore):
             answer = ev.EvictionFailed(effect.uid, 502, BindFate.PROXIED.value)
         else:
             own_s = (pod.metadata.annotations or {}).get(GRACE_KEY)
-            self.delete_pod(pod, grace_s=self.eviction_grace_s if own_s is None else float(own_s))
+            grace_s = self.eviction_grace_s if own_s is None else float(own_s)
+            self.longest_grace_s = max(self.longest_grace_s, grace_s)
+            self.delete_pod(pod, grace_s=grace_s)
         if session == self._session:
             self._later(answer, self._weather.latency_s(), asked=True)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import ASSUMED, LEAVING, GroupState, MemberState
 from gangsched.model import effects as ef
-from gangsched.model.objects import Pod
+from gangsched.model.objects import Node, Pod
 from gangsched.sim.api import SimApi
 from gangsched.sim.reading import (
     Ids,
@@ -29,6 +29,8 @@ from gangsched.sim.reading import (
 )
 from gangsched.sim.told import Told
 
+_CLOSES = ("NoSchedule", "NoExecute")
+
 
 def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) -> Iterator[str]:
     """2, 10, topology: a bind, when decided, fits what was known, with free healthy IDs that match the pod,
@@ -42,6 +44,7 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
         return
     if not is_repetition:  # by then a node that was gone, with members on it, may have come back
         yield from _in_one_domain(bind, pod, told)
+        yield from _is_open(bind, pod, node)
     mine = told.claim_of_bind(bind)
     others = [claim for claim in told.claims_on(bind.node) if claim.uid != bind.uid]
     room = allocatable(node)
@@ -64,6 +67,16 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
             yield f"10: {bind.name} goes to {bind.node}, whose inventory does not parse"
         return
     yield from _ids_match(bind, pod, healthy)
+
+
+def _is_open(bind: ef.BindPod, pod: Pod, node: Node) -> Iterator[str]:
+    """2: no pod goes to a node that is closed to it. Not for pods with tolerations, which may go there."""
+    if pod.spec.tolerations:
+        return
+    if node.spec.unschedulable:
+        yield f"2: {bind.name} goes to {bind.node}, which is cordoned"
+    if keys := [taint.key for taint in node.spec.taints or () if taint.effect in _CLOSES]:
+        yield f"2: {bind.name} goes to {bind.node}, which has the taints {keys}"
 
 
 def _in_one_domain(bind: ef.BindPod, pod: Pod, told: Told) -> Iterator[str]:

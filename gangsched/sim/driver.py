@@ -29,6 +29,7 @@ from gangsched.sim.api import SimApi, encoded
 from gangsched.sim.brief import briefly
 from gangsched.sim.faults import CALM, Rates, Weather
 from gangsched.sim.fence import SimFence
+from gangsched.sim.filling import outranking
 from gangsched.sim.half_bound import HalfBound
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.making import make_scheduler
@@ -173,6 +174,8 @@ class Simulation:
         if not self._store_is_true:
             self._judge(self.tampering.differences())
         self._judge(self._too_long_half_bound())
+        if self.settings.queues is None:
+            self._judge(outranking(self.scheduler, self.told, self.timeline.now_s))
         skipped = () if self._has_rested else (GroupState.BACKOFF,)
         starving = checkers.nothing_starves(self.scheduler, self._fresh, self.timeline.now_s, skipped)
         self._judge(starving)
@@ -362,7 +365,7 @@ class Simulation:
 
     def _too_long_half_bound(self) -> Iterable[str]:
         # The evicted pods' grace and a refused eviction's repetition come on top of the limit.
-        limit_s = self.settings.settle_s + self.api.eviction_grace_s + 5.0
+        limit_s = self.settings.settle_s + self.api.longest_grace_s + 5.0
         return self.half_bound.too_long(self.timeline.now_s, limit_s, calm_since_s=self.calm_since_s)
 
     # -- telling ---------------------------------------------------------------------------------------

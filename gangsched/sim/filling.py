@@ -10,7 +10,7 @@ between two turns.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
@@ -22,7 +22,7 @@ from gangsched.sim.reading import allocatable, gang_of, healthy_ids, least, pod_
 from gangsched.sim.told import Claim, Told
 
 _OURS = "gangsched.io/"
-# Annotations that do not restrict where a pod may go.
+# Annotations that do not restrict where a pod may go, beside those of the simulation itself.
 _HARMLESS = frozenset((WALLTIME_KEY, f"{_OURS}min-members", f"{_OURS}queue", f"{_OURS}disruption-mode"))
 # Fields of a PodGroup's spec, likewise.
 _NUMBERS = frozenset(("schedulingPolicy", "minMember"))
@@ -63,6 +63,32 @@ def unfilled(
             yield f"I5: {group.key} waits, and fits on {', '.join(nodes)}: {group.message}"
 
 
+def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
+    """33: when a run has come to rest nothing waits for room that less important pods hold, all of which go
+    for it.
+
+    For storms without queues, budgets or stated domains. Not for who has a claim, as `unfilled`.
+    """
+    claims = scheduler.shared.queue.claims
+    standing = claims.all if claims is not None else []
+    for group in scheduler.shared.groups.values():
+        if group.state is not GroupState.UNSCHEDULABLE or group.recovering or group.problem:
+            continue
+        needed = [] if any(group in claim.unit for claim in standing) else _needed(group, told)
+        if not needed:
+            continue
+        lowest = min(pod.spec.priority or 0 for pod in needed)
+        lower = {
+            uid
+            for uid, pod in told.pods.items()
+            if pod.spec.node_name and not pod.is_terminal and (pod.spec.priority or 0) < lowest
+        }
+        holding = [claim for claim in standing if claim.priority >= lowest]
+        if lower and _places(needed, _free(scheduler, told, holding, without=lower)):
+            names = sorted(told.pods[uid].metadata.name for uid in lower)
+            yield f"33: {group.key} waits, and less important pods hold its room, of {names}: {group.message}"
+
+
 def _needed(group: Group, told: Told) -> list[Pod]:
     """The pods that have to start together, of those that wait the ones that ask for least; none: not known.
 
@@ -99,7 +125,7 @@ def _is_plain(pod: Pod, item: CustomObject | None) -> bool:
         own = {**own, **(item.metadata.annotations or {})}
         if not _NUMBERS.issuperset(item.spec or {}):
             return False
-    return all(key in _HARMLESS for key in own if key.startswith(_OURS))
+    return all(key in _HARMLESS or key.startswith("sim/") for key in own)
 
 
 def _places(needed: Sequence[Pod], free: _Free) -> list[str]:
@@ -119,23 +145,26 @@ def _places(needed: Sequence[Pod], free: _Free) -> list[str]:
     return found
 
 
-def _free(scheduler: Scheduler, told: Told, holding: Sequence[StartClaim]) -> _Free:
-    """Without nodes of which more is held than they have, or which cannot be read."""
+def _free(
+    scheduler: Scheduler, told: Told, holding: Sequence[StartClaim], *, without: Collection[str] = ()
+) -> _Free:
+    """Without nodes of which more is held than they have, or which cannot be read. without: UIDs of pods as
+    if they were gone."""
     found = {}
     for name, node in told.nodes.items():
-        room = _free_on(scheduler, node, told, holding)
+        room = _free_on(scheduler, node, told, holding, without)
         if room is not None and all(amount >= 0 for amount in room.values()):
             found[name] = room
     return found
 
 
 def _free_on(
-    scheduler: Scheduler, node: Node, told: Told, holding: Sequence[StartClaim]
+    scheduler: Scheduler, node: Node, told: Told, holding: Sequence[StartClaim], without: Collection[str]
 ) -> dict[str, int] | None:
     room, healthy, name = allocatable(node), healthy_ids(node), node.metadata.name
     if room is None or healthy is None or node.spec.unschedulable or node.spec.taints:
         return None
-    there = list(told.claims_on(name))
+    there = [one for one in told.claims_on(name) if one.uid not in without]
     for info in scheduler.shared.cache.by_node.get(name, {}).values():
         # Read as not bound, and about to be sent again: it keeps its place.
         if info.state is ASSUMED and info.uid in told.pods and all(one.uid != info.uid for one in there):

@@ -1,0 +1,66 @@
+"""The bug museum's third room: mistakes about who may have which room, put back one at a time in storms.
+
+Each must be caught within a bound of seeds, by the invariant that it breaks, and the unbroken scheduler must
+come through the seed that caught it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from gangsched.core.groups.making_room import MakingRoom
+from gangsched.core.state.waking import _Heard
+from gangsched.plugins.node_unschedulable import NodeUnschedulable
+from gangsched.plugins.taint_toleration import TaintToleration
+from gangsched.sim.storms import STORMS, case
+
+MAX_SEEDS = 40
+Patch = pytest.MonkeyPatch
+
+
+def cordons_are_not_seen(patch: Patch) -> None:
+    patch.setattr(NodeUnschedulable, "filter", lambda self, state, template, view: None)
+
+
+def taints_are_not_seen(patch: Patch) -> None:
+    patch.setattr(TaintToleration, "filter", lambda self, state, template, view: None)
+
+
+def nobody_is_evicted_for_others(patch: Patch) -> None:
+    patch.setattr(MakingRoom, "make", lambda self, unit, error: error)
+
+
+def what_is_free_counts_alone(patch: Patch) -> None:
+    """Who waits is tried again where it fits, and not where it would fit once less important pods go."""
+    patch.setattr(_Heard, "_may_preempt", lambda self, profile, group: False)
+
+
+# The mistake, the storm, and the beginning of what the checkers say of it.
+EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
+    "cordons are not seen": (cordons_are_not_seen, "storm", "2: "),
+    "taints are not seen": (taints_are_not_seen, "storm", "2: "),
+    "nobody is evicted for others": (nobody_is_evicted_for_others, "preempting", "33: "),
+    "what is free counts alone": (what_is_free_counts_alone, "preempting", "33: "),
+}
+
+
+@contextmanager
+def broken_by(mistake: Callable[[Patch], None]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        mistake(patch)
+        yield
+
+
+@pytest.mark.parametrize("exhibit", EXHIBITS)
+def test_the_mistake_is_caught(exhibit: str) -> None:
+    mistake, storm, begins = EXHIBITS[exhibit]
+    for seed in range(MAX_SEEDS):
+        with broken_by(mistake):
+            found = case(STORMS[storm], seed).failure()
+        if found is not None and found.problem.split(" s: ", 1)[1].startswith(begins):
+            assert case(STORMS[storm], seed).failure() is None, "broken without the mistake too"
+            return
+    pytest.fail(f"{exhibit}: not caught in {MAX_SEEDS} seeds")
