@@ -298,11 +298,14 @@ class Simulation:
         elif now != self._judged:
             self._judged_quiet = False
         self._judged = now
-        is_idle = not self.inbox and not self._n_active
-        now_s, since_s = self.timeline.now_s, self.calm_since_s
-        self._judge(
-            self.judges.between_turns(self.scheduler, self.told, now_s, calm_since_s=since_s, is_idle=is_idle)
-        )
+        if self.judges.has_more:
+            is_idle = not self.inbox and not self._n_active
+            now_s, since_s = self.timeline.now_s, self.calm_since_s
+            self._judge(
+                self.judges.between_turns(
+                    self.scheduler, self.told, now_s, calm_since_s=since_s, is_idle=is_idle
+                )
+            )
         for watcher in self.watchers:
             self._judge(watcher(self))
 
@@ -316,7 +319,9 @@ class Simulation:
             self._recount()
         deadline_s, self._n_active = self.scheduler.next_deadline_s(), self.scheduler.n_active
         self._deadline_s = math.inf if deadline_s is None else deadline_s
-        self._judge(self.judges.look(self.scheduler, effects, self.told, self.timeline.now_s))
+        self._judge(self.judges.preemptions.look(self.scheduler, effects))
+        if self.judges.has_more:
+            self._judge(self.judges.look(self.scheduler, effects, self.told, self.timeline.now_s))
         self._decided.append(effects)
         for effect in effects:
             if self._dies_after == 0:

@@ -35,11 +35,13 @@ class StepJudges:
             KeptRoom() if self._guarantees is None else KeptRoom(self._guarantees.takes_kept_room)
         )
 
+        self.has_more = queueing is not None or bool(queues)
+        """Whether anything is judged but preemptions: without claims and queues, nothing is."""
+
     def look(
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told, now_s: float
     ) -> Iterator[str]:
-        """After every step, before its effects are sent."""
-        yield from self.preemptions.look(scheduler, effects)
+        """After every step, before its effects are sent: all but `preemptions`, where there are more."""
         if scheduler.shared.queue.claims is not None:
             yield from self._kept_room.look(scheduler, effects, told, now_s)
             yield from acyclic(scheduler)

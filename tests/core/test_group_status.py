@@ -144,3 +144,11 @@ def test_a_gang_that_holds_its_room_and_waits_reports_that(version: str) -> None
     c = shows(cluster(nodes=2), version, min_member=1, annotations=together)
     c.submit(make_pod("a-0", labels={COSCHEDULING_LABEL: "a"})).run()
     assert phases(c) == ["PreScheduling" if version == COSCHEDULED else "Inqueue"]
+
+
+def test_each_member_that_runs_is_counted_once() -> None:
+    c = gang_of(COSCHEDULED, nodes=3, pods=3, exist=3).clear()
+    c.phase("a-0", "Running").phase("a-1", "Running")
+    assert not written(c), "one of three has not started"
+    c.phase("a-2", "Running")
+    assert [(status["phase"], status["running"]) for status in written(c)] == [("Running", 3)]
