@@ -113,10 +113,13 @@ class Limits:
         self._waits_s = {name: self._waits_s.get(name, now_s) for name in waiting}
         for name in waiting:
             self._first_s.setdefault(name, now_s)
-        self._passes = Counter({name: n for name, n in self._passes.items() if name in waiting})
+        used = _used(told)
+        # Where a limit has room for it nodes are what it lacks: then others may use the limit meanwhile.
+        self._passes = Counter(
+            {name: n for name, n in self._passes.items() if _is_over(waiting.get(name, ()), used)}
+        )
         if not starting or any(_completes(pod, starting, told) for pod in starting):
             return
-        used = _used(told)
         yield from self._passed(starting, waiting, used)
         for pod in starting:
             for name in PATHS[_queue_of(pod)]:
@@ -179,6 +182,12 @@ def _waiting(told: Told) -> dict[str, list[Pod]]:
         for name, pods in found.items()
         if name not in started and len(pods) >= (n := _least(pods[0]))
     }
+
+
+def _is_over(pods: Sequence[Pod], used: Mapping[str, int]) -> bool:
+    """Whether a limit has no room for these, beside what is used."""
+    n = sum(map(_gpus, pods))
+    return any(used[name] + n > LIMITS[name] for pod in pods[:1] for name in PATHS[_queue_of(pod)])
 
 
 def _least(pod: Pod) -> int:
