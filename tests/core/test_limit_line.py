@@ -11,6 +11,7 @@ from gangsched.core.explain import explain
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
+from gangsched.sim.objects import make_node
 from tests.core.queued import pods, queued, reconfigured, started
 from tests.support.scenario import Cluster, gang
 
@@ -222,3 +223,18 @@ def _of(pod: Pod | str) -> str:
 
 def bound_in_order(c: Cluster) -> list[str]:
     return [bind.name for bind in c.all(ef.BindPod)]
+
+
+def test_a_gang_that_was_bound_in_part_has_no_right_to_more_once_none_of_it_is_bound() -> None:
+    c = queued(HARD, gpus=4)
+    c.submit(pods("a", "s0"), pods("b", "other")).run()
+    bound, rest = gang("wide", pods=2, gpus=2, namespace="a")
+    c.submit(replace(bound, spec=replace(bound.spec, node_name="n0")), rest).restart().run()
+    assert c.group("wide").recovering
+    c.delete("wide-0").run()
+    c.submit(replace(bound, metadata=replace(bound.metadata, uid="uid-anew"))).run()
+    c.node(make_node("n1", gpus=8)).run().wait(15.0)
+    assert started(c) == ["s0", "other"]
+    assert "1 of 4 nvidia.com/gpu used, needs 4" in why(c, "wide")
+    c.delete("s0").run().wait(2.0)
+    assert {"wide-0", "wide-1"} <= {*started(c)}

@@ -66,6 +66,10 @@ class GroupReconciler:
             # None of the former gang runs: its successors start together. Members that have succeeded do not
             # come back and count as they are, so that what starts whole is what is still owed.
             group.satisfied = False
+            if not group.n_bound and group.recovering:
+                # It is bound in part no more, and has no right that others have not.
+                group.recovering = False
+                self._shared.settle_by_s.drop(group.key)
         elif not group.satisfied and group.definition is not None and group.is_whole:
             group.satisfied = True
         self._look_in.get(group.state, self._look_at_rest)(group)
