@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import ASSUMED, LEAVING, GroupState, MemberState
 from gangsched.model import effects as ef
-from gangsched.model.objects import Node, Pod
+from gangsched.model.objects import Pod
 from gangsched.sim.api import SimApi
 from gangsched.sim.reading import (
     Ids,
@@ -44,7 +44,6 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
         return
     if not is_repetition:  # by then a node that was gone, with members on it, may have come back
         yield from _in_one_domain(bind, pod, told)
-        yield from _is_open(bind, pod, node)
     mine = told.claim_of_bind(bind)
     others = [claim for claim in told.claims_on(bind.node) if claim.uid != bind.uid]
     room = allocatable(node)
@@ -69,9 +68,11 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
     yield from _ids_match(bind, pod, healthy)
 
 
-def _is_open(bind: ef.BindPod, pod: Pod, node: Node) -> Iterator[str]:
-    """2: no pod goes to a node that is closed to it. Not for pods with tolerations, which may go there."""
-    if pod.spec.tolerations:
+def node_is_open(bind: ef.BindPod, told: Told) -> Iterator[str]:
+    """2: where the plugins for it are on, no pod is bound, when that is decided, to a node that is closed to
+    it. Not for pods with tolerations, which may go there."""
+    pod, node = told.pods.get(bind.uid), told.nodes.get(bind.node)
+    if pod is None or node is None or pod.spec.tolerations:
         return
     if node.spec.unschedulable:
         yield f"2: {bind.name} goes to {bind.node}, which is cordoned"

@@ -361,6 +361,8 @@ class Simulation:
             before = self.sent.setdefault(bind.uid, [])
             if self._store_is_true:
                 self._judge(checkers.bind_is_sound(bind, self.told, is_repetition=bind in before))
+                if bind not in before:
+                    self._judge(checkers.node_is_open(bind, self.told))
             self.told.promise(bind)
             if isinstance(effect, ef.RunHook):
                 self.told.bind_hooks[effect.ticket] = bind.uid
