@@ -536,12 +536,12 @@ def test_a_gang_bound_in_part_whose_victims_stay_is_unwound_and_keeps_no_room() 
 # -- when it is tried again --------------------------------------------------------------------------------
 
 
-def high_behind_high() -> Cluster:
+def high_behind_high(*, preempts: bool = True) -> Cluster:
     """A pod of four devices waits for two of its own priority, the first of which ends; a small one of less
     takes what that leaves."""
     c = cluster(nodes=1, gpus=4)
     c.submit([make_pod(f"first-{k}", gpus=2, priority=10) for k in range(2)]).run()
-    c.submit(make_pod("waits", gpus=4, priority=10)).run()
+    c.submit(make_pod("waits", gpus=4, priority=10, preempts=preempts)).run()
     c.delete("first-0").run()
     c.submit(make_pod("low-0", gpus=1)).run().wait(5.0)
     assert c.placed("low")
@@ -564,3 +564,12 @@ def test_it_is_not_tried_again_where_even_that_is_not_enough() -> None:
     c.delete("first-1").run().wait(15.0)
     assert c.scheduler.shared.counters["preemption_attempts"] == n_before
     assert c.placed("low")
+
+
+def test_who_has_nobody_evicted_is_not_tried_again_for_that() -> None:
+    c = high_behind_high(preempts=False)
+    n_before = c.group("waits").attempts
+    c.delete("first-1").run().wait(15.0)
+    assert c.group("waits").attempts == n_before
+    c.delete("low-0").run().wait(15.0)
+    assert c.pod("waits").spec.node_name

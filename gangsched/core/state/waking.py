@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
+from gangsched.config import Settings
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.cache.trial import ClusterView, Trial
@@ -37,6 +38,7 @@ class _Shared(Protocol):
     """What is read of core.state.state.SharedState."""
 
     now_s: float
+    settings: Settings
     hooks: PendingHooks
     queue_view: QueueView | None
     walltimes: Walltimes | None
@@ -105,7 +107,10 @@ class _Heard:
     def _may_preempt(self, profile: Profile, group: Group) -> bool:
         """Whether it may fit where the pods of lower priority go. What such pods had is no news: the group
         would have had them evicted."""
-        if not profile.post_filters:
+        first, definition = group.first(), group.definition
+        preempts = first is not None and first.pod.spec.preemption_policy != "Never"
+        preempts = preempts and (definition is None or definition.preempts)
+        if not preempts or not profile.post_filters or not self._shared.settings.allow_eviction:
             return False
         key = (group.scheduler_name, group.rejected_by, group.priority)
         if key not in self._would_do:
