@@ -174,7 +174,8 @@ class Simulation:
         if not self._store_is_true:
             self._judge(self.tampering.differences())
         self._judge(self._too_long_half_bound())
-        if self.settings.queues is None:
+        # What a label has no place for is no room either, and guarantees keep room from whoever it is.
+        if self.settings.queues is None and not self.settings.devices.in_labels:
             self._judge(outranking(self.scheduler, self.told, self.timeline.now_s))
         skipped = () if self._has_rested else (GroupState.BACKOFF,)
         starving = checkers.nothing_starves(self.scheduler, self._fresh, self.timeline.now_s, skipped)

@@ -118,7 +118,7 @@ ABLATIONS = (
     (no_bump, 0),
     (forgets, 0),
     (no_check_after_a_conflict, 30),
-    (version_read_late, 420),
+    (version_read_late, 1120),
 )
 
 
