@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, PodStatus
@@ -62,6 +63,25 @@ def test_a_restarted_scheduler_takes_a_gang_with_a_failed_member_for_whole(succe
     assert bound(c, "a-0", "a-2") == [True, True], "nobody was evicted"
     if successor:
         assert "Insufficient" in c.said("a-3")
+
+
+@pytest.mark.parametrize("made_s", [3.0, 7.0], ids=["before the last bind", "after it"])
+def test_a_bind_tells_who_was_left_out_although_its_pod_has_failed_since(made_s: float) -> None:
+    """Two members run, the third was bound at 5 s and has failed, the fourth was made again."""
+    c = cluster(nodes=3)
+    for k, bound_s in enumerate((2.0, 2.0, 5.0)):
+        c.now_s = bound_s
+        pod = make_pod(f"a-{k}", group="a", min_members=4, gpus=8)
+        pod = replace(pod, spec=replace(pod.spec, node_name=f"n{k}"))
+        c.store(pod, status=PodStatus("Running", conditions=[scheduled(c)]))
+    failed = c.pod("a-2")
+    c.store(failed, status=replace(failed.status, phase="Failed"))
+    c.store(make_pod("a-3", group="a", min_members=4, gpus=8, now_s=made_s))
+    c.store(make_pod("a-4", group="a", min_members=4, gpus=8, now_s=20.0))
+    c.now_s = 20.0
+    c.restart().run().wait(120.0)
+    runs = [pod.metadata.name for pod in c.pods.values() if pod.spec.node_name and not pod.is_terminal]
+    assert runs[:2] == (["a-0", "a-1"] if made_s > 5.0 else [])
 
 
 def scheduled(c: Cluster) -> Condition:
