@@ -353,7 +353,9 @@ def least(gang: Gang, pod: Pod, item: CustomObject | None) -> int | None:
             return None  # a tree of minima: no workload here makes one
         return max(_count(spec.get("minMember") or 0, at_least=0) or 0, 1)
     if gang.dialect == "coscheduling":
-        return _count(spec.get("minMember", 1))
+        resources = spec.get("minResources")
+        is_read = not isinstance(resources, dict) or amounts(resources) is not None
+        return _count(spec.get("minMember", 1)) if is_read else None
     policy = spec.get("schedulingPolicy")
     policy = policy.get("gang") if isinstance(policy, dict) else None
     return _count(policy.get("minCount", 1)) if isinstance(policy, dict) else 1
