@@ -57,7 +57,7 @@ def _gang_ms(n_nodes: int, kind: str) -> float:
     scheduler = Scheduler(build_profiles(config), config.settings, node_capacity=n_nodes)
     scheduler.handle([ev.NodeAdded(node(i, _GPUS)) for i in range(n_nodes)], 0.0)
     scheduler.handle(list(_of_cluster(n_nodes)), 0.0)
-    scheduler.handle([ev.KindSynced(kind) for kind in scheduler.kinds], 0.0)
+    scheduler.handle([ev.KindSynced(each) for each in scheduler.kinds], 0.0)
     lasted = []
     for number in range(_N_GANGS + 1):
         gang = f"g{number}"

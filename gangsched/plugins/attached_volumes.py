@@ -16,6 +16,7 @@ import numpy as np
 from gangsched.core.cache.object_store import Name
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.view.objects import ObjectQueries
+from gangsched.core.cache.view.pods import PodQueries
 from gangsched.core.cache.volume_users import claims_of
 from gangsched.core.framework.interface import BoolArray, IntArray
 from gangsched.core.types.pod_template import PodTemplate
@@ -230,7 +231,7 @@ class AttachedVolumes:
     def _row(self, row: int, base: ClusterView) -> _OnRow:
         name = base.name(row)
         csi_node: CsiNode | None = base.objects(NODES).get(("", name))
-        templates = {info.template for info in base.pods_on(row) if info.template.volumes}
+        templates = storing(row, base)
         claims = frozenset(key for template in templates for key in claims_of(template))
         found = (claim_of(base, key) for key in claims)
         used = {one for template in templates for one in volumes_of(template, base)}
@@ -243,6 +244,11 @@ class AttachedVolumes:
             claims=claims,
             volumes=frozenset(claim.spec.volume_name for claim in found if claim is not None),
         )
+
+
+def storing(row: int, view: PodQueries) -> set[PodTemplate]:
+    """The templates of a row's pods that have volumes."""
+    return {info.template for info in view.pods_on(row) if info.template.volumes}
 
 
 def may_count(volume: Volume) -> bool:

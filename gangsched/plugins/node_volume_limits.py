@@ -39,6 +39,7 @@ from gangsched.plugins.attached_volumes import (
     Unique,
     counted,
     may_count,
+    storing,
     volumes_of,
 )
 
@@ -110,9 +111,7 @@ class _Room:
         self._used: dict[int, set[Unique]] = {}
         """Of the rows on which the Trial has changed something."""
         self.mask = attached.open_to(self._wanted)
-        moved = {row: set[PodTemplate]() for row, one, _ in view.moved if one.volumes}
-        for row in moved:
-            moved[row].update(info.template for info in view.pods_on(row) if info.template.volumes)
+        moved = {row: storing(row, view) for row in {row for row, one, _ in view.moved if one.volumes}}
         for row, one, _ in view.placed if moved else ():
             if one.volumes:
                 moved[row].add(one)

@@ -16,10 +16,7 @@ import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import BoolArray
-from gangsched.model.storage import (
-    PersistentVolume,
-    PersistentVolumeClaim,
-)
+from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim
 from gangsched.plugins.free_volumes import FreeVolumes, request_of
 from gangsched.plugins.provisioning import Provision, Provisioning
 

@@ -15,7 +15,7 @@ import numpy as np
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.view.objects import ObjectQueries
 from gangsched.core.cache.view.pods import PodQueries
-from gangsched.core.cache.volume_users import claims_of
+from gangsched.core.cache.volume_users import claims_for_one_pod, claims_of
 from gangsched.core.framework.interface import (
     SKIP,
     SUCCESS,
@@ -55,7 +55,8 @@ class VolumeRestrictions:
             claim = volume.persistent_volume_claim
             if claim is not None and claim_of(view, (template.namespace, claim.claim_name)) is None:
                 return Status.unresolvable(not_found("persistentvolumeclaim", claim.claim_name))
-        return SUCCESS if _disks(template) or _one_pod_claims(template, view) else SKIP
+        is_exclusive = any(claims_for_one_pod(template, view.objects(CLAIMS)))
+        return SUCCESS if is_exclusive or _disks(template) else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
         mask = _free_of_conflicts(template, view)
@@ -88,17 +89,8 @@ def _disks(template: PodTemplate) -> list[Volume]:
     ]
 
 
-def _one_pod_claims(template: PodTemplate, view: ObjectQueries) -> list[tuple[str, str]]:
-    found = []
-    for key in claims_of(template):
-        claim = claim_of(view, key)
-        if claim is not None and claim.is_for_one_pod:
-            found.append(key)
-    return found
-
-
 def _is_used(template: PodTemplate, view: ClusterView) -> bool:
-    return any(view.claim_users(key) for key in _one_pod_claims(template, view))
+    return any(map(view.claim_users, claims_for_one_pod(template, view.objects(CLAIMS))))
 
 
 def _free_of_conflicts(template: PodTemplate, view: PodQueries) -> BoolArray:

@@ -5,10 +5,11 @@ Kept by core.cache.cache for pods with such volumes, without cost for others; re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.storage import PersistentVolumeClaim
 
 Claim = tuple[str, str]
 """(namespace, name)."""
@@ -55,3 +56,13 @@ def claims_of(template: PodTemplate) -> Iterator[Claim]:
             yield template.namespace, volume.persistent_volume_claim.claim_name
         elif volume.ephemeral is not None:
             yield template.namespace, f"{template.pod.metadata.name}-{volume.name}"
+
+
+def claims_for_one_pod(
+    template: PodTemplate, claims: Mapping[Claim, PersistentVolumeClaim]
+) -> Iterator[Claim]:
+    """Those of them, as the API server has them, that only one pod in the whole cluster may use."""
+    for key in claims_of(template):
+        claim = claims.get(key)
+        if claim is not None and claim.is_for_one_pod:
+            yield key

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from gangsched.core.cache.volume_users import claims_of
+from gangsched.core.cache.volume_users import claims_for_one_pod, claims_of
 from gangsched.core.cycle.domains import domain_codes, topology_of
 from gangsched.core.groups.units import Units
 from gangsched.core.queueing.claimed_room import ClaimedRoom, Held
@@ -145,18 +145,11 @@ class PlanRooms:
                 found |= view.matching(stated.term) > 0
             for _, counts in view.carried_against(template):
                 found[list(counts)] = True
-            if taken := set(self._taken_by_one(template)):
+            exclusive = claims_for_one_pod(template, view.objects(CLAIMS))
+            if taken := {claim for claim in exclusive if view.claim_users(claim)}:
                 for row, users in view.volume_users().items():
                     found[row] |= any(not taken.isdisjoint(claims_of(user)) for user in users)
         return found
-
-    def _taken_by_one(self, template: PodTemplate) -> Iterator[tuple[str, str]]:
-        """Claims of the template that some pod uses, and that only one may."""
-        view = self._shared.cache.view
-        for key in claims_of(template):
-            claim = view.objects(CLAIMS).get(key) if view.claim_users(key) else None
-            if claim is not None and claim.is_for_one_pod:
-                yield key
 
     def ended_on(self, nodes: BoolArray, at_s: float, templates: Iterable[PodTemplate]) -> list[PodInfo]:
         """On nodes of bool[n_rows], and where that matters to such pods there."""
