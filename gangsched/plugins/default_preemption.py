@@ -17,7 +17,7 @@ from gangsched.core.framework.interface import DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.search import PreemptionSearch
-from gangsched.core.preemption.victims import DisruptionBudget
+from gangsched.core.preemption.victims import DisruptionBudget, may_preempt
 from gangsched.core.types.group import PodInfo
 from gangsched.model.selectors import selector_of
 
@@ -64,9 +64,7 @@ class DefaultPreemption:
         self, unit: Sequence[Demand], trial: Trial, error: FitError, dry_run: DryRun
     ) -> PostFilterResult | Status:
         for demand in unit:
-            definition = demand.group.definition
-            never = any(info.pod.spec.preemption_policy == "Never" for info in demand.members)
-            if never or (definition is not None and not definition.preempts):
+            if not may_preempt(demand.group, demand.members):
                 return Status.unschedulable("preemption: not eligible due to preemptionPolicy=Never.")
         if not dry_run.may_find(min(demand.group.priority for demand in unit)):
             return Status.unschedulable("")  # no victims, so nothing to add to the reason itself

@@ -276,6 +276,13 @@ def priority_of(info: PodInfo) -> int:
     return info.group.priority if info.group is not None else info.pod.spec.priority or 0
 
 
+def may_preempt(group: Group, members: Iterable[PodInfo]) -> bool:
+    """Whether others may be evicted for these members: each of them says so, and their group."""
+    if group.definition is not None and not group.definition.preempts:
+        return False
+    return all(info.pod.spec.preemption_policy != "Never" for info in members)
+
+
 def started_s(info: PodInfo) -> float:
     """Unix seconds; a pod that has not started counts as the youngest."""
     time = info.pod.status.start_time

@@ -21,7 +21,7 @@ from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.cycle import reserve_nominated
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
-from gangsched.core.preemption.victims import priority_of
+from gangsched.core.preemption.victims import may_preempt, priority_of
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.state.queue import SchedulingQueue
@@ -107,16 +107,13 @@ class _Heard:
     def _may_preempt(self, profile: Profile, group: Group) -> bool:
         """Whether it may fit where the pods of lower priority go. What such pods had is no news: the group
         would have had them evicted."""
-        first, definition = group.first(), group.definition
-        preempts = first is not None and first.pod.spec.preemption_policy != "Never"
-        preempts = preempts and (definition is None or definition.preempts)
-        if not preempts or not profile.post_filters or not self._shared.settings.allow_eviction:
+        if not profile.post_filters or not self._shared.settings.allow_eviction:
             return False
         key = (group.scheduler_name, group.rejected_by, group.priority)
         if key not in self._would_do:
             changes, view = self._less_important_gone(group.priority)
             self._would_do[key] = any(profile.cures(one, group.rejected_by, view) for one in changes)
-        return self._would_do[key]
+        return self._would_do[key] and may_preempt(group, group.members.values())
 
     def _less_important_gone(self, priority: int) -> tuple[list[ClusterChange], ClusterView]:
         known = self._without_lower.get(priority)
