@@ -11,22 +11,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 
-from gangsched.config import Settings, parse_config
-from gangsched.config.documents import file_with
+from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import ASSUMED
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.plugins import IN_TREE
 from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
-from gangsched.sim.making import scheduler_of
-from gangsched.sim.objects import GPU, OURS, make_node, make_pod
-from gangsched.sim.reading import gang_of, least, pod_asks
+from gangsched.sim.making import config_with, scheduler_of
+from gangsched.sim.objects import OURS, make_node, make_pod
+from gangsched.sim.reading import gang_of, least
+from gangsched.sim.teams import QUEUE_KEY, gpus_of
 from gangsched.sim.told import Told
 from gangsched.sim.workloads import Arrival, Workload
 
-QUEUE_KEY = "gangsched.io/queue"
 LIMITS: Mapping[str, int] = {"ab": 6, "a": 4}
 """Of devices, by queue."""
 PATHS: Mapping[str, tuple[str, ...]] = {"a": ("ab", "a"), "b": ("ab",), "c": ()}
@@ -43,7 +41,7 @@ queues:
   - {name: b, namespaces: ["d*"]}
 - {name: c, namespaces: ["*"]}
 """
-_CONFIG = parse_config(file_with(_OURS), source="a storm", plugins=IN_TREE)
+_CONFIG = config_with(_OURS)
 SETTINGS = _CONFIG.settings
 
 
@@ -123,7 +121,7 @@ class Limits:
         yield from self._passed(starting, waiting, used)
         for pod in starting:
             for name in PATHS[_queue_of(pod)]:
-                used[name] += _gpus(pod)
+                used[name] += gpus_of(pod)
         for name in sorted({name for pod in starting for name in PATHS[_queue_of(pod)]}):
             if used[name] > LIMITS[name]:
                 names = " and ".join(pod.metadata.name for pod in starting)
@@ -153,7 +151,7 @@ class Limits:
     def _passed(
         self, starting: Sequence[Pod], waiting: Mapping[str, Sequence[Pod]], used: Mapping[str, int]
     ) -> Iterator[str]:
-        asks = {name: (_queue_of(pods[0]), sum(map(_gpus, pods))) for name, pods in waiting.items()}
+        asks = {name: (_queue_of(pods[0]), sum(map(gpus_of, pods))) for name, pods in waiting.items()}
         begin = dict.fromkeys(_name(pod) for pod in starting)
         for name, (queue, n) in asks.items():
             limits = [one for one in PATHS[queue] if used[one] + n > LIMITS[one] >= n]
@@ -186,7 +184,7 @@ def _waiting(told: Told) -> dict[str, list[Pod]]:
 
 def _is_over(pods: Sequence[Pod], used: Mapping[str, int]) -> bool:
     """Whether a limit has no room for these, beside what is used."""
-    n = sum(map(_gpus, pods))
+    n = sum(map(gpus_of, pods))
     return any(used[name] + n > LIMITS[name] for pod in pods[:1] for name in PATHS[_queue_of(pod)])
 
 
@@ -213,7 +211,7 @@ def _used(told: Told) -> Counter[str]:
 
 def _count(used: Counter[str], pod: Pod) -> None:
     for name in PATHS[_queue_of(pod)]:
-        used[name] += _gpus(pod)
+        used[name] += gpus_of(pod)
 
 
 def _completes(pod: Pod, starting: Sequence[Pod], told: Told) -> bool:
@@ -231,7 +229,3 @@ def _queue_of(pod: Pod) -> str:
     """Whoever names none is in that which lists the namespace by its name."""
     queue = (pod.metadata.annotations or {}).get(QUEUE_KEY, "")
     return queue if queue in PATHS else "a"
-
-
-def _gpus(pod: Pod) -> int:
-    return pod_asks(pod.spec).get(GPU, 0)

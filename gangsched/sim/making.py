@@ -1,8 +1,7 @@
 """The schedulers of simulations, as they are assembled live.
 
-Lives here: the configuration without a file, a scheduler with it, and one with additional plugins. Not here:
-a scheduler with queues (sim.teams), followers (sim.duel). Called by sim.driver, sim.duel, sim.storms and
-tests.
+Lives here: configurations, a scheduler with one, and one with additional plugins. Not here: which queues
+there are (sim.teams, sim.capped), followers (sim.duel). Called by these, sim.driver, sim.storms and tests.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gangsched.config import SchedulerConfig, Settings, default_config
+from gangsched.config import SchedulerConfig, Settings, default_config, parse_config
+from gangsched.config.documents import file_with
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
 from gangsched.plugins import IN_TREE, build_profiles
@@ -40,6 +40,11 @@ _METHODS = {
 def usual_config() -> SchedulerConfig:
     """The configuration without a file, read once: a run of seeds starts thousands of processes."""
     return default_config(IN_TREE)
+
+
+def config_with(ours: str) -> SchedulerConfig:
+    """The configuration whose file has these fields of ours."""
+    return parse_config(file_with(ours), source="a storm", plugins=IN_TREE)
 
 
 def make_scheduler(settings: Settings, *plugins: Any) -> Scheduler:

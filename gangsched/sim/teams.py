@@ -11,16 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 
-from gangsched.config import Settings, parse_config
-from gangsched.config.documents import file_with
+from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.plugins import IN_TREE
 from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
-from gangsched.sim.making import scheduler_of
+from gangsched.sim.making import config_with, scheduler_of
 from gangsched.sim.objects import GPU, make_node, make_pod
 from gangsched.sim.reading import allocatable, gang_of, least, pod_asks
 from gangsched.sim.told import Told
@@ -37,7 +35,7 @@ queues:
 - {name: b, guaranteed: {nvidia.com/gpu: 2}, order: shortest, namespaces: ["d*"]}
 - {name: c, namespaces: ["*"]}
 """
-_CONFIG = parse_config(file_with(_OURS), source="a storm", plugins=IN_TREE)
+_CONFIG = config_with(_OURS)
 SETTINGS = _CONFIG.settings
 
 
@@ -114,14 +112,14 @@ class Guarantees:
                 self._sent[one.uid] = one.annotations[STARTED_IN_KEY]
             if isinstance(one, ef.EvictPod | ef.DeletePod) and one.uid in told.pods:
                 by_cause.setdefault(one.cause_id.rpartition("#")[0], []).append(told.pods[one.uid])
-        if not by_cause or _gpus_of(told) < sum(GUARANTEED.values()):
+        if not by_cause or _gpus_there(told) < sum(GUARANTEED.values()):
             return
         for cause, lost in by_cause.items():
             own = _queue_of_group(cause, told)
             gone = Counter[str]()
             for pod in lost:
                 if (queue := self._queue_of(pod, told)) != own and pod.metadata.deletion_timestamp is None:
-                    gone[queue] += _gpus(pod)
+                    gone[queue] += gpus_of(pod)
             for queue, n in gone.items():
                 least, most = self._held(queue, told)
                 guaranteed = GUARANTEED[queue]
@@ -137,21 +135,21 @@ class Guarantees:
         promised: pods for which others are to go, who count as if they were there. Of those that start only
         as many as their gang needs: the others of one that has started wait for no claim.
         """
-        if _gpus_of(told) < sum(GUARANTEED.values()):
+        if _gpus_there(told) < sum(GUARANTEED.values()):
             return True
         asked, kept = Counter[str](), Counter[str]()
         for pod in starting[: _least(starting, told)]:
-            asked[_queue_of(pod)] += _gpus(pod)
+            asked[_queue_of(pod)] += gpus_of(pod)
         comes = Counter[str]()
         for pod in promised:
-            comes[_queue_of(pod)] += _gpus(pod)
+            comes[_queue_of(pod)] += gpus_of(pod)
         for one in claim.held:
-            kept[_queue_of(one.info.pod)] += _gpus(one.info.pod)
+            kept[_queue_of(one.info.pod)] += gpus_of(one.info.pod)
         return (
             asked.keys().isdisjoint(kept)
             and all(self._there(queue, told) + n <= GUARANTEED[queue] for queue, n in asked.items())
             and all(
-                sum(map(_gpus, self._pods_of(q, told))) + self._may_come(q, told) + comes[q] + n
+                sum(map(gpus_of, self._pods_of(q, told))) + self._may_come(q, told) + comes[q] + n
                 > GUARANTEED[q]
                 for q, n in kept.items()
             )
@@ -161,7 +159,7 @@ class Guarantees:
         """By pods that are not going, on nodes that exist or on the way there: what a lost node took with it
         is due again."""
         return sum(
-            _gpus(pod)
+            gpus_of(pod)
             for pod in self._pods_of(queue, told)
             if pod.metadata.deletion_timestamp is None and _node_of(pod, told) in told.nodes
         )
@@ -171,13 +169,13 @@ class Guarantees:
         those that may be bound yet."""
         there = [pod for pod in self._pods_of(queue, told) if pod.metadata.deletion_timestamp is None]
         stay = (pod for pod in there if pod.metadata.uid not in self._asked)
-        return sum(map(_gpus, stay)), sum(map(_gpus, there)) + self._may_come(queue, told)
+        return sum(map(gpus_of, stay)), sum(map(gpus_of, there)) + self._may_come(queue, told)
 
     def _may_come(self, queue: str, told: Told) -> int:
         unsure = (uid for uid, n in self._unsure.items() if told.n_settled[uid] == n and uid in told.pods)
         pods = (told.pods[uid] for uid in unsure if uid not in told.promised.by_uid)
         return sum(
-            _gpus(pod) for pod in pods if not pod.spec.node_name and self._queue_of(pod, told) == queue
+            gpus_of(pod) for pod in pods if not pod.spec.node_name and self._queue_of(pod, told) == queue
         )
 
     def _pods_of(self, queue: str, told: Told) -> Iterator[Pod]:
@@ -224,9 +222,10 @@ def _least(pods: Sequence[Pod], told: Told) -> int:
     return max((least(gang, pods[0], None) or len(pods)) - n_there, 1)
 
 
-def _gpus(pod: Pod) -> int:
+def gpus_of(pod: Pod) -> int:
+    """The devices that it asks for."""
     return pod_asks(pod.spec).get(GPU, 0)
 
 
-def _gpus_of(told: Told) -> int:
+def _gpus_there(told: Told) -> int:
     return sum((allocatable(node) or {}).get(GPU, 0) for node in told.nodes.values())

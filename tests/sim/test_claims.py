@@ -26,7 +26,7 @@ from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import GPU, make_pod
 from gangsched.sim.storms import STORMS, Storm, case
 from tests.sim.test_queueing import Recounted
-from tests.support.breaking import let_none_start_before_claims
+from tests.support.breaking import keep_behind_claims
 
 BOUND = 2
 HARD = QueueingSettings(BOUND, mode="hard")
@@ -113,7 +113,7 @@ def test_a_core_that_keeps_room_for_who_has_started_is_found(monkeypatch: pytest
 
 
 def test_a_core_in_which_nobody_fills_in_before_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_none_start_before_claims(monkeypatch, lambda group: True)
+    keep_behind_claims(monkeypatch, lambda group: True)
     found = [str(one.problem) for seed in range(41_080, 41_086) if (one := failure(seed)) is not None]
     assert any("I5: " in one for one in found), found
 
@@ -131,7 +131,7 @@ def gangs_unfilled(seeds: range) -> list[str]:
 
 
 def test_a_core_in_which_no_gang_fills_in_before_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_none_start_before_claims(monkeypatch, lambda group: group.is_gang)
+    keep_behind_claims(monkeypatch, lambda group: group.is_gang)
     assert gangs_unfilled(range(41_081, 41_083))
 
 

@@ -15,13 +15,9 @@ from gangsched.core.types.needed import completes
 from gangsched.plugins.fairness import Fairness
 from gangsched.sim.driver import Simulation
 from gangsched.sim.storms import STORMS, case
+from tests.support.breaking import found
 
 LIMITS = STORMS["limits"]
-
-
-def found(seeds: range) -> list[str]:
-    broken = (case(LIMITS, seed).failure() for seed in seeds)
-    return [str(one.problem) for one in broken if one is not None]
 
 
 def test_limits_hold_and_who_is_kept_out_by_one_comes_to_its_turn() -> None:
@@ -42,7 +38,7 @@ def test_the_same_seed_decides_the_same() -> None:
 
 def test_a_core_that_forgets_limits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QueueBook, "over_limits", lambda self, asked, kept: iter(()))
-    assert any("32: with " in one for one in found(range(52_020, 52_023)))
+    assert any("32: with " in one for one in found(LIMITS, range(52_020, 52_023)))
 
 
 def test_a_core_that_looks_at_a_queue_and_not_at_those_above_it_is_found(
@@ -55,23 +51,23 @@ def test_a_core_that_looks_at_a_queue_and_not_at_those_above_it_is_found(
         return over_limits(self, leaves, kept)
 
     monkeypatch.setattr(QueueBook, "over_limits", below)
-    assert any("32: with " in one for one in found(range(52_020, 52_023)))
+    assert any("32: with " in one for one in found(LIMITS, range(52_020, 52_023)))
 
 
 def test_a_core_that_counts_what_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     add = QueueBook._add
     monkeypatch.setattr(QueueBook, "_add", lambda self, held, sign: sign > 0 and add(self, held, sign))
-    assert any("I5: " in one for one in found(range(52_020, 52_023)))
+    assert any("I5: " in one for one in found(LIMITS, range(52_020, 52_023)))
 
 
 def test_a_core_that_counts_no_passes_at_limits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LimitLine, "started", lambda self, unit: None)
-    assert any(" have passed " in one for one in found(range(10)))
+    assert any(" have passed " in one for one in found(LIMITS, range(10)))
 
 
 def test_a_core_that_wakes_nobody_when_a_limit_has_room_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fairness, "admit_again", lambda self, *asked: False)
-    assert any("I5: " in one for one in found(range(52_020, 52_023)))
+    assert any("I5: " in one for one in found(LIMITS, range(52_020, 52_023)))
 
 
 def test_a_core_in_which_claims_wait_for_who_leaves_them_their_limit_is_found(
@@ -79,7 +75,7 @@ def test_a_core_in_which_claims_wait_for_who_leaves_them_their_limit_is_found(
 ) -> None:
     """One seed in a hundred comes into that case, and which one changes with each decision."""
     seeds = range(90, 95)
-    assert not found(seeds)
+    assert not found(LIMITS, seeds)
 
     def kept(self: LimitLine, group: Group) -> Amounts:
         found = Amounts() if completes(group) else self._claimed.kept_from(group)
@@ -89,4 +85,4 @@ def test_a_core_in_which_claims_wait_for_who_leaves_them_their_limit_is_found(
         return found
 
     monkeypatch.setattr(LimitLine, "kept_ahead_of", kept)
-    assert any("7: " in one for one in found(seeds))
+    assert any("7: " in one for one in found(LIMITS, seeds))

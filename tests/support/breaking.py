@@ -1,23 +1,31 @@
-"""Cores that are broken on purpose, for tests of what finds them."""
+"""Cores that are broken on purpose, and what storms find in them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.types.group import Group
+from gangsched.sim.storms import Storm, case
 
 
-def let_none_start_before_claims(patch: pytest.MonkeyPatch, whom: Callable[[Group], bool]) -> None:
-    """A unit with such a group is taken to run for ever where a claim's room is concerned."""
-    leaves_room = Claims.holding_up
+def keep_behind_claims(patch: pytest.MonkeyPatch, is_kept: Callable[[Group], bool]) -> None:
+    """No unit with such a group starts before a claim in its room: it is taken to run for ever."""
+    holding_up = Claims.holding_up
 
-    def closed(self: Claims, unit: Any, from_s: float, until_s: float, *more: Any, **named: Any) -> Any:
-        until_s = math.inf if any(whom(group) for group in unit) else until_s
-        return leaves_room(self, unit, from_s, until_s, *more, **named)
+    def stricter(self: Claims, unit: Any, from_s: float, until_s: float, *more: Any, **named: Any) -> Any:
+        if any(is_kept(group) for group in unit):
+            until_s = math.inf
+        return holding_up(self, unit, from_s, until_s, *more, **named)
 
-    patch.setattr(Claims, "holding_up", closed)
+    patch.setattr(Claims, "holding_up", stricter)
+
+
+def found(storm: Storm, seeds: Iterable[int]) -> list[str]:
+    """What the judges say of these seeds."""
+    broken = (case(storm, seed).failure() for seed in seeds)
+    return [one.problem for one in broken if one is not None]
