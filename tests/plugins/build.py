@@ -18,6 +18,8 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import ClusterChange, CycleState
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.kube.watch.decode import objects
+from gangsched.model import storage
 from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import Node, Pod, Taint
 
@@ -112,3 +114,26 @@ class Cluster:
         """Node names where the mask holds; None is everywhere."""
         rows = range(self.view.n_rows) if mask is None else np.flatnonzero(mask)
         return [self.view.name(int(row)) for row in rows if self.view.live[row]]
+
+
+class Stored:
+    """Objects of other kinds in the cache of a cluster; each write is a newer version."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._objects = cluster.cache.objects
+        self._n = 0
+
+    def put(self, kind: str, name: str, **body: Any) -> None:
+        """With the body as the API server writes it, without metadata."""
+        self._n += 1
+        meta = {"name": name, "namespace": _namespace(kind), "uid": f"uid-{kind}-{name}"}
+        raw = msgspec.json.encode({"metadata": {**meta, "resourceVersion": str(self._n)}, **body})
+        self._objects.put(kind, objects(kind).decode_object(raw))
+
+    def drop(self, kind: str, name: str) -> None:
+        """It is gone, if it was there."""
+        self._objects.remove(kind, _namespace(kind), name, f"uid-{kind}-{name}")
+
+
+def _namespace(kind: str) -> str:
+    return "default" if kind in (storage.CLAIMS, storage.CAPACITIES) else ""

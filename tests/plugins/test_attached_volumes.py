@@ -16,19 +16,20 @@ from gangsched.kube.watch.decode import objects
 from gangsched.model import storage as kinds
 from gangsched.model.objects import Pod
 from gangsched.plugins.node_volume_limits import NodeVolumeLimits
-from tests.plugins.build import Cluster, node, pod
+from tests.plugins.build import Cluster, Stored, node, pod
 
 CSI, CLASSIC = "ebs.csi.aws.com", "kubernetes.io/aws-ebs"
 NODES = [f"n{k}" for k in range(5)]
 NAMES = [f"v{k}" for k in range(6)]
 
 
-class Story:
+class Story(Stored):
     """A cluster in which anything about volumes changes at random."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.c = Cluster(*(node(name) for name in NODES))
+        super().__init__(self.c)
         self.running: dict[str, tuple[PodInfo, str]] = {}
         self.n = 0
         for name in NAMES:
@@ -40,17 +41,6 @@ class Story:
     def limit(self, name: str, count: int) -> None:
         driver = {"name": CSI, "nodeID": name, "allocatable": {"count": count}}
         self.put(kinds.NODES, name, spec={"drivers": [driver]})
-
-    def put(self, kind: str, name: str, **body: Any) -> None:
-        self.n += 1
-        meta = {"name": name, "uid": f"uid-{kind}-{name}", "resourceVersion": str(self.n)}
-        meta["namespace"] = "default" if kind == kinds.CLAIMS else ""
-        raw = msgspec.json.encode({"metadata": meta, **body})
-        self.c.cache.objects.put(kind, objects(kind).decode_object(raw))
-
-    def drop(self, kind: str, name: str) -> None:
-        namespace = "default" if kind == kinds.CLAIMS else ""
-        self.c.cache.objects.remove(kind, namespace, name, f"uid-{kind}-{name}")
 
     def step(self) -> None:
         rng = self.rng

@@ -5,42 +5,33 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import SUCCESS, CycleState
-from gangsched.kube.watch.decode import objects
 from gangsched.model import storage as kinds
 from gangsched.plugins.node_resources_fit import ShapePoint
 from gangsched.plugins.volume_binding import Args, VolumeBinding
-from tests.plugins.build import Cluster, node, pod
+from tests.plugins.build import Cluster, Stored, node, pod
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 NODES = [f"n{k}" for k in range(5)]
 WAITS = "WaitForFirstConsumer"
 
 
-class Story:
+class Story(Stored):
     """Volumes, claims and capacities that come, change and go."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
-        self.n = 0
         self.c = Cluster(*(node(n, labels={HOST: n, ZONE: self.rng.choice("xy")}) for n in NODES))
+        super().__init__(self.c)
         self.put(kinds.CLASSES, "local", provisioner="kubernetes.io/no-provisioner", volumeBindingMode=WAITS)
         self.put(kinds.CLASSES, "made", provisioner="d", volumeBindingMode=WAITS)
         self.put(kinds.DRIVERS, "d", spec={"storageCapacity": True})
         for k in range(4):
             self.claim(f"c{k}")
-
-    def put(self, kind: str, name: str, **body: Any) -> None:
-        self.n += 1
-        meta = {"name": name, "uid": f"uid-{kind}-{name}", "resourceVersion": str(self.n)}
-        meta["namespace"] = "default" if kind in (kinds.CLAIMS, kinds.CAPACITIES) else ""
-        raw = msgspec.json.encode({"metadata": meta, **body})
-        self.c.cache.objects.put(kind, objects(kind).decode_object(raw))
 
     def claim(self, name: str) -> None:
         spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": self.rng.choice(("local", "made"))}
@@ -56,7 +47,7 @@ class Story:
         name = f"v{rng.randrange(10)}"
         match rng.randrange(6):
             case 0:
-                self.c.cache.objects.remove(kinds.VOLUMES, "", name, f"uid-{kinds.VOLUMES}-{name}")
+                self.drop(kinds.VOLUMES, name)
             case 1:
                 self.claim(f"c{rng.randrange(4)}")
             case 2:
