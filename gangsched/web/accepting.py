@@ -1,8 +1,8 @@
 """Connections to the pages: how many there are, also of those that have not said a word.
 
 Lives here: accepting, TLS handshakes, closing the oldest. Not here: requests (server.py). asyncio's own
-servers keep any number of handshakes open, each for a minute with a buffer of 256 KiB, and tell nobody of
-them: a stranger who opens sockets and stays silent would take the process' memory and file descriptors.
+servers do not limit TLS handshakes: each holds 256 KiB for up to a minute, and nothing counts them. A
+stranger who opens sockets and stays silent would take the process' memory and file descriptors.
 """
 
 from __future__ import annotations
