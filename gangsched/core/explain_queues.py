@@ -21,7 +21,7 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
     book, view = shared.queues(), shared.queue_view
     if book is None or view is None or group.is_half_bound:
         return None
-    asked = requests_of(shared.members_to_admit(group))
+    asked = requests_of(shared.start_together.members_to_admit(group))
     path = book.tree.paths.get(view.queue_of(group), ())
     over = [*book.over_limits(dict.fromkeys(path, asked), view.kept_in_limits(group))]
     if not over:

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import RACK, make_node
-from tests.core.queued import queued
-from tests.core.test_claims import bounded, claim, claims, lone
+from tests.core.test_claims import bounded, claim, lone
 from tests.support.scenario import Cluster, gang, with_annotations
 
 
@@ -105,22 +104,6 @@ def test_a_claim_leaves_free_room_once_others_that_run_end_in_time() -> None:
     assert c.pod("asks-again").spec.node_name == "n2", "the claim moves to n3, which is free in time"
     assert sorted(claim(c, "large").nodes) == ["n0", "n1", "n3"]
     assert claim(c, "large").start_s == 601.0
-
-
-def test_where_the_shortest_go_first_the_first_in_line_waits_half_its_walltime_for_a_claim() -> None:
-    c = queued(
-        "queueing: {bound: {groups: auto, mode: hard}}\n"
-        "queues: [{name: all, order: shortest, namespaces: ['*']}]",
-        nodes=2,
-    )
-    c.submit(lone("holds", 8, "10h")).run()
-    c.submit(walled(gang("long", pods=2, gpus=8), "1h")).run()
-    c.submit(lone("before", 8, "20h")).run()
-    assert c.pod("before").spec.node_name, "it may still be passed"
-    c.delete("before").run().wait(1800.0)
-    c.submit(lone("after", 8, "20h")).run()
-    assert not c.pod("after").spec.node_name
-    assert claims(c).of(c.group("long")) is not None
 
 
 def test_a_claim_that_comes_later_as_one_before_it_does_names_that_ones_cause() -> None:

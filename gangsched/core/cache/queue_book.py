@@ -197,6 +197,12 @@ class QueueBook:
         """D: the part of the cluster that the queue holds now."""
         return self._uses[queue].dominant
 
+    def part(self, amounts: Mapping[str, int]) -> float:
+        """The largest part of the cluster that these are of any compared resource, 0 to 1."""
+        totals = self._totals
+        shares = (n / totals[r] for r, n in amounts.items() if r in self._compared and totals.get(r))
+        return min(1.0, max(shares, default=0.0))
+
     def decayed(self, queue: str, now_s: float) -> float:
         """H: the part of the cluster that it has held lately."""
         use = self._uses[queue]
@@ -233,15 +239,9 @@ class QueueBook:
         """From now on D is another one."""
         use.decayed = self._decayed(use, now_s) if self._half_life_s else 0.0
         use.at_s = now_s
-        use.dominant = use.charged = self._part(use.used)
+        use.dominant = use.charged = self.part(use.used)
         if use.idle:
-            use.charged = self._part(use.used | {r: use.used.get(r, 0) + n for r, n in use.idle.items()})
-
-    def _part(self, amounts: Mapping[str, int]) -> float:
-        """The largest part of the cluster that these are of any compared resource."""
-        totals = self._totals
-        shares = (n / totals[r] for r, n in amounts.items() if r in self._compared and totals.get(r))
-        return min(1.0, max(shares, default=0.0))
+            use.charged = self.part(use.used | {r: use.used.get(r, 0) + n for r, n in use.idle.items()})
 
     # -- as a usage tracker ----------------------------------------------------------------------------
 

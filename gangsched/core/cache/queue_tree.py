@@ -85,6 +85,15 @@ class QueueTree:
             wanted = next((one.rsplit(".", 1)[-1] for one in named if one), "")
         return self._of_name(meta.namespace, wanted)
 
+    def due(self, queue: str) -> float:
+        """The part of the cluster that is due to a queue by shares, if all have pods in line; 0 to 1."""
+        found = 1.0
+        for name in self.paths.get(queue, ()):
+            one = self.queues[name]
+            beside = [other.share for other in self.settings.queues if other.parent == one.parent]
+            found *= one.share / max(sum(beside), one.share)
+        return found
+
     def _of_name(self, namespace: str, wanted: str) -> Chosen:
         key = namespace, wanted[:_MAX_WANTED]
         found = self._kept.get(key)

@@ -162,11 +162,7 @@ class Membership:
         if info is None:
             return
         self.pre_enqueue.forget(info)
-        if info.state is ASSUMED:
-            shared.unreserve([info])
-        change = shared.cache.forget(info)
-        if change is not None:
-            shared.changes.append(change)
+        shared.release(info)
         shared.left_node(uid)
         group = info.group
         if group is not None:

@@ -17,7 +17,8 @@ mode:
 A group with a claim is not counted: every start leaves it its room, so nothing bypasses it. Where the bound
 is derived, the first in line may get a claim before it is passed at all, as EASY backfilling plans for the
 head of the queue (Lifka, JSSPP 1995): that costs the others little, and a bound alone leaves the head to
-luck. Where the shortest go first, it gets that claim once it has waited half as long as it will run.
+luck. Where the shortest go first, it gets that claim once it has waited long enough
+(core.queueing.arrival_waits).
 
 Groups with the same needs form one class, with an array of counters in the order of the line. So a start
 costs one comparison for each class, and one addition to a slice of the array where it takes what the class
@@ -38,6 +39,7 @@ from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.status import Code
+from gangsched.core.queueing.arrival_waits import ArrivalWaits
 from gangsched.core.queueing.needs import fits_empty, refused_for, taken
 from gangsched.core.queueing.open_rows import OpenRows
 from gangsched.core.queueing.waiting_classes import Needs, Rank, Record, WaitingClass
@@ -51,10 +53,6 @@ _LEAST_BOUND = 64
 _BOUND_PER_RUNNING = 8
 # Where groups are tried in another order than they came: that order needs room.
 _REORDERED = 2
-# There the first in line gets an early claim once it has waited for such a share of its walltime: each claim
-# costs the short ones that would go before it. On eight recorded and modelled workloads 0.5 came nearest to a
-# mean slowdown of 0.7 of EASY's and a longest wait of 1.25 times EASY's, of 0, 0.1, 0.25, 0.5, 1 and 2.
-_WAITED_SHARE = 0.5
 # Counting the groups that run is a walk over all of them.
 _COUNT_AGAIN_S = 1.0
 
@@ -76,12 +74,12 @@ class Bypasses:
         groups: Mapping[GroupKey, Group],
         passing: Callable[[Group], tuple[str, Rank, bool]],
         bound_of: Callable[[Group], int | str | None] = lambda group: None,
-        walltime_s: Callable[[Group], float] = lambda group: math.inf,
+        waits: ArrivalWaits | None = None,
         lane_place: Callable[[Group], Rank] = lambda group: (),
     ) -> None:
         """passing: a group's lane and its key there: it is passed by those of its lane with a larger one; and
         whether groups are tried in another order there. bound_of: the bound of the group's queue, None: it
-        has none, so that the settings' holds. walltime_s: how long a group runs, inf: unknown. lane_place:
+        has none, so that the settings' holds. waits: where the shortest go first; None: nowhere. lane_place:
         where its lane stands now with the group as its first: it is passed by those of lanes with a larger
         one."""
         self._settings = settings
@@ -89,7 +87,7 @@ class Bypasses:
         self._groups = groups
         self._passing = passing
         self._bound_of = bound_of
-        self._walltime_s = walltime_s
+        self.waits = waits
         self.lane_place = lane_place
         self._early: Group | None = None
         self._records: dict[GroupKey, Record] = {}
@@ -160,6 +158,8 @@ class Bypasses:
                 if record is not None:
                     self._leave(record)
                 record = self._records[group.key] = Record(group, self.bound_for(group, now_s))
+                if self.waits is not None and self._passing(group)[2]:
+                    self.waits.join(group, self._passing(group)[0], now_s)
             yields_until_s = -math.inf if now_s >= record.yields_until_s else record.yields_until_s
             needs: Needs = {}
             can_fit = code is not Code.UNRESOLVABLE and now_s >= record.not_before_s
@@ -252,6 +252,8 @@ class Bypasses:
             self._leave(record)
             del self._records[group.key]
             self._moved.pop(group.key, None)
+            if self.waits is not None:
+                self.waits.leave(group.key)
             if group.state is GroupState.BOUND:
                 self.at_start[bisect_left(BUCKETS, record.n)] += 1
                 self.total_at_start += record.n
@@ -315,7 +317,7 @@ class Bypasses:
             return None
         if self._passing(first.group)[2]:
             waited_s = now_s - first.group.first_complete_s
-            if not waited_s >= _WAITED_SHARE * self._walltime_s(first.group):
+            if self.waits is not None and not self.waits.is_over(first.lane, waited_s, now_s):
                 return None
         claimed = [self._records[key] for key in self._claimed if key in self._records]
         place = self._in_line(first) if claimed else ()

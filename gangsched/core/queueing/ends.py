@@ -27,6 +27,12 @@ _LEAST_AGE_S = 60.0
 _LEAVES_IN_S = 40.0
 # Pods that are gone are forgotten when so many more are remembered than there are.
 _MAX_GONE = 1000
+# Until so many pods have left, they are taken to run for half of their walltimes: users state a multiple of
+# what they need (Mu'alem, Feitelson, TPDS 2001).
+_LEAST_LEFT = 100
+_UNKNOWN_RATIO = 0.5
+# Beyond so many, older ones count half.
+_MOST_LEFT = 50_000
 STATED = ("stated", "enforced")
 # Statements are in whole seconds.
 _SAME_S = 1.0
@@ -66,6 +72,9 @@ class Ends:
         self._known: dict[str, _Known] = {}
         self._promised_s: dict[str, float] = {}
         self._told: dict[str, Pod] = {}
+        self._n_left = 0
+        self._left_stated_s = self._left_ran_s = 0.0
+        """Walltimes of the pods that have left their nodes, and how long they ran."""
         self.extended: list[PodInfo] = []
         """Pods whose longer walltime does not count, as a promise rests on the shorter one; not told yet."""
 
@@ -87,6 +96,26 @@ class Ends:
         if len(self._began_s) > 2 * len(self._pods) + _MAX_GONE:
             self._began_s = {uid: at_s for uid, at_s in self._began_s.items() if uid in self._pods}
             self._known = {uid: one for uid, one in self._known.items() if uid in self._pods}
+
+    def left(self, info: PodInfo, now_s: float) -> None:
+        """Records that this pod is about to leave its node, if it was on one."""
+        began_s = self._began_s.get(info.uid)
+        if info.row < 0 or info.group is None or began_s is None:
+            return
+        walltime_s = self._walltimes.of(info.group).seconds
+        if not 0.0 < walltime_s < math.inf:
+            return
+        if self._n_left >= _MOST_LEFT:
+            self._n_left //= 2
+            self._left_stated_s, self._left_ran_s = self._left_stated_s / 2, self._left_ran_s / 2
+        self._n_left += 1
+        self._left_stated_s += walltime_s
+        self._left_ran_s += now_s - began_s
+
+    @property
+    def ratio(self) -> float:
+        """How long pods run, by their walltimes: of those that have left their nodes lately."""
+        return self._left_ran_s / self._left_stated_s if self._n_left >= _LEAST_LEFT else _UNKNOWN_RATIO
 
     def of(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
         """When a pod on a node ends. wall_ahead_s: Unix time less the core's clock; None: unknown."""

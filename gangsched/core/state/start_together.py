@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from gangsched.core.types.group import Group
+from gangsched.core.types.group import Group, PodInfo
+from gangsched.core.types.needed import needed_members
 from gangsched.model.pod_group import GROUPS_KEY, MAX_START_TOGETHER, GroupKey
 
 _ALONE: Mapping[str, Group] = MappingProxyType({})
@@ -41,6 +42,16 @@ class StartTogether:
             found = MappingProxyType({name: other for name, other in others.items() if name != me})
             self._siblings[group.key] = found
         return found
+
+    def members_to_admit(self, group: Group) -> list[PodInfo]:
+        """The members that the group's next attempt has to place, and those of the groups that start with
+        it."""
+        members = needed_members(group)
+        if group.start_together and not group.satisfied:
+            for _, other in sorted(self.siblings(group).items()):
+                if other.is_complete and not other.satisfied and not other.recovering:
+                    members = members + needed_members(other)
+        return members
 
     def problem(self, group: Group) -> str:
         """Why the group cannot start because of its set; empty if it can."""

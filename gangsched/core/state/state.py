@@ -21,6 +21,7 @@ from gangsched.core.framework.observer import Observer
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
 from gangsched.core.framework.queueing_points import usage_labels
+from gangsched.core.queueing.arrival_waits import ArrivalWaits
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.queueing.ends import End, Ends
@@ -35,7 +36,6 @@ from gangsched.core.state.transitions import Cause
 from gangsched.core.state.waking import Waking
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo, Preemption
-from gangsched.core.types.needed import needed_members
 from gangsched.model.effects import Effect
 from gangsched.model.events import QueueUsageRead
 from gangsched.model.objects import Pod
@@ -199,7 +199,7 @@ class SharedState:
                 self.groups,
                 lambda group: self._order.passing(group),
                 self._bound_of_queue,
-                self._walltime_s,
+                ArrivalWaits(lambda: self.queue_view, self.ends),
                 lambda group: self._order.lane_place(group),
             )
         else:
@@ -268,12 +268,8 @@ class SharedState:
         return self.settings.packing_weights.get(group.scheduler_name)
 
     def forget(self, info: PodInfo, state: MemberState) -> None:
-        """Releases what a member holds and moves it to `state`; the freed room may cure others."""
-        if info.state is MemberState.ASSUMED:
-            self.unreserve([info])
-        change = self.cache.forget(info)
-        if change is not None:
-            self.changes.append(change)
+        """Releases what a member holds and moves it to `state`."""
+        self.release(info)
         if info.group is not None:
             if state is MemberState.DONE and self.walltimes is not None:
                 self.walltimes.finished(info.group, info)
@@ -281,6 +277,15 @@ class SharedState:
         else:
             info.state = state
         self.left_node(info.uid)
+
+    def release(self, info: PodInfo) -> None:
+        """Releases what a pod holds, reserved or on its node; the freed room may cure others."""
+        if info.state is MemberState.ASSUMED:
+            self.unreserve([info])
+        elif self.ends is not None:
+            self.ends.left(info, self.now_s)
+        if (change := self.cache.forget(info)) is not None:
+            self.changes.append(change)
 
     def lowest_priority(self) -> int:
         """A lower bound of the priorities of pods on nodes, cheap to compute."""
@@ -365,16 +370,6 @@ class SharedState:
         profile = self.profile_of(group)
         if profile.admit_plugins and profile.admit_that_refused(group.rejected_by) is not None:
             self.queue.wake(group, Cause.CURED, self.now_s)
-
-    def members_to_admit(self, group: Group) -> list[PodInfo]:
-        """The members that the group's next attempt has to place, and those of the groups that start with
-        it."""
-        members = needed_members(group)
-        if group.start_together and not group.satisfied:
-            for _, other in sorted(self.siblings(group).items()):
-                if other.is_complete and not other.satisfied and not other.recovering:
-                    members = members + needed_members(other)
-        return members
 
     def may_end_otherwise(self, info: PodInfo) -> None:
         """A running pod was edited."""

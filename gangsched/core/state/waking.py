@@ -25,6 +25,7 @@ from gangsched.core.preemption.victims import may_preempt, priority_of
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.state.pending_hooks import PendingHooks
 from gangsched.core.state.queue import SchedulingQueue
+from gangsched.core.state.start_together import StartTogether
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group, PodInfo
@@ -43,9 +44,9 @@ class _Shared(Protocol):
     queue_view: QueueView | None
     walltimes: Walltimes | None
     queue: SchedulingQueue
+    start_together: StartTogether
 
     def profile_of(self, group: Group) -> Profile: ...
-    def members_to_admit(self, group: Group) -> list[PodInfo]: ...
     def lowest_priority(self) -> int: ...
 
 
@@ -89,7 +90,7 @@ class _Heard:
         try:
             refusing = profile.admit_that_refused(group.rejected_by) if profile.admit_plugins else None
             if refusing is not None and queues is not None:
-                members = shared.members_to_admit(group)
+                members = shared.start_together.members_to_admit(group)
                 return any(
                     profile.admits_again(refusing, group, members, one, queues) for one in self._changes
                 )
@@ -146,7 +147,7 @@ class _Heard:
             self._has_less_now(name, book) for name in book.tree.paths.get(queues.queue_of(group), ())
         ):
             return False
-        rule = profile.eviction_rule([group], self._shared.members_to_admit(group), queues)
+        rule = profile.eviction_rule([group], self._shared.start_together.members_to_admit(group), queues)
         return rule is not None and rule.takes_any
 
     def _has_less_now(self, name: str, book: QueueBook) -> bool:

@@ -1,0 +1,95 @@
+"""Where the shortest go first, the first in line may be passed for as long as the order of arrival would have
+let anybody wait, and has a claim then."""
+
+from __future__ import annotations
+
+from tests.core.queued import queued
+from tests.core.test_claims import claims, lone
+from tests.core.test_kept_now import walled
+from tests.support.scenario import Cluster, gang
+
+_ALL = "queues: [{name: all, order: shortest, namespaces: ['*']}]"
+_WEEK_S = 7 * 86_400.0
+
+
+def two_nodes(queues: str = _ALL) -> Cluster:
+    return queued(f"queueing: {{bound: {{groups: auto, mode: hard}}}}\n{queues}", nodes=2)
+
+
+def one_waits_for_all(c: Cluster) -> Cluster:
+    """`long` needs both nodes for an hour, and one of them is held for months; the other is free."""
+    c.submit(lone("holds", 8, "4000h")).run()
+    return c.submit(walled(gang("long", pods=2, gpus=8), "1h")).run()
+
+
+def is_passed(c: Cluster) -> bool:
+    """Whether one that would run past any claim may start now; it is gone then."""
+    c.submit(lone("asks", 8, "5000h")).run()
+    found = bool(c.pod("asks").spec.node_name)
+    c.delete("asks").run()
+    assert (claims(c).of(c.group("long")) is None) == found
+    return found
+
+
+def another_waits(c: Cluster) -> Cluster:
+    """In the order of arrival it would wait for `long` to have run: an hour of the whole cluster."""
+    return c.submit(walled(gang("other", pods=2, gpus=8), "30m")).run()
+
+
+def test_it_has_a_claim_at_once_where_nobody_would_have_waited() -> None:
+    assert not is_passed(one_waits_for_all(two_nodes()))
+
+
+def test_it_is_passed_for_as_long_as_another_would_have_waited() -> None:
+    c = another_waits(one_waits_for_all(two_nodes()))
+    # Nothing has ended yet, so that pods are taken to run for half of their walltimes.
+    assert is_passed(c.wait(1.1 * 1800.0 - 60.0))
+    assert not is_passed(c.wait(120.0))
+
+
+def test_how_long_pods_run_is_learned_from_those_that_have_left() -> None:
+    c = two_nodes()
+    for k in range(13):
+        c.submit(walled(gang(f"quick-{k}", pods=8, gpus=1), "1000s")).run()
+        assert c.placed(f"quick-{k}", on=1)
+        c.wait(100.0).delete(*(f"quick-{k}-{i}" for i in range(8))).run()
+    another_waits(one_waits_for_all(c))
+    assert is_passed(c.wait(1.1 * 360.0 - 60.0))
+    assert not is_passed(c.wait(120.0))
+
+
+def test_who_leaves_is_not_waited_for() -> None:
+    c = one_waits_for_all(two_nodes())
+    for name in ("gives-up", "as-well"):
+        c.submit(walled(gang(name, pods=2, gpus=8), "100h")).run()
+        c.delete(f"{name}-0", f"{name}-1").run()
+    another_waits(c)
+    # `as-well` would have waited for `long` alone, as `other` does.
+    assert is_passed(c.wait(1.1 * 1800.0 - 60.0))
+    assert not is_passed(c.wait(120.0))
+
+
+def test_a_wait_is_forgotten_after_a_week() -> None:
+    c = one_waits_for_all(two_nodes())
+    c.submit(walled(gang("gives-up", pods=2, gpus=8), "3000h")).run()
+    another_waits(c).delete("gives-up-0", "gives-up-1").run()
+    assert is_passed(c.wait(_WEEK_S - 60.0))
+    assert not is_passed(c.wait(120.0))
+
+
+def test_a_queue_with_a_smaller_share_takes_longer() -> None:
+    shares = (
+        "queues: [{name: all, order: shortest, namespaces: ['*']}, {name: more, share: 3, namespaces: [m]}]"
+    )
+    c = another_waits(one_waits_for_all(two_nodes(shares)))
+    # It holds half of the cluster, and a quarter is due to it.
+    assert is_passed(c.wait(1.1 * 3600.0 - 60.0))
+    assert not is_passed(c.wait(120.0))
+
+
+def test_a_walltime_that_nobody_knows_counts_as_none() -> None:
+    c = one_waits_for_all(two_nodes())
+    c.submit(gang("unknown", pods=2, gpus=8)).run()
+    another_waits(c)
+    assert is_passed(c.wait(1.1 * 1800.0 - 60.0))
+    assert not is_passed(c.wait(120.0))
