@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gangsched.core.queueing.claims import KEPT, Claims
 from gangsched.core.types.claim import StartClaim
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_node
+from gangsched.sim.objects import STRANGER, make_node
 from tests.core.queued import pods, queued, started
 from tests.support.scenario import Cluster, gang, with_annotations
 
@@ -116,3 +118,19 @@ def test_who_is_promised_a_start_does_not_wait_for_a_group_that_has_to_leave_it_
     assert claims(c).promises == {KEPT: 1}
     c.delete("large-0", "large-1").run().wait(2.0)
     assert {f"wide-{k}" for k in range(9)} <= {*started(c)}, why(c, "wide")
+
+
+def test_a_claim_ends_that_is_late_as_its_queue_is_at_its_limit() -> None:
+    """What another scheduler started counts within the limit, and nothing says when that ends."""
+    c = promised()
+    [theirs] = pods("a", "theirs", gpus=4, scheduler=STRANGER)
+    c.submit(replace(theirs, spec=replace(theirs.spec, node_name="half"))).run()
+    c.wait(600.0).delete("holds").run().wait(5.0)
+    assert "Fairness: queue a: 4 of 16 nvidia.com/gpu used, needs 16" in why(c, "large")
+    assert claim(c).start_s == 601.0
+    assert "passes" not in started(c)
+    c.wait(120.0)
+    assert claims(c).all == []
+    assert "passes" in started(c)
+    c.delete("theirs", "passes").run().wait(5.0)
+    assert {"large-0", "large-1"} <= {*started(c)}

@@ -222,6 +222,18 @@ def test_a_core_group_is_taken_as_its_disruption_mode_says() -> None:
         assert len(evicted(c)) == n_gone, mode
 
 
+def test_gangs_that_start_together_go_together() -> None:
+    own = {GROUPS_KEY: '["a","b"]'}
+    c = cluster(nodes=3)
+    for pod in with_annotations([*gang("a", pods=1, gpus=8), *gang("b", pods=2, gpus=8)], own):
+        c.tell(ev.PodAdded(c.store(pod)))
+    assert c.run().placed("a")
+    assert c.placed("b")
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert evicted(c) == ["a-0", "b-0", "b-1"], "a gang without the one that it starts with does no work"
+    assert c.run().placed("high")
+
+
 def test_another_disruption_mode_is_refused() -> None:
     c = cluster(nodes=1)
     c.submit(with_annotations(gang("low", pods=1), {DISRUPTION_KEY: "some"})).run()

@@ -68,6 +68,27 @@ def test_a_gang_takes_nodes_of_the_lowest_level(seed: int) -> None:
     assert cost(case, taken) == cost(case, best), f"seed {seed}: {sorted(taken)}"
 
 
+def test_a_gang_spares_pods_that_a_budget_guards_at_the_cost_of_a_higher_priority() -> None:
+    """There are too many sets of victims to compare them all."""
+    room = {f"n{i:02}": 8 for i in range(26)}
+    held = [Held(f"old-{i:02}", node, 8, i % 2, guarded=i % 2 == 0) for i, node in enumerate(room)]
+    case = Case(room, held, 0, [8] * 4, is_lone=False)
+    taken = taken_by(cluster_of(case, listed=False), case)
+    assert taken is not None
+    assert len(taken) == 4
+    assert not any(one.guarded for one in taken), sorted(taken)
+
+
+def test_who_was_chosen_first_stays_where_what_another_frees_is_enough_for_all() -> None:
+    """The small pod would go for the small member, and the large member's node has room for both."""
+    room = {"n00": 1} | {f"n{i:02}": 8 for i in range(1, 70)}
+    held = [Held(f"old-{node}", node, gpus, 0) for node, gpus in room.items()]
+    case = Case(room, held, 0, [1, 2], is_lone=False)
+    taken = taken_by(cluster_of(case, listed=False), case)
+    assert taken is not None
+    assert [one.gpus for one in taken] == [8]
+
+
 def test_what_cannot_fit_even_then_says_for_how_many_there_would_be_room() -> None:
     case = large(0, n_nodes=150, asks=[8] * 140, is_lone=False)
     c = cluster_of(case, listed=False)

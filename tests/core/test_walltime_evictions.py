@@ -285,6 +285,17 @@ def test_an_end_that_a_promise_rests_on_is_not_put_off() -> None:
     assert set(evicted(c)) == {"holds"}
 
 
+def test_an_end_is_put_off_once_the_promise_that_rests_on_it_is_gone() -> None:
+    c = blocked().wait(100.0)
+    state_anew(c, "1800s", "holds")
+    c.wait(2.0).delete("large-0", "large-1").run().wait(700.0)
+    assert evicted(c) == []
+    c.wait(1027.0)
+    assert evicted(c) == []
+    c.wait(3.0)
+    assert evicted(c) == ["holds"]
+
+
 def test_it_begins_and_ends_with_the_configuration() -> None:
     c = evicting(QueueingSettings()).submit(lone("a"), lone("b", "900s")).run().wait(700.0)
     for own, gone in ((EVICT, ["a"]), (QueueingSettings(), ["a"]), (EVICT, ["a", "b"])):

@@ -1,0 +1,57 @@
+"""Evictions for a claim that is due (`onOverrun: yield`): of pods past their time, no more than it needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gangsched.config import Settings
+from gangsched.config.queueing import QueueingSettings
+from gangsched.core.queueing.claims import Claims
+from gangsched.model import effects as ef
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import make_pod
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
+
+
+def lone(name: str, gpus: int, walltime: str) -> list[Any]:
+    return with_annotations([make_pod(name, gpus=gpus)], {WALLTIME_KEY: walltime})
+
+
+def waiting(*holders: tuple[str, int], asks: int) -> Cluster:
+    """A gang of one pod has a claim on the only node, for when these have ended, after 600 s."""
+    own = QueueingSettings(1, mode="hard", on_overrun="yield")
+    c = cluster(nodes=1, gpus=8, settings=Settings(queueing=own))
+    for name, gpus in holders:
+        c.submit(lone(name, gpus, "600s"))
+    c.run().submit(gang("large", pods=1, gpus=asks)).run()
+    c.submit(lone("before", 1, "10s")).run()
+    c.delete("before").run().submit(lone("passes", 1, "2h")).run()
+    assert claims(c).all[0].start_s == 601.0
+    return c
+
+
+def claims(c: Cluster) -> Claims:
+    found = c.scheduler.shared.queue.claims
+    assert found is not None
+    return found
+
+
+def evicted(c: Cluster) -> list[str]:
+    return [one.name for one in c.all(ef.EvictPod)]
+
+
+def test_of_several_that_are_over_no_more_go_than_the_claim_needs() -> None:
+    c = waiting(("a", 2), ("b", 3), ("c", 2), asks=3).wait(640.0)
+    assert evicted(c) == ["b"]
+    assert c.run().wait(2.0).placed("large")
+    assert {c.pod(name).spec.node_name for name in "ac"} == {"n0"}
+
+
+def test_a_promise_that_is_late_as_its_victims_take_their_time_is_late_because_they_overran() -> None:
+    c = waiting(("a", 7), asks=8)
+    c.evictions = "slow"
+    c.wait(700.0)
+    assert evicted(c) == ["a"]
+    c.delete("a").run().wait(2.0)
+    assert c.placed("large")
+    assert claims(c).promises == {"overrun": 1}
