@@ -13,6 +13,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ApiError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.kube.client import ApiClient
+from gangsched.kube.pages import Pages
 from gangsched.kube.watch.decode import Kind, all_kinds, followed
 from gangsched.model.events import Event, KindMissing, KindSynced, NodeAdded, ObjectRefused, PodAdded
 from gangsched.model.objects import Node, Pod
@@ -71,11 +72,12 @@ async def _listed(client: ApiClient, kind: Kind, unread: list[str]) -> list[Even
 async def _pages(client: ApiClient, kind: Kind, version: str) -> list[Event]:
     events: list[Event] = []
     query = {**kind.selector, "limit": str(kind.page_limit)}
+    pages = Pages(kind.path(version))
     while True:
         body = await client.get(kind.path(version), query, timeout_s=_REQUEST_S)
         items, refused, meta = kind.read_page(body, version)
         events += [kind.added(item, kind.api_version(version)) for item in items]
         events += refused
-        if not meta.continue_:
+        query["continue"] = pages.after(meta.continue_, n_items=len(items) + len(refused), n_bytes=len(body))
+        if not query["continue"]:
             return events
-        query["continue"] = meta.continue_

@@ -22,6 +22,7 @@ from gangsched.devices.summary import print_summary, time_text
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
+from gangsched.kube.pages import MAX_PAGE_BYTES, Pages
 from gangsched.kube.watch.decode import Kind
 from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.kube.watch.decode import pods as pods_kind
@@ -70,7 +71,7 @@ async def _read(args: argparse.Namespace) -> tuple[list[NodeMap], str]:
     """The map, and why it lacks reservations, "" if it has them."""
     reserved, unknown = await ask_reserved(args)
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
-    client = ApiClient(credentials)
+    client = ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES)
     try:
         refused: list[Refused] = []
         nodes = await _all(client, nodes_kind(), Node, refused)
@@ -92,6 +93,7 @@ async def _all(client: ApiClient, kind: Kind, item: type[ItemT], refused: list[R
     """All objects; unreadable ones go to `refused`."""
     found: list[ItemT] = []
     query = {**(kind.selector or {}), "limit": str(_PAGE)}
+    pages = Pages(kind.path("v1"))
     while True:
         body = await client.get(kind.path("v1"), query, timeout_s=_REQUEST_S)
         items, unread, meta = kind.read_page(body)
@@ -101,9 +103,9 @@ async def _all(client: ApiClient, kind: Kind, item: type[ItemT], refused: list[R
             for one in unread
             if one.kind == "Node" or one.node_name
         ]
-        if not meta.continue_:
+        query["continue"] = pages.after(meta.continue_, n_items=len(items) + len(unread), n_bytes=len(body))
+        if not query["continue"]:
             return found
-        query["continue"] = meta.continue_
 
 
 class _Regarding(msgspec.Struct, gc=False):

@@ -22,6 +22,7 @@ from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
+from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.snapshot import Snapshot, take_snapshot
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red", "unknown": "magenta"}
@@ -92,7 +93,7 @@ async def _findings(
     args: argparse.Namespace, account: tuple[str, str], config: SchedulerConfig, plugins: KnownPlugins
 ) -> list[Finding]:
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
-    async with ApiClient(credentials) as client:
+    async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
         facts = await read_facts(client, account)
         snapshot = await take_snapshot(client, config, plugins, now_s=time.monotonic())
     return examine(facts, snapshot, config)

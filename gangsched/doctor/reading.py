@@ -19,6 +19,7 @@ import msgspec
 from gangsched.doctor.rights import OPTIONAL, Right, needed
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
+from gangsched.kube.pages import Pages
 from gangsched.model.bounded import lenient_decoder
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -217,9 +218,11 @@ async def _all(client: ApiClient, path: str, kind: type[T]) -> list[T]:
     """All objects of a list; one that cannot be read is left out. Raises: ApiError."""
     found: list[T] = []
     query = {"limit": str(_PAGE)}
+    pages = Pages(path)
     while True:
+        body = await client.get(path, query, timeout_s=_REQUEST_S)
         try:
-            page = _decode_page(await client.get(path, query, timeout_s=_REQUEST_S))
+            page = _decode_page(body)
         except msgspec.MsgspecError as error:
             raise ApiError(f"{path} is not a list: {error}") from None
         for raw in page.items or ():
@@ -227,9 +230,11 @@ async def _all(client: ApiClient, path: str, kind: type[T]) -> list[T]:
                 found.append(msgspec.json.decode(raw, type=kind))
             except (msgspec.MsgspecError, RecursionError):
                 continue
-        if not page.metadata.continue_:
+        query["continue"] = pages.after(
+            page.metadata.continue_, n_items=len(page.items or ()), n_bytes=len(body)
+        )
+        if not query["continue"]:
             return found
-        query["continue"] = page.metadata.continue_
 
 
 async def _refused(client: ApiClient, account: tuple[str, str]) -> set[Right]:

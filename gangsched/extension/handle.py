@@ -18,6 +18,7 @@ import structlog
 from gangsched.core.types.group import Group
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
+from gangsched.kube.pages import Pages
 from gangsched.kube.transport.http1 import MERGE_PATCH
 from gangsched.model import bounded
 from gangsched.model.events import Event, GroupAllowed, GroupRejected
@@ -63,12 +64,17 @@ class Handle:
         if field_selector:
             params["fieldSelector"] = field_selector
         found: list[Any] = []
+        pages = Pages(path)
         while True:
-            page = await _own(self._client.get(path, params))
+            page, n_bytes = await _own_sized(self._client.get(path, params))
             if not page["kind"].endswith("List"):
                 raise ApiError(f"not the API server's own answer: a list came as {page['kind']}")
-            found += page.get("items") or ()
-            params["continue"] = page.get("metadata", {}).get("continue", "")
+            items, meta = page.get("items") or [], page.get("metadata") or {}
+            token = (meta.get("continue") or "") if isinstance(meta, dict) else None
+            if not isinstance(items, list) or not isinstance(token, str):
+                raise ApiError(f"not the API server's own answer: {path} is no list that can be read")
+            found += items
+            params["continue"] = pages.after(token, n_items=len(items), n_bytes=n_bytes)
             if not params["continue"]:
                 return found
 
@@ -136,12 +142,18 @@ class Handle:
 
 
 async def _own(request: Awaitable[bytes]) -> Any:
-    """The object in an answer of the API server itself.
+    """The object in an answer of the API server itself. Raises: ApiError, as `_own_sized`."""
+    return (await _own_sized(request))[0]
+
+
+async def _own_sized(request: Awaitable[bytes]) -> tuple[Any, int]:
+    """The object in an answer of the API server itself, and the bytes of the answer.
 
     Raises: ApiError, with code 0 if something in front of the server may have answered: done or not.
     """
     try:
-        found = _decode_json(await request)
+        body = await request
+        found = _decode_json(body)
     except ApiError as error:
         if error.subject is None and 300 <= error.code < 500 and error.code != 429:
             raise ApiError(f"not the API server's own answer: {error}") from None
@@ -150,7 +162,7 @@ async def _own(request: Awaitable[bytes]) -> Any:
         raise ApiError(f"the answer cannot be read: {error}") from None
     if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
         raise ApiError("not the API server's own answer: a success without an object")
-    return found
+    return found, len(body)
 
 
 __all__ = ["ApiError", "Handle"]

@@ -17,6 +17,7 @@ from gangsched.errors import ApiError, ParseError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.metrics_server import read_usage
+from gangsched.kube.pages import MAX_PAGE_BYTES, Pages
 from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.load.report import LoadReport, NodeReport, make_report
 from gangsched.model.evenness import MODES
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _read(args: argparse.Namespace) -> LoadReport:
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
-    client = ApiClient(credentials)
+    client = ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES)
     try:
         nodes = await _nodes(client)
         usage: dict[str, ReportedUsage] = {}
@@ -88,12 +89,14 @@ async def _nodes(client: ApiClient) -> list[Node]:
     kind = nodes_kind()
     found: list[Node] = []
     query = {"limit": str(_PAGE)}
+    pages = Pages(kind.path("v1"))
     while True:
-        items, _, meta = kind.read_page(await client.get(kind.path("v1"), query, timeout_s=_REQUEST_S))
+        body = await client.get(kind.path("v1"), query, timeout_s=_REQUEST_S)
+        items, unread, meta = kind.read_page(body)
         found += items
-        if not meta.continue_:
+        query["continue"] = pages.after(meta.continue_, n_items=len(items) + len(unread), n_bytes=len(body))
+        if not query["continue"]:
             return found
-        query = {"limit": str(_PAGE), "continue": meta.continue_}
 
 
 def print_report(report: LoadReport, console: Console) -> None:

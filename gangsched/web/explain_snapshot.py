@@ -23,6 +23,7 @@ from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
+from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import group_key
 from gangsched.snapshot import Snapshot, take_snapshot
@@ -53,7 +54,7 @@ async def explain_snapshot(args: argparse.Namespace, name: str, why: str) -> lis
     config = ConfigSource(args.config, plugins).read()
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context)
     now_s = time.monotonic()
-    async with ApiClient(credentials) as client:
+    async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
         snapshot = await take_snapshot(client, config, plugins, now_s=now_s)
     groups = [g for key, g in snapshot.scheduler.shared.groups.items() if str(key) == name][:_MAX_GROUPS]
     if not groups:

@@ -25,6 +25,7 @@ from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
+from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.snapshot import take_snapshot
 from gangsched.web.explain_snapshot import add_flags, condition_of
 from gangsched.web.queue_command import duration
@@ -85,7 +86,7 @@ async def _read(args: argparse.Namespace) -> list[GangRow]:
     plugins = KnownPlugins(args.plugin)
     config = ConfigSource(args.config, plugins).read()
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
-    async with ApiClient(credentials) as client:
+    async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
         snapshot = await take_snapshot(client, config, plugins, now_s=time.monotonic())
     return gangs_of(snapshot.scheduler, datetime.now(UTC))
 

@@ -24,6 +24,7 @@ from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
+from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.snapshot import take_snapshot
 from gangsched.web.asking import DEFAULT_SERVER, add_server_flags, ask, decoded
 from gangsched.web.queue_command import duration
@@ -109,7 +110,7 @@ async def _ask(args: argparse.Namespace, config: SchedulerConfig, plugins: Known
     # false.
     config = replace(config, settings=on_trial(config.settings, allow_eviction=args.preempt))
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
-    async with ApiClient(credentials) as client:
+    async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
         priorities = await priority_classes(client)
         now_s = time.monotonic()
         snapshot = await take_snapshot(client, config, plugins, now_s=now_s)

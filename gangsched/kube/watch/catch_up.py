@@ -15,6 +15,7 @@ import msgspec
 
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
+from gangsched.kube.pages import Pages
 from gangsched.kube.watch.envelopes import ListMeta
 from gangsched.kube.watch.watch_state import WatchState
 from gangsched.model import bounded
@@ -50,18 +51,21 @@ async def ask_pages(client: ApiClient, selector: str) -> AsyncIterator[_Page]:
     Raises: ApiError.
     """
     token = ""
+    pages = Pages("/api/v1/pods")
     while True:
         params = {"limit": str(PAGE_LIMIT), "fieldSelector": selector}
         if token:
             params["continue"] = token
         try:
-            page = _decode_page(await client.get("/api/v1/pods", params))
+            body = await client.get("/api/v1/pods", params)
+            page = _decode_page(body)
         except msgspec.MsgspecError as error:
             raise ApiError(f"the list of pods is not readable: {error}") from None
         if page.kind != "PodList" or not page.metadata.resource_version:
             raise ApiError(f"not the API server's own answer: the list of pods came as {page.kind or '?'}")
+        token = pages.after(page.metadata.continue_, n_items=len(page.items or ()), n_bytes=len(body))
+        del body  # megabytes
         yield page
-        token = page.metadata.continue_
         if not token:
             return
 
