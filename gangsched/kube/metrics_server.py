@@ -6,7 +6,7 @@ app; polls as long as a plugin wants it to. When metrics-server is missing: logg
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 import structlog
@@ -22,9 +22,20 @@ PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 _REQUEST_S = 10.0
 
 
-async def read_usage(client: ApiClient) -> list[ReportedUsage]:
-    """The usage of every node. Raises: ApiError (404, 503: there is no metrics-server), ParseError."""
+async def read_usage(client: ApiClient) -> tuple[list[ReportedUsage], list[ParseError]]:
+    """The usage of every node, and why some are left out.
+
+    Raises: ApiError (404, 503: there is no metrics-server), ParseError.
+    """
     return parse_node_metrics(await client.get(PATH, timeout_s=_REQUEST_S))
+
+
+def told_unread(unread: Sequence[ParseError]) -> str:
+    """A sentence about the nodes whose usage cannot be read; "" if there are none."""
+    if not unread:
+        return ""
+    more = f", and {len(unread) - 1} more nodes" if len(unread) > 1 else ""
+    return f"metrics-server's report of a node cannot be read: {unread[0]}{more}"
 
 
 class MetricsServer:
@@ -53,11 +64,11 @@ class MetricsServer:
                 await self._changed.wait()
                 continue
             try:
-                usage = await read_usage(self._client)
+                usage, unread = await read_usage(self._client)
             except (ApiError, ParseError) as error:
                 self._say(f"metrics-server says nothing that can be used: {error}")
             else:
-                self._say("")
+                self._say(told_unread(unread))
                 await self._tell([LoadReported(one) for one in usage])
             with anyio.move_on_after(self._period_s):
                 await self._changed.wait()

@@ -16,7 +16,7 @@ from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ParseError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
-from gangsched.kube.metrics_server import read_usage
+from gangsched.kube.metrics_server import read_usage, told_unread
 from gangsched.kube.pages import MAX_PAGE_BYTES, Pages
 from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.load.report import LoadReport, NodeReport, make_report
@@ -74,7 +74,10 @@ async def _read(args: argparse.Namespace) -> LoadReport:
         usage: dict[str, ReportedUsage] = {}
         if any(LOAD_KEY not in (node.metadata.annotations or {}) for node in nodes):
             try:
-                usage = {one.node: one for one in await read_usage(client)}
+                reported, unread = await read_usage(client)
+                usage = {one.node: one for one in reported}
+                if unread:
+                    print(f"gangsched: {one_line(told_unread(unread))}", file=sys.stderr)
             except ApiError as error:
                 if error.code not in (403, 404, 503):  # there is none, or we may not read it
                     raise

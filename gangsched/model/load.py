@@ -122,31 +122,61 @@ class _NodeMetrics(msgspec.Struct, gc=False):
 
 
 class _NodeMetricsList(msgspec.Struct, gc=False):
-    items: list[_NodeMetrics]
+    items: list[msgspec.Raw]
     kind: str = ""
 
 
-_decode_metrics = bounded.decoder(_NodeMetricsList, max_bytes=bounded.MAX_ANSWER)
+class _Named(msgspec.Struct, gc=False):
+    metadata: _Meta
 
 
-def parse_node_metrics(body: bytes) -> list[ReportedUsage]:
-    """The answer of /apis/metrics.k8s.io/v1beta1/nodes. Raises: ParseError, naming the node."""
+_decode_list = bounded.decoder(_NodeMetricsList, max_bytes=bounded.MAX_ANSWER)
+_decode_node = msgspec.json.Decoder(_NodeMetrics).decode
+_decode_name = msgspec.json.Decoder(_Named).decode
+
+
+def parse_node_metrics(body: bytes) -> tuple[list[ReportedUsage], list[ParseError]]:
+    """The answer of /apis/metrics.k8s.io/v1beta1/nodes, and why nodes are left out that cannot be read.
+
+    Raises: ParseError, if it is no such answer.
+    """
     try:
-        found_list = _decode_metrics(body)
+        found_list = _decode_list(body)
     except msgspec.MsgspecError as error:
-        raise ParseError(" ".join(str(error).split())[:200], field="metrics.k8s.io") from None
+        raise ParseError(_line(error), field="metrics.k8s.io") from None
     if found_list.kind != "NodeMetricsList":
         raise ParseError(
             f"is no NodeMetricsList: {found_list.kind[:50] or 'no kind'}", field="metrics.k8s.io"
         )
-    found = []
-    for item in found_list.items:
+    found, unread = [], []
+    for i, item in enumerate(found_list.items):
         try:
-            cpu, memory = to_milli(str(item.usage["cpu"])), to_int(str(item.usage["memory"]))
-        except (KeyError, ParseError) as error:
-            why = "has no such usage" if isinstance(error, KeyError) else str(error)
-            raise ParseError(
-                f"{error.args[0]}: {why}", field=f"metrics.k8s.io: {item.metadata.name[:253]}"
-            ) from None
-        found.append(ReportedUsage(item.metadata.name, cpu, memory, item.timestamp))
-    return found
+            found.append(_usage(item))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            unread.append(ParseError(_line(error), field=f"metrics.k8s.io: {_name(item) or f'items[{i}]'}"))
+        except ParseError as error:
+            unread.append(ParseError(str(error), field=f"metrics.k8s.io: {_name(item)}"))
+    return found, unread
+
+
+def _usage(item: msgspec.Raw) -> ReportedUsage:
+    """Raises: msgspec.MsgspecError, ParseError."""
+    node = _decode_node(item)
+    amounts = []
+    for resource, parse in (("cpu", to_milli), ("memory", to_int)):
+        if resource not in node.usage:
+            raise ParseError("has no such usage", field=resource)
+        amounts.append(parse(str(node.usage[resource])))
+    cpu_milli, memory_bytes = amounts
+    return ReportedUsage(node.metadata.name, cpu_milli, memory_bytes, node.timestamp)
+
+
+def _name(item: msgspec.Raw) -> str:
+    try:
+        return _decode_name(item).metadata.name[:253]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

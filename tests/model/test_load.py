@@ -66,24 +66,48 @@ def test_mistakes_are_reported_with_their_place(change: dict[str, object], messa
     assert str(caught.value).startswith(f"gangsched.io/load: {message}")
 
 
-def test_what_metrics_server_answers() -> None:
-    body = {
-        "kind": "NodeMetricsList",
-        "items": [
-            {
-                "metadata": {"name": "n1"},
-                "timestamp": "2026-05-04T12:00:00Z",
-                "window": "20s",
-                "usage": {"cpu": "1500m", "memory": "2Gi"},
-            }
-        ],
+def reported(*nodes: object) -> bytes:
+    return json.dumps({"kind": "NodeMetricsList", "items": nodes}).encode()
+
+
+def node_metrics(name: str, **usage: str) -> dict[str, object]:
+    return {
+        "metadata": {"name": name},
+        "timestamp": "2026-05-04T12:00:00Z",
+        "window": "20s",
+        "usage": {"cpu": "1500m", "memory": "2Gi"} | usage,
     }
-    assert parse_node_metrics(json.dumps(body).encode()) == [ReportedUsage("n1", 1500, 2 * 2**30, NOW)]
-    body["items"][0]["usage"] = {"cpu": "1"}  # type: ignore[index]
-    with pytest.raises(ParseError, match=r"metrics.k8s.io: n1: memory: has no such usage"):
-        parse_node_metrics(json.dumps(body).encode())
+
+
+def test_what_metrics_server_answers() -> None:
+    good = ReportedUsage("n1", 1500, 2 * 2**30, NOW)
+    assert parse_node_metrics(reported(node_metrics("n1"))) == ([good], [])
     with pytest.raises(ParseError, match=r"metrics.k8s.io: "):
         parse_node_metrics(b"<html>")
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (node_metrics("n2") | {"usage": {"cpu": "1"}}, "metrics.k8s.io: n2: memory: has no such usage"),
+        (node_metrics("n2", cpu="a lot"), "metrics.k8s.io: n2: "),
+        (node_metrics("n2") | {"timestamp": "now"}, "metrics.k8s.io: n2: "),
+        (node_metrics("n2") | {"usage": [[["x"]]]}, "metrics.k8s.io: n2: "),
+        ({"metadata": {"name": 7}}, "metrics.k8s.io: items[1]: "),
+        (None, "metrics.k8s.io: items[1]: "),
+    ],
+)
+def test_a_node_that_cannot_be_read_costs_itself_alone(bad: object, message: str) -> None:
+    found, unread = parse_node_metrics(reported(node_metrics("n1"), bad, node_metrics("n3")))
+    assert [one.node for one in found] == ["n1", "n3"]
+    assert [str(one)[: len(message)] for one in unread] == [message]
+
+
+def test_a_name_that_is_no_text_costs_its_node_alone() -> None:
+    body = reported(node_metrics("n1"), node_metrics("n2")).replace(b"n2", b"\xff\xfe")
+    found, unread = parse_node_metrics(body)
+    assert [one.node for one in found] == ["n1"]
+    assert str(unread[0]).startswith("metrics.k8s.io: items[1]: ")
 
 
 def test_the_published_sums_in_the_units_stated() -> None:
