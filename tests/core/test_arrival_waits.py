@@ -3,12 +3,14 @@ let anybody wait, and has a claim then."""
 
 from __future__ import annotations
 
-from tests.core.queued import queued
+import pytest
+
+from tests.core.queued import pods, queued
 from tests.core.test_claims import claims, lone
 from tests.core.test_kept_now import walled
 from tests.support.scenario import Cluster, gang
 
-_ALL = "queues: [{name: all, order: shortest, namespaces: ['*']}]"
+_ALL = "queues: [{name: all, order: shortest, namespaces: [d]}]"
 _WEEK_S = 7 * 86_400.0
 
 
@@ -17,14 +19,14 @@ def two_nodes(queues: str = _ALL) -> Cluster:
 
 
 def one_waits_for_all(c: Cluster) -> Cluster:
-    """`long` needs both nodes for an hour, and one of them is held for months; the other is free."""
-    c.submit(lone("holds", 8, "4000h")).run()
+    """`long` needs both nodes for an hour; one is held for months, by another queue, and one is free."""
+    c.submit(walled(pods("x", "holds", gpus=8), "4000h")).run()
     return c.submit(walled(gang("long", pods=2, gpus=8), "1h")).run()
 
 
 def is_passed(c: Cluster) -> bool:
     """Whether one that would run past any claim may start now; it is gone then."""
-    c.submit(lone("asks", 8, "5000h")).run()
+    c.submit(lone("asks", 4, "5000h")).run()
     found = bool(c.pod("asks").spec.node_name)
     c.delete("asks").run()
     assert (claims(c).of(c.group("long")) is None) == found
@@ -43,7 +45,7 @@ def test_it_has_a_claim_at_once_where_nobody_would_have_waited() -> None:
 def test_it_is_passed_for_as_long_as_another_would_have_waited() -> None:
     c = another_waits(one_waits_for_all(two_nodes()))
     # Nothing has ended yet, so that pods are taken to run for half of their walltimes.
-    assert is_passed(c.wait(1.1 * 1800.0 - 60.0))
+    assert is_passed(c.wait(1800.0 - 60.0))
     assert not is_passed(c.wait(120.0))
 
 
@@ -54,7 +56,7 @@ def test_how_long_pods_run_is_learned_from_those_that_have_left() -> None:
         assert c.placed(f"quick-{k}", on=1)
         c.wait(100.0).delete(*(f"quick-{k}-{i}" for i in range(8))).run()
     another_waits(one_waits_for_all(c))
-    assert is_passed(c.wait(1.1 * 360.0 - 60.0))
+    assert is_passed(c.wait(360.0 - 60.0))
     assert not is_passed(c.wait(120.0))
 
 
@@ -65,7 +67,7 @@ def test_who_leaves_is_not_waited_for() -> None:
         c.delete(f"{name}-0", f"{name}-1").run()
     another_waits(c)
     # `as-well` would have waited for `long` alone, as `other` does.
-    assert is_passed(c.wait(1.1 * 1800.0 - 60.0))
+    assert is_passed(c.wait(1800.0 - 60.0))
     assert not is_passed(c.wait(120.0))
 
 
@@ -77,13 +79,21 @@ def test_a_wait_is_forgotten_after_a_week() -> None:
     assert not is_passed(c.wait(120.0))
 
 
-def test_a_queue_with_a_smaller_share_takes_longer() -> None:
-    shares = (
-        "queues: [{name: all, order: shortest, namespaces: ['*']}, {name: more, share: 3, namespaces: [m]}]"
+@pytest.mark.parametrize(
+    ("holds", "wait_s"),
+    [
+        pytest.param(0, 1800.0 * 8, id="what is due to it, an eighth"),
+        pytest.param(4, (1800.0 + 20 * 3600.0 / 4) * 4, id="what it holds, if that is more"),
+    ],
+)
+def test_a_queue_with_a_small_part_takes_longer(holds: int, wait_s: float) -> None:
+    c = two_nodes(
+        "queues: [{name: all, order: shortest, namespaces: [d]}, {name: more, share: 7, namespaces: [x]}]"
     )
-    c = another_waits(one_waits_for_all(two_nodes(shares)))
-    # It holds half of the cluster, and a quarter is due to it.
-    assert is_passed(c.wait(1.1 * 3600.0 - 60.0))
+    if holds:
+        c.submit(lone("mine", holds, "40h")).run()
+    another_waits(one_waits_for_all(c))
+    assert is_passed(c.wait(wait_s - 60.0))
     assert not is_passed(c.wait(120.0))
 
 
@@ -91,5 +101,14 @@ def test_a_walltime_that_nobody_knows_counts_as_none() -> None:
     c = one_waits_for_all(two_nodes())
     c.submit(gang("unknown", pods=2, gpus=8)).run()
     another_waits(c)
-    assert is_passed(c.wait(1.1 * 1800.0 - 60.0))
+    assert is_passed(c.wait(1800.0 - 60.0))
+    assert not is_passed(c.wait(120.0))
+
+
+def test_what_runs_in_its_queue_would_have_been_waited_for() -> None:
+    c = two_nodes()
+    c.submit(lone("runs", 4, "8h")).run().wait(4 * 3600.0)
+    one_waits_for_all(c)
+    # A quarter of the cluster for four hours more, of which it runs for half.
+    assert is_passed(c.wait(1800.0 - 60.0))
     assert not is_passed(c.wait(120.0))

@@ -19,20 +19,22 @@ read through core.cache.namespace_usage.QueueView.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from gangsched.core.cache.queue_tree import OTHERS, QueueTree
 from gangsched.core.cache.usage_trackers import NOTHING_NEW, UsageNews
-from gangsched.core.types.group import PodInfo
+from gangsched.core.types.group import Group, PodInfo
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
 
 PRESENT_WEIGHT = 15.0
 """How much what a queue holds now weighs beside what it has held lately."""
 _NOTHING: Mapping[str, int] = MappingProxyType({})
-_Held = tuple[str, Mapping[str, int]]
+_Held = tuple[str, Mapping[str, int], float, float]
+"""Queue, requests, and where the shortest go first: the part of the cluster, and that times the pod's end."""
 
 
 class Place(tuple[tuple[bool, float, str], ...]):
@@ -87,6 +89,10 @@ class QueueBook:
         self._now_s = 0.0
         self._there: dict[str, dict[str, PodInfo]] = {}
         self._has_borrowed = False
+        self.walltime_of: Callable[[Group], float] | None = None
+        """How long a group runs, where the configuration has `queueing`."""
+        self._work: dict[str, tuple[float, float]] = {}
+        """Sums of those two by queue."""
 
     def inherit(self, before: QueueBook, now_s: float) -> None:
         """The queues of these names have held what `before` says; call while this one is still empty."""
@@ -203,6 +209,12 @@ class QueueBook:
         shares = (n / totals[r] for r, n in amounts.items() if r in self._compared and totals.get(r))
         return min(1.0, max(shares, default=0.0))
 
+    def running_s(self, queue: str, now_s: float) -> float:
+        """What a queue's pods will still run by their walltimes, each by its part of the cluster: in seconds
+        of the whole cluster. Known where the shortest go first; unknown walltimes count as none."""
+        part, ends = self._work.get(queue, (0.0, 0.0))
+        return max(0.0, ends - part * now_s)
+
     def decayed(self, queue: str, now_s: float) -> float:
         """H: the part of the cluster that it has held lately."""
         use = self._uses[queue]
@@ -264,7 +276,8 @@ class QueueBook:
             if queue not in self._uses:
                 continue
             # As it is counted now: the pod may be another version when it leaves.
-            held = on_row[info.uid] = (queue, info.template.requests)
+            requests = info.template.requests
+            held = on_row[info.uid] = (queue, requests, *self._work_of(queue, info, now_s))
             self._there.setdefault(queue, {})[info.uid] = info
             self._add(held, 1)
 
@@ -279,8 +292,20 @@ class QueueBook:
         self._now_s = now_s
         return ()
 
+    def _work_of(self, queue: str, info: PodInfo, now_s: float) -> tuple[float, float]:
+        if self.walltime_of is None or info.group is None or self.tree.queues[queue].order != "shortest":
+            return 0.0, 0.0
+        walltime_s = self.walltime_of(info.group)
+        if not math.isfinite(walltime_s):
+            return 0.0, 0.0
+        part = self.part(info.template.requests)
+        return part, part * (now_s + walltime_s)
+
     def _add(self, held: _Held, sign: int) -> None:
-        queue, requests = held
+        queue, requests, part, ends = held
+        if part:
+            work = self._work.get(queue, (0.0, 0.0))
+            self._work[queue] = (work[0] + sign * part, work[1] + sign * ends)
         for name in self.tree.paths[queue]:
             self._changed.add(f"/{name}")
             use = self._uses[name]

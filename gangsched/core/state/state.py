@@ -160,6 +160,7 @@ class SharedState:
             trackers.append(usage)
             if self.settings.queues is not None:
                 self.queue_book = QueueBook(QueueTree(self.settings.queues), usage.changed)
+                self.queue_book.walltime_of = self._walltime_s
                 trackers.append(self.queue_book)
                 if known is not None:
                     self.queue_book.inherit(known, self.now_s)
