@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ import msgspec
 from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.reach import plain
+from gangsched.web.listening import LEADER_HEADER
 
 DEFAULT_SERVER = "https://127.0.0.1:10259"
 _TIMEOUT_S = 10.0
@@ -29,6 +31,7 @@ _MAX_BYTES = 16 * 2**20
 _MAX_ERROR_BYTES = 500
 # The demo's scheduler serves its pages without TLS, on the loopback alone.
 _PLAIN = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):[0-9]{1,5}")
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _T = TypeVar("_T")
 
 
@@ -65,14 +68,33 @@ def add_server_flags(parser: argparse.ArgumentParser, *, default: str, text: str
 
 
 async def ask(args: argparse.Namespace, path: str, body: bytes | None = None) -> bytes | None:
-    """As `Ask`, on a connection of its own. Raises: ConfigError, ApiError."""
-    async with connected(args) as asked:
-        return await asked(path, body)
+    """As `Ask`, on a connection of its own; a replica that does not lead is noted on stderr.
+
+    Raises: ConfigError, ApiError.
+    """
+    leaders: list[str] = []
+    async with connected(args, leaders) as asked:
+        page = await asked(path, body)
+    for leader in leaders:
+        print(f"gangsched: note: {_of_follower(str(args.server), leader)}", file=sys.stderr)
+    return page
+
+
+def _of_follower(server: str, leader: str) -> str:
+    """`leader`: who holds the lease, as that replica has seen it. In a cluster a host's name is its pod's."""
+    note = f"{server} is a replica that does not lead: it decides nothing, and its queue does not move"
+    host = leader.rpartition("_")[0]
+    if host and _HOST.fullmatch(host):
+        return f"{note}; the one that leads: kubectl -n gangsched-system port-forward pod/{host} 10259"
+    return f"{note}; which one leads, if any: kubectl -n gangsched-system get lease gangsched"
 
 
 @asynccontextmanager
-async def connected(args: argparse.Namespace) -> AsyncIterator[Ask]:
-    """`ask` for several pages, on one connection. Raises: ConfigError."""
+async def connected(args: argparse.Namespace, leaders: list[str] | None = None) -> AsyncIterator[Ask]:
+    """`ask` for several pages, on one connection. Raises: ConfigError.
+
+    leaders: gets who leads, for each answer of a replica that does not.
+    """
     server = str(args.server).rstrip("/")
     is_plain = _PLAIN.fullmatch(server) is not None
     if not (is_plain or server.startswith("https://")):
@@ -84,7 +106,7 @@ async def connected(args: argparse.Namespace) -> AsyncIterator[Ask]:
             # Each time: it may be one that is renewed. A token goes over no plain connection.
             token = "" if is_plain else await _token(args)
             headers = {"Authorization": f"Bearer {token}"} if token else {}
-            return await _ask(session, server, path, headers, trust, body)
+            return await _ask(session, server, path, headers, trust, body, [] if leaders is None else leaders)
 
         yield asked
 
@@ -104,6 +126,7 @@ async def _ask(
     headers: dict[str, str],
     trust: ssl.SSLContext | bool,
     body: bytes | None,
+    leaders: list[str],
 ) -> bytes | None:
     method, limit_s = ("GET", _TIMEOUT_S) if body is None else ("POST", _ANSWER_TIMEOUT_S)
     if body is not None:
@@ -115,6 +138,7 @@ async def _ask(
         ) as answer:
             page = b"".join([part async for part in _bounded(answer)])
             code = answer.status
+            leaders += answer.headers.getall(LEADER_HEADER, [])[:1]
     except aiohttp.ClientConnectorCertificateError as error:
         why = f"{server}: its certificate is not trusted: {error.certificate_error}; give --ca, or --insecure"
         raise ApiError(why) from None
@@ -133,8 +157,24 @@ async def _ask(
     if code == 400 and body is not None:
         raise ConfigError(said)
     if code != 200:
-        raise ApiError(f"{server}{path}: {said}", code=code)
+        raise ApiError(f"{server}{path}: {said}{_cure(code, headers)}", code=code)
     return page
+
+
+def _cure(code: int, headers: dict[str, str]) -> str:
+    """What would be right where the scheduler does not let this client ask; "" for other codes."""
+    if code not in (401, 403):
+        return ""
+    if "Authorization" not in headers:
+        # The API server alone can judge a client certificate: kubeadm's and kind's kubeconfigs have no more.
+        return (
+            ". The scheduler knows users by their tokens, and none was sent: the kubeconfig's user has none,"
+            " and a client certificate is for the API server alone. Give --token, for example of a service"
+            ' account that may get this path: --token "$(kubectl create token NAME)"'
+        )
+    if code == 401:
+        return ": the API server does not accept the token; it may have expired, or be another cluster's"
+    return ": a ClusterRole that has this path among its nonResourceURLs, bound to that user, allows it"
 
 
 async def _bounded(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 import anyio
 import msgspec
@@ -65,10 +66,11 @@ def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
     except ApiError as problem:
         if not explain_snapshot.can_stand_in(problem):
             raise
-        error, why = problem, problem.message
+        error, why, runs = problem, problem.message, problem.code in (401, 403)
     else:
         if body is not None:
-            return decoded(args, body, list[Page])
+            return _led(args, gang, decoded(args, body, list[Page]))
+        runs = False
         error = ApiError(
             f"the scheduler knows no gang and no pod of its own named {gang}; see whether its pods exist, and"
             f" whether their spec.schedulerName is a profile of this scheduler: kubectl -n {namespace} get"
@@ -77,7 +79,7 @@ def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
         )
         why = f"the scheduler at {args.server} knows nothing of it"
     try:
-        return anyio.run(explain_snapshot.explain_snapshot, args, gang, why)
+        return anyio.run(partial(explain_snapshot.explain_snapshot, args, gang, why, runs=runs))
     except ApiError as problem:
         if problem.code == 404:  # the sentence says all
             raise ApiError(problem.message) from None
@@ -88,12 +90,23 @@ def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
         raise error from None
 
 
+def _led(args: argparse.Namespace, gang: str, pages: list[Page]) -> list[Page]:
+    """The pages; where a replica has made them that decides nothing, a snapshot's if there can be one."""
+    if any(page.leads for page in pages):
+        return pages
+    why = f"the replica at {args.server} does not lead"
+    try:
+        return anyio.run(partial(explain_snapshot.explain_snapshot, args, gang, why, runs=True))
+    except (ApiError, ConfigError):
+        return pages
+
+
 def print_page(page: Page, console: Console) -> None:
     """The answer, then everything that supports it."""
     told = page.explanation
     who = escape(clean(told.group)) + (f" (pod {escape(clean(told.uid))})" if told.uid else "")
     console.print(f"[bold]{who}[/bold]: {escape(clean(told.answer))}")
-    console.print(f"{_place(told)}")
+    console.print(_place(told, is_remembered=not page.instead))
     if page.instead:
         console.print(
             f"No scheduler explains it: {escape(clean(page.instead))}. This is found from what the API server"
@@ -121,16 +134,18 @@ def print_page(page: Page, console: Console) -> None:
         console.print(f"\nIts trace: {escape(clean(page.trace))}")
 
 
-def _place(told: Explanation) -> str:
-    parts = [f"{escape(clean(told.state))} for {duration(told.state_s)}"]
+def _place(told: Explanation, *, is_remembered: bool) -> str:
+    """is_remembered: by a scheduler that runs; of times and attempts a snapshot knows nothing."""
+    parts = [escape(clean(told.state)) + f" for {duration(told.state_s)}" * is_remembered]
     if told.position:
         parts.append(f"place {told.position} of {told.n_waiting} in the queue")
-        if told.waited_s is not None:
+        if told.waited_s is not None and is_remembered:
             parts.append(f"in line for {duration(told.waited_s)}")
     existing = str(told.existing) if told.needed is None else f"{told.existing} of {told.needed}"
     counts = f"{existing} members exist, {told.bound} bound, {told.reserved} reserved"
     parts.append(counts + f", {told.gated} gated" * bool(told.gated))
-    parts.append(f"{told.attempts} attempt{'s' * (told.attempts != 1)}")
+    if is_remembered:
+        parts.append(f"{told.attempts} attempt{'s' * (told.attempts != 1)}")
     return "; ".join(parts) + f"; scheduler {escape(clean(told.scheduler))}"
 
 

@@ -45,8 +45,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-async def explain_snapshot(args: argparse.Namespace, name: str, why: str) -> list[Page]:
-    """Pages made from the API server's lists alone; `why`: why no scheduler has made them.
+async def explain_snapshot(
+    args: argparse.Namespace, name: str, why: str, *, runs: bool = False
+) -> list[Page]:
+    """Pages made from the API server's lists alone; `why`: why no scheduler has made them; `runs`: one runs
+    all the same.
 
     Raises: ConfigError, ApiError (not to be read; no such gang and no such pod).
     """
@@ -60,14 +63,16 @@ async def explain_snapshot(args: argparse.Namespace, name: str, why: str) -> lis
     if not groups:
         served = [profile.scheduler_name for profile in config.profiles]
         raise ApiError(_not_ours(snapshot.pods, name, served, why), code=404)
-    return [_page(snapshot, group, now_s, why) for group in groups]
+    return [_page(snapshot, group, now_s, why, runs=runs) for group in groups]
 
 
-def _page(snapshot: Snapshot, group: Group, now_s: float, why: str) -> Page:
+def _page(snapshot: Snapshot, group: Group, now_s: float, why: str, *, runs: bool) -> Page:
     told = explain(snapshot.scheduler, group, now_s)
     if not told.told:
         told = replace(told, told=clean(condition_of(group)))
-    if told.position:
+    if runs:
+        told = replace(told, then="")
+    elif told.position:
         start = (
             f"Start a scheduler that serves {told.scheduler!r}, or see why none answers: gangsched doctor."
         )
@@ -112,5 +117,8 @@ def _gang_of(pod: Pod) -> str:
 
 
 def can_stand_in(error: ApiError) -> bool:
-    """Whether a snapshot may answer instead: there was no answer, or not from a scheduler."""
-    return error.code in (0, 502, 503, 504)
+    """Whether a snapshot may answer instead: no answer came, none from a scheduler, or none for this user.
+
+    The snapshot is made by what the API server lets the user list, so it shows nobody what he may not see.
+    """
+    return error.code in (0, 401, 403, 502, 503, 504)

@@ -15,6 +15,8 @@ import msgspec
 
 from gangsched.errors import ConfigError
 
+# In the answers of a replica that does not lead: who does, as it has seen in the lease.
+LEADER_HEADER = "Gangsched-Leader"
 _BACKLOG = 128
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ from gangsched.web.access import Access, Refused
 from gangsched.web.board.pages import Board
 from gangsched.web.explanations import Explanations
 from gangsched.web.health import Health, Page
+from gangsched.web.listening import LEADER_HEADER
 from gangsched.web.metrics import format_for
 from gangsched.web.queue import Queue
 from gangsched.web.reservations import RESERVATIONS_PATH, Reservations
@@ -35,6 +37,7 @@ _log = structlog.get_logger(__name__)
 
 PLAIN = "text/plain; charset=utf-8"
 _USER = web.RequestKey("user", str)
+_IDENTITY = re.compile(r"[A-Za-z0-9._-]{1,320}")
 # Probes come every few seconds, scrapes every half minute.
 _KEEP_ALIVE_S = 60.0
 _SHUTDOWN_S = 1.0
@@ -66,8 +69,10 @@ class Server:
         top: Top,
         board: Board | None = None,
         turns: Turns | None = None,
+        leader: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`tls` None: plain HTTP, for a loopback address. `board` None: no dashboard."""
+        """`tls` None: plain HTTP, for a loopback address. `board` None: no dashboard. leader: who leads in
+        place of this replica, None if this one does."""
         self._turns = turns or Turns()
         self._sockets = sockets
         self._tls = tls
@@ -82,6 +87,7 @@ class Server:
         self._board = board
         self._reservations = reservations
         self._top = top
+        self._leader = leader
 
     async def run(self) -> None:
         app = web.Application(middlewares=[self._guarded], client_max_size=1024)
@@ -124,7 +130,11 @@ class Server:
                 request[_USER] = await self._access.check(
                     request.path, request.headers.get("Authorization", ""), verb=verb
                 )
-            return await handler(request)
+            response = await handler(request)
+            if request.get(_USER) and (leader := self._leader()) is not None:
+                # The lease's holder is whatever its writer made it, and a header is one line.
+                response.headers[LEADER_HEADER] = leader if _IDENTITY.fullmatch(leader) else "unknown"
+            return response
         except Refused as refused:
             headers = {"Retry-After": "5"} if refused.code == 429 else {}
             return web.Response(status=refused.code, text=refused.message + "\n", headers=headers)

@@ -222,7 +222,13 @@ class Web:
             reservations=Reservations(parts.scheduler, may_act=parts.may_act),
             top=Top(parts.scheduler, queue, self._measures, may_act=parts.may_act, turns=turns),
             turns=turns,
+            leader=self._leader,
         )
+
+    def _leader(self) -> str | None:
+        """Who leads in place of this replica; "" while nobody is known to."""
+        elector = self._parts.elector
+        return None if elector is None or self._parts.may_act() else elector.election.observed.holder
 
     def _health(self) -> dict[str, Health]:
         parts = self._parts

@@ -60,6 +60,12 @@ def test_a_pending_gang_is_explained_to_who_may_ask(
     assert told["answer"].startswith("1 of 2 members fit. Member train-1 needs 8 nvidia.com/gpu on one node")
     assert (told["position"], told["nWaiting"], told["state"]) == (1, 1, "unschedulable")
     assert told["near"][0]["heldBy"] == ["default/old (2 bound)"]
+    kubeconfig = f"--kubeconfig={cluster.plane.kubeconfig}"
+    assert main(["explain", "default/train", ask[2], "--token=made-up", kubeconfig]) == 3
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith("default/train: 1 of 2 members fit. Member train-1 needs 8 nvidia.com/gpu on one")
+    assert "Unauthorized: the API server does not accept the token" in told
+    assert "Start a scheduler" not in told
     assert main([*ask[:1], "default/none", *ask[2:]]) == 1
     assert "knows no gang and no pod of its own named default/none" in capsys.readouterr().err
 

@@ -7,14 +7,15 @@ import json
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from gangsched.certificates import Pair
 from gangsched.cli import main
 from gangsched.config import TracingSettings
 from gangsched.errors import ApiError
-from gangsched.web import explain_command
-from gangsched.web.explanations import Explanations
+from gangsched.web import explain_command, explain_snapshot
+from gangsched.web.explanations import Explanations, Page
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_server import serving
 
@@ -75,6 +76,52 @@ async def test_a_gang_that_nobody_knows_is_answered_with_where_to_look(
 def test_a_replica_that_does_not_lead_reports_that() -> None:
     told = explanations(waiting(), leads=False).told("d/train")
     assert json.loads(told or b"")[0]["leads"] is False
+
+
+async def test_a_replica_that_does_not_lead_leaves_the_answer_to_a_snapshot(
+    pair: Pair, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    c = waiting()
+    [page] = msgspec.json.decode(explanations(c).told("d/train") or b"", type=list[Page])
+    reasons = []
+
+    async def snapshot(_: argparse.Namespace, name: str, why: str, *, runs: bool) -> list[Page]:
+        reasons.append((name, why.replace(at, "AT"), runs))
+        return [msgspec.structs.replace(page, instead=why)]
+
+    async with serving(pair, explanations=explanations(c, leads=False)) as client:
+        at = f"https://127.0.0.1:{client.port}"
+        ask = ["explain", "d/train", f"--server={at}", "--token=good"]
+        assert await anyio.to_thread.run_sync(main, ask) == 3
+        assert "This replica does not lead and decides nothing" in capsys.readouterr().out
+        monkeypatch.setattr(explain_snapshot, "explain_snapshot", snapshot)
+        assert await anyio.to_thread.run_sync(main, ask) == 3
+        drawn = " ".join(capsys.readouterr().out.split())
+    assert reasons == [("d/train", "the replica at AT does not lead", True)]
+    assert drawn.startswith("d/train: 1 of 2 members fit.")
+    assert (
+        " unschedulable; place 1 of 1 in the queue; 2 of 2 members exist, 0 bound, 0 reserved; sch" in drawn
+    )
+
+
+async def test_who_may_not_ask_a_scheduler_is_answered_from_what_he_may_list(
+    pair: Pair, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    [page] = msgspec.json.decode(explanations(waiting()).told("d/train") or b"", type=list[Page])
+
+    async def snapshot(_: argparse.Namespace, name: str, why: str, *, runs: bool) -> list[Page]:
+        return [msgspec.structs.replace(page, instead=f"{why}, {runs}")]
+
+    monkeypatch.setattr(explain_snapshot, "explain_snapshot", snapshot)
+    async with serving(pair, explanations=explanations(waiting())) as client:
+        ask = ["explain", "d/train", f"--server=https://127.0.0.1:{client.port}"]
+        assert await anyio.to_thread.run_sync(main, ask) == 3
+        drawn = " ".join(capsys.readouterr().out.split())
+    assert (
+        '--token "$(kubectl create token NAME)", True. This is found from what the API server lists' in drawn
+    )
 
 
 def test_who_asks_again_at_once_gets_the_same_answer() -> None:

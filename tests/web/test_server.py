@@ -9,7 +9,7 @@ import logging
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -140,6 +140,7 @@ async def serving(
     always_allow: tuple[str, ...] = ("/livez", "/readyz"),
     reservations: Reservations | None = None,
     top: Top | None = None,
+    leader: Callable[[], str | None] = lambda: None,
 ) -> AsyncIterator[Client]:
     async def metrics(content_type: str) -> bytes:
         return b"scheduler_pending_pods 0\n"
@@ -162,6 +163,7 @@ async def serving(
         board=board,
         reservations=reservations or Reservations(nobody()),
         top=top or Top(nobody(), Queue(nobody()), Measures()),
+        leader=leader,
     )
     trust = ssl.create_default_context(cadata=pair.certificate.decode())
     async with aiohttp.ClientSession() as session, anyio.create_task_group() as group:

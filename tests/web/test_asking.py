@@ -1,0 +1,71 @@
+"""How the commands ask a scheduler: as whom, and what they say of one that refuses or does not lead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from gangsched.certificates import Pair
+from gangsched.cli import main
+from tests.web.test_access import Server as ApiServer
+from tests.web.test_server import Client, serving
+
+
+@pytest.fixture(autouse=True)
+def without_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+
+
+async def asked(client: Client, *arguments: str) -> int:
+    at = f"--server=https://127.0.0.1:{client.port}"
+    return await anyio.to_thread.run_sync(main, ["queue", at, *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], '/queue: User "system:anonymous" cannot get path "/queue". The scheduler knows users by their'),
+        (["--token=stranger"], "/queue: Unauthorized: the API server does not accept the token; it may"),
+        (
+            ["--token=good"],
+            '/queue: User "prometheus" cannot get path "/queue": a ClusterRole that has this path among its',
+        ),
+    ],
+)
+async def test_who_is_refused_is_told_what_would_be_right(
+    pair: Pair, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    api = ApiServer()
+    api.may.discard(("prometheus", "/queue"))
+    async with serving(pair, api=api) as client:
+        assert await asked(client, *arguments) == 1
+    assert said in capsys.readouterr().err
+
+
+async def test_a_replica_that_does_not_lead_names_the_one_that_does(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leader: list[str | None] = ["gangsched-6c9f7-x2b4k_0f1e2d3c4b5a6978"]
+    async with serving(pair, leader=lambda: leader[0]) as client:
+        assert await asked(client, "--token=good", "-o", "json") == 0
+        printed = capsys.readouterr()
+        assert printed.out.startswith("{")
+        assert "port-forward pod/gangsched-6c9f7-x2b4k 10259" in printed.err
+        for unknown in ("", "x\r\nSet-Cookie: a=b", "somebody"):
+            leader[0] = unknown
+            assert await asked(client, "--token=good") == 0
+            assert "which one leads, if any: kubectl" in capsys.readouterr().err
+        leader[0] = None
+        assert await asked(client, "--token=good") == 0
+        assert capsys.readouterr().err == ""
+
+
+async def test_who_leads_is_told_to_those_alone_who_may_ask(pair: Pair) -> None:
+    async with serving(pair, leader=lambda: "gangsched-0_ab") as client:
+        for path, token in (("/queue", ""), ("/queue", "stranger"), ("/livez", "")):
+            await client.ask(path, token=token)
+            assert "Gangsched-Leader" not in client.headers
+        await client.ask("/queue", token="good")
+        assert client.headers["Gangsched-Leader"] == "gangsched-0_ab"
