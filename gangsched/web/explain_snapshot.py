@@ -70,15 +70,15 @@ def _page(snapshot: Snapshot, group: Group, now_s: float, why: str, *, runs: boo
     told = explain(snapshot.scheduler, group, now_s)
     if not told.told:
         told = replace(told, told=clean(condition_of(group)))
-    if runs:
+    if told.position:
         told = replace(told, then="")
-    elif told.position:
+        if told.answer.startswith(FITS):
+            told = replace(told, answer=f"{FITS}, and no scheduler has placed it.")
+    if told.position and not runs:
         start = (
             f"Start a scheduler that serves {told.scheduler!r}, or see why none answers: gangsched doctor."
         )
-        told = replace(told, cures=(start, *told.cures), then="")
-        if told.answer.startswith(FITS):
-            told = replace(told, answer=f"{FITS}, and no scheduler has placed it.")
+        told = replace(told, cures=(start, *told.cures))
     return Page(leads=True, explanation=told, moves=(), trace="", instead=clean(why))
 
 

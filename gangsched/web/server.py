@@ -131,7 +131,8 @@ class Server:
                     request.path, request.headers.get("Authorization", ""), verb=verb
                 )
             response = await handler(request)
-            if request.get(_USER) and (leader := self._leader()) is not None:
+            is_probe = request.path.split("/")[1] in self._health  # anybody may ask those
+            if _USER in request and not is_probe and (leader := self._leader()) is not None:
                 # The lease's holder is whatever its writer made it, and a header is one line.
                 response.headers[LEADER_HEADER] = leader if _IDENTITY.fullmatch(leader) else "unknown"
             return response

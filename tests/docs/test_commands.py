@@ -37,8 +37,9 @@ _SEPARATORS = re.compile(r"\s(?:&&|\|\||\||;)\s")
 
 
 def _lines(block: Block) -> Iterator[str]:
-    """Commands of a block, one by one; a subshell's parentheses are taken off."""
+    """Commands of a block, one by one, without a subshell's parentheses or the variable that they go into."""
     for line in commands(block):
+        line = re.sub(r"^[a-z]+=\$(?=\()", "", line)
         yield from (part.strip().removeprefix("(").removesuffix(")") for part in _SEPARATORS.split(line))
 
 

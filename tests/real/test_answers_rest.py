@@ -210,7 +210,7 @@ def test_a_standby_decides_nothing(cluster: AskedCluster) -> None:
     cluster.nodes(1)
     lease = "/apis/coordination.k8s.io/v1/namespaces/gangsched-system/leases"
     holder = {
-        "holderIdentity": "gangsched-0",
+        "holderIdentity": "gangsched-7d9c8f6b5-x2k4q_0f1e2d3c4b5a6978",
         "leaseDurationSeconds": 600,
         "acquireTime": "2126-11-23T12:00:00.000000Z",
         "renewTime": "2126-11-23T12:00:00.000000Z",
@@ -220,7 +220,9 @@ def test_a_standby_decides_nothing(cluster: AskedCluster) -> None:
     elect = {"leaderElect": True, "resourceNamespace": "gangsched-system"}
     cluster.schedule(kube={"leaderElection": elect})
     cluster.gang("train", pods=2, gpus=1)
-    told = cluster.told("train", "This replica does not lead", "To do: ")
+    told = cluster.told(
+        "train", "does not lead", "no scheduler has placed it", "pod/gangsched-7d9c8f6b5-x2k4q 10259"
+    )
     shown("The scheduler that was asked does not lead", told)
     cluster.plane.kubectl("delete", "lease", "gangsched", "-n", "gangsched-system")
 
