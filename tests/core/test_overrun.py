@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
-from gangsched.core.queueing.claims import Claims
-from gangsched.model import effects as ef
-from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import make_pod
-from tests.support.scenario import Cluster, cluster, gang, with_annotations
-
-
-def lone(name: str, gpus: int, walltime: str) -> list[Any]:
-    return with_annotations([make_pod(name, gpus=gpus)], {WALLTIME_KEY: walltime})
+from tests.core.test_claims import claims, evicted, lone
+from tests.support.scenario import Cluster, cluster, gang
 
 
 def waiting(*holders: tuple[str, int], asks: int) -> Cluster:
@@ -28,16 +19,6 @@ def waiting(*holders: tuple[str, int], asks: int) -> Cluster:
     c.delete("before").run().submit(lone("passes", 1, "2h")).run()
     assert claims(c).all[0].start_s == 601.0
     return c
-
-
-def claims(c: Cluster) -> Claims:
-    found = c.scheduler.shared.queue.claims
-    assert found is not None
-    return found
-
-
-def evicted(c: Cluster) -> list[str]:
-    return [one.name for one in c.all(ef.EvictPod)]
 
 
 def test_of_several_that_are_over_no_more_go_than_the_claim_needs() -> None:

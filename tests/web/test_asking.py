@@ -1,4 +1,4 @@
-"""How the commands ask a scheduler: as whom, and what they say of one that refuses or does not lead."""
+"""Commands ask a scheduler as their user, and say what is wrong if it refuses them or does not lead."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Bypasses:
         self._groups = groups
         self._passing = passing
         self._bound_of = bound_of
-        self.waits = waits
+        self._waits = waits
         self.lane_place = lane_place
         self._early: Group | None = None
         self._records: dict[GroupKey, Record] = {}
@@ -158,8 +158,9 @@ class Bypasses:
                 if record is not None:
                     self._leave(record)
                 record = self._records[group.key] = Record(group, self.bound_for(group, now_s))
-                if self.waits is not None and self._passing(group)[2]:
-                    self.waits.join(group, self._passing(group)[0], now_s)
+                lane, _, is_reordered = self._passing(group)
+                if self._waits is not None and is_reordered:
+                    self._waits.join(group, lane, now_s)
             yields_until_s = -math.inf if now_s >= record.yields_until_s else record.yields_until_s
             needs: Needs = {}
             can_fit = code is not Code.UNRESOLVABLE and now_s >= record.not_before_s
@@ -252,8 +253,8 @@ class Bypasses:
             self._leave(record)
             del self._records[group.key]
             self._moved.pop(group.key, None)
-            if self.waits is not None:
-                self.waits.leave(group.key)
+            if self._waits is not None:
+                self._waits.leave(group.key)
             if group.state is GroupState.BOUND:
                 self.at_start[bisect_left(BUCKETS, record.n)] += 1
                 self.total_at_start += record.n
@@ -317,7 +318,7 @@ class Bypasses:
             return None
         if self._passing(first.group)[2]:
             waited_s = now_s - first.group.first_complete_s
-            if self.waits is not None and not self.waits.is_over(first.lane, waited_s, now_s):
+            if self._waits is not None and not self._waits.is_over(first.lane, waited_s, now_s):
                 return None
         claimed = [self._records[key] for key in self._claimed if key in self._records]
         place = self._in_line(first) if claimed else ()
