@@ -25,7 +25,7 @@ from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
 from tests.real.cluster import MERGE, PODS, Cluster, checked
 from tests.real.late_bytes import LateBytes
-from tests.real.picture import check, is_live, node_of
+from tests.real.picture import check, is_live, node_of, reason_of
 from tests.real.process import Scheduler, service_account, write_config
 from tests.real.test_preemption import CLASSES, priority_class
 
@@ -168,6 +168,7 @@ class Rounds:
         at_once = not self._fence or rng.random() < 0.6
         if at_once:
             self._cordon(True)
+            self._wait_until_cordons_are_seen()
         watched = threading.Event() if at_once else watch_binds()
         for i in range(N_GANGS if at_once else rng.randint(1, N_GANGS)):
             self.cluster.gang(f"r{number}-low-{i}", pods=8, gpus=1)
@@ -187,6 +188,23 @@ class Rounds:
         for name in self.cluster.inventory:
             patch = {"spec": {"unschedulable": is_on}}
             self.cluster.plane.request("PATCH", f"/api/v1/nodes/{name}", patch, content_type=MERGE)
+
+    def _wait_until_cordons_are_seen(self) -> None:
+        """Pods and nodes are told by two watches: a pod may be decided before an earlier cordon is known."""
+        refused = f"{N_NODES} node(s) were unschedulable"
+        pods = self.cluster.picture.pods
+
+        def is_decided() -> bool:
+            pod = pods.get("asks", {})
+            return bool(node_of(pod)) or refused in reason_of(pod)
+
+        while True:
+            self.cluster.pod("asks")
+            self.cluster.picture.until(is_decided, "the scheduler says what it knows of the nodes")
+            is_seen = not node_of(pods["asks"])
+            self.cluster.delete("asks")
+            if is_seen:
+                return
 
     def _two(self) -> tuple[Replica, Replica]:
         """A leader and a follower that is ready to take over."""
