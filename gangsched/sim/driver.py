@@ -161,7 +161,8 @@ class Simulation:
         self.run_for(self.settings.settle_s + 20.0)
         for _ in range(60):
             resting = self._has_rested or checkers.waits_for_user(self.scheduler)
-            if self._is_quiet and resting and not self.scheduler.shared.victims:
+            waits = self.scheduler.shared.victims or self.api.anyone_leaves
+            if self._is_quiet and resting and not waits:
                 break
             self.run_for(5.0)
         else:

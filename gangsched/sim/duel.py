@@ -329,7 +329,7 @@ class Duel:
             leader.lead()
             self.run_for(_TRIES_AGAIN_S)
         for _ in range(30):
-            if leader.is_quiet and not leader.scheduler.shared.victims:
+            if leader.is_quiet and not (leader.scheduler.shared.victims or self.api.anyone_leaves):
                 break
             self.run_for(5.0)
         for replica in self.replicas:

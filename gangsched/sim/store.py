@@ -122,6 +122,11 @@ class SimStore:
         for hook in self.on_bound:
             hook(bound)
 
+    @property
+    def anyone_leaves(self) -> bool:
+        """Whether the grace of some pod is not over yet."""
+        return any(pod.metadata.deletion_timestamp is not None for pod in self.pods.values())
+
     def delete_pod(self, pod: Pod, *, grace_s: float = 0.0) -> None:
         """deletionTimestamp, and gone when the grace is over; an unbound pod without grace goes at once."""
         key = (pod.metadata.namespace, pod.metadata.name)

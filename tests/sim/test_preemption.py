@@ -10,6 +10,7 @@ from gangsched.config import Settings
 from gangsched.model.pod_group import group_key
 from gangsched.sim.driver import Simulation
 from gangsched.sim.faults import CALM, STORM, Rates
+from gangsched.sim.storms import STORMS, case
 from gangsched.sim.workloads import preempting_workload
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60"))
@@ -65,3 +66,8 @@ def test_the_workload_makes_gangs_preempt() -> None:
         sim.run_for(60.0)
         n_victims += len(seen)
     assert n_victims > 30
+
+
+def test_who_is_unwound_has_its_grace_before_the_cluster_is_called_at_rest() -> None:
+    """The last bound member of a gang was evicted with 20 s of grace, 13 s before it was judged."""
+    assert case(STORMS["preempting"], 1026817500036).failure() is None
