@@ -195,8 +195,8 @@ class Rounds:
         pods = self.cluster.picture.pods
 
         def is_decided() -> bool:
-            pod = pods.get("asks", {})
-            return bool(node_of(pod)) or refused in reason_of(pod)
+            pod = pods.get("asks")
+            return pod is not None and (bool(node_of(pod)) or refused in reason_of(pod))
 
         while True:
             self.cluster.pod("asks")
