@@ -172,6 +172,7 @@ class Simulation:
         self._judge(checkers.nothing_lost(self.api, self.scheduler))
         self._judge(checkers.nothing_leaks(self.scheduler))
         self._judge(resting_groups_can_go_on(self.api, self.scheduler))
+        self._judge(self.judges.at_rest(self.told, self.timeline.now_s))
         if not self._store_is_true:
             self._judge(self.tampering.differences())
         self._judge(self._too_long_half_bound())

@@ -14,6 +14,7 @@ from gangsched.model import effects as ef
 from gangsched.sim.capped import Limits
 from gangsched.sim.checkers import Preemptions
 from gangsched.sim.filling import unfilled
+from gangsched.sim.given_back import GivenBack
 from gangsched.sim.kept_room import KeptRoom, acyclic
 from gangsched.sim.overtime import Overtime
 from gangsched.sim.teams import Guarantees
@@ -29,6 +30,8 @@ class StepJudges:
         self.preemptions = Preemptions()
         self._fills = queueing is not None
         self._guarantees = Guarantees() if any(one.guaranteed for one in queues) else None
+        # With claims a group may have to wait for those of its own queue.
+        self._given_back = GivenBack() if self._guarantees is not None and queueing is None else None
         self._limits = Limits() if any(one.limit for one in queues) else None
         self._overtime = Overtime() if queueing is not None and queueing.on_overrun == EVICT else None
         self._kept_room = (
@@ -47,6 +50,8 @@ class StepJudges:
             yield from acyclic(scheduler)
         if self._guarantees is not None:
             yield from self._guarantees.look(effects, told)
+        if self._given_back is not None:
+            self._given_back.look(effects, told)
         if self._limits is not None:
             yield from self._limits.look(effects, told, now_s)
         if self._overtime is not None:
@@ -61,3 +66,10 @@ class StepJudges:
             yield from unfilled(scheduler, told, now_s, keeps_out)
         if self._overtime is not None and calm_since_s and scheduler.is_synced:
             yield from self._overtime.not_gone(told, now_s, calm_since_s)
+        if calm_since_s and scheduler.is_synced:
+            yield from self.at_rest(told, now_s)
+
+    def at_rest(self, told: Told, now_s: float) -> Iterator[str]:
+        """In calm weather, and when nothing moves any more."""
+        if self._given_back is not None:
+            yield from self._given_back.too_late(told, now_s)

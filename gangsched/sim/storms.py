@@ -21,6 +21,7 @@ from gangsched.sim.crowds import crowded_workload, webbed_workload
 from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.duel import Duel, make_follower
 from gangsched.sim.faults import CALM, STORM, Rates
+from gangsched.sim.given_back import lending_workload
 from gangsched.sim.limits import limited_workload, overtime_workload
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.racks import racked_workload
@@ -123,6 +124,13 @@ STORMS: dict[str, Storm] = {
         settings=replace(FENCED, permit_wait_s=15.0, queueing=SETTINGS.queueing, queues=SETTINGS.queues),
         make=make_with_queues,
         storm_s=60.0,
+    ),
+    "lending": Storm(
+        "teams of which one has borrowed the cluster, and the others get back what is guaranteed to them",
+        lending_workload,
+        settings=replace(FENCED, permit_wait_s=15.0, queues=SETTINGS.queues),
+        make=make_with_queues,
+        storm_s=25.0,
     ),
     "limits": Storm(
         "queues with limits, gangs that need all of one, and small pods that fit below it",

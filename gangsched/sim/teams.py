@@ -112,7 +112,7 @@ class Guarantees:
                 self._sent[one.uid] = one.annotations[STARTED_IN_KEY]
             if isinstance(one, ef.EvictPod | ef.DeletePod) and one.uid in told.pods:
                 by_cause.setdefault(one.cause_id.rpartition("#")[0], []).append(told.pods[one.uid])
-        if not by_cause or _gpus_there(told) < sum(GUARANTEED.values()):
+        if not by_cause or gpus_there(told) < sum(GUARANTEED.values()):
             return
         for cause, lost in by_cause.items():
             own = _queue_of_group(cause, told)
@@ -135,16 +135,16 @@ class Guarantees:
         promised: pods for which others are to go, who count as if they were there. Of those that start only
         as many as their gang needs: the others of one that has started wait for no claim.
         """
-        if _gpus_there(told) < sum(GUARANTEED.values()):
+        if gpus_there(told) < sum(GUARANTEED.values()):
             return True
         asked, kept = Counter[str](), Counter[str]()
         for pod in starting[: _least(starting, told)]:
-            asked[_queue_of(pod)] += gpus_of(pod)
+            asked[queue_of(pod)] += gpus_of(pod)
         comes = Counter[str]()
         for pod in promised:
-            comes[_queue_of(pod)] += gpus_of(pod)
+            comes[queue_of(pod)] += gpus_of(pod)
         for one in claim.held:
-            kept[_queue_of(one.info.pod)] += gpus_of(one.info.pod)
+            kept[queue_of(one.info.pod)] += gpus_of(one.info.pod)
         return (
             asked.keys().isdisjoint(kept)
             and all(self._there(queue, told) + n <= GUARANTEED[queue] for queue, n in asked.items())
@@ -189,7 +189,7 @@ class Guarantees:
         """While its bind may be on its way, the queue that this writes."""
         uid = pod.metadata.uid
         is_sent = not pod.spec.node_name and self._unsure.get(uid) == told.n_settled[uid]
-        return self._sent.get(uid, _queue_of(pod)) if is_sent else _queue_of(pod)
+        return self._sent.get(uid, queue_of(pod)) if is_sent else queue_of(pod)
 
 
 def _node_of(pod: Pod, told: Told) -> str:
@@ -197,7 +197,7 @@ def _node_of(pod: Pod, told: Told) -> str:
     return pod.spec.node_name or told.promised.by_uid[pod.metadata.uid].node
 
 
-def _queue_of(pod: Pod) -> str:
+def queue_of(pod: Pod) -> str:
     """Whoever names none is in that which lists the namespace by its name."""
     own = pod.metadata.annotations or {}
     queue = (own.get(STARTED_IN_KEY, "") if pod.spec.node_name else "") or own.get(QUEUE_KEY, "")
@@ -208,7 +208,7 @@ def _queue_of_group(cause: str, told: Told) -> str:
     """By the name of a group, or of its first pod."""
     name = cause.rpartition("/")[2]
     pods = (one for one in told.pods.values() if one.metadata.name in (name, f"{name}-0"))
-    return next((_queue_of(pod) for pod in pods), "")
+    return next((queue_of(pod) for pod in pods), "")
 
 
 def _least(pods: Sequence[Pod], told: Told) -> int:
@@ -227,5 +227,6 @@ def gpus_of(pod: Pod) -> int:
     return pod_asks(pod.spec).get(GPU, 0)
 
 
-def _gpus_there(told: Told) -> int:
+def gpus_there(told: Told) -> int:
+    """The devices of all nodes."""
     return sum((allocatable(node) or {}).get(GPU, 0) for node in told.nodes.values())

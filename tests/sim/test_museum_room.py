@@ -6,12 +6,14 @@ come through the seed that caught it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
 
 from gangsched.core.groups.making_room import MakingRoom
+from gangsched.core.preemption import queue_rights
+from gangsched.core.preemption.queue_rights import QueueRights
 from gangsched.core.state.waking import _Heard
 from gangsched.plugins.node_unschedulable import NodeUnschedulable
 from gangsched.plugins.taint_toleration import TaintToleration
@@ -19,6 +21,7 @@ from gangsched.sim.storms import STORMS, case
 
 MAX_SEEDS = 40
 Patch = pytest.MonkeyPatch
+Amounts = Mapping[str, int]
 
 
 def cordons_are_not_seen(patch: Patch) -> None:
@@ -38,12 +41,35 @@ def what_is_free_counts_alone(patch: Patch) -> None:
     patch.setattr(_Heard, "_may_preempt", lambda self, profile, group: False)
 
 
+def guarantees_take_nothing_back(patch: Patch) -> None:
+    patch.setattr(QueueRights, "_may_take_from", lambda self, way, requests, *, is_lower: is_lower)
+
+
+def one_pod_at_most_is_taken_back(patch: Patch) -> None:
+    refuses = QueueRights.refuses
+    patch.setattr(
+        QueueRights, "refuses", lambda self, some: "one too many" if some[1:] else refuses(self, some)
+    )
+
+
+def the_last_that_is_guaranteed_is_not_given(patch: Patch) -> None:
+    is_within = queue_rights.is_within
+
+    def stricter(guaranteed: Amounts, used: Amounts, request: Amounts) -> bool:
+        return is_within(guaranteed, used, {name: n + 1 for name, n in request.items() if n})
+
+    patch.setattr(queue_rights, "is_within", stricter)
+
+
 # The mistake, the storm, and the beginning of what the checkers say of it.
 EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "cordons are not seen": (cordons_are_not_seen, "storm", "2: "),
     "taints are not seen": (taints_are_not_seen, "storm", "2: "),
     "nobody is evicted for others": (nobody_is_evicted_for_others, "preempting", "33: "),
     "what is free counts alone": (what_is_free_counts_alone, "preempting", "33: "),
+    "guarantees take nothing back": (guarantees_take_nothing_back, "lending", "34: "),
+    "one pod at most is taken back": (one_pod_at_most_is_taken_back, "lending", "34: "),
+    "the last that is guaranteed": (the_last_that_is_guaranteed_is_not_given, "lending", "34: "),
 }
 
 
