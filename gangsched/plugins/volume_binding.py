@@ -179,10 +179,9 @@ class VolumeBinding:
     def _forget_bound(self, view: ObjectQueries) -> None:
         """Drop reservations whose claims are bound, or gone, according to the API server."""
         for uid, choice in list(self._promised.items()):
-            keys = [(one.metadata.namespace, one.metadata.name) for one, _ in choice.volumes]
-            keys += [(one.metadata.namespace, one.metadata.name) for one in choice.made]
-            claims = [claim_of(view, key) for key in keys]
-            if all(claim is None or is_bound(claim) for claim in claims):
+            given = [(one, volume.metadata.name) for one, volume in choice.volumes]
+            claims = [*given, *((one, "") for one in choice.made)]
+            if all(_is_over(claim, volume, view) for claim, volume in claims):
                 del self._promised[uid]
 
     def _matching(self, claims: _Claims, view: ClusterView) -> Matching:
@@ -289,8 +288,9 @@ class VolumeBinding:
                 await _give(volume, claim, handle)
             for claim in choice.made:
                 await _ask_for(claim, node_name, handle)
-            for claim in (*(claim for claim, _ in choice.volumes), *choice.made):
-                problem = await _bound(claim, node_name, handle, is_made=claim in choice.made)
+            given = [(claim, volume.metadata.name) for claim, volume in choice.volumes]
+            for claim, volume_name in (*given, *((claim, "") for claim in choice.made)):
+                problem = await _bound(claim, node_name, handle, volume_name)
                 if problem:
                     return Status.unschedulable(problem)
         except ApiError as error:
@@ -320,6 +320,18 @@ def _problem(
     if is_own and not any(owner.controller and owner.uid == pod.uid for owner in owners):
         return f"PVC {namespace}/{name} was not created for pod {namespace}/{pod.name} (pod is not owner)"
     return ""
+
+
+def _is_over(promised: PersistentVolumeClaim, volume_name: str, view: ObjectQueries) -> bool:
+    """Whether the claim is gone, or bound and its volume is known to be its own.
+
+    Claims and volumes are watched apart, so the volume may look free for a while after the claim is bound.
+    """
+    claim = claim_of(view, (promised.metadata.namespace, promised.metadata.name))
+    if claim is None:
+        return True
+    volume = volume_of(view, volume_name) if claim.spec.volume_name == volume_name else None
+    return is_bound(claim) and (volume is None or volume.spec.claim_ref is not None)
 
 
 def _path(one: PersistentVolumeClaim | PersistentVolume) -> str:
@@ -358,14 +370,20 @@ async def _ask_for(claim: PersistentVolumeClaim, node_name: str, handle: Handle)
     await handle.patch(_path(claim), {"metadata": patched})
 
 
-async def _bound(claim: PersistentVolumeClaim, node_name: str, handle: Handle, *, is_made: bool) -> str:
-    """Wait until the claim is bound; returns the problem, "" if none. Raises: ApiError."""
+async def _bound(claim: PersistentVolumeClaim, node_name: str, handle: Handle, volume_name: str) -> str:
+    """Wait until the claim is bound; returns the problem, "" if none. Raises: ApiError.
+
+    volume_name: of the volume that it is to get; "": one is made for it.
+    """
     while True:
         now = await handle.get(_path(claim))
         annotations = now["metadata"].get("annotations") or {}
-        if now["spec"].get("volumeName") and BIND_COMPLETED in annotations:
-            return ""
-        if is_made and annotations.get(SELECTED_NODE) != node_name:
+        got = now["spec"].get("volumeName", "")
+        if got and BIND_COMPLETED in annotations:
+            # A request of a former process may have come in between; the node may not reach that volume.
+            is_other = volume_name and got != volume_name
+            return f"binding volumes: PVC {claim.metadata.name!r} got {got} instead" if is_other else ""
+        if not volume_name and annotations.get(SELECTED_NODE) != node_name:
             # The provisioner removes it to report failure.
             return f"provisioning failed for PVC {claim.metadata.name!r}"
         await handle.sleep(_LOOK_S)

@@ -279,6 +279,26 @@ def test_promised_volumes_and_those_of_siblings_are_not_given_again() -> None:
     assert allowed(c, plugin, using("second")) == ["a", "b"]
 
 
+def test_a_volume_stays_promised_until_it_is_known_to_be_bound_too() -> None:
+    """Claims and volumes are watched apart: the claim may be seen bound first."""
+    c = cluster(a="")
+    local(c)
+    volume(c, "one", host="a")
+    claim(c, "first")
+    claim(c, "second")
+    plugin = VolumeBinding()
+    promised(c, plugin, using("first"), 0)
+    changed = {"resourceVersion": "8", "annotations": {BIND_COMPLETED: "yes"}}
+    bound: Json = {"storageClassName": "local", "volumeName": "one"}
+    put(c, kinds.CLAIMS, "first", metadata=changed, spec=bound)
+    assert allowed(c, plugin, using("second")) == []
+    assert plugin._promised
+    owner = {"namespace": "default", "name": "first", "uid": "uid-first"}
+    put(c, kinds.VOLUMES, "one", metadata={"resourceVersion": "8"}, spec={"claimRef": owner})
+    assert allowed(c, plugin, using("second")) == []
+    assert not plugin._promised
+
+
 def test_volumes_are_made_where_the_class_allows_and_where_there_is_space() -> None:
     c = cluster(a="1", b="2", c="3")
     zones = [{"matchLabelExpressions": [{"key": ZONE, "values": ["1", "3"]}]}]
@@ -325,15 +345,16 @@ def test_arguments_are_checked() -> None:
 
 
 class Server:
-    """An API server that binds what it is asked to; `refuses` by path."""
+    """An API server that binds what it is asked to; `refuses` by path. gives: the volume of claim "mine"."""
 
-    def __init__(self, *, makes: bool = True) -> None:
+    def __init__(self, *, makes: bool = True, gives: str = "there") -> None:
         self.log = None
         self.written: list[tuple[str, Json]] = []
         self.refuses = ""
         self.slept = 0
         self.done = False
         self._makes = makes
+        self.gives = gives
 
     async def kubernetes(self) -> Any:
         raise AssertionError("not asked for")
@@ -351,7 +372,8 @@ class Server:
         annotations: Json = {"volume.kubernetes.io/selected-node": "a"} if self._makes else {}
         if self.done:
             annotations[BIND_COMPLETED] = "yes"
-        return {"metadata": {"annotations": annotations}, "spec": {"volumeName": "made"}}
+        volume_name = self.gives if path.endswith("/mine") else "made"
+        return {"metadata": {"annotations": annotations}, "spec": {"volumeName": volume_name}}
 
     async def list(self, path: str, *, label_selector: str = "", field_selector: str = "") -> list[Any]:
         return []
@@ -397,6 +419,14 @@ async def test_what_was_promised_is_written_down_and_waited_for() -> None:
     assert allowed(c, plugin, using("other")) == [], (
         "the watch has not told of it, and it is taken all the same"
     )
+
+
+async def test_a_claim_that_got_another_volume_meanwhile_costs_the_attempt() -> None:
+    """As a process that has died since may have chosen: its node need not be this one."""
+    _, plugin, info = both_ways()
+    status = await plugin.pre_bind(info.pod, "a", Server(gives="elsewhere"))
+    assert status.code is Code.UNSCHEDULABLE
+    assert status.reason == "binding volumes: PVC 'mine' got elsewhere instead"
 
 
 async def test_a_volume_that_has_changed_or_cannot_be_made_costs_the_attempt() -> None:
