@@ -9,8 +9,10 @@ time have files of their own: half_bound, progress.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.pending_hooks import PRE_BIND
 from gangsched.core.types.group import ASSUMED, LEAVING, GroupState, MemberState
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
@@ -303,7 +305,7 @@ def nothing_starves(
         return
     claims, fresh = scheduler.shared.queue.claims, start()
     while (effects := fresh.schedule_next(now_s)) is not None:
-        binds = [effect for effect in effects if isinstance(effect, ef.BindPod)]
+        binds = [one for effect in effects if (one := _placed(effect)) is not None]
         kept = {
             bind.node
             for bind in binds
@@ -315,8 +317,23 @@ def nothing_starves(
         }
         if kept:  # room kept for others: the fresh process has no claims yet
             continue
-        for effect in binds:
-            group = left.get(effect.uid)
+        for bind in binds:
+            group = left.get(bind.uid)
             if group is not None and not group.counts[LEAVING] and group.state not in skipped:
-                yield f"7: {group!r} fits ({effect.name} on {effect.node}) and is not bound"
+                yield f"7: {group!r} fits ({bind.name} on {bind.node}) and is not bound"
             return
+
+
+class _Placed(NamedTuple):
+    uid: str
+    name: str
+    node: str
+
+
+def _placed(effect: ef.Effect) -> _Placed | None:
+    """The pod that is bound, or prepared for that, and its node."""
+    if isinstance(effect, ef.BindPod):
+        return _Placed(effect.uid, effect.name, effect.node)
+    if isinstance(effect, ef.RunHook) and effect.point == PRE_BIND and effect.pod is not None:
+        return _Placed(effect.pod.metadata.uid, effect.pod.metadata.name, effect.node_name)
+    return None

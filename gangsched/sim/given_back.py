@@ -31,22 +31,22 @@ _LIMIT_S = max(_GRACES_S) + 10.0 + 5.0
 _MOST_GOING = 3
 
 
-def lending_workload(seed: int, *, n_arrivals: int = 44, over_s: float = 110.0) -> Workload:
+def lending_workload(seed: int, *, n_arrivals: int = 30, over_s: float = 80.0) -> Workload:
     """Pods of the queue without a guarantee stay long and fill the cluster; the others come again and again.
 
     Most arrive after the faults have stopped.
     """
     rng = Random(f"{seed}-lending")
-    n_nodes, gpus = rng.randint(2, 4), 4
+    n_nodes, gpus = 3, 4
     nodes = tuple(make_node(f"n{i}", gpus=gpus, listed=rng.random() < 0.85) for i in range(n_nodes))
     arrivals = []
     for serial in range(n_arrivals):
         queue = rng.choice("aabbccc")
-        run_s = rng.uniform(15.0, 60.0) if queue == "c" or rng.random() < 0.4 else rng.uniform(2.0, 20.0)
+        run_s = rng.uniform(25.0, 60.0) if queue == "c" or rng.random() < 0.4 else rng.uniform(2.0, 20.0)
         own = {RUN_KEY: f"{run_s:.2f}", QUEUE_KEY: queue, GRACE_KEY: str(rng.choice(_GRACES_S))}
         if rng.random() < 0.5:
             own[CONTROLLED_KEY] = "true"
-        name, n, each = f"g{serial}", rng.choice((1, 1, 2, 3, 4)), rng.choice((1, 1, 2, gpus))
+        name, n, each = f"g{serial}", rng.choice((1, 1, 2, 3)), rng.choice((1, 1, 2, gpus))
         smallest = rng.randint(1, n) if rng.random() < 0.2 else n
         pods = tuple(
             make_pod(

@@ -1,6 +1,7 @@
 """SimHooks: hooks of plugins at the edge, in virtual time: they answer, refuse, fail, or come too late.
 
-A plugin's body is not simulated, except for Bind, which is a Binding like any other. A cancelled hook is not
+A plugin's body is not simulated, except for Bind, which is a Binding like any other, and for PreBind where
+`bodies` is set. A cancelled hook is not
 answered, as at the real edge (extension.runner); a Bind that fails may have taken effect. Called by sim.api.
 """
 
@@ -10,11 +11,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from gangsched.core.framework.interface import Code
-from gangsched.core.state.pending_hooks import BIND, PERMIT
+from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.pod_group import ATTEMPT_KEY
 from gangsched.sim.faults import CALM, HookFate, Weather
+from gangsched.sim.hook_bodies import HookBodies
 from gangsched.sim.timeline import Timeline
 
 HOOK_DEADLINE_S = 5.0
@@ -38,6 +40,7 @@ class SimHooks:
         self._commit = commit
         self._open: dict[tuple[int, int], ef.RunHook] = {}
         self._process = 0
+        self.bodies: HookBodies | None = None
 
     @property
     def n_open(self) -> int:
@@ -66,6 +69,8 @@ class SimHooks:
         self._process += 1
 
     def _end(self, ticket: tuple[int, int], fate: HookFate) -> None:
+        if self._runs(ticket, fate):
+            return
         effect = self._open.pop(ticket, None)
         if effect is None:
             return
@@ -82,6 +87,18 @@ class SimHooks:
             self._wait(effect)
         else:
             self._say(effect, Code.SUCCESS)
+
+    def _runs(self, ticket: tuple[int, int], fate: HookFate) -> bool:
+        """Whether the hook's own body says how it ends."""
+        effect = self._open.get(ticket)
+        if self.bodies is None or fate is not HookFate.ANSWERS or effect is None or effect.point != PRE_BIND:
+            return False
+        self.bodies.run(effect, is_open=lambda: ticket in self._open, end=partial(self._done, ticket))
+        return True
+
+    def _done(self, ticket: tuple[int, int], code: Code, reason: str) -> None:
+        """The body of a plugin has ended."""
+        self._say(self._open.pop(ticket), code, reason)
 
     def _bind(self, effect: ef.RunHook) -> None:
         bind = as_bind(effect)

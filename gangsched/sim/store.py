@@ -17,7 +17,7 @@ from gangsched.model.objects import Condition, CustomObject, Node, Pod
 from gangsched.sim.books import Books
 from gangsched.sim.faults import Weather
 from gangsched.sim.objects import at
-from gangsched.sim.streams import Item, Key, Stream
+from gangsched.sim.streams import Key, Stream
 from gangsched.sim.timeline import Timeline
 
 KINDS = ("nodes", "podgroups.core", "podgroups.coscheduling", "pods")
@@ -44,6 +44,8 @@ class SimStore:
         self.pods: dict[Key, Pod] = {} if peer is None else peer.pods
         self.nodes: dict[str, Node] = {} if peer is None else peer.nodes
         self.groups: dict[Key, CustomObject] = {} if peer is None else peer.groups
+        self.objects: dict[str, dict[Key, Any]] = {} if peer is None else peer.objects
+        """Those of other kinds, by kind as plugins name it, namespace and name."""
         self.books: Books = Books() if peer is None else peer.books
         self.n_changes = 0
         """A change counter of pods, nodes and groups: readers skip unchanged ones."""
@@ -62,7 +64,9 @@ class SimStore:
             store=lambda: self._listed(kind),
         )
 
-    def _listed(self, kind: str) -> Iterable[tuple[Key, Item]]:
+    def _listed(self, kind: str) -> Iterable[tuple[Key, Any]]:
+        if kind in self.objects:
+            return list(self.objects[kind].items())
         if kind == "pods":
             return list(self.pods.items())
         if kind == "nodes":
@@ -171,6 +175,26 @@ class SimStore:
             self.books.group_changed((dialect, namespace, name), None)
             self._tell(f"podgroups.{dialect}", (dialect, namespace, name), item, deleted=True)
 
+    def serve(self, kinds: Iterable[str]) -> None:
+        """Other kinds can be watched too; to be called before anything is listed."""
+        for kind in kinds:
+            self.objects[kind] = {}
+            for one in self._all:
+                one.streams[kind] = one._stream(kind)
+
+    def put_object(self, kind: str, item: Any) -> None:
+        """An object of such a kind, made or changed."""
+        item = replace(item, metadata=replace(item.metadata, resource_version=self._next_version()))
+        key = (item.metadata.namespace, item.metadata.name)
+        self.objects[kind][key] = item
+        self._tell(kind, key, item)
+
+    def remove_object(self, kind: str, key: Key) -> None:
+        item = self.objects[kind].pop(key, None)
+        if item is not None:
+            self._next_version()
+            self._tell(kind, key, item, deleted=True)
+
     @property
     def wall_s(self) -> float:
         """The time on the server's clock."""
@@ -187,7 +211,7 @@ class SimStore:
         self._tell("pods", key, pod)
         return pod
 
-    def _tell(self, kind: str, key: Key, item: Item, *, deleted: bool = False) -> None:
+    def _tell(self, kind: str, key: Key, item: Any, *, deleted: bool = False) -> None:
         for one in self._all:
             one.streams[kind].tell(key, item, deleted=deleted)
 

@@ -25,7 +25,9 @@ from gangsched.sim.given_back import lending_workload
 from gangsched.sim.limits import limited_workload, overtime_workload
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.racks import racked_workload
+from gangsched.sim.storage import VolumeSimulation
 from gangsched.sim.teams import SETTINGS, make_with_queues, teams_workload
+from gangsched.sim.volumes import volumes_workload
 from gangsched.sim.workloads import Workload, hostile_workload, preempting_workload, random_workload
 
 FENCED = Settings(fence=True)
@@ -45,7 +47,8 @@ class Storm(msgspec.Struct, frozen=True):
     """A way to run seeds.
 
     `title`: for people. `is_slow`: a seed takes seconds; one in four is run beside other storms. `is_duel`:
-    two schedulers. `foresees`: they list pods in the fence before they place them.
+    two schedulers. `foresees`: they list pods in the fence before they place them. `has_volumes`: its pods
+    have claims, and hooks bind them.
     """
 
     title: str
@@ -57,6 +60,7 @@ class Storm(msgspec.Struct, frozen=True):
     is_slow: bool = False
     is_duel: bool = False
     foresees: bool = False
+    has_volumes: bool = False
 
 
 STORMS: dict[str, Storm] = {
@@ -157,6 +161,12 @@ STORMS: dict[str, Storm] = {
         racked_workload,
         settings=replace(FENCED, permit_wait_s=15.0),
     ),
+    "volumes": Storm(
+        "as storm, of gangs with claims; volumes, claims and what nodes may attach change and get lost",
+        volumes_workload,
+        settings=replace(FENCED, permit_wait_s=15.0),
+        has_volumes=True,
+    ),
     "unfenced": Storm("as storm, without a fence, and without late binds", rates=ROUGH, settings=Settings()),
 }
 
@@ -177,6 +187,8 @@ class Case(msgspec.Struct, frozen=True):
         """The storm, then calm until all is at rest. Raises: Broken."""
         storm = self.storm
         start = partial(Duel, foresees=storm.foresees) if storm.is_duel else Simulation
+        if storm.has_volumes:
+            start = VolumeSimulation
         sim = start(
             self.seed,
             self.workload,

@@ -7,6 +7,7 @@ comparison at the next list, and every existing object is delivered again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from gangsched.model import events as ev
 from gangsched.model.objects import CustomObject, Node, Pod
@@ -14,6 +15,7 @@ from gangsched.sim.timeline import Timeline
 
 Key = tuple[str, ...]
 Item = Pod | Node | CustomObject
+GROUPS = "podgroups"
 API_VERSIONS = {
     "core": "scheduling.k8s.io/v1beta1",
     "coscheduling": "scheduling.x-k8s.io/v1alpha1",
@@ -32,14 +34,14 @@ class Stream:
         *,
         delay_s: Callable[[], float],
         sink: Callable[[ev.Event], None],
-        store: Callable[[], Iterable[tuple[Key, Item]]],
+        store: Callable[[], Iterable[tuple[Key, Any]]],
     ) -> None:
         self.kind = kind
         self._timeline = timeline
         self._delay_s = delay_s
         self._sink = sink
         self._store = store
-        self._known: dict[Key, Item] = {}
+        self._known: dict[Key, Any] = {}
         self._connection = 0
         self._up = False
         self._is_off = False
@@ -48,7 +50,7 @@ class Stream:
         self._last_s = 0.0
         self.n_on_the_way = 0
 
-    def tell(self, key: Key, item: Item, *, deleted: bool = False) -> None:
+    def tell(self, key: Key, item: Any, *, deleted: bool = False) -> None:
         """Something changed in the store; a watch that is down never hears of it."""
         if not self._up:
             return
@@ -83,7 +85,7 @@ class Stream:
         self.is_offered = True
         self.cut(down_s)
 
-    def shown(self, item: Item) -> bool:
+    def shown(self, item: Any) -> bool:
         """Whether this version of it, or a later one, has been delivered."""
         meta = item.metadata
         known = self._known.get((meta.namespace, meta.name))
@@ -123,7 +125,7 @@ class Stream:
             self._deliver(key, item)
         self._sink(ev.KindSynced(self.kind))
 
-    def _deliver(self, key: Key, item: Item, *, deleted: bool = False) -> None:
+    def _deliver(self, key: Key, item: Any, *, deleted: bool = False) -> None:
         is_new = key not in self._known
         if deleted:
             self._known.pop(key, None)
@@ -132,12 +134,16 @@ class Stream:
         self._sink(_event(self.kind, item, is_new=is_new, deleted=deleted))
 
 
-def _event(kind: str, item: Item, *, is_new: bool, deleted: bool) -> ev.Event:
+def _event(kind: str, item: Any, *, is_new: bool, deleted: bool) -> ev.Event:
     if isinstance(item, Pod):
         return ev.PodDeleted(item) if deleted else ev.PodAdded(item) if is_new else ev.PodUpdated(item)
     if isinstance(item, Node):
         return ev.NodeDeleted(item) if deleted else ev.NodeAdded(item) if is_new else ev.NodeUpdated(item)
-    dialect = kind.partition(".")[2]
+    group, _, dialect = kind.partition(".")
+    if group != GROUPS:
+        meta = item.metadata
+        gone = ev.ObjectGone(kind, meta.namespace, meta.name, meta.uid)
+        return gone if deleted else ev.ObjectPut(kind, item)
     version = API_VERSIONS[dialect]
     if deleted:
         return ev.PodGroupDeleted(dialect, version, item)

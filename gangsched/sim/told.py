@@ -57,6 +57,8 @@ class Told:
         self.pods: dict[str, Pod] = {}
         self.groups: dict[Gang, CustomObject] = {}
         """PodGroup objects, by the gang that they describe."""
+        self.objects: dict[str, dict[tuple[str, str], Any]] = {}
+        """Those of other kinds, by kind, namespace and name."""
         self._held = _Claims()
         """What pods hold that are on a node and have not ended."""
         self.promised = _Claims()
@@ -92,6 +94,16 @@ class Told:
 
     def _group_gone(self, event: ev.PodGroupDeleted) -> None:
         self.groups.pop(_named(event), None)
+
+    def _object(self, event: ev.ObjectPut) -> None:
+        meta = event.object.metadata
+        self.objects.setdefault(event.kind, {})[(meta.namespace, meta.name)] = event.object
+
+    def _object_gone(self, event: ev.ObjectGone) -> None:
+        known = self.objects.get(event.kind, {})
+        now = known.get((event.namespace, event.name))
+        if now is not None and now.metadata.uid == event.uid:
+            del known[(event.namespace, event.name)]
 
     def _node(self, event: ev.NodeAdded | ev.NodeUpdated) -> None:
         self.nodes[event.node.metadata.name] = event.node
@@ -166,6 +178,8 @@ _HEAR: Mapping[type, Callable[[Told, Any], None]] = {
     ev.PodGroupAdded: Told._group,
     ev.PodGroupUpdated: Told._group,
     ev.PodGroupDeleted: Told._group_gone,
+    ev.ObjectPut: Told._object,
+    ev.ObjectGone: Told._object_gone,
     ev.BindSucceeded: Told._bound,
     ev.NodeAdded: Told._node,
     ev.NodeUpdated: Told._node,

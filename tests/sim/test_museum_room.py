@@ -15,7 +15,9 @@ from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.preemption import queue_rights
 from gangsched.core.preemption.queue_rights import QueueRights
 from gangsched.core.state.waking import _Heard
+from gangsched.plugins import volume_binding, volume_restrictions
 from gangsched.plugins.node_unschedulable import NodeUnschedulable
+from gangsched.plugins.node_volume_limits import NodeVolumeLimits
 from gangsched.plugins.taint_toleration import TaintToleration
 from gangsched.sim.storms import STORMS, case
 
@@ -61,6 +63,22 @@ def the_last_that_is_guaranteed_is_not_given(patch: Patch) -> None:
     patch.setattr(queue_rights, "is_within", stricter)
 
 
+def attached_volumes_are_not_counted(patch: Patch) -> None:
+    patch.setattr(NodeVolumeLimits, "filter", lambda self, state, template, view: None)
+
+
+def one_pod_is_any_pod(patch: Patch) -> None:
+    patch.setattr(volume_restrictions, "_is_used", lambda template, view: False)
+
+
+def volumes_are_everywhere(patch: Patch) -> None:
+    patch.setattr(volume_binding, "on_nodes", lambda volume, view: None)
+
+
+def what_is_given_to_others_is_free(patch: Patch) -> None:
+    patch.setattr(volume_binding, "taken_names", lambda choices: set())
+
+
 # The mistake, the storm, and the beginning of what the checkers say of it.
 EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "cordons are not seen": (cordons_are_not_seen, "storm", "2: "),
@@ -70,6 +88,10 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "guarantees take nothing back": (guarantees_take_nothing_back, "lending", "34: "),
     "one pod at most is taken back": (one_pod_at_most_is_taken_back, "lending", "34: "),
     "the last that is guaranteed": (the_last_that_is_guaranteed_is_not_given, "lending", "34: "),
+    "volumes are everywhere": (volumes_are_everywhere, "volumes", "35: "),
+    "one pod is any pod": (one_pod_is_any_pod, "volumes", "36: "),
+    "attached volumes are not counted": (attached_volumes_are_not_counted, "volumes", "37: "),
+    "what is given to others is free": (what_is_given_to_others_is_free, "volumes", "38: "),
 }
 
 

@@ -1,0 +1,117 @@
+"""HookBodies: the true bodies of plugins' hooks in virtual time, one request after the other.
+
+A body is a coroutine that asks its Handle for objects and waits; each request takes time and may be lost, as
+the weather has it. Nothing here is asyncio: a body is resumed by calls on the timeline. Called by sim.hooks;
+how the server answers is sim.storage's.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from gangsched.core.framework.interface import Code, Status
+from gangsched.errors import ApiError
+from gangsched.model import effects as ef
+from gangsched.sim.faults import BindFate, Weather
+from gangsched.sim.timeline import Timeline
+
+Answer = Callable[[str, Any], Any]
+"""What the server says to a path: to a GET where there is no body, else to a patch. Raises: ApiError."""
+_LOST = (BindFate.LOST_BEFORE, BindFate.LOST_AFTER, BindFate.LATE)
+_TIMEOUT_S = 3.0
+
+
+class _Request(NamedTuple):
+    """sleep_s: instead of one."""
+
+    path: str = ""
+    body: Any = None
+    sleep_s: float | None = None
+
+
+@types.coroutine
+def _ask(request: _Request) -> Generator[_Request, Any, Any]:
+    return (yield request)
+
+
+class _Handle:
+    """As much of a plugin's Handle as these bodies use."""
+
+    async def get(self, path: str) -> Any:
+        return await _ask(_Request(path))
+
+    async def patch(self, path: str, body: Any) -> Any:
+        return await _ask(_Request(path, body))
+
+    async def sleep(self, seconds: float) -> None:
+        await _ask(_Request(sleep_s=seconds))
+
+
+class _Body(NamedTuple):
+    steps: Coroutine[_Request, Any, Status]
+    is_open: Callable[[], bool]
+    end: Callable[[Code, str], None]
+
+
+class HookBodies:
+    """Runs them."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        weather: Weather,
+        plugin_of: Callable[[ef.RunHook], Any],
+        answer: Answer,
+    ) -> None:
+        self._timeline = timeline
+        self._weather = weather
+        self._plugin_of = plugin_of
+        self._answer = answer
+        self._patched: list[tuple[_Body, str, Any]] = []
+
+    def under_way(self) -> Iterator[tuple[str, Any]]:
+        """What was patched, and how, by the bodies that have not ended."""
+        self._patched = [one for one in self._patched if one[0].is_open()]
+        yield from ((path, patch) for _, path, patch in self._patched)
+
+    def run(
+        self, effect: ef.RunHook, *, is_open: Callable[[], bool], end: Callable[[Code, str], None]
+    ) -> None:
+        """A PreBind's. is_open: whether anybody waits for its end."""
+        steps = self._plugin_of(effect).pre_bind(effect.pod, effect.node_name, _Handle())
+        self._go_on(_Body(steps, is_open, end), None)
+
+    def _go_on(self, body: _Body, said: Any) -> None:
+        if not body.is_open():
+            body.steps.close()
+            return
+        try:
+            request = body.steps.throw(said) if isinstance(said, ApiError) else body.steps.send(said)
+        except StopIteration as done:
+            body.end(done.value.code, done.value.reason)
+            return
+        if request.sleep_s is not None:
+            self._timeline.after(request.sleep_s, partial(self._go_on, body, None))
+            return
+        if request.body is not None:
+            self._patched.append((body, request.path, request.body))
+        fate = self._weather.bind_fate()
+        if fate is BindFate.LOST_BEFORE:
+            self._timeline.after(_TIMEOUT_S, partial(self._go_on, body, ApiError("no answer")))
+            return
+        self._timeline.after(self._weather.latency_s(), partial(self._reach, body, request, fate))
+
+    def _reach(self, body: _Body, request: _Request, fate: BindFate) -> None:
+        """The server handles it, whether or not its process is still there."""
+        said: Any
+        try:
+            said = self._answer(request.path, request.body)
+        except ApiError as error:
+            said = error
+        if fate in _LOST:
+            said = ApiError("no answer")
+        delay_s = _TIMEOUT_S if fate in _LOST else self._weather.latency_s()
+        self._timeline.after(delay_s, partial(self._go_on, body, said))

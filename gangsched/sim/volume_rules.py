@@ -1,0 +1,157 @@
+"""VolumeRules: what no bind may do with volumes, judged from what the process was told and the store.
+
+Claims and volumes are read here for themselves: a claim's volume never changes, so that the store may be
+asked about a claim that the process knows by its UID. Called by sim.driver after every turn, as a watcher.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gangsched.model.effects import BindPod
+from gangsched.model.objects import Pod
+from gangsched.model.storage import CLAIMS, CLASSES, NODES, VOLUMES, PersistentVolume, PersistentVolumeClaim
+from gangsched.sim.hook_bodies import HookBodies
+from gangsched.sim.told import Told
+from gangsched.sim.volumes import ONE_POD, claims_of
+
+if TYPE_CHECKING:
+    from gangsched.sim.driver import Simulation
+
+# Between the choice of a node and the bind its volumes are made: so long an earlier limit may have counted.
+_REMEMBERED_S = 60.0
+Held = tuple[str, str]
+"""A volume that is attached to nodes: its driver, and its name there."""
+
+
+class VolumeRules:
+    """35: who is bound reaches its volumes. 36: a claim for one pod has one. 37: no node has too many.
+    38: no volume is given to two claims at once.
+
+    Faults excuse nothing but what is not known any more: a claim that is gone, or was made anew.
+    """
+
+    def __init__(self) -> None:
+        self._n_judged: dict[str, int] = {}
+        """By UID: how many of the binds that were sent are judged."""
+        self._limits: dict[str, deque[tuple[float, int | None]]] = {}
+        """By node: the limits it had, and since when."""
+        self._told: Told | None = None
+
+    def look(self, sim: Simulation) -> Iterator[str]:
+        """After every turn."""
+        told, now_s = sim.told, sim.timeline.now_s
+        if told is not self._told:
+            self._told = told
+            self._limits.clear()
+        self._note_limits(told, now_s)
+        for uid, binds in sim.sent.items():
+            n = self._n_judged.get(uid, 0)
+            self._n_judged[uid] = len(binds)
+            # One that is sent once more is no decision.
+            if len(binds) > n and uid in told.pods and binds[-1] not in binds[:-1]:
+                yield from self._judge(binds[-1], told, sim.api.objects)
+        yield from _given_twice(sim.api.hooks.bodies)
+
+    def _note_limits(self, told: Told, now_s: float) -> None:
+        for (_, name), one in told.objects.get(NODES, {}).items():
+            counts = [driver.allocatable.count for driver in one.spec.drivers or () if driver.allocatable]
+            limit = counts[0] if counts else None
+            known = self._limits.setdefault(name, deque())
+            if not known or known[-1][1] != limit:
+                known.append((now_s, limit))
+            while len(known) > 1 and known[1][0] < now_s - _REMEMBERED_S:
+                known.popleft()
+
+    def _judge(self, bind: BindPod, told: Told, store: Mapping[str, Mapping[Any, Any]]) -> Iterator[str]:
+        pod, now = told.pods[bind.uid], _Now(told, store)
+        others = [
+            (one, node) for uid, one in told.pods.items() if uid != bind.uid and (node := _node_of(one, told))
+        ]
+        for name in claims_of(pod):
+            claim = now.claim(name)
+            if claim is None:
+                continue
+            volume = now.volume(claim)
+            if volume is not None and not _reaches(volume, bind.node):
+                yield f"35: {bind.name} is bound to {bind.node}, which {volume.metadata.name} does not reach"
+            # As in kube-scheduler, who is on a node that is gone uses nothing any more.
+            users = [one.metadata.name for one, on in others if on in told.nodes and name in claims_of(one)]
+            if ONE_POD in (claim.spec.access_modes or ()) and users:
+                yield f"36: {bind.name} is bound, and {users} has its claim {name} for one pod"
+        there = {held for one, node in others if node == bind.node for held in now.held(one)}
+        new = now.held(pod) - there
+        limits = [limit for _, limit in self._limits.get(bind.node, ())]
+        if new and limits and None not in limits:
+            most = max(limit for limit in limits if limit is not None)
+            if len(there | new) > most:
+                yield f"37: {bind.name} is bound to {bind.node}, as volume {len(there | new)} of {most}"
+
+
+class _Now:
+    """What claims are, to a process that was told something of them."""
+
+    def __init__(self, told: Told, store: Mapping[str, Mapping[Any, Any]]) -> None:
+        self._told = told.objects
+        self._store = store
+
+    def claim(self, name: str) -> PersistentVolumeClaim | None:
+        """As it is in the store where it is the same claim, else as it was told."""
+        told: PersistentVolumeClaim | None = self._told.get(CLAIMS, {}).get(("d", name))
+        now: PersistentVolumeClaim | None = self._store[CLAIMS].get(("d", name))
+        is_same = told is not None and now is not None and told.metadata.uid == now.metadata.uid
+        return now if is_same else told
+
+    def volume(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+        key = ("", claim.spec.volume_name)
+        found: PersistentVolume | None = self._store[VOLUMES].get(key)
+        found = found or self._told.get(VOLUMES, {}).get(key)
+        owner = found.spec.claim_ref if found is not None else None
+        return found if owner is not None and owner.uid == claim.metadata.uid else None
+
+    def held(self, pod: Pod) -> set[Held]:
+        """What it has attached to its node, or will have; a volume that is yet to be made has its claim's
+        name."""
+        found: set[Held] = set()
+        for name in claims_of(pod):
+            claim = self.claim(name)
+            if claim is None:
+                continue
+            volume = self.volume(claim)
+            if volume is not None and volume.spec.csi is not None:
+                found.add((volume.spec.csi.driver, volume.spec.csi.volume_handle))
+            elif volume is None:
+                of = self._told.get(CLASSES, {}).get(("", claim.spec.storage_class_name or ""))
+                if of is not None and "no-provisioner" not in of.provisioner:
+                    found.add((of.provisioner, f"d/{name}"))
+        return found
+
+
+def _node_of(pod: Pod, told: Told) -> str:
+    """Where it is, or is about to be; "" once it has ended."""
+    promised = told.promised.by_uid.get(pod.metadata.uid)
+    node = promised.node if promised is not None else pod.spec.node_name
+    return "" if pod.is_terminal else node
+
+
+def _reaches(volume: PersistentVolume, node: str) -> bool:
+    """By the one form of an affinity that there is here: to nodes by name."""
+    affinity = volume.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return True
+    return any(
+        all(node in (one.values or ()) for one in term.match_expressions or ())
+        for term in affinity.required.node_selector_terms or ()
+    )
+
+
+def _given_twice(bodies: HookBodies | None) -> Iterator[str]:
+    """Volumes come again under their names, so it is one volume where its version is the same."""
+    owners: dict[tuple[str, str], str] = {}
+    for path, patch in bodies.under_way() if bodies is not None else ():
+        owner = patch.get("spec", {}).get("claimRef", {}).get("name", "")
+        volume = (path, patch["metadata"]["resourceVersion"])
+        if owner and (first := owners.setdefault(volume, owner)) != owner:
+            yield f"38: {path.rpartition('/')[2]} is given to {first} and {owner} at once"

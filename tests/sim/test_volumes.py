@@ -1,0 +1,46 @@
+"""Persistent volumes in storms: they are given, made and lost under gangs, and all comes to rest."""
+
+from __future__ import annotations
+
+from gangsched.model.storage import CLAIMS
+from gangsched.sim.driver import Simulation
+from gangsched.sim.faults import CALM
+from gangsched.sim.storage import VolumeSimulation
+from gangsched.sim.storms import STORMS, case
+from gangsched.sim.volumes import LOCAL, claims_of, volumes_workload
+
+VOLUMES = STORMS["volumes"]
+
+
+def test_gangs_get_their_volumes_and_all_comes_to_rest() -> None:
+    n_failed = n_local = 0
+    for seed in range(54_000, 54_006):
+        sim = case(VOLUMES, seed).run()
+        assert isinstance(sim, VolumeSimulation)
+        said = b"".join(sim.history)
+        assert b"PreBind" in said
+        assert b"BindPod" in said
+        n_failed += said.count(b"provisioning failed")
+        bound = [one for one in sim.api.objects[CLAIMS].values() if one.spec.volume_name]
+        n_local += sum(one.spec.storage_class_name == LOCAL for one in bound)
+    assert n_failed, "no driver failed"
+    assert n_local, "no local volume was given"
+
+
+def test_the_same_seed_decides_the_same() -> None:
+    first, again = case(VOLUMES, 54_010).run(), case(VOLUMES, 54_010).run()
+    assert first.history == again.history
+
+
+def test_in_good_weather_everybody_starts() -> None:
+    for seed in range(54_020, 54_023):
+        sim = VolumeSimulation(seed, volumes_workload(seed), rates=CALM)
+        sim.run_for(60.0)
+        sim.settle()
+        assert {pod.metadata.name for pod in sim.api.pods.values() if not pod.spec.node_name} <= waiting(sim)
+
+
+def waiting(sim: Simulation) -> set[str]:
+    """Pods whose local volumes others have kept."""
+    pods = sim.api.pods.values()
+    return {pod.metadata.name for pod in pods if any(LOCAL in one for one in claims_of(pod))}
