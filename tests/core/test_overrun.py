@@ -8,12 +8,15 @@ from tests.core.test_claims import claims, evicted, lone
 from tests.support.scenario import Cluster, cluster, gang
 
 
-def waiting(*holders: tuple[str, int], asks: int) -> Cluster:
-    """A gang of one pod has a claim on the only node, for when these have ended, after 600 s."""
+def waiting(*holders: tuple[str, int], asks: int, priority: int = 0) -> Cluster:
+    """A gang of one pod has a claim on the only node, for when these have ended, after 600 s.
+
+    priority: of those.
+    """
     own = QueueingSettings(1, mode="hard", on_overrun="yield")
     c = cluster(nodes=1, gpus=8, settings=Settings(queueing=own))
     for name, gpus in holders:
-        c.submit(lone(name, gpus, "600s"))
+        c.submit(lone(name, gpus, "600s", priority=priority))
     c.run().submit(gang("large", pods=1, gpus=asks)).run()
     c.submit(lone("before", 1, "10s")).run()
     c.delete("before").run().submit(lone("passes", 1, "2h")).run()
@@ -26,6 +29,18 @@ def test_of_several_that_are_over_no_more_go_than_the_claim_needs() -> None:
     assert evicted(c) == ["b"]
     assert c.run().wait(2.0).placed("large")
     assert {c.pod(name).spec.node_name for name in "ac"} == {"n0"}
+
+
+def test_of_two_that_are_over_the_one_whose_room_suffices_goes_alone() -> None:
+    c = waiting(("a", 4), ("b", 3), asks=4).wait(640.0)
+    assert evicted(c) == ["a"]
+    assert c.run().wait(2.0).placed("large")
+
+
+def test_who_is_more_important_stays_however_long_it_is_over() -> None:
+    c = waiting(("a", 4), ("b", 3), asks=4, priority=5).wait(3600.0)
+    assert evicted(c) == []
+    assert not c.placed("large")
 
 
 def test_a_promise_that_is_late_as_its_victims_take_their_time_is_late_because_they_overran() -> None:

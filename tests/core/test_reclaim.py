@@ -138,6 +138,20 @@ def test_two_gangs_do_not_reclaim_the_same_guarantee_twice() -> None:
     assert len(evicted(c)) == 6, "the second would be beyond it"
 
 
+def test_borrowers_that_go_already_are_not_counted_against_their_queues_guarantee() -> None:
+    """Twelve stay of the sixteen: four of them may go beside the four that do."""
+    c = queued(TWO, nodes=2)
+    c.evictions = "slow"
+    for k in range(16):
+        c.submit(pods("b", f"b{k}"))
+    c.run()
+    for k in range(4):
+        c.leave(f"b{k}")
+    c.run().submit(gang("g", pods=8, namespace="a")).run()
+    assert len(evicted(c)) == 4
+    assert not {f"b{k}" for k in range(4)}.intersection(evicted(c))
+
+
 def test_a_gang_goes_as_a_whole_or_not_and_what_it_can_spare_goes_alone() -> None:
     """Of a queue that is guaranteed nothing all 12 members go; of one that is guaranteed 8 none, as it would
     be left without any, unless its gang goes on with less."""
