@@ -233,6 +233,18 @@ def test_two_pods_swap_plans_when_kubelet_gives_one_the_others_devices() -> None
     assert not any(drift(c).values())
 
 
+def test_in_exchange_a_pod_gets_what_nobody_has_been_given_and_gives_up_what_it_had() -> None:
+    """kubelet gave x what was planned for y, and z what was planned for x."""
+    c = audited(gpus=3)
+    for name in "xyz":
+        c.submit(make_pod(name, gpus=1)).run()
+    assert [numbers(c, name) for name in "xyz"] == [[2], [0], [1]]
+    given(c, x=[0], z=[2])
+    assert [booked(c, name) for name in "xyz"] == [[0], [1], [2]]
+    c.wait(1.0).delete("x").run().submit(make_pod("next", gpus=1)).run()
+    assert numbers(c, "next") == [0]
+
+
 def test_an_exchange_while_the_bind_is_on_the_way_is_written_when_it_is_there() -> None:
     c = audited(gpus=4).submit(make_pod("x", gpus=2)).run()
     c.answer = lambda bind: "hold"
