@@ -33,6 +33,8 @@ _log = structlog.get_logger(__name__)
 N_AT_ONCE = 16
 # An outage of an extender is logged once in this time.
 _SAY_AGAIN_S = 10.0
+# A double can hold it exactly, and JSON's readers can.
+_MAX_TOTAL = 2**53
 Json = dict[str, Any]
 _decode = bounded.lenient_decoder(dict[str, Any])
 
@@ -133,7 +135,7 @@ class Asking:
                 raise scores
             else:
                 for name, score in scores.items():
-                    total[name] = total.get(name, 0) + score * one.config.weight
+                    total[name] = min(total.get(name, 0) + score * one.config.weight, _MAX_TOTAL)
         return total
 
     async def _pod(self, effect: AskExtenders) -> Json:

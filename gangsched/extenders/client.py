@@ -1,8 +1,9 @@
 """One extender over HTTP: kube-scheduler's JSON out, its answer in, checked and of bounded size.
 
 Lives here: the wire. Not here: which extenders are called in which order (asking.py). A reply is read up to
-MAX_REPLY and not parsed beyond it: an extender can drive a scheduler without such a limit out of memory
-(CVE-2025-32777).
+a limit and not parsed beyond it: an extender can drive a scheduler without one out of memory
+(CVE-2025-32777). The limit follows from the question, as an answer repeats what it was asked: 64 MiB of the
+smallest values would take 2 GiB and hold the loop for half a minute, longer than a lease lasts.
 Sources: k8s.io/kube-scheduler `extender/v1/types.go`, kubernetes `pkg/scheduler/extender.go`.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import msgspec
@@ -21,13 +22,25 @@ from gangsched.config.extenders import TLSSettings
 from gangsched.errors import ConfigError, GangschedError
 from gangsched.model import bounded
 from gangsched.model.objects import Pod
+from gangsched.model.printable import one_line
 
 # Without a node cache of its own an extender answers with whole nodes, some 10 kB each.
 MAX_REPLY = 64 * 2**20
+# What an answer may have beyond twice its question: for itself, and for each node, with its name and reason.
+_SPARE_BYTES, NODE_BYTES = 2**20, 4 * 2**10
+_SPARE_VALUES, NODE_VALUES = 10_000, 64
 _MAX_SAID = 512
+# kube-scheduler's own end at 10; sums end here too.
 _MAX_SCORE = 2**40
 Json = dict[str, Any]
 _decode = bounded.decoder(object, max_bytes=MAX_REPLY)
+
+
+class _Limit(NamedTuple):
+    """How much an answer may have; values: of JSON, counted by what separates them, also in texts."""
+
+    n_bytes: int
+    n_values: int
 
 
 class ExtenderError(GangschedError):
@@ -56,7 +69,7 @@ class Extender:
 
     async def filter(self, pod: Json, names: Sequence[str], nodes: Sequence[Json] | None) -> Filtered:
         """`nodes` for an extender without a cache, else only their names."""
-        reply = await self._ask(self.config.filter_verb, _arguments(pod, names, nodes))
+        reply = await self._ask(self.config.filter_verb, _arguments(pod, names, nodes), len(names))
         if not isinstance(reply, dict):
             raise self._error(f"answers {type(reply).__name__}, not an object")
         if said := _field(reply, "error"):
@@ -75,23 +88,24 @@ class Extender:
         for key in ("failedNodes", "failedAndUnresolvableNodes"):
             said = _field(reply, key)
             if isinstance(said, dict):
-                failed.update({str(node): _short(why) for node, why in said.items()})
+                failed.update({node: _short(why) for node, why in said.items() if node in asked})
         return Filtered(tuple(dict.fromkeys(found)), failed)
 
     async def prioritize(
         self, pod: Json, names: Sequence[str], nodes: Sequence[Json] | None
     ) -> dict[str, int]:
         """Its own scores by node, before its weight; only of the nodes sent."""
-        reply = await self._ask(self.config.prioritize_verb, _arguments(pod, names, nodes))
+        reply = await self._ask(self.config.prioritize_verb, _arguments(pod, names, nodes), len(names))
         scores: dict[str, int] = {}
         asked = set(names)
         for one in reply if isinstance(reply, list) else ():
             host = _field(one, "host") if isinstance(one, dict) else None
             score = _field(one, "score") if isinstance(one, dict) else None
-            if not isinstance(host, str) or not isinstance(score, int) or not 0 <= score <= _MAX_SCORE:
+            # true is a number in Python alone.
+            if not isinstance(host, str) or type(score) is not int or not 0 <= score <= _MAX_SCORE:
                 raise self._error(f"answers the score {_short(one)}")
             if host in asked:
-                scores[host] = scores.get(host, 0) + score
+                scores[host] = min(scores.get(host, 0) + score, _MAX_SCORE)
         return scores
 
     async def bind(self, pod: Pod, node: str) -> None:
@@ -112,23 +126,31 @@ class Extender:
         if self._session is not None:
             await self._session.close()
 
-    async def _ask(self, verb: str, arguments: Json) -> Any:
+    async def _ask(self, verb: str, arguments: Json, n_nodes: int = 1) -> Any:
         url = f"{self.config.url}/{verb}"
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=self.config.timeout_s), trust_env=False
+                timeout=aiohttp.ClientTimeout(total=self.config.timeout_s),
+                trust_env=False,
+                # It would keep whatever an extender has it keep, and send it back each time.
+                cookie_jar=aiohttp.DummyCookieJar(),
             )
+        question = msgspec.json.encode(arguments)
+        limit = _limit(question, n_nodes)
         try:
             async with self._session.post(
                 url,
-                data=msgspec.json.encode(arguments),
+                data=question,
                 headers={"Content-Type": "application/json"},
                 allow_redirects=False,
                 **self._tls_arguments(),
             ) as answer:
                 if answer.status != 200:
                     raise self._error(f"answers {verb} with code {answer.status}")
-                return _decode(await self._body(answer))
+                body = await self._body(answer, limit.n_bytes)
+                if _n_values(body) > limit.n_values:
+                    raise self._error(f"answers {verb} with more than {limit.n_values} values")
+                return _decode(body)
         except TimeoutError:
             raise self._error(f"has not answered {verb} in {self.config.timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError, UnicodeError) as error:  # UnicodeError: of a host's name
@@ -138,13 +160,13 @@ class Extender:
         except msgspec.DecodeError as error:
             raise self._error(f"answers {verb} with something that is not JSON: {_short(error)}") from None
 
-    async def _body(self, answer: aiohttp.ClientResponse) -> bytes:
+    async def _body(self, answer: aiohttp.ClientResponse, max_bytes: int) -> bytes:
         parts: list[bytes] = []
         n_bytes = 0
         async for part in answer.content.iter_chunked(2**16):
             n_bytes += len(part)
-            if n_bytes > MAX_REPLY:
-                raise self._error(f"answers more than {MAX_REPLY} bytes")
+            if n_bytes > max_bytes:
+                raise self._error(f"answers more than {max_bytes} bytes")
             parts.append(part)
         return b"".join(parts)
 
@@ -165,6 +187,17 @@ def _arguments(pod: Json, names: Sequence[str], nodes: Sequence[Json] | None) ->
     return {"Pod": pod, "Nodes": {"metadata": {}, "items": list(nodes)}, "NodeNames": None}
 
 
+def _limit(question: bytes, n_nodes: int) -> _Limit:
+    """What the answer to this may have."""
+    n_bytes = 2 * len(question) + _SPARE_BYTES + n_nodes * NODE_BYTES
+    return _Limit(min(n_bytes, MAX_REPLY), 2 * _n_values(question) + _SPARE_VALUES + n_nodes * NODE_VALUES)
+
+
+def _n_values(text: bytes) -> int:
+    """At least as many as the values of this JSON."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{") + 1
+
+
 def _field(found: Mapping[str, Any], name: str) -> Any:
     """Go matches field names case-insensitively, and extenders rely on that."""
     if name in found:
@@ -179,7 +212,7 @@ def _name_of(node: object) -> object:
 
 def _short(said: object) -> str:
     """Another program's text, shortened for use in one line."""
-    text = " ".join(str(said).split())
+    text = one_line(" ".join(str(said)[: 4 * _MAX_SAID].split()))
     return text if len(text) <= _MAX_SAID else text[: _MAX_SAID - 1] + "…"
 
 

@@ -39,6 +39,8 @@ class Outside:
                 timeout=aiohttp.ClientTimeout(total=_LONGEST_S),
                 connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS),
                 trust_env=False,
+                # It would keep whatever a service has it keep, and send it back each time.
+                cookie_jar=aiohttp.DummyCookieJar(),
             )
         method, data = ("GET", None) if body is None else ("POST", msgspec.json.encode(body))
         headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if data else {})

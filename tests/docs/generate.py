@@ -26,7 +26,7 @@ from gangsched.config.strict import MAX_CHARACTERS
 from gangsched.core.cache.selected_keys import MAX_IDLE, PODS_A_SECOND
 from gangsched.core.state import transitions
 from gangsched.core.state.reporter import MAX_MESSAGE
-from gangsched.extenders.client import MAX_REPLY
+from gangsched.extenders.client import MAX_REPLY, NODE_BYTES, NODE_VALUES
 from gangsched.extension.runner import MAX_RUNNING
 from gangsched.model import bounded
 from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH
@@ -266,7 +266,10 @@ def limits() -> str:
         "levels of JSON in an object": str(bounded.MAX_DEPTH),
         "an annotation that is read": f"{bounded.MAX_ANNOTATION // 1024} KiB",
         "an answer of the API server": f"{bounded.MAX_ANSWER // mebibyte} MiB",
-        "an extender's reply": f"{MAX_REPLY // mebibyte} MiB",
+        "an extender's reply": (
+            f"twice its question, and {NODE_BYTES // 1024} KiB and {NODE_VALUES} values of JSON for each"
+            f" node; {MAX_REPLY // mebibyte} MiB"
+        ),
         "the text of an event or a condition": f"{MAX_MESSAGE:,} characters",
         "a configuration file": f"{MAX_CHARACTERS:,} characters",
         "hooks of plugins that run at once, at one point": str(MAX_RUNNING),

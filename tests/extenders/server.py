@@ -20,8 +20,9 @@ Json = dict[str, Any]
 class ExtenderServer:
     """`refuses`: node -> why; `scores`: node -> 0..10; `asked`: (path, arguments), oldest first.
 
-    `raw`: what it answers instead, byte for byte; `code`: with which status; `stall`: when; `binds`: called
-    with a bind's arguments, answers with an error or "".
+    `raw`: what it answers instead, byte for byte; `code`: with which status; `headers`: and with these;
+    `stall`: when; `binds`: called with a bind's arguments, answers with an error or "". `asked_with`: the
+    headers of what it was asked.
     """
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
@@ -29,10 +30,12 @@ class ExtenderServer:
         self.scores: Mapping[str, int] = {}
         self.raw: bytes | None = None
         self.code = 200
+        self.headers: Mapping[str, str] = {}
         self.stall = threading.Event()
         self.stall.set()
         self.binds: Any = None
         self.asked: list[tuple[str, Json]] = []
+        self.asked_with: list[Mapping[str, str]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
@@ -83,12 +86,15 @@ class ExtenderServer:
             def do_POST(self) -> None:
                 arguments = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 extender.asked.append((self.path, arguments))
+                extender.asked_with.append(dict(self.headers))
                 extender.stall.wait(30)
                 body = extender.raw
                 if body is None:
                     body = json.dumps(extender.answer(self.path, arguments)).encode()
                 self.send_response(extender.code)
                 self.send_header("Content-Type", "application/json")
+                for name, value in extender.headers.items():
+                    self.send_header(name, value)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 with contextlib.suppress(OSError):  # whoever asked has had enough

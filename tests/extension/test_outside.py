@@ -41,6 +41,19 @@ async def test_a_body_is_posted_and_none_is_a_get() -> None:
         assert await outside.ask(url) == {"method": "GET", "said": None}
 
 
+async def test_cookies_are_not_kept() -> None:
+    seen: list[str | None] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Cookie"))
+        return web.json_response({}, headers={"Set-Cookie": "a=b"})
+
+    async with service(answer) as (outside, url):
+        for _ in range(2):
+            await outside.ask(url.replace("127.0.0.1", "localhost"))
+    assert seen == [None, None]
+
+
 async def _endless(request: web.Request) -> web.StreamResponse:
     answer = web.StreamResponse()
     await answer.prepare(request)
