@@ -18,11 +18,13 @@ from gangsched.config import (
     default_config,
     parse_config,
 )
+from gangsched.config.yaml_bounds import check_yaml
 from gangsched.errors import ConfigError
 from gangsched.flags import election_flags
 from gangsched.model.owners import DEFAULT_INFERRED
 from gangsched.plugins import IN_TREE
 from gangsched.plugins.node_resources_fit import Args as FitArgs
+from tests.support.yaml_bombs import BOMBS, refused
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 OURS = "---\napiVersion: gangsched.io/v1\nkind: GangschedConfiguration\n"
@@ -460,6 +462,23 @@ def test_deep_and_cyclic_yaml_is_an_error_and_not_a_crash() -> None:
     for text in ("[" * 50_000, HEAD + "profiles: &a [*a]\n", "a: &a\n  *a : 1\n"):
         with pytest.raises(ConfigError):
             parse_config(text, source="", plugins=IN_TREE)
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_short_text_that_stands_for_a_long_one_is_refused(bomb: str) -> None:
+    refused(bomb, lambda text: parse_config(text, source="f.yaml", plugins=IN_TREE), ConfigError, HEAD)
+
+
+def test_what_aliases_repeat_is_counted_and_where_it_is_too_much_its_line_is_told() -> None:
+    text = "a: &a [1, 2]\nb: [*a, *a]\n"
+    check_yaml(text, max_values=13)
+    with pytest.raises(ConfigError, match=r"^line 2: with what its aliases repeat it has more than 12 "):
+        check_yaml(text, max_values=12)
+
+
+def test_texts_that_only_look_long_are_read() -> None:
+    long = ["9" * 128, "'" + "9" * 5000 + "'", "abcdef0123" * 500, "MIIB" * 2000]
+    check_yaml("".join(f"- {one}\n" for one in long))
 
 
 def test_one_queue_sort_for_all_profiles() -> None:

@@ -22,8 +22,11 @@ from gangsched.apiserver.status import (
     quoted,
     unsupported_media_type,
 )
+from gangsched.errors import ConfigError
 
 MAX_BODY_BYTES = 3 * 2**20
+# A definition of a kind, the longest YAML that people send, has a tenth; each holds the loop for 20 us.
+_MAX_YAML_VALUES = 200_000
 _SUMMARY_BYTES = 30
 _ACCEPTED = (JSON, YAML, PROTOBUF)
 _decode = msgspec.json.Decoder().decode
@@ -69,7 +72,7 @@ def decoded(body: bytes, content_type: str, expected: Expected) -> dict[str, Any
 def _from_json(body: bytes, expected: Expected) -> dict[str, Any]:
     try:
         obj = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _unrecognized(
             f"couldn't get version/kind; json parse error: {_in_go_words(body, error)}", body, expected
         ) from None
@@ -88,11 +91,14 @@ def _from_json(body: bytes, expected: Expected) -> dict[str, Any]:
 def _from_yaml(body: bytes, expected: Expected) -> dict[str, Any]:
     import yaml
 
+    from gangsched.config.yaml_bounds import check_yaml
+
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        check_yaml(body, max_values=_MAX_YAML_VALUES)
         # Through JSON: timestamps and the like are strings there, as in the real server.
         obj = msgspec.json.decode(msgspec.json.encode(yaml.load(body, Loader=loader)))
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
+    except (yaml.YAMLError, ConfigError, ValueError, TypeError, OverflowError, RecursionError) as error:
         said = " ".join(str(error).split())
         raise _unrecognized(f"couldn't get version/kind; json parse error: {said}", body, expected) from None
     if not isinstance(obj, dict):

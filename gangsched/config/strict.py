@@ -14,13 +14,12 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import msgspec
 import yaml
 
+from gangsched.config.yaml_bounds import check_yaml
 from gangsched.errors import ConfigError
 
 T = TypeVar("T")
 # A configuration is a few kB. The limit keeps a wrong file (an image, a core dump) from being parsed.
 MAX_CHARACTERS = 1_000_000
-# The C parser recurses and crashes the process somewhere beyond 10,000 levels; a profile has 10.
-MAX_DEPTH = 100
 # An Args' own check may begin its message with the place: `a.b[0]: what is wrong`.
 _PLACE = re.compile(r"(?s)([a-z]\w*(?:\[\d+\]|\.\w+)*): (.*)")
 _MSGSPEC_PATH = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$(.*)`)?")
@@ -50,26 +49,14 @@ def read_documents(text: str) -> list[dict[str, Any]]:
     if len(text) > MAX_CHARACTERS:
         raise ConfigError(f"{len(text)} characters are no configuration, at most {MAX_CHARACTERS}")
     try:
-        check_depth(text)
+        check_yaml(text)
         documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
         raise ConfigError(f"is not YAML: {_one_line(error)}") from None
     for i, document in enumerate(documents):
         if not isinstance(document, dict):
             raise ConfigError(f"document {i + 1} is a {type(document).__name__}, not a mapping")
     return documents
-
-
-def check_depth(text: str) -> None:
-    """Before a parser that recurses. Raises: ConfigError (too deep), yaml.YAMLError."""
-    depth = 0
-    for event in yaml.parse(text, yaml.CSafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise ConfigError(f"is nested more than {MAX_DEPTH} levels deep")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
 
 
 def _one_line(error: Exception) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 import anyio
 import yaml
 
-from gangsched.config.strict import check_depth
+from gangsched.config.yaml_bounds import check_yaml
 from gangsched.errors import ConfigError
 from gangsched.kube.kubeconfig import files_of, find_mistake, names_nothing
 
@@ -220,14 +220,14 @@ async def from_kubeconfig(paths: str, context: str, *, needs_server: bool = True
 
 
 def _check_files(paths: str) -> None:
-    """Raises: ConfigError for a file that is too long, or nested too deep for the loaders' parser."""
+    """Raises: ConfigError for a file that is too long, or beyond what the loaders' parser bears."""
     for path in filter(os.path.exists, map(os.path.expanduser, filter(None, paths.split(os.pathsep)))):
         try:
             with open(path, encoding="utf-8") as file:
                 text = file.read(MAX_KUBECONFIG + 1)
             if len(text) > MAX_KUBECONFIG:
                 raise ConfigError(f"has more than {MAX_KUBECONFIG} characters, which is no kubeconfig")
-            check_depth(text)
+            check_yaml(text)
         except ConfigError as error:
             raise ConfigError(error.message, source=path) from None
         except (OSError, ValueError, yaml.YAMLError):

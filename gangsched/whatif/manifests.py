@@ -16,6 +16,7 @@ import msgspec
 import yaml
 
 from gangsched.config.strict import nearest
+from gangsched.config.yaml_bounds import check_yaml
 from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError, ParseError
 from gangsched.kube.watch.decode import Kind, all_kinds, followed
@@ -94,13 +95,20 @@ def _documents(source: str, text: str) -> Iterator[tuple[str, Json]]:
         raise ConfigError(f"has more than {_MAX_CHARACTERS:,} characters", source=source)
     found: list[Any] = []
     try:
-        for one in yaml.safe_load_all(text):
+        check_yaml(text)
+        for one in yaml.load_all(text, yaml.CSafeLoader):
             found += one["items"] if isinstance(one, dict) and isinstance(one.get("items"), list) else [one]
     except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        # The parser finds the end of the text on a line of its own.
+        at = error.problem_mark
+        line = f"line {min(at.line + 1, len(text.splitlines()))}: " if at else ""
         raise ConfigError(f"{line}is not YAML: {error.problem}", source=source) from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ConfigError(f"is not YAML that can be read: {str(error)[:200]}", source=source) from None
+    except ConfigError as error:
+        raise ConfigError(error.message, source=source) from None
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"is not YAML that can be read: {' '.join(str(error).split())[:200]}", source=source
+        ) from None
     found = [one for one in found if one is not None]
     if len(found) > _MAX_DOCUMENTS:
         raise ConfigError(f"has {len(found)} documents, at most {_MAX_DOCUMENTS} are read", source=source)

@@ -8,9 +8,11 @@ import pytest
 
 from tests.apiserver.api import CONFIG_MAPS, NODES, PODS, Api
 from tests.support.bodies import pod
+from tests.support.yaml_bombs import BOMBS
 
 OTHER = "11111111-2222-3333-4444-555555555555"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+PATCHES = ("merge-patch", "json-patch", "strategic-merge-patch")
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
@@ -303,3 +305,22 @@ def test_metadata_alone(api: Api) -> None:
     accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
     many = api.get(CONFIG_MAPS, accept=accept)
     assert (many.body["kind"], many.names) == ("PartialObjectMetadataList", ["a"])
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_yaml_that_stands_for_more_than_it_is_is_refused(api: Api, bomb: str) -> None:
+    text, said = BOMBS[bomb]
+    body = f"kind: ConfigMap\napiVersion: v1\n{text}".encode()
+    answer = api.ask("POST", CONFIG_MAPS, body, content_type="application/yaml")
+    assert answer.code == 400
+    assert said.replace("1000000", "200000") in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["json", "merge-patch+json", "json-patch+json", "strategic-merge-patch+json"]
+)
+def test_json_that_is_nested_without_end_is_refused(api: Api, kind: str) -> None:
+    api.create(CONFIG_MAPS, "a")
+    body = b'{"data":' + b"[" * 100_000
+    method, path = ("POST", CONFIG_MAPS) if kind == "json" else ("PATCH", f"{CONFIG_MAPS}/a")
+    assert api.ask(method, path, body, content_type=f"application/{kind}").code == 400

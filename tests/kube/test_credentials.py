@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from gangsched.errors import ConfigError
 from gangsched.kube.credentials import MAX_TOKEN, load_credentials
 from gangsched.kube.loaders import MAX_KUBECONFIG
 from tests.proxy import self_signed
+from tests.support.yaml_bombs import BOMBS
 
 
 def kubeconfig(
@@ -133,6 +135,14 @@ async def test_a_file_that_is_too_deep_or_too_long_is_refused_before_it_is_parse
         with pytest.raises(ConfigError, match=says) as caught:
             await load_credentials(kubeconfig=str(path), environ={})
         assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+async def test_a_short_file_that_stands_for_a_long_one_is_refused(tmp_path: Path, bomb: str) -> None:
+    text, said = BOMBS[bomb]
+    (tmp_path / "config").write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        await load_credentials(kubeconfig=str(tmp_path / "config"), environ={})
 
 
 @pytest.mark.parametrize(("answer", "says"), [("'[' * 100_000", "nested too deeply"), ("'{'", "failed")])

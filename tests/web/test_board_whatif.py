@@ -151,7 +151,7 @@ async def test_a_standby_answers_as_a_leader_would() -> None:
         ("- 1\n- 2", "is no object with apiVersion and kind"),
         (job(1, schedulerName="gangshed"), "names the scheduler 'gangshed'; did you mean"),
         (job(1, priorityClassName="hihg"), "there is no PriorityClass 'hihg'"),
-        ("[" * 800, "is not YAML that can be read"),
+        ("[" * 800, "is nested more than 100 levels deep"),
         ("---\nkind: a\n" * 1100, "at most 1000 are read"),
         (job(20_000), "makes 20000 pods; at most 10000"),
     ],

@@ -16,7 +16,8 @@ from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.quantity import to_int
 from gangsched.sim.making import make_scheduler
-from gangsched.whatif.manifests import Manifests, kinds_of, read_manifests
+from gangsched.whatif.manifests import Manifests, kinds_of, manifests_of, read_manifests
+from tests.support.yaml_bombs import BOMBS, refused
 
 KINDS = kinds_of(make_scheduler(Settings()))
 GPU = "nvidia.com/gpu"
@@ -167,7 +168,8 @@ def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
             "spec: {parallelism: 99999, completions: 99999, template: {spec: {containers: []}}}\n",
             "spec.parallelism: makes 99999 pods; at most",
         ),
-        ("[" * 5000, "is not YAML that can be read"),
+        ("[" * 5000, "is nested more than 100 levels deep"),
+        ("\x00", "is not YAML that can be read"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, error: str) -> None:
@@ -178,3 +180,8 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, error: str
     assert str(raised.value).startswith(str(file))
     assert error in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_short_text_that_stands_for_a_long_one_is_refused(bomb: str) -> None:
+    refused(bomb, lambda text: manifests_of([("f.yaml", text)], KINDS, {}), ConfigError)

@@ -49,7 +49,7 @@ class Patch:
         self._warn = warn
         try:
             self._patch: Any = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise refusal.not_json() from None
         self._problems: list[str] = []
         if content_type == JSON_PATCH:
