@@ -36,6 +36,7 @@ import anyio
 import structlog
 
 from gangsched.errors import ApiError, ConfigError, Unreachable
+from gangsched.kube.files import read_regular
 from gangsched.kube.loaders import (
     FILE_REFRESH_S,
     RETRY_S,
@@ -246,8 +247,8 @@ def _digest(files: Iterable[str]) -> bytes:
     digest = hashlib.sha256()
     for path in files:
         try:
-            data = Path(path).read_bytes()
-        except OSError:
+            data = read_regular(path, "file")
+        except (OSError, ConfigError):
             data = b""
         digest.update(b"%d:%b" % (len(data), data))
     return digest.digest()
@@ -261,7 +262,7 @@ def _material_of(loaded: Loaded) -> _Material:
 
 def _read(path: str | None) -> bytes:
     try:
-        return Path(path).read_bytes() if path else b""
+        return read_regular(path, "certificate") if path else b""
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from None
 

@@ -24,6 +24,8 @@ import yaml
 
 from gangsched.config.yaml_bounds import check_yaml
 from gangsched.errors import ConfigError
+from gangsched.kube.exec_plugin import limited
+from gangsched.kube.files import read_regular
 from gangsched.kube.kubeconfig import files_of, find_mistake, names_nothing
 
 # client-go reads token files anew once a minute; the kubelet replaces them long before they expire.
@@ -33,8 +35,6 @@ EXPIRY_SKEW_S = 60.0
 RETRY_S = 10.0
 # A plugin may ask a person to log in, but must not hold the scheduler for ever.
 EXEC_TIMEOUT_S = 60.0
-# A kubeconfig with a thousand clusters and their certificates has a third of this.
-MAX_KUBECONFIG = 8 * 2**20
 
 _PACKAGE = "kubernetes_asyncio"
 _CONFIG = f"{_PACKAGE}.config"
@@ -57,13 +57,19 @@ def import_loaders() -> tuple[ModuleType, ModuleType]:
     the whole package, with loaders of its own.
     """
     if _PACKAGE in sys.modules:
-        return importlib.import_module(f"{_CONFIG}.kube_config"), importlib.import_module(_INCLUSTER)
+        return _with_limits(), importlib.import_module(_INCLUSTER)
     with _stand_ins():
         # Only renewing an OpenID token needs aiohttp here: 100 ms and 12 MiB.
         openid = ModuleType(_OPENID)
         openid.__dict__.update(OpenIDRequestor=_openid_requestor)
         sys.modules[_OPENID] = openid
-        return importlib.import_module(f"{_CONFIG}.kube_config"), importlib.import_module(_INCLUSTER)
+        return _with_limits(), importlib.import_module(_INCLUSTER)
+
+
+def _with_limits() -> ModuleType:
+    kube_config = importlib.import_module(f"{_CONFIG}.kube_config")
+    kube_config.__dict__["ExecProvider"] = limited(kube_config.ExecProvider)
+    return kube_config
 
 
 def import_client() -> ModuleType:
@@ -201,6 +207,8 @@ async def from_kubeconfig(paths: str, context: str, *, needs_server: bool = True
                 raise ValueError(f"there is no user {named!r}")
             # The loader requires a user; kubectl does not (for a server that allows anonymous access).
             loader._user = kube_config.ConfigNode("user", {})
+        if user is not None and "tokenFile" in user:
+            read_regular(_token_file(loader, user), "token")  # the loader reads any
         with anyio.fail_after(EXEC_TIMEOUT_S):
             await loader.load_and_set(loaded)
         loaded.files = _files(loader, user, loaded, paths)
@@ -223,11 +231,7 @@ def _check_files(paths: str) -> None:
     """Raises: ConfigError for a file that is too long, or beyond what the loaders' parser bears."""
     for path in filter(os.path.exists, map(os.path.expanduser, filter(None, paths.split(os.pathsep)))):
         try:
-            with open(path, encoding="utf-8") as file:
-                text = file.read(MAX_KUBECONFIG + 1)
-            if len(text) > MAX_KUBECONFIG:
-                raise ConfigError(f"has more than {MAX_KUBECONFIG} characters, which is no kubeconfig")
-            check_yaml(text)
+            check_yaml(read_regular(path, "kubeconfig").decode())
         except ConfigError as error:
             raise ConfigError(error.message, source=path) from None
         except (OSError, ValueError, yaml.YAMLError):
@@ -237,9 +241,13 @@ def _check_files(paths: str) -> None:
 def _files(loader: Any, user: Any, loaded: Loaded, paths: str) -> tuple[str, ...]:
     found = files_of(paths)
     if user is not None and "tokenFile" in user:
-        found.append(os.path.join(loader._get_base_path(user.path), user["tokenFile"]))
+        found.append(_token_file(loader, user))
     found += [path for path in (loaded.ssl_ca_cert, loaded.cert_file, loaded.key_file) if path]
     return tuple(found)
+
+
+def _token_file(loader: Any, user: Any) -> str:
+    return str(os.path.join(loader._get_base_path(user.path), user["tokenFile"]))
 
 
 def _shown(loader: Any, user: Any) -> tuple[str, str]:

@@ -33,6 +33,8 @@ ROOMS = (
     *(
         "kube/election/elector.py",
         "kube/election/fence_keeper.py",
+        "kube/exec_plugin.py",
+        "kube/files.py",
         "kube/loaders.py",
         "kube/network.py",
         "kube/proxies.py",

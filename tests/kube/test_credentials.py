@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 import yaml
 from aiohttp import web
 
 from gangsched.errors import ConfigError
+from gangsched.kube import loaders
 from gangsched.kube.credentials import MAX_TOKEN, load_credentials
-from gangsched.kube.loaders import MAX_KUBECONFIG
+from gangsched.kube.exec_plugin import MAX_ANSWER
+from gangsched.kube.files import MAX_BYTES
 from tests.proxy import self_signed
 from tests.support.yaml_bombs import BOMBS
 
@@ -129,7 +133,7 @@ async def test_a_file_that_is_too_deep_or_too_long_is_refused_before_it_is_parse
     path = tmp_path / "config"
     for text, says in (
         ("a: " + "[" * 50_000 + "]" * 50_000, "nested more than 100 levels deep"),
-        ("#" * (MAX_KUBECONFIG + 1), f"has more than {MAX_KUBECONFIG} characters"),
+        ("#" * (MAX_BYTES + 1), f"has more than {MAX_BYTES} bytes, which is no kubeconfig"),
     ):
         path.write_text(text)
         with pytest.raises(ConfigError, match=says) as caught:
@@ -152,6 +156,92 @@ async def test_a_plugin_that_answers_what_cannot_be_read_is_named(
     user = plugin(tmp_path, f"print({answer})")
     with pytest.raises(ConfigError, match=rf"credential plugin .* failed: .*{says}|{says}: .*"):
         await load_credentials(kubeconfig=kubeconfig(tmp_path, user), environ={})
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ("'x' * (2**20 + 1)", f"it prints more than {MAX_ANSWER} bytes"),
+        ("'[]'", "its answer is no ExecCredential with a status"),
+        ("'{\"status\": 1}'", "its answer is no ExecCredential with a status"),
+        ("'{\"status\": {}}'", "its answer has apiVersion None, not 'client.authentication.k8s.io/v1'"),
+        (
+            '\'{"apiVersion": "client.authentication.k8s.io/v1", "status": {"token": [1]}}\'',
+            "status.token of its answer is no text",
+        ),
+    ],
+)
+async def test_a_plugin_that_answers_something_else_is_told_what(
+    tmp_path: Path, answer: str, says: str
+) -> None:
+    path = kubeconfig(tmp_path, plugin(tmp_path, f"print({answer})"))
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        await load_credentials(kubeconfig=path, environ={})
+
+
+async def test_a_plugin_may_say_much_before_it_answers(tmp_path: Path) -> None:
+    """A pipe holds 64 KiB: whoever reads the errors last waits for it as it waits for them."""
+    user = plugin(
+        tmp_path,
+        "import json, sys\n"
+        "sys.stderr.write('x' * 10**6)\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
+        " 'status': {'token': 't'}}))",
+    )
+    found = await load_credentials(kubeconfig=kubeconfig(tmp_path, user), environ={})
+    assert found.authorization == "Bearer t"
+
+
+async def test_what_a_plugin_complains_of_is_shown_without_its_colours(tmp_path: Path) -> None:
+    user = plugin(tmp_path, "import sys; sys.exit('\\x1b[31mlog in')")
+    with pytest.raises(ConfigError, match=re.escape("process returned 1. \\x1b[31mlog in")):
+        await load_credentials(kubeconfig=kubeconfig(tmp_path, user), environ={})
+
+
+async def test_a_plugin_that_never_ends_is_ended_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loaders, "EXEC_TIMEOUT_S", 2.0)
+    started = tmp_path / "started"
+    user = plugin(
+        tmp_path,
+        "import os, subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '1000'])\n"
+        f"open({str(started)!r} + '.part', 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        f"os.rename({str(started)!r} + '.part', {str(started)!r})\n"
+        "time.sleep(1000)",
+    )
+    with pytest.raises(ConfigError, match="gave no answer in 2 s"):
+        await load_credentials(kubeconfig=kubeconfig(tmp_path, user), environ={})
+    for pid in started.read_text().split():
+        with anyio.fail_after(20):
+            while is_running(int(pid)):
+                await anyio.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process that has not ended, whoever has yet to read how."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_a_file_that_is_no_regular_one_holds_up_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/zero"):
+        with pytest.raises(ConfigError, match=f"^{path}: is no regular file; a pipe or a device is not read"):
+            await load_credentials(kubeconfig=path, environ={})
+        with pytest.raises(ConfigError, match=f"^{path}: is no regular file"):
+            await load_credentials(kubeconfig=kubeconfig(tmp_path, {"tokenFile": path}), environ={})
+
+
+async def test_a_certificate_that_is_far_too_long_is_not_read(tmp_path: Path) -> None:
+    with open(tmp_path / "ca", "wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    path = kubeconfig(tmp_path, {"token": "t"}, **{"certificate-authority": str(tmp_path / "ca")})
+    with pytest.raises(ConfigError, match=f"has more than {MAX_BYTES} bytes, which is no certificate"):
+        await load_credentials(kubeconfig=path, environ={})
 
 
 async def test_a_token_that_is_no_token_is_refused(tmp_path: Path) -> None:

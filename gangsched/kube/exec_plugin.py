@@ -1,0 +1,116 @@
+"""Runs a kubeconfig's credential plugin: its outputs are read, within limits, and it is not left running.
+
+Lives here: the process. Not here: which plugin, and what its answer means (kubernetes-asyncio's loader, which
+is given this in place of its own: that one reads any length into memory, reads the errors only after the
+answer, so that a plugin with much to complain about and its reader wait for each other, and leaves behind a
+plugin that it gives up). Called by loaders.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from gangsched.model import bounded
+from gangsched.model.printable import one_line
+
+# A token and a certificate with its chain have a tenth.
+MAX_ANSWER = 2**20
+# Its last words are shown, and the rest is read so that it can write on.
+_MAX_ERRORS = 16 * 2**10
+_TEXTS = ("token", "clientCertificateData", "clientKeyData")
+
+
+def limited(provider: Any) -> Any:
+    """kubernetes-asyncio's ExecProvider with another way to run the plugin."""
+
+    class LimitedExecProvider(provider):  # type: ignore[misc]  # no stubs
+        async def run(self, previous_response: str | None = None) -> Any:
+            """The answer's status. Raises: ValueError, RecursionError, OSError."""
+            spec: dict[str, Any] = {"interactive": sys.stdout.isatty()}
+            if previous_response:
+                spec["response"] = previous_response
+            info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
+            environ = self.env | {"KUBERNETES_EXEC_INFO": json.dumps(info)}
+            return _status(await _output(self.args, environ), self.api_version)
+
+    return LimitedExecProvider
+
+
+async def _output(arguments: list[str], environ: dict[str, str]) -> bytes:
+    """What it prints. Raises: ValueError (it fails, or prints too much), OSError (it cannot be run)."""
+    # Somebody at a terminal may be asked by it, which only a process of the terminal's own group may do.
+    is_alone = sys.stdin is None or not sys.stdin.isatty()
+    process = await asyncio.create_subprocess_exec(
+        *arguments,
+        env=environ,
+        stdin=None,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        process_group=0 if is_alone else None,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    errors = asyncio.create_task(_last(process.stderr))
+    try:
+        answer = await _all(process.stdout)
+        code = await process.wait()
+        said = one_line(" ".join((await errors).decode("utf-8", "replace").split()))
+    finally:
+        errors.cancel()
+        _end(process, is_alone=is_alone)
+    if code != 0:
+        raise ValueError(f"exec: process returned {code}" + (f". {said}" if said else ""))
+    return answer
+
+
+async def _all(stream: asyncio.StreamReader) -> bytes:
+    found = bytearray()
+    while part := await stream.read(2**16):
+        found += part
+        if len(found) > MAX_ANSWER:
+            raise ValueError(f"exec: it prints more than {MAX_ANSWER} bytes")
+    return bytes(found)
+
+
+async def _last(stream: asyncio.StreamReader) -> bytes:
+    found = b""
+    while part := await stream.read(2**16):
+        found = (found + part)[-_MAX_ERRORS:]
+    return found
+
+
+def _end(process: asyncio.subprocess.Process, *, is_alone: bool) -> None:
+    """Kills what still runs of it, with what it has started, and closes its pipes."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if is_alone:
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+    process._transport.close()  # type: ignore[attr-defined]  # else a child of it keeps them open
+
+
+def _status(answer: bytes, api_version: str) -> dict[str, Any]:
+    """Raises: ValueError, RecursionError."""
+    try:
+        bounded.check(answer, max_bytes=MAX_ANSWER)
+        found = json.loads(answer)
+    except bounded.TooDeep as error:
+        raise RecursionError(str(error)) from None
+    except ValueError as error:
+        raise ValueError(f"exec: its answer is no JSON: {error}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("status"), dict):
+        raise ValueError("exec: its answer is no ExecCredential with a status")
+    if found.get("apiVersion") != api_version:
+        raise ValueError(f"exec: its answer has apiVersion {found.get('apiVersion')!r}, not {api_version!r}")
+    status: dict[str, Any] = found["status"]
+    for name in _TEXTS:
+        if not isinstance(status.get(name, ""), str):
+            raise ValueError(f"exec: status.{name} of its answer is no text")
+    return status

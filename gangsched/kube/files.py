@@ -1,0 +1,35 @@
+"""Reading the files that credentials are in: regular ones, and of bounded length.
+
+Lives here: the one way to open them. Not here: what is in them. A named pipe would hold the loop for ever, a
+device has no end, and files named in a kubeconfig are read anew each minute.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from gangsched.errors import ConfigError
+
+# A kubeconfig with a thousand clusters and their certificates has a third of this.
+MAX_BYTES = 8 * 2**20
+
+
+def read_regular(path: str, what: str, max_bytes: int = MAX_BYTES) -> bytes:
+    """All of it. `what`: it is, in words. Raises: OSError; ConfigError (it is no regular file, or longer)."""
+    # Opening a named pipe waits for its other end, but for this flag.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(mode):
+            raise ConfigError("is no regular file; a pipe or a device is not read", source=path)
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(max_bytes + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > max_bytes:
+        raise ConfigError(f"has more than {max_bytes} bytes, which is no {what}", source=path)
+    return data
