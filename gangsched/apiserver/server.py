@@ -7,7 +7,9 @@ Lives here: sockets, reading bodies, sending answers, opening watches, closing i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import socket
 import ssl
 from collections.abc import Callable
 
@@ -18,6 +20,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
+from gangsched.accepting import Accepting
 from gangsched.apiserver import responses
 from gangsched.apiserver.bodies import MAX_BODY_BYTES
 from gangsched.apiserver.handlers import Watching
@@ -33,6 +36,9 @@ _log = structlog.get_logger(__name__)
 # How long requests may go on once the server is closed; watches end at once.
 SHUTDOWN_S = 2.0
 KEEP_ALIVE_S = 3600.0
+# A scheduler has some thirty connections, a load of the benchmark a hundred.
+MAX_CONNECTIONS = 1024
+_BACKLOG = 1024
 # Selectors and continue tokens make long request lines; Go's servers take a megabyte of head.
 MAX_LINE_BYTES = 256 * 2**10
 
@@ -57,25 +63,47 @@ class HttpServer:
             max_field_size=MAX_LINE_BYTES,
         )
         self._runner = web.ServerRunner(self._server, shutdown_timeout=SHUTDOWN_S)
+        self._sockets: list[socket.socket] = []
+        self._accepting: asyncio.Task[None] | None = None
         self.port = 0
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         """Raises: ConfigError, if the address cannot be bound."""
-        await self._runner.setup()
         try:
-            site = web.TCPSite(self._runner, host, port, ssl_context=tls, backlog=1024)
-            await site.start()
+            await self._bind(host, port)
         except OSError as error:
-            await self._runner.cleanup()
+            self._unbind()
             # asyncio's own text repeats the address.
             errno = error.errno or 0
             why = os.strerror(errno) if errno > 0 else error.strerror or str(error)
             raise ConfigError(f"cannot listen on {host}:{port}: {why}") from None
-        for address in self._runner.addresses:
-            self.port = address[1]
+        await self._runner.setup()
+        accepting = Accepting(self._server, tls, self._server, max_connections=MAX_CONNECTIONS)
+        self._accepting = asyncio.create_task(accepting.run(self._sockets), name="accepting")
+
+    async def _bind(self, host: str, port: int) -> None:
+        """All addresses of this host. Raises: OSError."""
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+            made = socket.create_server((address[0], self.port or port), family=family, backlog=_BACKLOG)
+            made.setblocking(False)
+            self._sockets.append(made)
+            self.port = made.getsockname()[1]
+
+    def _unbind(self) -> None:
+        for one in self._sockets:
+            one.close()
+        self._sockets.clear()
 
     async def close(self) -> None:
         self._closing.set()
+        if self._accepting is not None:
+            self._accepting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._accepting
+        self._unbind()
         await self._runner.cleanup()
 
     async def _respond(self, http: web.BaseRequest) -> web.StreamResponse:

@@ -19,7 +19,7 @@ import anyio
 import structlog
 from aiohttp import web
 
-from gangsched.web.accepting import Accepting
+from gangsched.accepting import Accepting
 from gangsched.web.access import Access, Refused
 from gangsched.web.board.pages import Board
 from gangsched.web.explanations import Explanations

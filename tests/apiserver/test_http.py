@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
+import ssl
 import stat
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -14,6 +17,7 @@ import aiohttp
 import anyio
 import pytest
 
+from gangsched.accepting import Accepting
 from gangsched.apiserver.app import EmbeddedCluster
 from gangsched.certificates import self_signed, server_context
 from gangsched.errors import ApiError, ConfigError
@@ -38,6 +42,38 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 async def http(cluster: EmbeddedCluster) -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession(cluster.url) as session:
         yield session
+
+
+async def test_of_too_many_that_never_greet_the_oldest_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gangsched.apiserver.server.Accepting", partial(Accepting, max_handshakes=4))
+    pair = self_signed("embedded", hosts=["127.0.0.1"])
+    async with EmbeddedCluster(tls=server_context(pair)) as cluster:
+        address = ("127.0.0.1", int(cluster.url.rpartition(":")[2]))
+        silent = [socket.create_connection(address) for _ in range(20)]
+        with anyio.fail_after(DEADLINE_S):
+            for one in silent[:16]:
+                one.setblocking(False)
+                with contextlib.suppress(ConnectionError):  # as it may: the peer has just gone
+                    assert await asyncio.get_running_loop().sock_recv(one, 1) == b""
+        trust = ssl.create_default_context(cadata=pair.certificate.decode())
+        async with aiohttp.ClientSession(cluster.url) as http, http.get("/livez", ssl=trust) as answer:
+            assert await answer.text() == "ok"
+        for one in silent:
+            one.close()
+
+
+async def test_of_too_many_connections_the_oldest_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gangsched.apiserver.server.MAX_CONNECTIONS", 4)
+    async with EmbeddedCluster() as cluster:
+        port = int(cluster.url.rpartition(":")[2])
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        with anyio.fail_after(DEADLINE_S):
+            for reader, _ in silent[:4]:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+        assert not any(reader.at_eof() for reader, _ in silent[4:])
+        for _, writer in silent:
+            writer.close()
 
 
 async def test_documents_and_health(http: aiohttp.ClientSession) -> None:

@@ -1,8 +1,9 @@
-"""Connections to the pages: how many there are, also of those that have not said a word.
+"""Connections to a server of ours: how many there are, also of those that have not said a word. Floor 0.
 
-Lives here: accepting, TLS handshakes, closing the oldest. Not here: requests (server.py). asyncio's own
-servers do not limit TLS handshakes: each holds 256 KiB for up to a minute, and nothing counts them. A
-stranger who opens sockets and stays silent would take the process' memory and file descriptors.
+Lives here: accepting, TLS handshakes, closing the oldest. Not here: requests, and which addresses (the pages'
+web.server and web.listening, the embedded API server's apiserver.server). asyncio's own servers do not limit
+TLS handshakes: each holds 256 KiB for up to a minute, and nothing counts them. A stranger who opens sockets
+and stays silent would take the process' memory and file descriptors.
 """
 
 from __future__ import annotations
