@@ -8,9 +8,11 @@ need the cluster's CA. Source: k8s.io/apiserver `pkg/server/options/{authenticat
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
@@ -37,6 +39,10 @@ MAX_ASKED_AT_ONCE = 4
 MAX_REVIEW_BYTES = 2**20
 STRANGERS_A_SECOND = 2.0
 STRANGERS_AT_ONCE = 20.0
+# Those are limits of one address; all together have so many times as much. After a restart nobody is known,
+# and one address that makes up tokens must not be in the way of all others.
+ADDRESSES_WORTH = 2
+MAX_ADDRESSES = 1024
 # A request that was allowed within this time has its own rate limit: a flood does not lock out clients that
 # had access before.
 REMEMBERED_S = 600.0
@@ -148,9 +154,48 @@ class _Recent(Generic[ValueT]):
 class _Share:
     """How often, and how many at once, one kind of clients has the API server asked."""
 
-    def __init__(self, clock: Callable[[], float], *, a_second: float, at_once: float) -> None:
+    def __init__(self, clock: Callable[[], float], *, a_second: float, at_once: float, turns: int) -> None:
         self.bucket = _Bucket(clock, a_second=a_second, at_once=at_once)
-        self.turns = anyio.Semaphore(MAX_ASKED_AT_ONCE)
+        self.turns = anyio.Semaphore(turns)
+
+
+class _Strangers:
+    """The shares of unknown clients: one of each address, and one of all together."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._all = self._share(ADDRESSES_WORTH)
+        self._by_address: OrderedDict[str, _Share] = OrderedDict()
+
+    def of(self, address: str) -> tuple[_Share, _Share]:
+        """Both that a client at this address needs a part of."""
+        network = _network(address)
+        own = self._by_address.setdefault(network, self._share(1))
+        self._by_address.move_to_end(network)
+        if len(self._by_address) > MAX_ADDRESSES:
+            self._by_address.popitem(last=False)
+        return own, self._all
+
+    def _share(self, times: int) -> _Share:
+        return _Share(
+            self._clock,
+            a_second=STRANGERS_A_SECOND * times,
+            at_once=STRANGERS_AT_ONCE * times,
+            turns=MAX_ASKED_AT_ONCE * times,
+        )
+
+
+def _network(address: str) -> str:
+    """What one client has: an address of IPv4, or the 64 bits before a host's part of IPv6."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return found.packed[:8].hex()
 
 
 class Access:
@@ -170,24 +215,26 @@ class Access:
         self._allowed: _Recent[bool] = _Recent(clock)
         self._refused: _Recent[bool] = _Recent(clock)
         self._known: _Recent[bool] = _Recent(clock, REMEMBERED_S)
-        self._share_of_known = _Share(clock, a_second=KNOWN_A_SECOND, at_once=KNOWN_AT_ONCE)
-        self._share_of_strangers = _Share(clock, a_second=STRANGERS_A_SECOND, at_once=STRANGERS_AT_ONCE)
+        self._share_of_known = _Share(
+            clock, a_second=KNOWN_A_SECOND, at_once=KNOWN_AT_ONCE, turns=MAX_ASKED_AT_ONCE
+        )
+        self._strangers = _Strangers(clock)
         self._said = ""
 
     def is_open(self, path: str) -> bool:
         """Whether this path needs no authorization."""
         return path in self._exact or path.startswith(self._prefixes)
 
-    async def check(self, path: str, authorization: str, *, verb: str = "get") -> str:
-        """The user's name; "" for an open path. `authorization` is the request's header.
+    async def check(self, path: str, authorization: str, *, verb: str = "get", address: str = "") -> str:
+        """The user's name; "" for an open path. `authorization`: the request's header; address: who sent it.
 
         Raises: Refused. Open paths are open for reading only: changes are always authorized.
         """
         if verb == "get" and self.is_open(path):
             return ""
         try:
-            user = await self._who(authorization)
-            if MASTERS in user.groups or await self._may(user, path, verb):
+            user = await self._who(authorization, address)
+            if MASTERS in user.groups or await self._may(user, path, verb, address):
                 return user.username
         except (ApiError, msgspec.MsgspecError) as error:
             if not is_told(error):
@@ -195,7 +242,7 @@ class Access:
             raise Refused(503, _CANNOT_ASK) from None
         raise Refused(403, f'User "{one_line(user.username[:_MAX_SHOWN])}" cannot {verb} path "{path}"')
 
-    async def _who(self, authorization: str) -> User:
+    async def _who(self, authorization: str, address: str) -> User:
         scheme, _, token = authorization.strip().partition(" ")
         token = token.strip()
         if not authorization:
@@ -209,7 +256,7 @@ class Access:
         user = self._users.get(key)
         if user is None:
             body = _review("authentication.k8s.io/v1", "TokenReview", {"token": token})
-            status = _decode_token_review(await self._ask(TOKEN_REVIEWS, body, key)).status
+            status = _decode_token_review(await self._ask(TOKEN_REVIEWS, body, key, address)).status
             if not status.authenticated or not status.user.username:
                 self._refused.put(key, value=True)
                 raise Refused(401, "Unauthorized")
@@ -217,7 +264,7 @@ class Access:
             user = self._users.put(key, status.user)
         return user
 
-    async def _may(self, user: User, path: str, verb: str) -> bool:
+    async def _may(self, user: User, path: str, verb: str, address: str) -> bool:
         spec = {
             "user": user.username,
             "uid": user.uid,
@@ -232,32 +279,31 @@ class Access:
             return False
         if self._allowed.get(key):
             return True
-        status = _decode_access_review(await self._ask(ACCESS_REVIEWS, body, key)).status
+        status = _decode_access_review(await self._ask(ACCESS_REVIEWS, body, key, address)).status
         if status.allowed and not status.denied:
             self._known.put(key, value=True)
             return self._allowed.put(key, value=True)
         self._refused.put(key, value=True)
         return False
 
-    async def _ask(self, path: str, body: bytes, key: bytes) -> bytes:
-        """Raises: ApiError; Refused when the rate limit for unknown clients is reached, or none has a turn.
+    async def _ask(self, path: str, body: bytes, key: bytes, address: str) -> bytes:
+        """Raises: ApiError; Refused when a rate limit for unknown clients is reached, or none has a turn.
 
         Strangers have turns of their own: an API server that needs long for each token, as one does that asks
         others, would let the known ones wait behind them.
         """
-        share = self._share_of_known if self._known.get(key) else self._share_of_strangers
-        if not share.bucket.take():
+        shares = (self._share_of_known,) if self._known.get(key) else self._strangers.of(address)
+        if not all(share.bucket.take() for share in shares):
             raise Refused(429, "too many requests from unknown users; try again in a few seconds")
-        try:
-            # What waits here has no end of its own: aiohttp does not tell a handler that its client has left.
-            with anyio.fail_after(REVIEW_TIMEOUT_S):
-                await share.turns.acquire()
-        except TimeoutError:
-            raise Refused(503, _CANNOT_ASK) from None
-        try:
+        async with AsyncExitStack() as turns:
+            try:
+                # What waits here has no end of its own: aiohttp does not tell a handler that its client left.
+                with anyio.fail_after(REVIEW_TIMEOUT_S):
+                    for share in shares:
+                        await turns.enter_async_context(share.turns)
+            except TimeoutError:
+                raise Refused(503, _CANNOT_ASK) from None
             answer = await self._client.post(path, body, timeout_s=REVIEW_TIMEOUT_S)
-        finally:
-            share.turns.release()
         self._said = ""
         return answer
 

@@ -128,7 +128,10 @@ class Server:
                     return await self._board.guarded(request, handler)
                 verb = "get" if request.method == "HEAD" else request.method.lower()
                 request[_USER] = await self._access.check(
-                    request.path, request.headers.get("Authorization", ""), verb=verb
+                    request.path,
+                    request.headers.get("Authorization", ""),
+                    verb=verb,
+                    address=request.remote or "",
                 )
             response = await handler(request)
             is_probe = request.path.split("/")[1] in self._health  # anybody may ask those

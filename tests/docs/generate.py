@@ -34,7 +34,7 @@ from gangsched.model.dialects import foreign
 from gangsched.model.pod_group import DIALECTS, MAX_MEMBERS, MAX_START_TOGETHER
 from gangsched.model.resources import MAX_RESOURCES
 from gangsched.plugins import IN_TREE
-from gangsched.web.access import STRANGERS_A_SECOND
+from gangsched.web.access import ADDRESSES_WORTH, STRANGERS_A_SECOND
 from gangsched.web.metrics import BY_RESULT
 from tests.docs import claim_scene, meanings, queues_scene, shapes, walk, what_if
 from tests.docs.pages import DOCS, ROOT
@@ -259,7 +259,9 @@ def limits() -> str:
         "groups that start together, through others included": str(MAX_START_TOGETHER),
         "pods a second that are told apart by new label keys of selectors": f"{PODS_A_SECOND:,}",
         "label keys that are kept when no selector names them any more": str(MAX_IDLE),
-        "questions a second to the API server about strangers who ask for a page": f"{STRANGERS_A_SECOND:g}",
+        "questions a second to the API server about strangers who ask for a page": (
+            f"{STRANGERS_A_SECOND:g} for one address, {STRANGERS_A_SECOND * ADDRESSES_WORTH:g} for all"
+        ),
         "resource names in a cluster": f"{MAX_RESOURCES:,}",
         "devices of one resource on a node": f"{MAX_DEVICES:,}",
         "characters of a device ID, by kubelet": str(MAX_ID_LENGTH),

@@ -11,8 +11,10 @@ import pytest
 from gangsched.errors import ApiError
 from gangsched.web.access import (
     ACCESS_REVIEWS,
+    ADDRESSES_WORTH,
     ANONYMOUS,
     CACHE_S,
+    MAX_ADDRESSES,
     MAX_ASKED_AT_ONCE,
     MAX_CACHED,
     STRANGERS_A_SECOND,
@@ -90,9 +92,9 @@ def access(server: Server, clock: Clock) -> Access:
     return Access(server, always_allow=OPEN, clock=clock)
 
 
-async def refused(access: Access, path: str, authorization: str) -> tuple[int, str]:
+async def refused(access: Access, path: str, authorization: str, address: str = "") -> tuple[int, str]:
     with pytest.raises(Refused) as caught:
-        await access.check(path, authorization)
+        await access.check(path, authorization, address=address)
     return caught.value.code, caught.value.message
 
 
@@ -195,6 +197,46 @@ async def test_a_flood_does_not_lock_out_known_clients(access: Access, server: S
         await refused(access, "/metrics", f"Bearer wrong-{k}")
         if k % 300 == 0:
             assert await access.check("/metrics", "Bearer good") == "prometheus"
+
+
+async def test_one_address_that_makes_up_tokens_is_not_in_the_way_of_the_others(
+    access: Access, clock: Clock
+) -> None:
+    """After a restart nobody is known, and all shared one bucket: a flood gave 429 to everybody."""
+    for k in range(1000):
+        clock.now_s += 0.01
+        await refused(access, "/metrics", f"Bearer wrong-{k}", address="10.0.0.1")
+    assert (await refused(access, "/metrics", "Bearer other", address="10.0.0.1"))[0] == 429
+    assert await access.check("/metrics", "Bearer good", address="10.0.0.2") == "prometheus"
+
+
+async def test_many_addresses_together_are_bounded_too(access: Access, server: Server, clock: Clock) -> None:
+    for k in range(3 * MAX_ADDRESSES):
+        address = f"10.0.{k // 256}.{k % 256}"
+        await refused(access, "/metrics", f"Bearer wrong-{k}", address=address)
+    assert len(server.asked) == STRANGERS_AT_ONCE * ADDRESSES_WORTH
+    assert len(access._strangers._by_address) == MAX_ADDRESSES
+
+
+@pytest.mark.parametrize("form", ["2001:db8::{:x}", "::ffff:10.0.0.1", "fe80::{:x}%eth0", "nothing"])
+async def test_what_one_client_may_call_itself_is_one_address(
+    access: Access, server: Server, form: str
+) -> None:
+    for k in range(100):
+        await refused(access, "/metrics", f"Bearer wrong-{k}", address=form.format(k + 1))
+    assert len(server.asked) == STRANGERS_AT_ONCE
+
+
+async def test_one_address_does_not_hold_all_turns(access: Access, server: Server) -> None:
+    server.takes_s = 0.5
+    async with anyio.create_task_group() as group:
+        for k in range(MAX_ASKED_AT_ONCE * ADDRESSES_WORTH):
+            group.start_soon(refused, access, "/metrics", f"Bearer wrong-{k}", "10.0.0.1")
+        await anyio.wait_all_tasks_blocked()
+        assert len(server.asked) == MAX_ASKED_AT_ONCE
+        group.start_soon(refused, access, "/metrics", "Bearer else", "10.0.0.2")
+        await anyio.wait_all_tasks_blocked()
+        assert server.asked[-1][1] == {"token": "else"}
 
 
 async def test_made_up_paths_are_bounded_as_made_up_tokens_are(access: Access, server: Server) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
+import pytest
 
 from gangsched.certificates import Pair
 from gangsched.flags import add_web_flags, web_settings
@@ -22,7 +23,7 @@ from gangsched.web.stories import Stories
 from tests.support.processes import PATIENCE_S
 from tests.support.scenario import Cluster, cluster, gang
 from tests.web.test_access import Server as ApiServer
-from tests.web.test_server import serving
+from tests.web.test_server import Client, serving
 
 
 def board_of(c: Cluster, *, may_act: Callable[[], bool] = lambda: True) -> Board:
@@ -47,6 +48,20 @@ def reader() -> ApiServer:
 
 def busy() -> Cluster:
     return cluster(nodes=2, gpus=2).submit(gang("train", pods=1, gpus=2)).run()
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/metrics"), ("POST", "/dashboard/session")])
+async def test_a_flood_of_tokens_from_one_address_is_not_in_the_way_of_another(
+    pair: Pair, method: str, path: str
+) -> None:
+    async with serving(pair, board=board_of(busy())) as client:
+        codes = [(await client.ask(path, method=method, token=f"wrong-{k}"))[0] for k in range(60)]
+        assert set(codes) == {401, 429}
+        elsewhere = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+        async with aiohttp.ClientSession(connector=elsewhere) as session:
+            trust = ssl.create_default_context(cadata=pair.certificate.decode())
+            other = Client(session, client.port, trust)
+            assert (await other.ask(path, method=method, token="other"))[0] == 401
 
 
 class Browser:

@@ -144,7 +144,7 @@ class Board:
             # A site whose name resolves to the loopback address must not read what is open there (DNS
             # rebinding).
             raise Refused(403, "an open dashboard is read by the address of its machine, not by a name")
-        await self._access.check(ROOT, authorization)
+        await self._access.check(ROOT, authorization, address=request.remote or "")
 
     async def _index(self, _: web.Request) -> web.Response:
         return web.Response(body=self._page, content_type="text/html", charset="utf-8")
