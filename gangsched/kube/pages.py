@@ -1,7 +1,7 @@
 """The limits of one list that is read page by page: a server may answer with another token without end.
 
 Lives here: which token the next request carries, and when to stop. Not here: requests, and what is in a page.
-Used by all that read a list to its end and then keep it: commands, snapshots, plugins. Not by watches.
+Used by all that read a list to its end: watches before they begin, commands, snapshots, plugins.
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from gangsched.errors import ApiError
+from gangsched.kube.pages import MAX_EMPTY_PAGES, Pages
 from gangsched.kube.watch.decode import all_kinds, objects, pods
 from gangsched.kube.watch.watch_state import ListPage, WatchFrom, WatchState
 from gangsched.model.events import (
@@ -188,6 +190,31 @@ def test_a_page_that_is_none_loses_nothing_of_the_pages_before(watching: WatchSt
     with pytest.raises(ApiError):
         watching.page(b"<html>")
     assert told(watching.page(page(pod("a", 3), pod("b", 4), rv=20))) == ["+c"]
+
+
+def test_a_list_that_never_ends_is_begun_again_and_loses_nothing(
+    watching: WatchState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangsched.kube.watch.watch_state.Pages", partial(Pages, max_pages=3))
+    watching.gone()
+    for n in range(2):
+        watching.page(page(pod(f"new-{n}", 11), rv=12, token=f"t{n}"))
+    with pytest.raises(ApiError, match="the list of /api/v1/pods does not end: after 3 pages"):
+        watching.page(page(pod("new-2", 11), rv=12, token="t2"))
+    assert watching.next_request() == ListPage("")
+    news = told(watching.page(page(*(pod(name, 12) for name in ("a", "b", "new-0")), rv=12)))
+    assert news[:3] == ["+new-0", "+new-1", "+new-2"]
+    assert {"-new-1", "-new-2"} <= set(news)
+    assert isinstance(watching.next_request(), WatchFrom)
+
+
+def test_empty_pages_without_end_are_no_list(state: WatchState) -> None:
+    """They were asked for one after the other, as fast as the server answered, and nobody was told."""
+    for n in range(MAX_EMPTY_PAGES - 1):
+        state.page(page(rv=12, token=f"t{n}"))
+    with pytest.raises(ApiError, match="pages in a row are empty, and each says that more follows"):
+        state.page(page(rv=12, token="last"))
+    assert state.next_request() == ListPage("")
 
 
 def test_deleted_carries_the_last_known_state(watching: WatchState) -> None:

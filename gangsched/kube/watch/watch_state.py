@@ -30,6 +30,7 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.errors import ApiError
+from gangsched.kube.pages import Pages
 from gangsched.kube.status import read_status
 from gangsched.kube.watch.decode import (
     UNREADABLE,
@@ -73,6 +74,7 @@ class WatchState:
         self._number = -1
         self._listing = True
         self._token = ""
+        self._pages = self._new_pages()
         self._seen: set[str] = set()
         self._tell_all = False
         self._held: list[Event] = []
@@ -123,29 +125,37 @@ class WatchState:
         self.gone()
 
     def page(self, body: bytes) -> list[Event]:
-        """Take in a page of the list. Raises: ApiError if it is no list at all."""
+        """Take in a page of the list. Raises: ApiError if it is no list at all, or one that does not end."""
         events = self._held
         if not self._token:
             self._is_anew = bool(self.known)
+            self._pages = self._new_pages()
         try:
             page = self.kind.decode_page(body)
             self.kind.check_list(page, self.api_version)
-            meta = page.metadata
+            meta, n_items = page.metadata, len(page.items)
             for item in page.items:
                 self._listed(item, events)
         except msgspec.MsgspecError:
             raw_page = self._raw_page(body)
             self.kind.check_list(raw_page, self.api_version)
-            meta = raw_page.metadata
+            meta, n_items = raw_page.metadata, len(raw_page.items or ())
             for raw in raw_page.items or ():
                 self._listed_raw(raw, events)
-        self._token = meta.continue_
+        try:
+            self._token = self._pages.after(meta.continue_, n_items=n_items, n_bytes=len(body))
+        except ApiError:
+            self.gone()  # what it has said so far is told with the next page
+            raise
         if self._token and self._is_anew:
             return []
         if not self._token:
             self._list_is_whole(meta.resource_version, events)
         self._held = []
         return events
+
+    def _new_pages(self) -> Pages:
+        return Pages(self.kind.path(self.api_version.rpartition("/")[2]))
 
     def _raw_page(self, body: bytes) -> RawPage:
         try:
