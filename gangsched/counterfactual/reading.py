@@ -16,7 +16,7 @@ from gangsched.counterfactual.lives import Lives
 from gangsched.errors import ConfigError, ParseError
 from gangsched.journal.records import End, Reconfigured, Record, Start, State, Turn, read_events
 from gangsched.journal.replaying import Replay
-from gangsched.journal.segments import Reader, Segment
+from gangsched.journal.segments import Reader, Segment, naming
 from gangsched.model import events as ev
 from gangsched.sim.store import KINDS
 
@@ -80,17 +80,18 @@ class _Reading:
         n_turns, why, ago_s = 0, "", 0.0
         for number, segment in enumerate(segments):
             reader = Reader(segment.path)
-            for record in reader:
-                if isinstance(record, Start):
-                    ago_s = record.wall_s - record.now_s
-                    self._begin(record, segment, is_first=not number, n_turns=n_turns, why=why)
-                    n_turns, start = record.n_before, record
-                elif isinstance(record, State):
-                    if number == 0 or self._is_behind:
-                        self._restore(start, record)
-                else:
-                    why = self._record(record, ago_s) or why
-                    n_turns += isinstance(record, Turn | Reconfigured)
+            with naming(segment.path):
+                for record in reader:
+                    if isinstance(record, Start):
+                        ago_s = record.wall_s - record.now_s
+                        self._begin(record, segment, is_first=not number, n_turns=n_turns, why=why)
+                        n_turns, start = record.n_before, record
+                    elif isinstance(record, State):
+                        if number == 0 or self._is_behind:
+                            self._restore(start, record)
+                    else:
+                        why = self._record(record, ago_s) or why
+                        n_turns += isinstance(record, Turn | Reconfigured)
             why = f"a segment {reader.torn}" if reader.torn else why
 
     def _begin(self, start: Start, segment: Segment, *, is_first: bool, n_turns: int, why: str) -> None:

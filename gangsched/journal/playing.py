@@ -13,7 +13,7 @@ from gangsched.core.state.reporter import clean
 from gangsched.journal.recorder import versions
 from gangsched.journal.records import Reconfigured, Start, Turn
 from gangsched.journal.replaying import Divergence, Replay
-from gangsched.journal.segments import Reader, Segment
+from gangsched.journal.segments import Reader, Segment, naming
 from gangsched.journal.stepping import Steps
 from gangsched.journal.times import told
 from gangsched.journal.watching import Watched
@@ -88,7 +88,8 @@ class Process:
             following = starts[number + 1][1] if number + 1 < len(starts) else None
             run = _Run(replay, Reader(segment.path), until_s - replay.ago_s, self._tools, self.watched)
             try:
-                run.play(None if following is None else following.n_before)
+                with naming(segment.path):
+                    run.play(None if following is None else following.n_before)
             except Divergence as error:
                 self._end_traces(replay)
                 self._differs(replay, error)

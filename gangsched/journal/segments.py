@@ -14,6 +14,7 @@ import re
 import stat
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -64,6 +65,15 @@ def name_of(process: str, number: int) -> str:
 def part_of(path: Path) -> Path:
     """Where a segment is begun."""
     return path.with_name(path.name.removesuffix(SUFFIX) + PART)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """A mistake in what is read there is told with the file's name. Raises: ConfigError."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(error.message, path=error.path, source=error.source or str(path)) from None
 
 
 def segments_in(directory: Path) -> list[Segment]:

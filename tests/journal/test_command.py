@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import struct
+import zlib
 from functools import cache
 from pathlib import Path
 
@@ -160,6 +161,30 @@ def test_what_is_no_journal_is_said_plainly(
     told = capsys.readouterr()
     assert said in (told.err if code else told.out), told
     assert code == (0 if not content else 2)
+
+
+@pytest.mark.parametrize("unit", [b"1,", b'["PodAdded",{}],'])
+def test_a_record_of_countless_values_is_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], unit: bytes
+) -> None:
+    """20 kB of zstd made five gigabytes of events, and a traceback."""
+    body = b'["turn","handle",1.0,"",[' + unit * 2_000_000 + b"1]]\n"
+    raw = day().framed[0] + HEAD.pack(len(body), zlib.crc32(body)) + body
+    (tmp_path / name_of("day", 1)).write_bytes(packed(raw))
+    assert main(["replay", str(tmp_path)]) == 0
+    assert "It has a record of more values than its length gives reason for" in capsys.readouterr().out
+
+
+def test_a_call_that_cannot_be_read_is_told_with_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = b'["turn","handle",1.0,"",[["PodAdded",{}]]]\n'
+    raw = day().framed[0] + HEAD.pack(len(body), zlib.crc32(body)) + body
+    file = tmp_path / name_of("day", 1)
+    file.write_bytes(packed(raw))
+    for flags in (["replay", str(tmp_path)], ["counterfactual", str(tmp_path), "--without", "d/g0"]):
+        assert main(flags) == 2
+        assert f"gangsched: {file}: " in capsys.readouterr().err
 
 
 def test_a_record_that_is_damaged_ends_what_is_read(
