@@ -12,6 +12,7 @@ import difflib
 import http.client
 import json
 import re
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -35,6 +36,10 @@ MAX_NAMES = 10_000
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _LOOK_BACK_S = 7 * 86_400
 _JAEGER_LIMIT = 200
+_ANSWER_S = 30.0
+# 200 traces of gangs of a hundred have some ten MiB, and 40 bytes for each comma.
+_MAX_ANSWER = 128 * 2**20
+_MAX_VALUES = 5_000_000
 _FORWARD = "kubectl -n gangsched-system port-forward deployment/gangsched-jaeger 16686"
 
 
@@ -235,8 +240,10 @@ def _ask(url: str, more: dict[str, str]) -> list[SpanView]:
     }
     full = f"{url.rstrip('/')}/api/traces?{urllib.parse.urlencode(query)}"
     try:
-        with urllib.request.urlopen(full, timeout=30) as answer:
-            found = _decode_answer(answer.read(bounded.MAX_ANSWER + 1))["data"]
+        body = _fetched(full)
+        if body.count(b",") > _MAX_VALUES:
+            raise ConfigError(f"answers more than {_MAX_VALUES} values; is it Jaeger?", source=url)
+        found = _decode_answer(body)["data"]
         return [_jaeger_span(span) for trace in found for span in trace["spans"]]
     except urllib.error.HTTPError as error:
         raise ApiError(f"{url}: {error.reason}", code=error.code, reason="Jaeger") from None
@@ -245,6 +252,29 @@ def _ask(url: str, more: dict[str, str]) -> list[SpanView]:
     except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError):
         said = "does not answer as Jaeger's query API does (its port is 16686 by default)"
         raise ConfigError(said, source=url) from None
+
+
+def _fetched(url: str) -> bytes:
+    """The answer, as far as it is read. Raises: OSError, http.client.HTTPException, ValueError.
+
+    In a thread: the time that urllib takes is that of each byte, and an answer may come in drops.
+    """
+    done: list[bytes | BaseException] = []
+
+    def fetch() -> None:
+        try:
+            with urllib.request.urlopen(url, timeout=_ANSWER_S) as answer:
+                done.append(answer.read(_MAX_ANSWER))
+        except Exception as error:
+            done.append(error)
+
+    thread = threading.Thread(target=fetch, name="jaeger", daemon=True)
+    thread.start()
+    thread.join(_ANSWER_S)
+    found = done[0] if done else TimeoutError("timed out")
+    if isinstance(found, BaseException):
+        raise found
+    return found
 
 
 def _plainly(error: OSError | http.client.HTTPException) -> str:

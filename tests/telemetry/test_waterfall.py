@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +17,7 @@ from msgspec.structs import replace
 
 from gangsched.certificates import self_signed
 from gangsched.cli import main
-from gangsched.telemetry import names
+from gangsched.telemetry import names, reading
 from gangsched.telemetry.otlp_json import encode_line
 from gangsched.telemetry.reading import SpanView, TraceView
 from gangsched.telemetry.waterfall import draw
@@ -238,6 +240,39 @@ def test_an_answer_that_is_not_jaegers_is_refused(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert says in said
+
+
+def test_an_answer_of_countless_values_is_not_parsed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_MAX_VALUES", 1000)
+    with answering(200, b'{"data": [' + b"[]," * 1001 + b"[]]}") as url:
+        assert main(["trace", "d/a", f"--jaeger={url}", NOBODY]) == 2
+    assert "answers more than 1000 values; is it Jaeger?" in capsys.readouterr().err
+
+
+def test_an_answer_that_comes_in_drops_is_not_waited_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte came in time, and the last one never."""
+    monkeypatch.setattr(reading, "_ANSWER_S", 1.0)
+    enough = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            while not enough.wait(0.1):
+                connection.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=drip, args=(listening,))
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        assert main(["trace", "d/a", f"--jaeger={url}", NOBODY]) == 1
+        enough.set()
+        thread.join()
+    assert f"no Jaeger answers at {url}: timed out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("url", ["localhost:16686", "http://[::1", "http://", "http://a:b"])
