@@ -1,6 +1,7 @@
 """Answers of a trace collector, of which only the begin is read: an answer without end would fill the memory.
 
-Called by telemetry.service; loads requests, with which OpenTelemetry's exporter sends.
+One that sends elsewhere is a refusal: OpenTelemetry's exporter follows no redirect and takes it for success.
+Called by telemetry.service; loads requests, with which that exporter sends.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ def bounded_session() -> requests.Session | None:
     if any(os.environ.get(name) for name in _OWN_SESSIONS):
         return None
     session = requests.Session()
+    # A compressed answer of 64 KiB is one of 64 MiB.
+    session.headers["Accept-Encoding"] = "identity"
     session.hooks["response"].append(_read)
     return session
 
@@ -33,7 +36,7 @@ def _read(response: requests.Response, *_: Any, **__: Any) -> None:
     """Reads the answer's begin, before requests would read all of it."""
     body, end_s = b"", time.monotonic() + _LIMIT_S
     while len(body) < MAX_ANSWER and time.monotonic() < end_s:
-        part = response.raw.read1(MAX_ANSWER - len(body), decode_content=True)
+        part = response.raw.read1(MAX_ANSWER - len(body), decode_content=False)
         if not part:
             break
         body += part
@@ -41,3 +44,6 @@ def _read(response: requests.Response, *_: Any, **__: Any) -> None:
         response.close()  # the rest is never read
     response._content = body
     response._content_consumed = True
+    if 300 <= response.status_code < 400:
+        response.reason = f"it redirects, with code {response.status_code}; give the address where it is"
+        response.status_code = 400

@@ -16,6 +16,8 @@ import structlog
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
+from gangsched.model.printable import one_line
+
 _log = structlog.get_logger(__name__)
 
 # 9 spans a gang: the output of 900 gangs while a collector does not answer, about 20 MB.
@@ -35,7 +37,7 @@ class Said(logging.Handler):
         self.last = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.last = record.getMessage()[:512]
+        self.last = one_line(record.getMessage()[:512])
 
     def begin(self) -> None:
         logger = logging.getLogger("opentelemetry")
@@ -109,7 +111,7 @@ class SpanLane(SpanExporter):
         try:
             result = self._exporter.export(spans)
         except Exception as error:  # a full disk, a bug of the exporter: lose spans and nothing else
-            result, why = SpanExportResult.FAILURE, f"{type(error).__name__}: {error}"
+            result, why = SpanExportResult.FAILURE, one_line(f"{type(error).__name__}: {error}"[:512])
         if result is SpanExportResult.SUCCESS:
             self.n_exported += len(spans)
             if self._failing:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from urllib3.response import GzipDecoder
 
 from gangsched.config import TracingSettings
 from gangsched.controlplane.daemon import free_ports
@@ -121,6 +124,76 @@ def test_of_a_collectors_answer_only_the_begin_is_read() -> None:
     assert tracing.output.lanes[0].n_exported == 3
     assert len(sent) == 1
     assert sent[0] < 2**26
+
+
+@contextmanager
+def saying(code: int, reason: str, body: bytes = b"", **headers: str) -> Iterator[str]:
+    """A collector that gives everybody the same answer."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(code, reason)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Not onto the test's stderr."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/v1/traces"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("code", [301, 302, 307, 308])
+def test_a_collector_that_is_elsewhere_is_told_and_takes_nothing(code: int) -> None:
+    """Its redirect was taken for success: all spans were lost, and counted as exported."""
+    with saying(code, "Elsewhere", Location="https://127.0.0.1:1/") as url:
+        tracing = Tracing(TracingSettings(endpoint=url))
+        with structlog.testing.capture_logs() as logs:
+            for span in spans(3):
+                tracing.output.emit(span)
+            tracing.close(30.0)
+    lane = tracing.output.lanes[0]
+    assert (lane.n_exported, lane.n_failed) == (0, 3)
+    assert f"it redirects, with code {code}" in logs[-1]["err"]
+
+
+def test_an_answer_that_is_compressed_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked: list[int] = []
+    real = GzipDecoder.decompress
+
+    def counted(decoder: GzipDecoder, *args: Any, **more: Any) -> bytes:
+        found = real(decoder, *args, **more)
+        unpacked.append(len(found))
+        return found
+
+    monkeypatch.setattr(GzipDecoder, "decompress", counted)
+    with saying(200, "OK", gzip.compress(bytes(2**22)), Content_Encoding="gzip") as url:
+        tracing = Tracing(TracingSettings(endpoint=url))
+        for span in spans(3):
+            tracing.output.emit(span)
+        tracing.close(30.0)
+    assert tracing.output.lanes[0].n_exported == 3
+    assert unpacked == []
+
+
+def test_what_a_collector_says_is_one_line_that_no_terminal_obeys() -> None:
+    with saying(400, "\x1b[31mNo") as url:
+        tracing = Tracing(TracingSettings(endpoint=url))
+        with structlog.testing.capture_logs() as logs:
+            for span in spans(3):
+                tracing.output.emit(span)
+            tracing.close(30.0)
+    assert logs[-1]["err"].isprintable()
 
 
 def test_an_exporter_that_hangs_delays_nothing() -> None:
