@@ -24,7 +24,7 @@ from gangsched.journal.records import Start
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 from gangsched.telemetry import names
-from gangsched.telemetry.collector_answers import bounded_session
+from gangsched.telemetry.collector_answers import Answers
 from gangsched.telemetry.export import Said
 from gangsched.telemetry.settings import shown
 from gangsched.telemetry.tracer import GangTracer
@@ -41,7 +41,7 @@ class Collector:
     def __init__(self, endpoint: str) -> None:
         """endpoint: the full URL. Asks it once. Raises: ConfigError (it does not take spans)."""
         self._target = shown(endpoint)
-        self._exporter = OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT_S, session=bounded_session())
+        self._exporter = OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT_S, session=Answers().session())
         self._waiting: list[ReadableSpan] = []
         self.n_spans = 0
         self.n_traces = 0

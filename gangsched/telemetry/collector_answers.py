@@ -11,20 +11,53 @@ import time
 from typing import Any
 
 import requests
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from gangsched.model.printable import one_line
 
 # What a collector says of spans that it refuses has some hundred bytes.
 MAX_ANSWER = 64 * 1024
 _LIMIT_S = 10.0
+_MAX_WHY = 400
 _OWN_SESSIONS = (
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER",
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
 )
 
 
-def bounded_session() -> requests.Session | None:
-    """None: the environment names a provider of sessions, which OpenTelemetry asks for one."""
-    if any(os.environ.get(name) for name in _OWN_SESSIONS):
-        return None
+class Answers:
+    """What one collector has answered last: how many spans it has refused of a batch, and why.
+
+    OpenTelemetry's exporter takes a partial success for a whole one.
+    """
+
+    def __init__(self) -> None:
+        self._refused = (0, "")
+
+    def refused(self) -> tuple[int, str]:
+        """Of the batch that was sent last."""
+        return self._refused
+
+    def session(self) -> requests.Session | None:
+        """None: the environment names a provider of sessions, which OpenTelemetry asks for one."""
+        if any(os.environ.get(name) for name in _OWN_SESSIONS):
+            return None
+        session = _bounded_session()
+        session.hooks["response"].append(self._read)
+        return session
+
+    def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
+        self._refused = (0, "")
+        try:
+            partial = ExportTraceServiceResponse.FromString(response.content).partial_success
+        except DecodeError:
+            return  # no word of what OTLP says, and none is needed
+        self._refused = (partial.rejected_spans, one_line(partial.error_message[:_MAX_WHY]))
+
+
+def _bounded_session() -> requests.Session:
+    """One that reads no answer to its end."""
     session = requests.Session()
     # A compressed answer of 64 KiB is one of 64 MiB.
     session.headers["Accept-Encoding"] = "identity"

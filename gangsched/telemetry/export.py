@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 from opentelemetry.sdk.trace import ReadableSpan
@@ -49,10 +49,21 @@ class Said(logging.Handler):
 
 
 class SpanLane(SpanExporter):
-    """One exporter with its queue and thread. `target` is its name in the log."""
+    """One exporter with its queue and thread. `target` is its name in the log.
 
-    def __init__(self, exporter: SpanExporter, target: str, *, max_waiting: int = MAX_WAITING) -> None:
+    refused: how many spans of the batch that was sent last were refused though it was taken, and why.
+    """
+
+    def __init__(
+        self,
+        exporter: SpanExporter,
+        target: str,
+        *,
+        max_waiting: int = MAX_WAITING,
+        refused: Callable[[], tuple[int, str]] = lambda: (0, ""),
+    ) -> None:
         self.target = target
+        self._refused = refused
         self.n_offered = 0
         self.n_dropped = 0
         self.n_exported = 0
@@ -112,7 +123,15 @@ class SpanLane(SpanExporter):
             result = self._exporter.export(spans)
         except Exception as error:  # a full disk, a bug of the exporter: lose spans and nothing else
             result, why = SpanExportResult.FAILURE, one_line(f"{type(error).__name__}: {error}"[:512])
-        if result is SpanExportResult.SUCCESS:
+        n_refused, said = self._refused() if result is SpanExportResult.SUCCESS else (0, "")
+        if n_refused > 0:
+            n_refused = min(n_refused, len(spans))  # a collector can count as it likes
+            self.n_exported += len(spans) - n_refused
+            self.n_failed += n_refused
+            self._failing = True
+            self._why = said
+            self._trouble("the collector refuses spans")
+        elif result is SpanExportResult.SUCCESS:
             self.n_exported += len(spans)
             if self._failing:
                 self._failing = False

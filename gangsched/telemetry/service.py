@@ -35,10 +35,11 @@ class Tracing:
         if settings.endpoint:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-            from gangsched.telemetry.collector_answers import bounded_session
+            from gangsched.telemetry.collector_answers import Answers
 
-            exporter = OTLPSpanExporter(endpoint=settings.endpoint, session=bounded_session())
-            lanes.append(SpanLane(exporter, shown(settings.endpoint)))
+            answers = Answers()
+            exporter = OTLPSpanExporter(endpoint=settings.endpoint, session=answers.session())
+            lanes.append(SpanLane(exporter, shown(settings.endpoint), refused=answers.refused))
         self.output = Output(lanes)
         self.tracer = GangTracer(
             self.output.emit, resource=_resource(), ratio=settings.sampling_ratio, keep=settings.keep

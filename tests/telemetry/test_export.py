@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import structlog
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from urllib3.response import GzipDecoder
@@ -165,6 +166,23 @@ def test_a_collector_that_is_elsewhere_is_told_and_takes_nothing(code: int) -> N
     lane = tracing.output.lanes[0]
     assert (lane.n_exported, lane.n_failed) == (0, 3)
     assert f"it redirects, with code {code}" in logs[-1]["err"]
+
+
+@pytest.mark.parametrize(("refused", "counted"), [(2, 2), (10**12, 3), (-1, 0)])
+def test_spans_that_a_collector_refuses_of_a_batch_are_counted(refused: int, counted: int) -> None:
+    answer = ExportTraceServiceResponse()
+    answer.partial_success.rejected_spans = refused
+    answer.partial_success.error_message = "no\nroom"
+    with saying(200, "OK", answer.SerializeToString()) as url:
+        tracing = Tracing(TracingSettings(endpoint=url))
+        with structlog.testing.capture_logs() as logs:
+            for span in spans(3):
+                tracing.output.emit(span)
+            tracing.close(30.0)
+    lane = tracing.output.lanes[0]
+    assert (lane.n_exported, lane.n_failed) == (3 - counted, counted)
+    said = [line["err"] for line in logs if line["event"] == "the collector refuses spans"]
+    assert said == (["no\\x0aroom"] if counted else [])
 
 
 def test_an_answer_that_is_compressed_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
