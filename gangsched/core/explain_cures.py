@@ -6,9 +6,12 @@ devices that are not healthy, the plugins that exclude nodes. Called by core.exp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gangsched.core.cycle.near_names import near_names
+import numpy as np
+
+from gangsched.core.cycle.near_names import HARD, STATES_OF_NODES, TAINTS, near_names
 from gangsched.core.cycle.shortage import (
     Lack,
     amount_text,
@@ -17,6 +20,7 @@ from gangsched.core.cycle.shortage import (
     unhealthy,
 )
 from gangsched.core.framework.plan import Shortage
+from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group
 
 _BY_PLUGIN: Mapping[str, str] = {
@@ -36,8 +40,7 @@ def cures(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequen
     if any(near_names(short)):
         yield "Correct what is named in the pods' template, or give the nodes what it asks for."
     elif not found:
-        plugins = [plugin for plugin, _, rows in short.found if rows.any()]
-        yield next((_BY_PLUGIN[one] for one in plugins if one in _BY_PLUGIN), _COMPARE)
+        yield from _excluding(short)
     elif n_when_empty(short) < short.n_wanted and short.is_alike:
         nodes = _nodes(short.n_wanted - n_when_empty(short))
         yield (
@@ -46,6 +49,44 @@ def cures(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequen
         )
     else:
         yield from _room(short, group, waiting, found)
+    if (down := _down(short)).any():
+        yield _bring_back(short, down)
+
+
+def _excluding(short: Shortage) -> Iterator[str]:
+    """About the plugin that excludes the most nodes, those that are down left out."""
+    down, counted = _down(short), Counter[str]()
+    for plugin, _, rows in short.found:
+        counted[plugin] += int((rows & ~down).sum())
+    most = [plugin for plugin, n in counted.most_common() if n]
+    if most or not down.any():
+        yield next((_BY_PLUGIN[one] for one in most if one in _BY_PLUGIN), _COMPARE)
+
+
+def _down(short: Shortage) -> BoolArray:
+    """bool[n_rows]: nodes excluded by a taint that Kubernetes itself gave them, as one that is not ready."""
+    view = short.trial
+    codes = [
+        code
+        for taints, code in view.taint_classes.items()
+        if any(one.effect in HARD and one.key.startswith(STATES_OF_NODES) for one in taints)
+    ]
+    tainted = np.zeros(len(short.suits), dtype=np.bool_)
+    if codes:
+        for plugin, _, rows in short.found:
+            tainted |= rows if plugin == TAINTS else False
+        tainted &= np.isin(view.taint_class, codes)
+    return tainted
+
+
+def _bring_back(short: Shortage, down: BoolArray) -> str:
+    row, n = int(np.flatnonzero(down)[0]), int(down.sum())
+    name = short.trial.name(row)
+    which = f"node {name}" if n == 1 else f"the {n} nodes, {name} among them,"
+    return (
+        f"Bring back {which} that Kubernetes itself has tainted: its conditions say why (kubectl describe"
+        f" node {name}), and the taint goes when they are good again."
+    )
 
 
 def _room(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequence[Lack]) -> Iterator[str]:

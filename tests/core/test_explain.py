@@ -22,7 +22,6 @@ from gangsched.model.objects import (
     SchedulingGate,
     SelectorRequirement,
     Taint,
-    Toleration,
 )
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import RACK, make_node, make_pod
@@ -122,38 +121,6 @@ def test_a_taint_is_named_with_its_key() -> None:
     c = Cluster().node(replace(node, spec=replace(node.spec, taints=[Taint("gpu", "a100", "NoSchedule")])))
     c.submit(gang("train", pods=1)).run()
     assert "1 node(s) had untolerated taint(s) {gpu=a100:NoSchedule}" in c.said("train-0")
-
-
-def tainted(*taints: Taint) -> Cluster:
-    node = make_node("n0")
-    return Cluster().node(replace(node, spec=replace(node.spec, taints=[*taints])))
-
-
-def tolerating(name: str, *tolerations: Toleration) -> list[Pod]:
-    return [replace(p, spec=replace(p.spec, tolerations=[*tolerations])) for p in gang(name, pods=1)]
-
-
-def test_a_toleration_that_comes_near_a_taint_is_named_with_it() -> None:
-    c = tainted(Taint("nvidia.com/gpu", "a100", "NoSchedule"))
-    c.submit(tolerating("key", Toleration("nvidia.com/gpus", "Exists"))).run()
-    assert c.said("key-0").endswith(
-        "No node has the taint nvidia.com/gpus that is tolerated; did you mean nvidia.com/gpu?"
-    )
-    c.submit(tolerating("value", Toleration("nvidia.com/gpu", "Equal", "a10"))).run()
-    assert c.said("value-0").endswith(
-        "The toleration nvidia.com/gpu=a10 does not cover the taint nvidia.com/gpu=a100:NoSchedule."
-    )
-    c.submit(tolerating("effect", Toleration("nvidia.com/gpu", "Exists", "", "NoExecute"))).run()
-    assert "The toleration nvidia.com/gpu:NoExecute does not cover" in c.said("effect-0")
-    assert "does not cover" in told(c, "effect").answer
-
-
-def test_tolerations_that_resemble_no_taint_are_not_named() -> None:
-    """The API server gives every pod two of them."""
-    c = tainted(Taint("nvidia.com/gpu", "", "NoSchedule"))
-    added = [Toleration(f"node.kubernetes.io/{one}", "Exists") for one in ("not-ready", "unreachable")]
-    c.submit(tolerating("train", *added)).run()
-    assert c.said("train-0").endswith("1 node(s) had untolerated taint(s) {nvidia.com/gpu:NoSchedule}.")
 
 
 def test_a_required_node_affinity_that_no_node_can_match_is_named() -> None:

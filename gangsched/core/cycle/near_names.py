@@ -21,8 +21,11 @@ from gangsched.model.objects import SelectorRequirement, Taint, Toleration
 _MAX_NAMED = 3
 _MAX_ROWS = 64
 _MAX_LOOKED_AT = 64
-_TAINTS = "TaintToleration"
-_HARD = ("NoSchedule", "NoExecute")
+TAINTS = "TaintToleration"
+HARD = ("NoSchedule", "NoExecute")
+STATES_OF_NODES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""How keys begin that Kubernetes itself gives to taints, and to tolerations: its admission makes every pod
+tolerate not-ready and unreachable, and DaemonSets tolerate pressure. No user has mistyped them."""
 
 
 def near_names(short: Shortage) -> Iterator[str]:
@@ -32,7 +35,7 @@ def near_names(short: Shortage) -> Iterator[str]:
     yield from islice(_required(template, view), 1)
     for name in sorted(template.missing)[:_MAX_NAMED]:
         yield f"No node offers {name}{nearest(name, view.table.names) or '.'}"
-    if any(plugin == _TAINTS for plugin, _, _ in short.found):
+    if any(plugin == TAINTS for plugin, _, _ in short.found):
         yield from islice(_tolerated(template, view), _MAX_NAMED)
 
 
@@ -82,24 +85,34 @@ def _unknown(key: str, values: list[str] | tuple[()], view: NodeQueries) -> str:
 def _tolerated(template: PodTemplate, view: NodeQueries) -> Iterator[str]:
     """A sentence for each toleration that comes near a taint and does not cover it.
 
-    Controllers and the API server itself add tolerations of taints that no node has, so one that resembles no
-    taint is not reported.
+    Users tolerate taints that no node has today, so one that resembles no taint is not reported; and nobody
+    is told of what the API server and controllers have added.
     """
     tolerations = [one for one in template.spec.tolerations or () if one.key][:_MAX_LOOKED_AT]
-    if not tolerations:
+    written = [one for one in tolerations if not _is_added(one, template)]
+    if not written:
         return
     there = set(np.unique(view.taint_class[view.live]).tolist())
     classes = (taints for taints, code in view.taint_classes.items() if code in there)
-    taints = [one for each in islice(classes, _MAX_LOOKED_AT) for one in each if one.effect in _HARD]
+    taints = [one for each in islice(classes, _MAX_LOOKED_AT) for one in each if one.effect in HARD]
     keys = {one.key for one in taints}
     own = {one.key for one in tolerations}
-    for toleration in tolerations:
+    for toleration in written:
         if toleration.key not in keys:
             if meant := nearest(toleration.key, keys - own):
                 yield f"No node has the taint {toleration.key} that is tolerated{meant}"
             continue
         if missed := next((one for one in taints if _misses(toleration, one, tolerations)), None):
             yield f"The toleration {_text(toleration)} does not cover the taint {_told(missed)}."
+
+
+def _is_added(toleration: Toleration, template: PodTemplate) -> bool:
+    """Whether it may not be the user's: also the admission plugin ExtendedResourceToleration adds one for
+    each resource that is asked for."""
+    if toleration.key.startswith(STATES_OF_NODES):
+        return True
+    is_for_all = (toleration.operator, toleration.effect) == ("Exists", "NoSchedule")
+    return is_for_all and toleration.key in template.requests
 
 
 def _misses(toleration: Toleration, taint: Taint, all_of_them: list[Toleration]) -> bool:
