@@ -9,6 +9,7 @@ between two turns, from the loop that drives the scheduler. Called by gangsched.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import islice
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from gangsched.config.strict import nearest
 from gangsched.core.cycle.shortage import named
 from gangsched.core.explain_room import Found, NearMiss, Reason, placeable
+from gangsched.core.groups.own_keys import ignored_of
 from gangsched.core.queueing.expected_ends import told_end
 from gangsched.core.reports import lacks_object, view_group
 from gangsched.core.scheduler import Scheduler
@@ -75,7 +77,7 @@ def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | 
         scheduler=view.scheduler_name,
         state=view.state.value,
         answer=clean(found.answer),
-        cures=tuple(clean(cure) for cure in found.cures),
+        cures=tuple(clean(cure) for cure in (*found.cures, *_keys_ignored(scheduler, group))),
         told=clean(group.problem or group.message),
         position=position,
         n_waiting=n_waiting,
@@ -95,6 +97,11 @@ def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | 
         near=found.near,
         then=clean(found.then),
     )
+
+
+def _keys_ignored(scheduler: Scheduler, group: Group) -> Iterator[str]:
+    for told in ignored_of(group, scheduler.group_specs.ignored_on_object(group.key)):
+        yield f"Correct what is ignored: {told}."
 
 
 def _position(scheduler: Scheduler, group: Group) -> tuple[int, int]:

@@ -218,6 +218,8 @@ class Membership:
         group.add(info)
         if info.state is DONE and shared.walltimes is not None:
             shared.walltimes.finished(group, info)
+        if like.ignored and info.state in _AT_THE_GATE:
+            self._group_specs.own_keys.tell(group, pod, like.ignored)
         if key.dialect == POD:
             group.own_problem = like.problem
         if like.core_beside is not None:
@@ -317,8 +319,11 @@ class Membership:
         shared.cache.renew(info, pod)
         if info.state is PENDING and info.group is not None and is_edited(old, pod):
             shared.may_be_admitted(info.group)
+            self._group_specs.own_keys.edited(info.group, pod)
         if info.state is BOUND and shared.ends is not None and is_edited(old, pod):
             shared.may_end_otherwise(info)
+            if info.group is not None:
+                self._group_specs.own_keys.edited(info.group, pod)
         if pod.spec.node_name and not old.spec.node_name:
             if info.state is BOUND:
                 self._audit.pod_bound(info)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from gangsched.core.cache.template_table import TemplateTable
 from gangsched.core.groups.group_spec import GroupSpecs
+from gangsched.core.groups.own_keys import Ignored
 from gangsched.core.groups.owners import Owners
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import ParseError
@@ -34,7 +35,7 @@ class SimilarPod(NamedTuple):
 
     problem: what is wrong with how it names its group. identity, stated and role: as in
     core.types.group's PodInfo. edition: of the templates, for which `template` is valid. core_beside: the
-    core PodGroup that it names beside a group named in its metadata.
+    core PodGroup that it names beside a group named in its metadata. ignored: its keys that nobody reads.
     """
 
     pod: Pod
@@ -46,6 +47,7 @@ class SimilarPod(NamedTuple):
     role: str
     edition: int
     core_beside: GroupKey | None
+    ignored: tuple[Ignored, ...]
 
 
 class SimilarPods:
@@ -79,7 +81,8 @@ class SimilarPods:
         key, problem, holds = self.key_of(pod)
         said = (identity_of(pod), stated_by(key, pod), role_of(key, pod))
         beside = self._core_key_beside(pod)
-        like = SimilarPod(pod, template, key, problem, *said, templates.edition, beside)
+        ignored = self._group_specs.own_keys.of(pod, is_lone=key.dialect == POD)
+        like = SimilarPod(pod, template, key, problem, *said, templates.edition, beside, ignored)
         self._latest = like if holds and templates.is_of_all_alike(pod) else None
         return like
 

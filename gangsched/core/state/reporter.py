@@ -25,6 +25,7 @@ from gangsched.core.state.group_status import (
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group, MemberState, PodInfo
 from gangsched.model.effects import RecordEvent, WritePodCondition, WritePodGroupStatus
+from gangsched.model.events import PodGroupAdded, PodGroupUpdated
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import CORE, PodGroup
 from gangsched.model.printable import one_line
@@ -160,6 +161,14 @@ class Reporter:
         self._event(
             ("Pod", "v1", meta.namespace, meta.name, meta.uid), kind, reason, action, message, cause_id
         )
+
+    def object_event(
+        self, of: PodGroupAdded | PodGroupUpdated, kind: str, reason: str, action: str, message: str
+    ) -> None:
+        """An event on a PodGroup that may have no pods yet."""
+        meta = of.item.metadata
+        regarding = ("PodGroup", of.api_version, meta.namespace, meta.name, meta.uid)
+        self._event(regarding, kind, reason, action, message, "")
 
     def node_problem(self, node: Node, message: str, *, reason: str = "InvalidDeviceInventory") -> None:
         """The node's inventory, status or another report of it is unusable."""

@@ -1,0 +1,230 @@
+"""OwnKeys: annotations and labels that begin as ours do and that nobody reads: misspelt, or in a wrong place.
+
+A key that nobody reads changes nothing, so that a misspelt walltime would look as if it counted. Each is told
+once for each group, by an event, and `gangsched explain` names those of the group as it is now. Lives here:
+which keys are read where, and the sentences. Looked at once for pods that are alike (pod_similarity), or when
+a PodGroup or a pod was edited. Called by core.groups and core.explain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from gangsched.config.strict import nearest
+from gangsched.core.cache.queue_tree import QUEUE_KEY
+from gangsched.core.state.reporter import Reporter, clean
+from gangsched.core.types.group import Group
+from gangsched.model.bandwidth import DIRECTION_KEY, EXPECTED_KEY, REQUIRED_KEY, SCOPE_KEY
+from gangsched.model.device_constraints import CONSTRAINTS_KEY
+from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
+from gangsched.model.events import PodGroupAdded, PodGroupUpdated
+from gangsched.model.objects import ObjectMeta, Pod
+from gangsched.model.owners import is_marked
+from gangsched.model.packing_weight import PACKING_WEIGHT_KEY
+from gangsched.model.pod_group import (
+    BIND_KEYS,
+    DISRUPTION_KEY,
+    GROUP_LABEL,
+    GROUPS_KEY,
+    MIN_MEMBERS_KEY,
+    ON_DEVICE_FAILURE_KEY,
+    PARTIAL_BIND_KEY,
+    TIMEOUT_KEY,
+    TOTAL_MEMBERS_KEY,
+    GroupKey,
+)
+from gangsched.model.required_ids import REQUIRE_IDS_KEY
+from gangsched.model.topology import TOPOLOGY_KEY
+from gangsched.model.walltime import WALLTIME_KEY
+
+PREFIX = "gangsched.io/"
+_ON_BOTH = frozenset(
+    (
+        TOTAL_MEMBERS_KEY,
+        TIMEOUT_KEY,
+        GROUPS_KEY,
+        PARTIAL_BIND_KEY,
+        DISRUPTION_KEY,
+        ON_DEVICE_FAILURE_KEY,
+        REQUIRE_IDS_KEY,
+        PACKING_WEIGHT_KEY,
+        TOPOLOGY_KEY,
+        WALLTIME_KEY,
+    )
+)
+"""Annotations of a pod, or of its PodGroup."""
+_ON_PODS = _ON_BOTH | {
+    MIN_MEMBERS_KEY,
+    QUEUE_KEY,
+    CONSTRAINTS_KEY,
+    REQUIRED_KEY,
+    EXPECTED_KEY,
+    DIRECTION_KEY,
+    SCOPE_KEY,
+}
+_LABELS = frozenset((GROUP_LABEL, QUEUE_KEY))
+_WRITTEN = frozenset((*BIND_KEYS, ALLOCATED_KEY, VISIBLE_KEY, f"{PREFIX}traceparent", f"{PREFIX}fenced"))
+"""Annotations that the scheduler itself writes on pods."""
+_POD_ANNOTATIONS = _ON_PODS | _WRITTEN
+_NO_LABELS: frozenset[str] = frozenset()
+_NOTHING: Mapping[str, str] = {}
+
+# In one sentence; of one group, so that an endless edit is no endless stream of events; groups remembered.
+_MAX_NAMED = 3
+_MAX_OF_GROUP = 16
+_MAX_TOLD = 4096
+_MAX_GOOD = 4096
+# The longest name of ours has 20 letters. Comparing takes as long as both are long.
+_MAX_COMPARED = 40
+_MAX_SHOWN = 80
+
+
+class Ignored(NamedTuple):
+    """A key that nobody reads where it is: an annotation or a label of a Pod or a PodGroup."""
+
+    kind: str
+    where: str
+    key: str
+
+
+def ignored_on_pod(pod: Pod, *, is_lone: bool) -> tuple[Ignored, ...]:
+    """Nearly always none. is_lone: it is in no gang, so that no number of members counts."""
+    meta = pod.metadata
+    labels, annotations = meta.labels or _NOTHING, meta.annotations or _NOTHING
+    found = _ignored("Pod", labels, _LABELS, annotations, _POD_ANNOTATIONS)
+    # A controller's gang has no label of ours, and may be known only when its object is seen.
+    if is_lone and MIN_MEMBERS_KEY in annotations and GROUP_LABEL not in labels and not is_marked(pod):
+        found = (Ignored("Pod", "annotation", MIN_MEMBERS_KEY), *found)
+    return found
+
+
+def ignored_on_object(meta: ObjectMeta) -> tuple[Ignored, ...]:
+    """Of a PodGroup."""
+    return _ignored("PodGroup", meta.labels or _NOTHING, _NO_LABELS, meta.annotations or _NOTHING, _ON_BOTH)
+
+
+def _ignored(
+    kind: str,
+    labels: Mapping[str, str],
+    known_labels: frozenset[str],
+    annotations: Mapping[str, str],
+    known: frozenset[str],
+) -> tuple[Ignored, ...]:
+    found = []
+    for key in annotations:
+        if key.startswith(PREFIX) and key not in known:
+            found.append(Ignored(kind, "annotation", key))
+    for key in labels:
+        if key.startswith(PREFIX) and key not in known_labels:
+            found.append(Ignored(kind, "label", key))
+    return tuple(found)
+
+
+def told_ignored(ignored: Sequence[Ignored]) -> str:
+    """What is wrong with each, and what is meant, as one sentence without its full stop; bounded."""
+    sentences = [_told(one) for one in ignored[:_MAX_NAMED]]
+    more = len(ignored) - len(sentences)
+    return "; ".join(sentences) + (f"; and {more} more" if more else "")
+
+
+def _told(one: Ignored) -> str:
+    subject = f"{one.where} {one.key[:_MAX_SHOWN]} is ignored"
+    if one.key == MIN_MEMBERS_KEY and one.kind == "Pod" and one.where == "annotation":
+        return f"{subject}: the pod has no label {GROUP_LABEL} that names its gang"
+    if one.kind == "Pod" and one.where == "annotation" and one.key in _LABELS:
+        return f"{subject}: it is read as a label"
+    if one.where == "label" and one.key in (_ON_PODS if one.kind == "Pod" else _ON_BOTH):
+        return f"{subject}: it is read as an annotation"
+    if one.kind == "PodGroup" and one.key in _ON_PODS | _LABELS:
+        return f"{subject}: it is read on pods"
+    meant = _meant(one)
+    return subject + (f"; did you mean {meant}?" if meant else ": there is no such key")
+
+
+def _meant(one: Ignored) -> str:
+    """The key that is nearest by its letters, or else has the most words in common; "": none is near."""
+    known = _LABELS | _ON_PODS if one.kind == "Pod" else _ON_BOTH
+    name = one.key.removeprefix(PREFIX)
+    if len(name) > _MAX_COMPARED:
+        return ""
+    names = sorted(key.removeprefix(PREFIX) for key in known)
+    if near := nearest(name, names):
+        return PREFIX + near.removeprefix("; did you mean ").removesuffix("?")
+    words = _words(name)
+    best = max(names, key=lambda known_name: len(words & _words(known_name)))
+    return PREFIX + best if words & _words(best) else ""
+
+
+def _words(name: str) -> set[str]:
+    """Without plurals: counts and count are one word."""
+    return {word.removesuffix("s") for word in name.lower().replace("_", "-").split("-")}
+
+
+class OwnKeys:
+    """Tells of ignored keys, once for each group and key."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._told: dict[GroupKey, frozenset[Ignored]] = {}
+        self._good: tuple[set[str], set[str]] = (set(), set())
+        """Keys of pods' labels and of their annotations that were looked at: read, or none of ours."""
+
+    def of(self, pod: Pod, *, is_lone: bool) -> tuple[Ignored, ...]:
+        """As ignored_on_pod, which need not look at keys that other pods had too."""
+        labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
+        good_labels, good = self._good
+        is_known = good.issuperset(annotations) and good_labels.issuperset(labels)
+        if is_known and not (is_lone and MIN_MEMBERS_KEY in annotations):
+            return ()
+        found = ignored_on_pod(pod, is_lone=is_lone)
+        if not found:
+            if len(good) + len(good_labels) > _MAX_GOOD:
+                good.clear()
+                good_labels.clear()
+            good.update(annotations)
+            good_labels.update(labels)
+        return found
+
+    def tell(self, group: Group, pod: Pod, ignored: Sequence[Ignored]) -> None:
+        """These keys of the pod are read by nobody."""
+        if new := self._new(group.key, ignored):
+            message = clean(f"pod {pod.key}: {told_ignored(new)}")
+            self._reporter.pod_event(
+                pod, "Warning", "KeyIgnored", "Scheduling", message, cause_id=group.cause_id
+            )
+
+    def edited(self, group: Group, pod: Pod) -> None:
+        """The pod's labels or annotations are others now."""
+        if ignored := ignored_on_pod(pod, is_lone=not group.is_gang):
+            self.tell(group, pod, ignored)
+
+    def put_object(self, key: GroupKey, event: PodGroupAdded | PodGroupUpdated) -> None:
+        """A PodGroup has come, or was edited."""
+        meta = event.item.metadata
+        if (ignored := ignored_on_object(meta)) and (new := self._new(key, ignored)):
+            message = clean(f"PodGroup {key}: {told_ignored(new)}")
+            self._reporter.object_event(event, "Warning", "KeyIgnored", "Scheduling", message)
+
+    def _new(self, key: GroupKey, ignored: Sequence[Ignored]) -> list[Ignored]:
+        """Those of which the group was not told yet."""
+        known = self._told.get(key, frozenset())
+        new = [one for one in ignored if one not in known][: _MAX_OF_GROUP - len(known)]
+        if new:
+            self._told[key] = known.union(new)
+            if len(self._told) > _MAX_TOLD:
+                del self._told[next(iter(self._told))]
+        return new
+
+
+def ignored_of(group: Group, on_object: Sequence[Ignored]) -> list[str]:
+    """Sentences about the group's keys as it is now: its object's, and those of a member of each kind."""
+    found = [f"PodGroup {group.key}: {told_ignored(on_object)}"] if on_object else []
+    seen: set[tuple[Ignored, ...]] = {()}
+    for info in islice(group.members.values(), _MAX_TOLD):
+        ignored = ignored_on_pod(info.pod, is_lone=not group.is_gang)
+        if ignored not in seen and len(found) < _MAX_NAMED:
+            seen.add(ignored)
+            found.append(f"pod {info.pod.key}: {told_ignored(ignored)}")
+    return found

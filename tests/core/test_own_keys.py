@@ -1,0 +1,149 @@
+"""Keys that begin as ours do and that nobody reads are told, once, with what may be meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangsched.config import Settings
+from gangsched.core.explain import explain
+from gangsched.core.groups.own_keys import PREFIX, ignored_on_object, ignored_on_pod
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.owners import ORDERED
+from gangsched.model.pod_group import MIN_MEMBERS_KEY
+from gangsched.sim.objects import OURS, make_pod, make_pod_group
+from tests import controllers as made
+from tests.docs import meanings
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
+
+
+def events(c: Cluster) -> list[str]:
+    return [one.message for one in c.all(ef.RecordEvent) if one.reason == "KeyIgnored"]
+
+
+def cures(c: Cluster, name: str) -> tuple[str, ...]:
+    return explain(c.scheduler, c.group(name), c.now_s).cures
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("gangsched.io/waltime", "did you mean gangsched.io/walltime?"),
+        ("gangsched.io/wall-time", "did you mean gangsched.io/walltime?"),
+        ("gangsched.io/min-counts", "did you mean gangsched.io/min-members?"),
+        ("gangsched.io/timeout", "did you mean gangsched.io/schedule-timeout?"),
+        ("gangsched.io/Queue", "did you mean gangsched.io/queue?"),
+        ("gangsched.io/pod-group", "it is read as a label"),
+        ("gangsched.io/colour", "there is no such key"),
+        ("gangsched.io/" + "x" * 300, "there is no such key"),
+    ],
+)
+def test_a_gang_that_starts_is_told_of_it_too(key: str, said: str) -> None:
+    c = cluster().submit(with_annotations(gang("train", pods=3), {key: "4h"})).run()
+    assert c.placed("train")
+    [event] = events(c)
+    assert event.startswith(f"pod d/train-0: annotation {key[:80]} is ignored"), event
+    assert event.endswith(said), event
+    assert cures(c, "train") == (f"Correct what is ignored: {event}.",)
+
+
+def test_a_label_in_place_of_an_annotation_and_the_other_way_round() -> None:
+    c = cluster()
+    c.submit(make_pod("p", labels={"gangsched.io/min-members": "2", "gangsched.io/podgroup": "p"})).run()
+    assert events(c) == [
+        "pod d/p: label gangsched.io/min-members is ignored: it is read as an annotation;"
+        " label gangsched.io/podgroup is ignored; did you mean gangsched.io/pod-group?"
+    ]
+
+
+def test_a_number_of_members_without_a_gang_is_ignored() -> None:
+    """Each of them starts alone, which is what its user meant to prevent."""
+    c = cluster().submit(make_pod("p", annotations={"gangsched.io/min-members": "2"})).run()
+    assert events(c) == [
+        "pod d/p: annotation gangsched.io/min-members is ignored: the pod has no label"
+        " gangsched.io/pod-group that names its gang"
+    ]
+
+
+def test_a_controllers_gang_needs_no_label_for_its_number() -> None:
+    job = made.job_set("a", {"workers": (1, 2)})
+    c = cluster(nodes=2, settings=Settings(infer_gangs={OURS: ORDERED})).tell(ev.OwnerPut(made.owner(job)))
+    pods = with_annotations(made.decoded(made.job_set_pods("a", {"workers": (1, 2)})), {MIN_MEMBERS_KEY: "1"})
+    assert not events(c.submit(pods).run())
+
+
+def test_keys_that_were_good_on_one_pod_are_looked_at_again_where_it_matters() -> None:
+    c = cluster().submit(gang("train", pods=1)).run().submit(make_pod("p", min_members=2)).run()
+    assert [event.partition(":")[0] for event in events(c)] == ["pod d/p"]
+    many = [make_pod(f"m-{i}", annotations={f"a/{i}-{k}": "" for k in range(3000)}) for i in range(3)]
+    c.submit(many, make_pod("q", annotations={"gangsched.io/waltime": ""})).run()
+    assert [event.partition(":")[0] for event in events(c)] == ["pod d/p", "pod d/q"]
+
+
+def test_a_gang_without_its_number_is_told_under_which_name_it_is_there() -> None:
+    pod = make_pod("p", labels={"gangsched.io/pod-group": "g"}, annotations={"gangsched.io/min-member": "2"})
+    c = cluster().submit(pod).run()
+    assert c.said("p").endswith(
+        "as a string; annotation gangsched.io/min-member is ignored; did you mean gangsched.io/min-members?"
+    )
+
+
+def test_a_pod_group_is_told_even_before_it_has_pods() -> None:
+    own = {"gangsched.io/waltime": "4h", "gangsched.io/queue": "a", "gangsched.io/walltime": "4h"}
+    c = cluster().object("coscheduling", make_pod_group("a", spec={"minMember": 1}, annotations=own)).run()
+    [event] = c.all(ef.RecordEvent)
+    assert (event.kind, event.name) == ("PodGroup", "a")
+    assert event.message == (
+        "PodGroup d/a: annotation gangsched.io/waltime is ignored; did you mean gangsched.io/walltime?;"
+        " annotation gangsched.io/queue is ignored: it is read on pods"
+    )
+    c.submit(make_pod("a-0", labels={"scheduling.x-k8s.io/pod-group": "a"})).run()
+    assert cures(c, "a") == (f"Correct what is ignored: {event.message}.",)
+    c.object("coscheduling", make_pod_group("a", spec={"minMember": 2}, annotations=own)).run()
+    assert len(events(c)) == 1
+
+
+def test_it_is_told_once_a_group_and_again_for_another_slip_after_an_edit() -> None:
+    c = cluster(nodes=1, gpus=1).submit(gang("train", pods=1, gpus=8)).run()
+    for key in ("gangsched.io/waltime", "gangsched.io/waltime", "gangsched.io/topologie"):
+        c.submit(with_annotations([c.pod("train-0")], {key: "x"})).run()
+    assert [event.rpartition("mean ")[2] for event in events(c)] == [
+        "gangsched.io/walltime?",
+        "gangsched.io/topology?",
+    ]
+
+
+def test_many_are_named_in_a_bounded_sentence_and_no_edit_makes_an_endless_stream() -> None:
+    c = cluster()
+    c.submit(with_annotations(gang("g", pods=1), {f"gangsched.io/x{i}": "" for i in range(5000)})).run()
+    [event] = events(c)
+    assert event.endswith("; and 13 more")
+    assert all(len(cure) <= 1024 for cure in cures(c, "g"))
+    for i in range(30):
+        c.submit(with_annotations([c.pod("g-0")], {f"gangsched.io/y{i}": ""})).run()
+    assert len(events(c)) == 1
+
+
+def test_what_runs_when_the_scheduler_starts_is_not_told_again() -> None:
+    c = cluster().submit(with_annotations(gang("train", pods=1), {"gangsched.io/waltime": "4h"})).run()
+    assert len(events(c.restart().run())) == 1
+
+
+def test_each_key_of_the_reference_is_read_where_it_says() -> None:
+    """docs/annotations.md has what is read, and what the scheduler itself writes."""
+    places = {
+        "Pod or PodGroup": {"Pod", "PodGroup"},
+        "Pod": {"Pod"},
+        "Pod, label": {"Pod, label"},
+        "Pod, annotation or label": {"Pod", "Pod, label"},
+    }
+    for key, (on, _, _) in meanings.KEYS.items():
+        found = {
+            "Pod": ignored_on_pod(make_pod("p", annotations={key: "x"}), is_lone=False),
+            "Pod, label": ignored_on_pod(make_pod("p", labels={key: "x"}), is_lone=False),
+            "PodGroup": ignored_on_object(make_pod_group("g", annotations={key: "x"}).metadata),
+        }
+        if key.startswith(PREFIX):
+            assert {place for place, ignored in found.items() if not ignored} == places.get(on, set()), key
+        else:
+            assert not any(found.values()), key
