@@ -34,7 +34,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     told: what its condition says.
 
     position: its place in the queue of n_waiting, 0 for a group that has started. Seconds are from now:
-    state_s and waited_s ago, next_s ahead; None: not, or never. needed: None while its object does not exist.
+    state_s and waited_s ago, next_s ahead; None: not, or never. needed: None while it is not known.
     """
 
     group: str
@@ -177,6 +177,12 @@ def _gathering(scheduler: Scheduler, group: Group) -> Found:
             f"Its pods name the PodGroup {group.key.name}, and no such object exists in"
             f" {group.key.namespace}.",
             (f"Create it, or correct the name that the pods give{_near_groups(scheduler, group)}.",),
+        )
+    if group.definition is None:
+        waits_for = scheduler.owners.missing(group) or "what says so"
+        return Found(
+            f"How many members it needs is not known: it waits for {waits_for}.",
+            ("See whether that exists, and whether the scheduler may list it.",),
         )
     if roles := group.missing_roles():
         told = ", ".join(f"{n} of {least} of role {role}" for role, n, least in roles[:_MAX_NAMED])

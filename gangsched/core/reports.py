@@ -40,10 +40,10 @@ class GroupView(msgspec.Struct, frozen=True):
     """One group's present state. Times are on the clock of `handle(now_s)`; None: not, or never.
 
     n_bound counts members that have started, including ended ones; n_running and n_ended are as reported by
-    kubelets. n_needed: how many must be bound for the gang to be whole. is_counted: False while the object
-    that says n_needed does not exist. why: what the group waits for or was refused for, "" when all is well.
-    created_at: when the last member of a group found at start-up was created, in seconds since 1970.
-    deadline_s: when its present state times out.
+    kubelets. n_needed: how many must be bound for the gang to be whole. is_counted: False while that is not
+    known: the object that says it does not exist, or what says it cannot be read. why: what the group waits
+    for or was refused for, "" when all is well. created_at: when the last member of a group found at start-up
+    was created, in seconds since 1970. deadline_s: when its present state times out.
     """
 
     key: GroupKey
@@ -146,7 +146,7 @@ def view_group(group: Group) -> GroupView:
         priority=group.priority,
         min_count=group.min_count,
         n_needed=group.start_count,
-        is_counted=not lacks_object(group),
+        is_counted=group.definition is not None or not group.is_gang,
         n_existing=group.n_existing,
         n_gated=group.counts[MemberState.GATED],
         n_pending=group.n_pending,
@@ -272,7 +272,8 @@ def _why(group: Group) -> str:
         return "its PodGroup object does not exist (yet)"
     if group.state in (GroupState.GATHERING, GroupState.GATED) and not group.is_complete:
         gated = group.counts[MemberState.GATED]
-        return f"{group.n_existing} of {group.min_count} members exist" + (f", {gated} gated" * bool(gated))
+        needed = "?" if group.definition is None else str(group.min_count)
+        return f"{group.n_existing} of {needed} members exist" + (f", {gated} gated" * bool(gated))
     if group.state in (GroupState.BOUND, GroupState.ACTIVE, GroupState.BINDING) and not group.message:
         return ""
     return group.message

@@ -36,7 +36,7 @@ _COLUMNS = ("GANG", "OF", "SCHEDULER", "PRIO", "STATE", *_COUNTS, "AGE", "WHY")
 
 
 class GangRow(msgspec.Struct, frozen=True, rename="camel"):
-    """One gang. dialect: who states it; needed: how many start together, None while its object is missing;
+    """One gang. dialect: who states it; needed: how many start together, None while that is not known;
     bound: those that have started, the ended ones too; why: what its pods' condition says."""
 
     gang: str

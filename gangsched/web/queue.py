@@ -41,7 +41,7 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
 
     position: its place by QueueSort, among all that wait. age_s: since all of its members existed (for a
     group found at start-up, since the last one was created); None while it gathers. next_s: when its state
-    ends by itself, as a backoff does. needed: None while the object that states it does not exist. `why`: the
+    ends by itself, as a backoff does. needed: None while that is not known. `why`: the
     message on its pods. If the configuration has `queueing`: walltime_s, None for one that never ends, with
     its source and the field that says so; passes: how many groups have started in front of it since it was
     first refused, and how many may; claimed_s: for how long it has been, or would have been,

@@ -21,13 +21,15 @@ from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.estimates import in_steps
 from gangsched.core.explain import explain
-from gangsched.model.pod_group import COSCHEDULING_LABEL
+from gangsched.model.owners import ORDERED
+from gangsched.model.pod_group import COSCHEDULING_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.sim.objects import at, make_pod
+from gangsched.sim.objects import OURS, at, make_pod
 from gangsched.web.explain_command import print_page
 from gangsched.web.explanations import Page
 from gangsched.web.queue import Queue, QueuePage, QueueRow
 from gangsched.web.queue_command import duration, print_queue, print_starts
+from tests import controllers as made
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 from tests.web.test_server import serving
 
@@ -127,6 +129,29 @@ def test_the_table_has_columns_for_it_where_it_is_counted() -> None:
     assert "3/2!" in line
     assert "4h00m" in line
     assert "PASSED" not in drawn(waiting())
+
+
+def test_a_gang_whose_number_cannot_be_read_does_not_say_how_many_it_needs() -> None:
+    c = cluster(nodes=1)
+    c.submit([make_pod(f"a-{k}", group="a", annotations={MIN_MEMBERS_KEY: "2x"}) for k in range(2)]).run()
+    [row] = listed(c)["rows"]
+    assert (row["existing"], row["needed"]) == (2, None)
+    answer = explain(c.scheduler, c.group("a"), c.now_s)
+    assert (answer.existing, answer.needed) == (2, None)
+    assert "gangsched.io/min-members: '2x' is not a whole number from 1" in answer.answer
+    assert "2/?" in drawn(c).splitlines()[-1]
+    c.submit(make_pod("lone", annotations={"gangsched.io/topology": "?"})).run()
+    assert explain(c.scheduler, c.group("lone"), c.now_s).needed == 1
+
+
+def test_a_gang_whose_controller_was_not_seen_says_what_it_waits_for() -> None:
+    c = cluster(nodes=1, settings=Settings(infer_gangs={OURS: ORDERED}))
+    c.submit(made.decoded(made.job_set_pods("a", {"workers": (1, 2)}))).run()
+    answer = explain(c.scheduler, c.group("a"), c.now_s)
+    assert answer.answer == (
+        "How many members it needs is not known: it waits for JobSet d/a, which has not been seen (yet)."
+    )
+    assert [row["why"] for row in listed(c)["rows"]] == ["2 of ? members exist"]
 
 
 def test_a_gang_without_its_object_does_not_say_how_many_it_needs() -> None:
