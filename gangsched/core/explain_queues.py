@@ -1,4 +1,4 @@
-"""Why a group's queue keeps it out: which limit, by how much it is exceeded, and who holds what is limited.
+"""Why a group's queue keeps it out: there is no such queue, or which limit is exceeded, and who holds it.
 
 Called by core.explain_room.
 """
@@ -8,11 +8,29 @@ from __future__ import annotations
 from collections import Counter
 
 from gangsched.config.queues import amount_text
+from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.core.types.needed import requests_of
 
 _MAX_NAMED = 4
+
+
+def names_wrong_queue(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
+    """(the sentence, what would cure it); None: its pods name no queue, or one that takes them."""
+    shared = scheduler.shared
+    book = shared.queues()
+    if book is None or group.is_half_bound:
+        return None
+    for info in shared.start_together.members_to_admit(group):
+        if problem := book.tree.of(info.pod).problem:
+            end = "" if problem.endswith("?") else "."
+            return (
+                f"Pod {info.pod.key} names a queue that does not take it: {problem}{end}",
+                f"Correct {QUEUE_KEY} in the pods' template, and on the pods that exist: they are looked at"
+                " again at once. Which namespaces a queue takes is in the scheduler's configuration.",
+            )
+    return None
 
 
 def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.near_names import near_names
 from gangsched.core.cycle.shortage import Lack, amount_text, lacks, told_of
 from gangsched.core.explain_cures import cures
-from gangsched.core.explain_queues import at_limit
+from gangsched.core.explain_queues import at_limit, names_wrong_queue
 from gangsched.core.framework.plan import FitError, Plan, Shortage
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
@@ -84,7 +84,8 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     if own := claiming.told_own(group) or scheduler.attempts.forecasts.words(group):
         begin += f"{own}{_in_its_way(scheduler, group)} "
     again = _again(group, now_s)
-    if (kept_out := at_limit(scheduler, group)) is not None:
+    kept_out = names_wrong_queue(scheduler, group) or at_limit(scheduler, group)
+    if kept_out is not None:
         return Found(f"{begin}{kept_out[0]}", (kept_out[1],), then=again)
     answer = _tried(scheduler, group)
     if isinstance(answer, str):

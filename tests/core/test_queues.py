@@ -162,7 +162,7 @@ def test_of_a_long_name_of_a_queue_only_the_begin_is_kept_and_shown() -> None:
     tree = book(c).tree
     chosen = tree.of(make_pod("p", namespace="a", annotations=wanted))
     assert chosen.queue == "a"
-    assert chosen.problem == f"queue {'x' * 80}: there is no such queue; those that do: a"
+    assert chosen.problem == f"queue {'x' * 80}: there is no such queue; those that list the namespace a: a"
     assert sum(len(name) for key in tree._kept for name in key) < 100
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from gangsched.config.queues import QueueConfig, QueuesSettings
+from gangsched.config.strict import nearest
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import STARTED_IN_KEY
 
@@ -26,6 +27,7 @@ OTHERS = "/other"
 _MAX_KEPT = 16_384
 # No queue has as long a name. Annotations may have 256 KiB, and answers are kept when their pods have gone.
 _MAX_WANTED = 80
+_MAX_NAMED = 5
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -108,16 +110,18 @@ class QueueTree:
         queue = lists[0] if lists else OTHERS
         if not wanted or wanted in lists:
             return Chosen(wanted or queue)
-        known = self.queues.get(wanted)
+        known, those, meant = self.queues.get(wanted), "those that do", ""
         if known is None or wanted == OTHERS:
-            why = "there is no such queue"
+            why, those = "there is no such queue", f"those that list the namespace {namespace}"
+            meant = nearest(wanted, lists)
         elif not known.namespaces:
             why = "it has queues below it, and pods are in those"
         else:
             why = f"it does not list the namespace {namespace}"
-        may = (
-            f"those that do: {', '.join(lists[:5])}" if lists else f"no queue lists the namespace {namespace}"
-        )
+        if lists:
+            may = f"{those}: {', '.join(lists[:_MAX_NAMED])}{meant}"
+        else:
+            may = f"no queue lists the namespace {namespace}"
         return Chosen(queue, f"queue {wanted}: {why}; {may}")
 
     def _listing(self, namespace: str) -> list[str]:

@@ -1,0 +1,40 @@
+"""A pod that names a queue which does not take it: what its message and the explanation say."""
+
+from __future__ import annotations
+
+from gangsched.core.explain import Explanation, explain
+from tests.core.queued import pods, queued
+from tests.support.scenario import Cluster
+
+
+def told(namespace: str, queue: str) -> tuple[Cluster, Explanation]:
+    c = queued(
+        "queues: [{name: all, queues: [{name: research, namespaces: [a]},"
+        " {name: production, namespaces: ['a*']}]}]"
+    )
+    c.submit(pods(namespace, "p", annotations={"gangsched.io/queue": queue})).run()
+    [group] = c.scheduler.shared.groups.values()
+    return c, explain(c.scheduler, group, c.now_s)
+
+
+def test_a_queue_that_does_not_exist_is_told_with_the_nearest_and_never_as_room_for_it() -> None:
+    c, found = told("a", "reserch")
+    problem = (
+        "queue reserch: there is no such queue; those that list the namespace a: research, production;"
+        " did you mean research?"
+    )
+    assert c.said("p") == f"Fairness: {problem}"
+    assert found.answer == f"Pod a/p names a queue that does not take it: {problem}"
+    assert found.cures == (
+        "Correct gangsched.io/queue in the pods' template, and on the pods that exist: they are looked at"
+        " again at once. Which namespaces a queue takes is in the scheduler's configuration.",
+    )
+
+
+def test_a_queue_of_others_or_with_queues_below_it_is_told_as_such() -> None:
+    assert told("a-b", "research")[1].answer == (
+        "Pod a-b/p names a queue that does not take it: queue research: it does not list the namespace a-b;"
+        " those that do: production."
+    )
+    assert "it has queues below it" in told("a", "all")[1].answer
+    assert "no queue lists the namespace c." in told("c", "none")[1].answer
