@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from gangsched.core.cycle.near_names import HARD, STATES_OF_NODES, TAINTS, near_names
+from gangsched.core.cache.view.nodes import NodeQueries
+from gangsched.core.cycle.cycle import GANG
+from gangsched.core.cycle.near_names import HARD, STATES_OF_NODES, TAINTS, near_names, unknown_label
 from gangsched.core.cycle.shortage import (
     Lack,
     amount_text,
@@ -19,9 +21,10 @@ from gangsched.core.cycle.shortage import (
     reserved_by,
     unhealthy,
 )
-from gangsched.core.framework.plan import Shortage
+from gangsched.core.framework.plan import TOPOLOGY, FitError, Shortage
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group
+from gangsched.model.topology import TOPOLOGY_KEY
 
 _BY_PLUGIN: Mapping[str, str] = {
     "TaintToleration": "Give the pods a toleration for the taint that is named, or take the taint off:"
@@ -32,7 +35,45 @@ _BY_PLUGIN: Mapping[str, str] = {
     "Devices": "See what the nodes list (gangsched devices), and whether the node agent runs there; or ask"
     " for less of a constraint.",
 }
+_VOLUMES = (
+    "Create what is named, in the pods' namespace, or correct its name in the pods' spec.volumes"
+    " (kubectl get persistentvolumeclaims)."
+)
+_OF_REFUSAL: Mapping[str, str] = {
+    "": "Add nodes, or ask for less in the PodGroup's minResources.",
+    "RemainingBandwidth": "Correct the annotation that is named in the pods' template.",
+    **dict.fromkeys(("VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits"), _VOLUMES),
+}
+_LABEL_NODES = (
+    f"Correct the label, in the annotation {TOPOLOGY_KEY} or in the PodGroup's own constraint; or give it to"
+    " the nodes: kubectl label node NODE KEY=VALUE."
+)
+_MAKE_ROOM_BESIDE = "Make room where its other members are, or delete these: then it starts anew elsewhere."
+_CORRECT = "Correct what the sentence names in the pods' template."
+_ENABLE = "Enable what the sentence names in the pods' profile (plugins), or take out what needs it."
+_SEE = "See to what the sentence names: no node was looked at."
 _COMPARE = "Compare what the pods ask of nodes (nodeSelector, affinity, tolerations) with what nodes have."
+
+
+def sentence(error: FitError) -> str:
+    """Why a plugin or a rule refused the group before any node was looked at."""
+    is_written = any(plugin == GANG for plugin, _ in error.rejected_by)
+    said = error.message if error.message.endswith((".", "?")) else f"{error.message}."
+    return f"It cannot be scheduled as it is written: {said}" if is_written else said
+
+
+def refused(error: FitError, view: NodeQueries) -> Iterator[str]:
+    """What would cure it."""
+    names = [plugin for plugin, _ in error.rejected_by]
+    if TOPOLOGY in names:
+        definition = error.group.definition
+        required = [level.key for level in (definition.topology if definition else ()) if level.required]
+        yield _LABEL_NODES if unknown_label(required, view) else _MAKE_ROOM_BESIDE
+    elif GANG in names:
+        is_off = "the filter " in error.message or "the plugin " in error.message
+        yield _ENABLE if is_off else _CORRECT
+    else:
+        yield next((_OF_REFUSAL[name] for name in names if name in _OF_REFUSAL), _SEE)
 
 
 def cures(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequence[Lack]) -> Iterator[str]:

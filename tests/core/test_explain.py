@@ -14,6 +14,7 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import (
     Affinity,
+    ClaimVolume,
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
@@ -22,6 +23,7 @@ from gangsched.model.objects import (
     SchedulingGate,
     SelectorRequirement,
     Taint,
+    Volume,
 )
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import RACK, make_node, make_pod
@@ -266,6 +268,31 @@ def test_a_contradiction_is_told_as_such() -> None:
     pods = gang("train", pods=1, min_members=2) + gang("train", pods=1, min_members=3, first=1)
     c = cluster().submit(pods).run()
     assert told(c, "train").answer.startswith("It cannot be scheduled as it is written: ")
+
+
+def test_device_constraints_that_cannot_be_read_are_told_with_a_cure() -> None:
+    wrong = {
+        '{"nvidia.com/gpus": {"sameNUMA": true}}': "no container asks for nvidia.com/gpus; did you mean"
+        " nvidia.com/gpu?",
+        '{"nvidia.com/gpu": {"sameNuma": true}}': "nvidia.com/gpu: Object contains unknown field `sameNuma`;"
+        " what can be asked: sameNUMA, linked, model, minMemory.",
+    }
+    for text, said in wrong.items():
+        own = {"gangsched.io/device-constraints": text}
+        found = told(cluster().submit(with_annotations(gang("train", pods=2), own)).run(), "train")
+        assert found.answer == (
+            "It cannot be scheduled as it is written: metadata.annotations: gangsched.io/device-constraints:"
+            f" {said}"
+        )
+        assert found.cures == ("Correct what the sentence names in the pods' template.",)
+
+
+def test_a_claim_that_does_not_exist_is_told_with_a_cure() -> None:
+    volume = Volume(name="data", persistent_volume_claim=ClaimVolume(claim_name="daat"))
+    pod = make_pod("train")
+    found = told(cluster().submit(replace(pod, spec=replace(pod.spec, volumes=[volume]))).run(), "train")
+    assert found.answer == 'persistentvolumeclaim "daat" not found.'
+    assert found.cures[0].startswith("Create what is named, in the pods' namespace, or correct its name")
 
 
 def test_a_gang_that_waits_for_its_victims() -> None:

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.core.explain import explain
 from gangsched.model.pod_group import (
     COSCHEDULING_LABEL,
     LIGHTWEIGHT_MIN,
@@ -118,6 +119,11 @@ def test_a_label_that_no_node_has_is_reported() -> None:
     c = cluster(nodes=2).submit(within("required: example.com/rak", gang("g", pods=2))).run()
     assert c.untouched("g")
     assert c.said("g-0") == "gang d/g: no node has the label example.com/rak."
+    own = f"required: {RACK}x, required: {RACK}"
+    c = racks(a=2).submit(within(own, gang("h", pods=2))).run()
+    assert c.said("h-0") == f"gang d/h: no node has the label {RACK}x; did you mean {RACK}?"
+    [cure] = explain(c.scheduler, c.group("h"), c.now_s).cures
+    assert cure.startswith("Correct the label, in the annotation gangsched.io/topology or in the PodGroup's")
 
 
 def test_a_lone_pod_goes_where_the_label_is() -> None:

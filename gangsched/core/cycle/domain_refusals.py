@@ -38,7 +38,8 @@ def refusal(
     group = demand.group
     prefix = f"gang {group.key}: " if group.is_gang else ""
     if inner is None:
-        return FitError(group, f"{prefix}{said}.", _rejected_by(demand, kinds))
+        end = "" if said.endswith("?") else "."
+        return FitError(group, f"{prefix}{said}{end}", _rejected_by(demand, kinds))
     message = f"{prefix}{said}. In {where}: {inner.message.removeprefix(prefix)}"
     rejected = tuple(dict.fromkeys((*_rejected_by(demand, kinds), *inner.rejected_by)))
     short = inner.shortage

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.cycle.domain_refusals import MAX_NAMED, TemplateMembers, first_rows, members_text, refusal
+from gangsched.core.cycle.near_names import unknown_label
 from gangsched.core.cycle.packing import fewest
 from gangsched.core.cycle.preferred import worth
 from gangsched.core.framework.plan import FitError, Plan
@@ -331,6 +332,8 @@ class Domains:
         if not there:
             if self._pin is not None:
                 return self._refusal(f"the {self._what} that its members are in has no node for one more")
+            if self._demand.within is None and (unknown := unknown_label(self._required, self._trial)):
+                return self._refusal(unknown)
             labels = "the label" if len(self._required) == 1 else "all of the labels"
             return self._refusal(f"no node has {labels} {', '.join(self._required)}")
         texts = [self._texts_at(key, first[there]) for key in self._required]

@@ -1,12 +1,13 @@
 """Names in a pod's spec that no node has, and what may be meant: labels, and taints that are tolerated.
 
 A wrong name is no shortage, and counts of reasons hide it: a node is counted under the first reason that
-excludes it, which may be a taint. Bounded, for an attempt that failed. Called by core.cycle.shortage.
+excludes it, which may be a taint. Bounded, for an attempt that failed. Called by core.cycle.shortage,
+core.cycle.domains and core.explain_cures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import numpy as np
@@ -72,14 +73,26 @@ def _unknown(key: str, values: list[str] | tuple[()], view: NodeQueries) -> str:
     there = set(np.unique(codes[view.live]).tolist())
     known = [one for one, code in by_value.items() if code in there]
     if not known:
-        nodes = (view.node(row) for row in np.flatnonzero(view.live)[:_MAX_ROWS].tolist())
-        keys = {one for node in nodes if node is not None for one in node.metadata.labels or ()}
-        return f"no node has the label {key}{nearest(key, keys) or '.'}"
+        return f"no node has the label {key}{_near_label(key, view) or '.'}"
     if not values or not set(values).isdisjoint(known):
         return ""
     some = ", ".join(values[:_MAX_NAMED])
     meant = nearest(values[0], known) or f"; nodes have {', '.join(sorted(known)[:_MAX_NAMED])}."
     return f"no node has {key}={some}{meant}"
+
+
+def unknown_label(keys: Iterable[str], view: NodeQueries) -> str:
+    """About the first of these labels that no node has, without a full stop; "": some node has each."""
+    for key in keys:
+        codes, _ = view.label(key)
+        if not (codes[view.live] >= 0).any():
+            return f"no node has the label {key}{_near_label(key, view)}"
+    return ""
+
+
+def _near_label(key: str, view: NodeQueries) -> str:
+    nodes = (view.node(row) for row in np.flatnonzero(view.live)[:_MAX_ROWS].tolist())
+    return nearest(key, {one for node in nodes if node is not None for one in node.metadata.labels or ()})
 
 
 def _tolerated(template: PodTemplate, view: NodeQueries) -> Iterator[str]:

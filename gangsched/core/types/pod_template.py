@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
+from gangsched.config.strict import nearest
 from gangsched.core.types.affinity_terms import Carried, affinity_terms_of, spread_selectors_of
 from gangsched.core.types.arrays import IntArray
 from gangsched.errors import ParseError
@@ -192,7 +193,8 @@ class PodTemplate:
             found = parse(text)
             for resource in sorted(set(found) - ALL_RESOURCES):
                 if resource not in self.requests:
-                    raise ParseError(f"no container asks for {resource[:80]}", field=key)
+                    meant = nearest(resource[:80], self.requests)
+                    raise ParseError(f"no container asks for {resource[:80]}{meant}", field=key)
         except ParseError as error:
             self.problem = self.problem or f"metadata.annotations: {error}"
             return nothing
