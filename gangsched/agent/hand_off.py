@@ -34,6 +34,7 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.agent.plan import NOTHING, Given, PlannedPod, is_served
+from gangsched.model.printable import several
 
 # This many sets or pods are named in a message.
 _MAX_NAMED = 4
@@ -98,7 +99,7 @@ def prefer(
     ]
     if not fitting:
         return NotPlanned(
-            f"kubelet offers {len(available)} devices of {resource}"
+            f"kubelet offers {several(len(available), 'device')} of {resource}"
             f" and none of the planned sets of {count} is among them whole; due: {_named(due)}"
         )
     waiting = {one.pod.uid for one in due}

@@ -24,6 +24,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
 from gangsched.core.types.states import NOT_QUEUED
+from gangsched.model.printable import several
 
 _MAX_NAMED = 3
 _MAX_LOOKED_AT = 20_000
@@ -137,7 +138,7 @@ def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None
             return _binding(group)
         case GroupState.UNWINDING:
             n = group.n_bound
-            return Found(f"It is taken back: {_pods(n)} of it still to go. {group.message}".strip())
+            return Found(f"It is taken back: {several(n, 'pod')} of it still to go. {group.message}".strip())
         case GroupState.BOUND | GroupState.DELETED:
             return _started(scheduler, group)
     return placeable(scheduler, group, now_s, ago_s)
@@ -157,8 +158,9 @@ def _gated(scheduler: Scheduler, group: Group) -> Found:
     n = group.counts[MemberState.GATED]
     if gates:
         one = next(iter(gates))
+        wait = "waits" if n == 1 else "wait"
         return Found(
-            f"{_pods(n)} of it wait for scheduling gates: {named(gates)}.",
+            f"{several(n, 'pod')} of it {wait} for scheduling gates: {named(gates)}.",
             (
                 f"See why whoever set the gate {one} has not taken it off spec.schedulingGates yet"
                 + " (Kueue: kubectl describe workloads)" * ("kueue" in one)
@@ -166,7 +168,7 @@ def _gated(scheduler: Scheduler, group: Group) -> Found:
             ),
         )
     return Found(
-        f"PreEnqueue keeps {_pods(n)} of it out of the queue: {named(asked)}.",
+        f"PreEnqueue keeps {several(n, 'pod')} of it out of the queue: {named(asked)}.",
         ("See to what its message names; the plugin lets them in when that changes.",),
     )
 
@@ -244,7 +246,7 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
             refused
         )
         return Found(
-            f"Room is reserved for it, and it waits for {_pods(len(victims))} to go: {told}{also}.",
+            f"Room is reserved for it, and it waits for {several(len(victims), 'pod')} to go: {told}{also}.",
             _slow_victims(len(victims) == 1, refused),
             then=f"It waits{_until(preemption.deadline_s, now_s)}; then others are sought, or all is given"
             " back.",
@@ -256,9 +258,9 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
     if set(waits_for) - {"GangScheduling"}:
         todo.append(f"A plugin other than GangScheduling can be overruled: {_overruled(group)}.")
     nodes = sorted({info.node_name for info in group.in_state(MemberState.ASSUMED)})
-    where = f"{nodes[0]}" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    where = nodes[0] if len(nodes) == 1 else several(len(nodes), "node")
     return Found(
-        f"Room for {_pods(group.n_assumed)} of it is reserved on {where}, and Permit waits: {told}.",
+        f"Room for {several(group.n_assumed, 'pod')} of it is reserved on {where}, and Permit waits: {told}.",
         tuple(todo),
         then=f"It waits{_until(group.deadline_s, now_s)}, then gives back what it holds and is tried again.",
     )
@@ -325,10 +327,6 @@ def _ends(scheduler: Scheduler, group: Group) -> str:
     names = ", ".join(waiting[:_MAX_NAMED]) + (", …" if len(waiting) > _MAX_NAMED else "")
     rests = f" Room is kept where it runs, and {names} {'starts' if len(waiting) == 1 else 'start'} after it."
     return (f" It ends {end}.{then}" if end else "") + (rests if waiting else "")
-
-
-def _pods(n: int) -> str:
-    return "1 pod" if n == 1 else f"{n} pods"
 
 
 def _until(deadline_s: float, now_s: float) -> str:

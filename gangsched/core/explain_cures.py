@@ -24,6 +24,7 @@ from gangsched.core.cycle.shortage import (
 from gangsched.core.framework.plan import TOPOLOGY, FitError, Shortage
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group
+from gangsched.model.printable import several
 from gangsched.model.topology import TOPOLOGY_KEY
 
 _BY_PLUGIN: Mapping[str, str] = {
@@ -154,7 +155,7 @@ def _each(short: Shortage, found: Sequence[Lack]) -> str:
 
 
 def _nodes(n: int) -> str:
-    return "1 such node" if n == 1 else f"up to {n} such nodes"
+    return "1 such node" if n == 1 else f"up to {several(n, 'such node')}"
 
 
 def _to(short: Shortage) -> str:

@@ -28,6 +28,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.types.needed import needed_first
+from gangsched.model.printable import several
 
 MAX_NEAR = 5
 _MAX_NAMED = 3
@@ -121,12 +122,9 @@ def _in_its_way(scheduler: Scheduler, group: Group) -> str:
     there = [one for one in claim.blockers if (info := pods.get(one.uid)) is not None and info.row >= 0]
     last = sorted(there, key=lambda one: -one.end_s)
     names = ", ".join(one.name for one in last[:_MAX_NAMED]) + (", …" if len(last) > _MAX_NAMED else "")
-    first = f"; first {_n_pods(len(last))} there end{'s' if len(last) == 1 else ''}: {names}" if last else ""
+    end = "ends" if len(last) == 1 else "end"
+    first = f"; first {several(len(last), 'pod')} there {end}: {names}" if last else ""
     return f" That is on {nodes}{first}."
-
-
-def _n_pods(n: int) -> str:
-    return "1 pod" if n == 1 else f"{n} pods"
 
 
 def _stays(scheduler: Scheduler, group: Group) -> Iterator[str]:
@@ -192,12 +190,13 @@ def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
 def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:
     """How many members fit, and what the first that does not lacks."""
     name = short.member.pod.metadata.name
-    begin = (
-        f"{short.n_fit} of {short.n_wanted} members fit. Member {name}" if group.is_gang else f"Pod {name}"
-    )
+    fit = f"{several(short.n_wanted, 'member')} {'fits' if short.n_wanted == 1 else 'fit'}"
+    begin = f"{short.n_fit} of {fit}. Member {name}" if group.is_gang else f"Pod {name}"
     if not found:
         why = "" if any(near_names(short)) else _counted(short)  # a wrong name comes first
-        return f"{short.about_domains}{begin} suits none of {short.trial.n_nodes} nodes{why}."
+        n_nodes = short.trial.n_nodes
+        none = "cannot use the only node" if n_nodes == 1 else f"suits none of {several(n_nodes, 'node')}"
+        return f"{short.about_domains}{begin} {none}{why}."
     lack = found[0]
     most = int(np.where(short.suits, lack.free, -1).argmax())
     free = max(int(lack.free[most]), 0)

@@ -18,8 +18,8 @@ from gangsched.counterfactual.compare import Difference, Distribution, Figures, 
 from gangsched.counterfactual.day import Day
 from gangsched.counterfactual.gangs import Gang
 from gangsched.counterfactual.model import Outcome, Plan, Sample, as_recorded, run
-from gangsched.counterfactual.words import several
 from gangsched.errors import ConfigError
+from gangsched.model.printable import several
 
 Build = Callable[[SchedulerConfig], Mapping[str, Profile]]
 

@@ -14,7 +14,7 @@ from gangsched.core.state.reporter import clean
 from gangsched.counterfactual.answer import Answer, Drawn
 from gangsched.counterfactual.compare import Difference
 from gangsched.counterfactual.model import Sample
-from gangsched.counterfactual.words import several
+from gangsched.model.printable import several
 
 _WIDTH, _LEFT, _RIGHT = 980.0, 64.0, 24.0
 _PLOT = _WIDTH - _LEFT - _RIGHT

@@ -12,8 +12,9 @@ from gangsched.core.state.reporter import clean
 from gangsched.counterfactual.answer import Answer
 from gangsched.counterfactual.compare import SAME_S, Difference, Range
 from gangsched.counterfactual.gangs import SHAKEN_BY_SHARE
-from gangsched.counterfactual.words import duration, points, several, share
+from gangsched.counterfactual.words import duration, points, share
 from gangsched.journal.times import told
+from gangsched.model.printable import several
 
 _MAX_NAMED = 10
 _Form = Callable[[float], str]

@@ -8,7 +8,8 @@ from gangsched.config import SchedulerConfig
 from gangsched.counterfactual.day import Day, Ending
 from gangsched.counterfactual.gangs import Gang
 from gangsched.counterfactual.model import Outcome
-from gangsched.counterfactual.words import duration, several
+from gangsched.counterfactual.words import duration
+from gangsched.model.printable import several
 
 _GUESSED = "the limit that their user stated, or the median of the recorded run times that are longer"
 

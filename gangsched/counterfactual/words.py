@@ -7,11 +7,6 @@ _MINUTE, _HOUR = 60.0, 3600.0
 _DAYS = 3
 
 
-def several(n: int, noun: str) -> str:
-    """1 gang, 2 gangs."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
-
-
 def duration(seconds: float) -> str:
     """As people say it: 3.2 s, 4 min 10 s, 2 h 05 min."""
     if round(seconds, 1) < _MINUTE:

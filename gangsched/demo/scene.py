@@ -14,6 +14,7 @@ import msgspec
 from gangsched.core.reports import GroupView, NodeView
 from gangsched.core.types.group import GroupState
 from gangsched.demo.names import host_list, seconds
+from gangsched.model.printable import several
 
 DELETED = "deleted"
 ENDED = "ended"
@@ -153,7 +154,7 @@ def took_s(view: GroupView) -> float | None:
 
 def _place(view: GroupView) -> str:
     n_devices = len(view.ids)
-    return host_list(view.nodes) + (f", {n_devices} GPU{'s' * (n_devices != 1)}" if n_devices else "")
+    return host_list(view.nodes) + (f", {several(n_devices, 'GPU')}" if n_devices else "")
 
 
 def _tells_why(seen: Seen) -> bool:

@@ -11,6 +11,7 @@ from gangsched.core.reports import GroupView
 from gangsched.core.types.group import GroupState
 from gangsched.demo.names import host_list, seconds
 from gangsched.demo.scene import Change, Chronicle, promise_of, took_s
+from gangsched.model.printable import several
 
 
 def summary(seen: Chronicle) -> list[str]:
@@ -57,9 +58,9 @@ def _life(changes: list[Change]) -> Iterator[str]:
 
 
 def _size(view: GroupView) -> str:
-    pods = f"{view.n_bound} pod{'s' * (view.n_bound != 1)}"
+    pods = f"{several(view.n_bound, 'pod')}"
     return f"{pods}, {_gpus(view)}" if view.ids else pods
 
 
 def _gpus(view: GroupView) -> str:
-    return f"{len(view.ids)} GPU{'s' * (len(view.ids) != 1)}"
+    return f"{several(len(view.ids), 'GPU')}"

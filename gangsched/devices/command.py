@@ -28,6 +28,7 @@ from gangsched.kube.watch.decode import nodes as nodes_kind
 from gangsched.kube.watch.decode import pods as pods_kind
 from gangsched.model.bounded import lenient_decoder
 from gangsched.model.objects import Node, Pod
+from gangsched.model.printable import several
 from gangsched.web.asking import add_flags
 
 ItemT = TypeVar("ItemT", Node, Pod)
@@ -164,8 +165,9 @@ def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool, each: bo
         n_held = sum(bool(device.holders or device.kubelet) for device in devices)
         n_sick = sum(device.health != "Healthy" for device in devices)
         n_wrong = sum(map(_is_wrong, devices))
+        n_nodes = sum(bool(one.devices) for one in maps)
         console.print(
-            f"{len(devices)} devices on {sum(bool(one.devices) for one in maps)} nodes: {n_free} free,"
+            f"{several(len(devices), 'device')} on {several(n_nodes, 'node')}: {n_free} free,"
             f" {n_reserved} reserved, {n_held} held, {n_sick} not healthy, {n_wrong} not as they should be"
         )
 

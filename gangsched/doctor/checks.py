@@ -13,6 +13,7 @@ from gangsched.config.election import LeaderElectionSettings
 from gangsched.doctor.findings import Finding, found
 from gangsched.doctor.reading import Facts, Lease
 from gangsched.doctor.rights import OPTIONAL
+from gangsched.model.printable import several
 
 OLDEST, NEWEST = (1, 34), (1, 37)
 """Versions of Kubernetes that are tested (docs/operating.md)."""
@@ -95,7 +96,7 @@ def check_policies(facts: Facts, *, with_agents: bool) -> Iterator[Finding]:
         n_wrong += 1
         yield found("policies", "problem", f"the policy {name} {why}", f"kubectl apply -f {file}")
     if not n_wrong:
-        yield found("policies", "ok", f"{len(wanted)} policies are applied and deny")
+        yield found("policies", "ok", f"{several(len(wanted), 'policy', 'policies')} applied, and denying")
 
 
 def check_flow_schemas(facts: Facts) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from gangsched.model.devices import Device, parse_devices
 from gangsched.model.load import LOAD_KEY, parse_load
 from gangsched.model.objects import Condition, Node, Pod
 from gangsched.model.pod_group import group_key
+from gangsched.model.printable import several
 from gangsched.model.quantity import to_int
 
 AGENT_NAMESPACE = "gangsched-agent"
@@ -72,7 +73,9 @@ def check_agents(nodes: Sequence[Node], pods: Sequence[Pod], now: datetime) -> I
             f"kubectl -n {AGENT_NAMESPACE} logs -l app.kubernetes.io/name=gangsched-agent",
         )
     if not (bare or missing or stale):
-        yield found("agents", "ok", f"{len(with_devices)} nodes with devices, an agent ready on each")
+        yield found(
+            "agents", "ok", f"{several(len(with_devices), 'node')} with devices, an agent ready on each"
+        )
 
 
 def check_inventories(nodes: Sequence[Node]) -> Iterator[Finding]:
@@ -98,9 +101,13 @@ def check_inventories(nodes: Sequence[Node]) -> Iterator[Finding]:
                     f"gangsched devices {name}; then see to the device plugin on that node",
                 )
     if n_wrong > _MAX_NAMED:
-        yield found("inventory", "warning", f"and {n_wrong - _MAX_NAMED} more nodes", "gangsched devices")
+        yield found(
+            "inventory", "warning", f"and {several(n_wrong - _MAX_NAMED, 'more node')}", "gangsched devices"
+        )
     if not n_wrong:
-        yield found("inventory", "ok", f"{n_listing} nodes list devices, as many as kubelet offers")
+        yield found(
+            "inventory", "ok", f"devices listed by {several(n_listing, 'node')}, as many as kubelet offers"
+        )
 
 
 def check_drift(maps: Sequence[NodeMap]) -> Iterator[Finding]:
@@ -159,7 +166,7 @@ def check_unseen(pods: Sequence[Pod], served: Collection[str], now: datetime) ->
             by_name.setdefault(pod.spec.scheduler_name, []).append(pod)
     for name, unseen in sorted(by_name.items()):
         first, n = unseen[0].key, len(unseen)
-        pending = f"{n} pod{'s' * (n != 1)}, {first} for one,"
+        pending = f"{several(n, 'pod')}, {first} for one,"
         if name in served:
             text = f"{pending} wait for {name!r}, and it has told none of them why: no replica schedules"
             yield found("pods", "problem", text, f"gangsched explain {_gang_of(unseen[0])}")
@@ -248,4 +255,4 @@ def _gang_of(pod: Pod) -> str:
 def _nodes(names: Sequence[str]) -> str:
     ordered = sorted(names, key=lambda name: (len(name), name))
     more = f" and {len(names) - _MAX_NAMED} more" * (len(names) > _MAX_NAMED)
-    return f"{len(names)} node{'s' * (len(names) != 1)} ({', '.join(ordered[:_MAX_NAMED])}{more})"
+    return f"{several(len(names), 'node')} ({', '.join(ordered[:_MAX_NAMED])}{more})"

@@ -14,13 +14,14 @@ from rich.markup import escape
 from gangsched.bench.queueing.jobs import Job
 from gangsched.bench.queueing.traces import jobs_of
 from gangsched.core.state.reporter import clean
-from gangsched.counterfactual.words import duration, several
+from gangsched.counterfactual.words import duration
 from gangsched.errors import ConfigError
 from gangsched.importing.history import write_history
 from gangsched.importing.jobs import Written, taken, write_jobs
 from gangsched.importing.kubernetes import History, read_history
 from gangsched.importing.nodes import MAX_NODES, equal_nodes, listed_nodes
 from gangsched.importing.writing import JournalFile
+from gangsched.model.printable import several
 
 _KUBERNETES = "kubernetes"
 _KINDS = {
@@ -154,7 +155,8 @@ def _tell(
     n_all, lasted = done.n_started + done.n_waiting, duration(done.lasted_s)
     console.print(
         f"{several(n_all, what)} over {lasted} {'is' if n_all == 1 else 'are'} in {escape(args.out)}"
-        f" ({file.n_records:,} records, {file.n_bytes / 1e6:,.2f} MB); {done.n_started:,} of them {how}.",
+        f" ({several(file.n_records, 'record')}, {file.n_bytes / 1e6:,.2f} MB);"
+        f" {done.n_started:,} of them {how}.",
         soft_wrap=True,
     )
     for name, n in sorted(left_out.items(), key=lambda one: (-one[1], one[0])):

@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from gangsched.core.state.reporter import clean
-from gangsched.counterfactual.words import several
 from gangsched.errors import ConfigError
 from gangsched.flags import add_plugin_flag
 from gangsched.journal.anonymising import Anonymising, Done, NotTheSame
 from gangsched.journal.directory import begin_empty
 from gangsched.journal.replaying import Divergence
 from gangsched.journal.segments import segments_at
+from gangsched.model.printable import several
 
 _MIN_KEY = 16
 _MAX_KEY = 4096

@@ -22,6 +22,7 @@ from gangsched.journal.segments import segments_at
 from gangsched.journal.stepping import Steps
 from gangsched.journal.times import told, wall_s
 from gangsched.journal.watching import print_explanation, print_stories
+from gangsched.model.printable import several
 
 if TYPE_CHECKING:
     from gangsched.journal.picture import Drawing
@@ -96,7 +97,8 @@ def run(args: argparse.Namespace) -> int:
         asked.end()
     if tools.collector is not None:
         tools.collector.flush()
-        console.print(f"{tools.collector.n_traces:,} traces, {tools.collector.n_spans:,} spans, were sent")
+        n_traces, n_spans = tools.collector.n_traces, tools.collector.n_spans
+        console.print(f"{several(n_traces, 'trace')}, {several(n_spans, 'span')}, were sent")
     if tools.drawing is not None:
         _draw(tools.drawing, args.picture)
     if not code:

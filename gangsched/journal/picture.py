@@ -17,6 +17,7 @@ from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import Group
 from gangsched.journal.replaying import Replay
 from gangsched.model.effects import BindPod, DeletePod, Effect, EvictPod
+from gangsched.model.printable import several
 from gangsched.model.resources import is_extended
 
 _MAX_MOMENTS = 240
@@ -109,7 +110,10 @@ def svg(drawing: Drawing) -> str:
     height = bars_top + _BARS_HIGH + 52
     began_s, ended_s = (moments[0][0], moments[-1][0]) if moments else (0.0, 0.0)
     span_s = max(ended_s - began_s, 1.0)
-    n_nodes, n_started = f"{len(names):,} nodes", f"{len(drawing.waits):,} gangs and lone pods started"
+    n_nodes, n_started = (
+        several(len(names), "node"),
+        f"{several(len(drawing.waits), 'gang and lone pod', 'gangs and lone pods')} started",
+    )
     title = f"{_day(began_s)} to {_day(ended_s)} UTC: {n_nodes}, {n_started}"
     parts = [
         _text(_LEFT, 34, title, size=16),

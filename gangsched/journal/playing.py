@@ -17,6 +17,7 @@ from gangsched.journal.segments import Reader, Segment, naming
 from gangsched.journal.stepping import Steps
 from gangsched.journal.times import told
 from gangsched.journal.watching import Watched
+from gangsched.model.printable import several
 
 if TYPE_CHECKING:
     from gangsched.journal.picture import Drawing
@@ -147,8 +148,9 @@ class Process:
         faster = f", {lasted_s / took_s:,.0f} times as fast as it was" if lasted_s > took_s > 0 else ""
         began, ended = told(start.wall_s), told(played.now_s + replay.ago_s)
         self._say(
-            f"{began} to {ended} UTC in {took_s:.1f} s{faster}: {played.n_turns:,} calls,"
-            f" {played.n_events:,} events, {played.n_effects:,} effects, {played.n_bound:,} of them binds,"
+            f"{began} to {ended} UTC in {took_s:.1f} s{faster}: {several(played.n_turns, 'call')},"
+            f" {several(played.n_events, 'event')}, {several(played.n_effects, 'effect')},"
+            f" {played.n_bound:,} of them binds,"
             " all as recorded"
         )
         if torn:

@@ -23,6 +23,7 @@ from gangsched.errors import ConfigError
 from gangsched.journal.records import Start
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
+from gangsched.model.printable import several
 from gangsched.telemetry import names
 from gangsched.telemetry.collector_answers import Answers
 from gangsched.telemetry.export import Said
@@ -69,7 +70,7 @@ class Collector:
         finally:
             said.end()
         if result is not SpanExportResult.SUCCESS:
-            lost = f"; it has taken {self.n_spans:,} spans before" if self.n_spans else ""
+            lost = f"; it has taken {several(self.n_spans, 'span')} before" if self.n_spans else ""
             why = said.last or "no answer"
             raise ConfigError(f"{self._target} does not take spans: {why}{lost}", path=_FLAG)
 

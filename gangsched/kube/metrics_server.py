@@ -15,6 +15,7 @@ from gangsched.errors import ApiError, ParseError
 from gangsched.kube.client import ApiClient
 from gangsched.model.events import Event, LoadReported
 from gangsched.model.load import ReportedUsage, parse_node_metrics
+from gangsched.model.printable import several
 
 _log = structlog.get_logger(__name__)
 
@@ -34,7 +35,7 @@ def told_unread(unread: Sequence[ParseError]) -> str:
     """A sentence about the nodes whose usage cannot be read; "" if there are none."""
     if not unread:
         return ""
-    more = f", and {len(unread) - 1} more nodes" if len(unread) > 1 else ""
+    more = f", and {several(len(unread) - 1, 'more node')}" if len(unread) > 1 else ""
     return f"metrics-server's report of a node cannot be read: {unread[0]}{more}"
 
 

@@ -23,7 +23,7 @@ from gangsched.load.report import LoadReport, NodeReport, make_report
 from gangsched.model.evenness import MODES
 from gangsched.model.load import LOAD_KEY, TERMS, ReportedUsage, Term
 from gangsched.model.objects import Node
-from gangsched.model.printable import one_line
+from gangsched.model.printable import one_line, several
 
 _PAGE = 500
 _HEADINGS = (
@@ -125,7 +125,7 @@ def print_report(report: LoadReport, console: Console) -> None:
         return
     n = sum(node.h is not None for node in report.nodes)
     console.print(
-        f"H over {n} nodes ({report.mode}): spread {report.spread:.3f} (0 is even),"
+        f"H over {several(n, 'node')} ({report.mode}): spread {report.spread:.3f} (0 is even),"
         f" largest less smallest {report.range:.3f}"
     )
 

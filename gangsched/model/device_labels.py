@@ -34,6 +34,7 @@ from gangsched.model.devices import (
 )
 from gangsched.model.names import is_qualified_name
 from gangsched.model.objects import Pod
+from gangsched.model.printable import several
 
 INVENTORY_SUFFIX = "devices.gangsched.io"
 UNHEALTHY_SUFFIX = "unhealthy-devices.gangsched.io"
@@ -155,7 +156,7 @@ def _fitting(n: int) -> str:
     longest = (MAX_VALUE_CHARS + 1) // n - 1
     if longest < 1:
         return f"no label is long enough, it holds {(MAX_VALUE_CHARS + 1) // 2} at most"
-    return f"IDs of at most {longest} character{'s' if longest > 1 else ''} fit"
+    return f"IDs of at most {several(longest, 'character')} fit"
 
 
 def inventory_keys(labels: Mapping[str, str]) -> list[str]:

@@ -1,6 +1,12 @@
-"""Text from outside, made safe to print on a terminal, in a log and in a message. Called by all rooms."""
+"""Text for people: from outside, made safe to print on a terminal, in a log and in a message; and counts of
+things. Called by all rooms."""
 
 from __future__ import annotations
+
+
+def several(n: int, noun: str, plural: str = "") -> str:
+    """1 gang, 2 gangs; plural: of a noun that takes more than an s."""
+    return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"
 
 
 def one_line(text: str) -> str:

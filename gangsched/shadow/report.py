@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from gangsched.model.printable import several
 from gangsched.shadow.records import PodRecord, Records, Verdict
 
 # Enough for a terminal; the data has everything kept.
@@ -56,10 +57,12 @@ def report_text(records: Records, *, names: Sequence[str], for_s: float) -> str:
     counts = {verdict: n for verdict, n in records.counts().items() if n}
     total = sum(counts.values())
     listed = ", ".join(f"{n} {verdict.value}" for verdict, n in counts.items()) or "none"
-    lines = [f"shadow of {', '.join(names)} for {for_s:.1f} s: {total} pods: {listed}"]
+    lines = [f"shadow of {', '.join(names)} for {for_s:.1f} s: {several(total, 'pod')}: {listed}"]
     leads = _leads(records)
     if leads:
-        lines.append(f"decided {_lead(median(leads))} (median of {len(leads)} pods that both placed)")
+        lines.append(
+            f"decided {_lead(median(leads))} (median of {several(len(leads), 'pod')} that both placed)"
+        )
     told = [_gang_line(gang) for gang in gangs(records)]
     told += [_pod_line(one) for one in records if not one.is_gang and one.verdict in _TOLD]
     lines += told[:MAX_LINES]

@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from gangsched.core.state.reporter import clean
+from gangsched.model.printable import several
 from gangsched.telemetry import names
 from gangsched.telemetry.reading import SpanView, TraceView
 
@@ -81,7 +82,7 @@ def _head(trace: TraceView, gang: str) -> Text:
         text.append(clean(verdict), _STYLES.get(verdict, ""))
         attempts = root.attributes.get(names.ATTEMPTS)
         if isinstance(attempts, int):
-            text.append(f"  {attempts} attempt{'' if attempts == 1 else 's'}")
+            text.append(f"  {several(attempts, 'attempt')}")
     text.append(f"\ntrace {clean(trace.trace_id)}", "dim")
     linked = dict.fromkeys(link for span in trace.spans for link in span.links)
     if linked:

@@ -19,6 +19,7 @@ from rich.table import Table
 from gangsched.core.explain import Explanation
 from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ConfigError
+from gangsched.model.printable import several
 from gangsched.web import explain_snapshot
 from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.explanations import Page, path_of
@@ -141,11 +142,15 @@ def _place(told: Explanation, *, is_remembered: bool) -> str:
         parts.append(f"place {told.position} of {told.n_waiting} in the queue")
         if told.waited_s is not None and is_remembered:
             parts.append(f"in line for {duration(told.waited_s)}")
-    existing = str(told.existing) if told.needed is None else f"{told.existing} of {told.needed}"
-    counts = f"{existing} members exist, {told.bound} bound, {told.reserved} reserved"
+    if told.needed is None:
+        existing = several(told.existing, "member")
+    else:
+        existing = f"{told.existing} of {several(told.needed, 'member')}"
+    verb = "exists" if (told.needed or told.existing) == 1 else "exist"
+    counts = f"{existing} {verb}, {told.bound} bound, {told.reserved} reserved"
     parts.append(counts + f", {told.gated} gated" * bool(told.gated))
     if is_remembered:
-        parts.append(f"{told.attempts} attempt{'s' * (told.attempts != 1)}")
+        parts.append(f"{several(told.attempts, 'attempt')}")
     return "; ".join(parts) + f"; scheduler {escape(clean(told.scheduler))}"
 
 

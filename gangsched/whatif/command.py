@@ -25,6 +25,7 @@ from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.pages import MAX_PAGE_BYTES
+from gangsched.model.printable import several
 from gangsched.snapshot import take_snapshot
 from gangsched.web.asking import DEFAULT_SERVER, add_server_flags, ask, decoded
 from gangsched.web.queue_command import duration
@@ -141,7 +142,9 @@ def print_answer(found: Answer, console: Console) -> None:
     for gang in found.gangs:
         _print_gang(gang, console, found.endless)
     if found.evicted:
-        console.print(f"It would evict {len(found.evicted)} pods: {escape(', '.join(found.evicted[:20]))}")
+        console.print(
+            f"It would evict {several(len(found.evicted), 'pod')}: {escape(', '.join(found.evicted[:20]))}"
+        )
     for why in found.unread:
         console.print(f"Not read: {escape(why)}", style="yellow")
 
@@ -151,7 +154,7 @@ def _print_gang(gang: Gang, console: Console, endless: int) -> None:
     nodes = {member.node for member in gang.members}
     if gang.starts == "now":
         some = f", {len(gang.unplaced)} more have no room yet" if gang.unplaced else ""
-        many = f"{len(gang.members)} of {n_pods} pods on {len(nodes)} nodes{some}"
+        many = f"{len(gang.members)} of {several(n_pods, 'pod')} on {several(len(nodes), 'node')}{some}"
         console.print(f"[bold green]{escape(gang.name)} would start now[/bold green]: {many}")
         _print_members(gang, console)
         return
@@ -176,7 +179,7 @@ def _print_gang(gang: Gang, console: Console, endless: int) -> None:
             f" ({endless} running pods state none)."
         )
     for reason in told.reasons if told else ():
-        console.print(f"  {reason.nodes} nodes: {escape(reason.plugin)}: {escape(reason.reason)}")
+        console.print(f"  {several(reason.nodes, 'node')}: {escape(reason.plugin)}: {escape(reason.reason)}")
 
 
 def _print_members(gang: Gang, console: Console) -> None:

@@ -16,6 +16,7 @@ from msgspec import Meta
 from gangsched.config.strict import nearest
 from gangsched.errors import ConfigError
 from gangsched.model.objects import Pod
+from gangsched.model.printable import several
 from gangsched.snapshot import Snapshot
 from gangsched.whatif.answer import Answer, answer
 from gangsched.whatif.manifests import Manifests
@@ -69,8 +70,8 @@ def check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str], *, wa
         owner = _owner(pod)
         if owner in running:
             raise ConfigError(
-                f"{owner} exists already, with {running[owner]} pods, and these would join them: ask"
-                " gangsched explain about it, or give it another name here"
+                f"{owner} exists already, with {several(running[owner], 'pod')}, and these would join them:"
+                " ask gangsched explain about it, or give it another name here"
             )
 
 
@@ -93,9 +94,9 @@ def examine(
         added = trial.add_nodes(question.add_nodes, question.like)
         changes.append(f"{len(added)} more like {question.like}")
     for name in question.drain:
-        changes.append(f"{name} drained, {trial.drain(name)} pods gone from it")
+        changes.append(f"{name} drained, {several(trial.drain(name), 'pod')} gone from it")
     for name in question.without:
-        changes.append(f"without {name}, {trial.without(name)} pods")
+        changes.append(f"without {name}, {several(trial.without(name), 'pod')}")
     trial.settle()
     trial.submit(manifests.pods, manifests.others)
     trial.settle()

@@ -66,7 +66,7 @@ def test_a_gpu_in_mig_mode_is_not_handed_out_whole() -> None:
         ("[", "is not a list of devices"),
         ('[{"id":1}]', "is not a list of devices"),
         ('[{"count":1}]', "has 0 characters"),
-        ("GPU-a:", "has 1 fields; expected id,count,devmem"),
+        ("GPU-a:", "has 1 field; expected id,count,devmem"),
         ("GPU-a,1,2,3,T,0,true,1:", "has 8 fields"),
         ("GPU-a,1,much,3,T,0,true:", "devmem of 'GPU-a' is 'much', not a number"),
         ("GPU-a,1,2,3,T,zero,true:", "numa of 'GPU-a' is 'zero'"),

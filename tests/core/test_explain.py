@@ -264,6 +264,17 @@ def test_gates_are_named() -> None:
     assert found.answer == "2 pods of it wait for scheduling gates: kueue.x-k8s.io/admission."
 
 
+def test_one_is_told_in_the_singular() -> None:
+    pods = gang("gated", pods=1)
+    gates = [SchedulingGate("kueue.x-k8s.io/admission")]
+    gated = [replace(pod, spec=replace(pod.spec, scheduling_gates=gates)) for pod in pods]
+    c = cluster(nodes=1, gpus=8).submit(gated).submit(gang("train", pods=1)).run()
+    assert told(c, "gated").answer == "1 pod of it waits for scheduling gates: kueue.x-k8s.io/admission."
+    assert "gang d/train: 1 pod bound to 1 node" in [event.message for event in c.all(ef.RecordEvent)]
+    c.submit(selecting(gang("none", pods=1), gpu="h100")).run()
+    assert told(c, "none").answer.startswith("0 of 1 member fits. Member none-0 cannot use the only node.")
+
+
 def test_a_contradiction_is_told_as_such() -> None:
     pods = gang("train", pods=1, min_members=2) + gang("train", pods=1, min_members=3, first=1)
     c = cluster().submit(pods).run()

@@ -18,7 +18,7 @@ from tests.journal.kept import Kept
 from tests.journal.test_command import a_gang, day, long_day
 from tests.telemetry.test_export import collector
 
-_SAID = re.compile(r"([\d,]+) traces, ([\d,]+) spans, were sent")
+_SAID = re.compile(r"([\d,]+) traces?, ([\d,]+) spans?, were sent")
 
 
 def sent(directory: Path, kept: Kept, capsys: pytest.CaptureFixture[str], *flags: str) -> list[Span]:

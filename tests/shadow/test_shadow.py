@@ -38,8 +38,8 @@ def test_the_same_node(story: Story) -> None:
     assert story.left == []
     assert story.scheduler.statistics()["members"]["bound"] == 1
     assert text(story) == [
-        "shadow of default-scheduler for 1.5 s: 1 pods: 1 same node",
-        "decided 0.500 s earlier (median of 1 pods that both placed)",
+        "shadow of default-scheduler for 1.5 s: 1 pod: 1 same node",
+        "decided 0.500 s earlier (median of 1 pod that both placed)",
     ]
 
 

@@ -356,7 +356,7 @@ async def test_the_command_asks_the_running_scheduler(
 
         code, out, _ = await run(one)
         assert code == 0
-        assert "default/new would start now: 1 of 1 pods on 1 nodes" in out
+        assert "default/new would start now: 1 of 1 pod on 1 node" in out
         assert "GPU-" in out
         code, out, _ = await run(one, more, "-ojson")
         assert code == 3

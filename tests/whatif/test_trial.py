@@ -67,7 +67,7 @@ def test_a_drained_node_takes_nothing_and_its_pods_make_room_nowhere() -> None:
     c = cluster(nodes=2).submit(make_pod("old", gpus=8)).run()
     where = c.pod("old").spec.node_name
     found = whatif(c, *gang("a", pods=2, gpus=8), drain=[where])
-    assert found.changes == [f"{where} drained, 1 pods gone from it"]
+    assert found.changes == [f"{where} drained, 1 pod gone from it"]
     assert not found.starts_now
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from gangsched.agent.reports import Place, Report, Silence
 from gangsched.agent.sources.device_file import MAX_FILE_BYTES, parse_device_file
 from gangsched.errors import ConfigError
+from gangsched.model.printable import several
 
 MAX_FILES = 256
 
@@ -55,7 +56,8 @@ class FileSource:
         problems = [self._problem[path] for path in files if path in self._problem]
         if self._n_left_out:
             problems.append(
-                f"{self.name}: {self._n_left_out} files more than the {MAX_FILES} that are read; join them"
+                f"{self.name}: {several(self._n_left_out, 'file')} more than the {MAX_FILES} that are read;"
+                " join them"
             )
         whole = not self._n_left_out and all(path in self._good for path in self._problem)
         return Report(self.name, self._places(), tuple(problems), looked, whole=whole)

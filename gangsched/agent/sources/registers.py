@@ -23,6 +23,7 @@ from gangsched.agent.sources.device_file import check_id
 from gangsched.errors import ParseError
 from gangsched.model import bounded
 from gangsched.model.devices import Device
+from gangsched.model.printable import several
 
 HAMI_KEY = "hami.io/node-nvidia-register"
 VOLCANO_KEY = "volcano.sh/node-vgpu-register"
@@ -63,7 +64,7 @@ class Register(msgspec.Struct, frozen=True):
             devices = self.parse(text)
         except ParseError as error:
             return Report(self.source, problems=(f"{self.source}: {error.message}",), whole=False)
-        looked = f"{self.source}: {len(devices)} devices"
+        looked = f"{self.source}: {several(len(devices), 'device')}"
         return Report(self.source, (Place(self.source, {self.resource: devices}),), looked=looked)
 
 
@@ -102,7 +103,7 @@ def _entries(text: str) -> list[list[str]]:
 def _from_fields(fields: list[str]) -> _Entry:
     if len(fields) not in (7, 9):
         raise ParseError(
-            f"the entry {','.join(fields)[:120]!r} has {len(fields)} fields; expected"
+            f"the entry {','.join(fields)[:120]!r} has {several(len(fields), 'field')}; expected"
             " id,count,devmem,devcore,type,numa,health and perhaps index,mode"
         )
     return _Entry(
@@ -118,7 +119,7 @@ def _from_fields(fields: list[str]) -> _Entry:
 def _from_volcano_fields(fields: list[str]) -> _Entry:
     if len(fields) not in (5, 6):
         raise ParseError(
-            f"the entry {','.join(fields)[:120]!r} has {len(fields)} fields; expected"
+            f"the entry {','.join(fields)[:120]!r} has {several(len(fields), 'field')}; expected"
             " id,count,devmem,type,health and perhaps mode"
         )
     return _Entry(

@@ -24,6 +24,7 @@ from gangsched.model.objects import (
     Taint,
     Toleration,
 )
+from gangsched.model.printable import several
 from gangsched.model.resources import PODS, is_extended, pod_requests
 
 UNEXPECTED = "UnexpectedAdmissionError"
@@ -147,7 +148,8 @@ class Room:
         wrong = ""
         n_told = len(set(told))
         if n_told != count:
-            wrong = f"{ALLOCATED_KEY} names {n_told} devices of {resource}, the container asks for {count}"
+            devices = several(n_told, "device")
+            wrong = f"{ALLOCATED_KEY} names {devices} of {resource}, the container asks for {count}"
         for device in told:
             holder = self._holder.get((resource, device))
             if device not in known:

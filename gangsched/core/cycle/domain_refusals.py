@@ -16,6 +16,7 @@ from gangsched.core.framework.plan import TOPOLOGY, FitError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model.printable import several
 
 MAX_NAMED = 3
 """Domains named in a reason."""
@@ -69,4 +70,4 @@ def first_rows(codes: IntArray, n_domains: int) -> IntArray:
 
 
 def members_text(n: int) -> str:
-    return f"{n} members" if n > 1 else "one member"
+    return several(n, "member") if n > 1 else "one member"

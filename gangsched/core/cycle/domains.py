@@ -29,6 +29,7 @@ from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
 from gangsched.core.types.group import NO_ROW, MemberState, PodInfo
+from gangsched.model.printable import several
 from gangsched.model.topology import Topology
 
 MAX_DOMAINS = 64
@@ -355,7 +356,7 @@ class Domains:
             )
         told = [f"{names[one]} could take {held[one]}" for one in ranked[:MAX_NAMED]]
         if (more := len(ranked) - len(told)) > 0:
-            told.append(f"{more} other{'s' if more > 1 else ''} no more than that")
+            told.append(f"{several(more, 'other')} no more than that")
         return self._refusal(
             f"no {self._what} has room for {members_text(needed)}: {', '.join(told)}", why, best
         )

@@ -29,6 +29,7 @@ from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.victim_words import LOWER
 from gangsched.model.effects import DeletePod, EvictPod, NominateNode
 from gangsched.model.events import EvictionFailed
+from gangsched.model.printable import several
 
 _ASK_AGAIN_S = 2.0
 _MAX_REFUSALS = 3
@@ -111,7 +112,7 @@ class Nominations:
         self._shared.queue.park(group, Cause.PREEMPTS, again_s)
 
     def _words(self, preemption: Preemption) -> str:
-        nodes = f"{len(preemption.nodes)} node{'s' if len(preemption.nodes) > 1 else ''}"
+        nodes = f"{several(len(preemption.nodes), 'node')}"
         pods = _counted(preemption.waits_for.values(), preemption.whose, "to go")
         return f"preemption: room is reserved on {nodes}; waiting for {pods}"
 

@@ -17,6 +17,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, MemberState
 from gangsched.model.events import RefusalsRead
+from gangsched.model.printable import several
 
 # A gang that is still being created is not reported for this long: its pods come one by one.
 GATHER_REPORT_S = 5.0
@@ -187,4 +188,6 @@ def _roles(group: Group) -> str:
     """The roles that lack members, for a message that states how many exist."""
     missing = group.missing_roles()
     told = "".join(f"; role {role}: {n} of {wanted}" for role, n, wanted in missing[:_MAX_ROLES])
-    return told + (f"; and {len(missing) - _MAX_ROLES} roles more" if len(missing) > _MAX_ROLES else "")
+    return told + (
+        f"; and {several(len(missing) - _MAX_ROLES, 'role')} more" if len(missing) > _MAX_ROLES else ""
+    )

@@ -28,7 +28,7 @@ from gangsched.model.effects import RecordEvent, WritePodCondition, WritePodGrou
 from gangsched.model.events import PodGroupAdded, PodGroupUpdated
 from gangsched.model.objects import Node, Pod
 from gangsched.model.pod_group import CORE, PodGroup
-from gangsched.model.printable import one_line
+from gangsched.model.printable import one_line, several
 
 SCHEDULER_ERROR = "SchedulerError"
 GATED = "SchedulingGated"
@@ -101,7 +101,9 @@ class Reporter:
         group.said = ""
         if group.is_gang:
             nodes = {info.node_name for info in group.in_state(MemberState.BOUND)}
-            message = f"gang {group.key}: {group.n_bound} pods bound to {len(nodes)} nodes"
+            message = (
+                f"gang {group.key}: {several(group.n_bound, 'pod')} bound to {several(len(nodes), 'node')}"
+            )
             self.event(group, "Normal", "GangScheduled", "Binding", message)
             self.status(group, scheduled=True, reason="Scheduled", message=message)
         else:

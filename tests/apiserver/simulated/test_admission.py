@@ -134,7 +134,7 @@ def test_devices_are_those_that_the_scheduler_has_named() -> None:
     [
         (gpu(NODE, 1, 2), "nvidia.com/gpu GPU-node-0-1 is held by another live pod"),
         (("GPU-x", *gpu(NODE, 2)), "nvidia.com/gpu GPU-x is not on this node"),
-        (gpu(NODE, 2), "names 1 devices of nvidia.com/gpu, the container asks for 2"),
+        (gpu(NODE, 2), "names 1 device of nvidia.com/gpu, the container asks for 2"),
         (gpu(NODE, 2, 7), "nvidia.com/gpu GPU-node-0-7 is unhealthy"),
     ],
 )

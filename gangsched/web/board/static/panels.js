@@ -112,11 +112,11 @@ export function gang(found) {
     if (e.position) facts.push(`${e.position} of ${e.nWaiting} in the queue`);
     const started = e.state === "bound";
     if (e.waitedS !== null) facts.push(started ? `waited ${duration(e.waitedS - e.stateS)}` : `waiting ${duration(e.waitedS)}`);
-    facts.push(`${e.bound} bound, ${e.reserved} reserved of ${e.needed ?? "?"} needed`, `${e.attempts} attempts`, `priority ${e.priority}`);
+    facts.push(`${e.bound} bound, ${e.reserved} reserved of ${e.needed ?? "?"} needed`, `${e.attempts} ${e.attempts === 1 ? "attempt" : "attempts"}`, `priority ${e.priority}`);
     parts.push(make("p", { class: "hint" }, facts.join(" · ")));
     parts.push(...list("What would help", e.cures));
     if (e.then) parts.push(make("p", { class: "hint" }, e.then));
-    parts.push(...list("Reasons", (e.reasons ?? []).map((r) => `${r.nodes} nodes: ${r.reason} (${r.plugin})`)));
+    parts.push(...list("Reasons", (e.reasons ?? []).map((r) => `${r.nodes} ${r.nodes === 1 ? "node" : "nodes"}: ${r.reason} (${r.plugin})`)));
     if (e.near?.length) {
       parts.push(make("h3", {}, "Nearest misses"), table(["Node", "Resource", "Free", "Asked", "Held by"],
         e.near.map((n) => [n.node, n.resource, n.free, n.asked, n.heldBy.join(", ")])));

@@ -42,7 +42,7 @@ function gang(one, endless) {
     make("p", {}, why?.answer ?? ""),
     ...list("What would help", why?.cures),
     make("p", { class: "when" }, when(one, endless)),
-    ...list("Reasons", (why?.reasons ?? []).map((r) => `${r.nodes} nodes: ${r.reason} (${r.plugin})`)),
+    ...list("Reasons", (why?.reasons ?? []).map((r) => `${r.nodes} ${r.nodes === 1 ? "node" : "nodes"}: ${r.reason} (${r.plugin})`)),
     ...(why?.near?.length ? [make("h3", {}, "Nearest misses"), table(["Node", "Resource", "Free", "Asked", "Held by"],
       why.near.map((n) => [n.node, n.resource, n.free, n.asked, n.heldBy.join(", ")]))] : []),
   ];
