@@ -14,19 +14,27 @@ from itertools import islice
 
 import msgspec
 
+from gangsched.config.queueing import QueueingSettings
 from gangsched.config.strict import nearest
 from gangsched.core.cycle.shortage import named
 from gangsched.core.explain_room import Found, NearMiss, Reason, placeable
 from gangsched.core.groups.own_keys import ignored_of
 from gangsched.core.queueing.expected_ends import told_end
+from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.reports import lacks_object, view_group
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
 from gangsched.core.types.states import NOT_QUEUED
+from gangsched.model.pod_group import GROUPS_KEY, MIN_MEMBERS_KEY, OURS, TOTAL_MEMBERS_KEY
 from gangsched.model.printable import several
 
 _MAX_NAMED = 3
+_CORRECT_ONE = "Correct what the sentence names, in the pods or in the group's object."
+_CORRECT_ALL = (
+    "Let all members say the same, in the pods or in the group's object; if these are two gangs, give one of"
+    " them another name."
+)
 _MAX_LOOKED_AT = 20_000
 
 
@@ -78,7 +86,7 @@ def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | 
         scheduler=view.scheduler_name,
         state=view.state.value,
         answer=clean(found.answer),
-        cures=tuple(clean(cure) for cure in (*found.cures, *_keys_ignored(scheduler, group))),
+        cures=tuple(clean(cure) for cure in (*found.cures, *_without_effect(scheduler, group))),
         told=clean(group.problem or group.message),
         position=position,
         n_waiting=n_waiting,
@@ -100,7 +108,11 @@ def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | 
     )
 
 
-def _keys_ignored(scheduler: Scheduler, group: Group) -> Iterator[str]:
+def _without_effect(scheduler: Scheduler, group: Group) -> Iterator[str]:
+    """What its users wrote and nobody reads, or can read, without keeping it from starting."""
+    walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
+    for problem in walltimes.of(group).problems[:1]:
+        yield f"Correct its walltime, which counts as not stated: {problem}."
     for told in ignored_of(group, scheduler.group_specs.ignored_on_object(group.key)):
         yield f"Correct what is ignored: {told}."
 
@@ -126,7 +138,7 @@ def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None
         case _ if group.problem:
             return Found(
                 f"It cannot be scheduled as it is written: {group.problem}.",
-                ("Correct what the sentence names, in the pods or in the group's object.",),
+                (_CORRECT_ONE if len(group.stated) <= 1 else _CORRECT_ALL,),
             )
         case GroupState.GATED:
             return _gated(scheduler, group)
@@ -211,7 +223,12 @@ def _owed(group: Group) -> str:
             if owner.controller:
                 owners[f"{owner.kind} {owner.name}"] += 1
     if not owners:
-        return "No controller owns its pods: create the missing ones, or lower the number that is required."
+        key = MIN_MEMBERS_KEY if group.n_existing < group.min_count else TOTAL_MEMBERS_KEY
+        number = f" ({key})" if group.key.dialect == OURS else ""
+        return (
+            "No controller owns its pods: create the missing ones, or lower the number that is required"
+            f"{number}."
+        )
     kind, _, name = next(iter(owners)).partition(" ")
     return (
         f"{named(owners) if len(owners) > 1 else f'{kind} {name}'} creates its pods: see whether it could"
@@ -255,6 +272,7 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
     told = "; ".join(f"{reason or 'no reason given'} ({name})" for name, reason in waits_for.items())
     told = told or "its set is incomplete"
     todo = [_owed(group)] if group.n_existing < group.start_count else []
+    todo += _apart(scheduler, group)
     if set(waits_for) - {"GangScheduling"}:
         todo.append(f"A plugin other than GangScheduling can be overruled: {_overruled(group)}.")
     nodes = sorted({info.node_name for info in group.in_state(MemberState.ASSUMED)})
@@ -264,6 +282,15 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
         tuple(todo),
         then=f"It waits{_until(group.deadline_s, now_s)}, then gives back what it holds and is tried again.",
     )
+
+
+def _apart(scheduler: Scheduler, group: Group) -> Iterator[str]:
+    """About the first of the groups that should start with it and is not there, or does not list it."""
+    there = {str(group.key), *scheduler.shared.siblings(group)}
+    if missing := next((name for name in group.start_together if name not in there), ""):
+        groups = islice(scheduler.shared.groups.values(), _MAX_LOOKED_AT)
+        meant = nearest(missing, (str(one.key) for one in groups if one.is_gang and one is not group))
+        yield f"Create {missing}, or correct {GROUPS_KEY} so that each lists the others{meant or '.'}"
 
 
 def _overruled(group: Group) -> str:

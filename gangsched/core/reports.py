@@ -146,7 +146,7 @@ def view_group(group: Group) -> GroupView:
         priority=group.priority,
         min_count=group.min_count,
         n_needed=group.start_count,
-        is_counted=group.definition is not None or not group.is_gang,
+        is_counted=_is_counted(group),
         n_existing=group.n_existing,
         n_gated=group.counts[MemberState.GATED],
         n_pending=group.n_pending,
@@ -194,6 +194,13 @@ def view_node(scheduler: Scheduler, name: str) -> NodeView | None:
     """One node; None if there is none of that name."""
     shared = scheduler.shared
     return _node(shared, name) if name in shared.cache.nodes.row_of else None
+
+
+def _is_counted(group: Group) -> bool:
+    """Whether it is known how many members it needs, and they do not say different things."""
+    if group.definition is None:
+        return not group.is_gang
+    return group.satisfied or not group.problem or len(group.stated) <= 1
 
 
 def lacks_object(group: Group) -> bool:

@@ -92,6 +92,7 @@ def test_what_is_only_reserved_is_named_in_the_condition_as_well() -> None:
     assert waiting.answer == (
         "Room for 1 pod of it is reserved on n0, and Permit waits: 1 of 9 members are here (GangScheduling)."
     )
+    assert waiting.cures[0].endswith("lower the number that is required (gangsched.io/total-members).")
     assert waiting.next_s is not None
 
 
@@ -165,6 +166,7 @@ def test_members_that_are_missing_are_owed_by_their_controller() -> None:
     assert "ResourceQuota" in found.cures[0]
     c.submit(gang("lone", pods=1, min_members=2)).run()
     assert told(c, "lone").cures[0].startswith("No controller owns its pods")
+    assert told(c, "lone").cures[0].endswith("lower the number that is required (gangsched.io/min-members).")
 
 
 def refused(c: Cluster, message: str) -> None:
@@ -278,7 +280,28 @@ def test_one_is_told_in_the_singular() -> None:
 def test_a_contradiction_is_told_as_such() -> None:
     pods = gang("train", pods=1, min_members=2) + gang("train", pods=1, min_members=3, first=1)
     c = cluster().submit(pods).run()
-    assert told(c, "train").answer.startswith("It cannot be scheduled as it is written: ")
+    found = told(c, "train")
+    assert found.answer.startswith("It cannot be scheduled as it is written: ")
+    assert found.cures[0].endswith("if these are two gangs, give one of them another name.")
+    assert found.needed is None
+
+
+def test_a_walltime_that_cannot_be_read_is_told_also_where_nothing_waits_for_it() -> None:
+    c = cluster().submit(with_annotations(gang("train", pods=2), {WALLTIME_KEY: "4 hours"})).run()
+    assert c.placed("train")
+    assert told(c, "train").cures == (
+        "Correct its walltime, which counts as not stated: pod train-0: metadata.annotations:"
+        " gangsched.io/walltime: '4 hours' is not a duration; examples: 90s, 5m, 1h30m.",
+    )
+
+
+def test_a_gang_that_waits_for_a_misspelt_one_is_told_which_may_be_meant() -> None:
+    c = cluster().submit(gang("other", pods=1)).run()
+    together = {"gangsched.io/groups": '["d/othr"]'}
+    found = told(c.submit(with_annotations(gang("train", pods=2), together)).run(), "train")
+    assert found.cures == (
+        "Create d/othr, or correct gangsched.io/groups so that each lists the others; did you mean d/other?",
+    )
 
 
 def test_device_constraints_that_cannot_be_read_are_told_with_a_cure() -> None:

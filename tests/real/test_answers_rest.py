@@ -116,7 +116,7 @@ def test_a_scheduling_gate_missing_members_and_a_missing_object(cluster: AskedCl
         "odd",
         "It cannot be scheduled as it is written",
         "'2' (odd-0), '3' (odd-1)",
-        "To do: Correct",
+        "To do: Let all members say the same",
         condition="members disagree",
     )
     shown("It contradicts itself", told)
