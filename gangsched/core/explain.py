@@ -86,7 +86,7 @@ def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | 
         scheduler=view.scheduler_name,
         state=view.state.value,
         answer=clean(found.answer),
-        cures=tuple(clean(cure) for cure in (*found.cures, *_without_effect(scheduler, group))),
+        cures=tuple(clean(cure) for cure in (*found.cures, *without_effect(scheduler, group))),
         told=clean(group.problem or group.message),
         position=position,
         n_waiting=n_waiting,
@@ -108,13 +108,13 @@ def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | 
     )
 
 
-def _without_effect(scheduler: Scheduler, group: Group) -> Iterator[str]:
+def without_effect(scheduler: Scheduler, group: Group) -> Iterator[str]:
     """What its users wrote and nobody reads, or can read, without keeping it from starting."""
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
     for problem in walltimes.of(group).problems[:1]:
         yield f"Correct its walltime, which counts as not stated: {problem}."
     for told in ignored_of(group, scheduler.group_specs.ignored_on_object(group.key)):
-        yield f"Correct what is ignored: {told}."
+        yield f"Correct what is ignored: {told}{'' if told.endswith('?') else '.'}"
 
 
 def _position(scheduler: Scheduler, group: Group) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from gangsched.core.explain import Explanation, explain
+from gangsched.core.explain import Explanation, explain, without_effect
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import Group
 from gangsched.model.objects import Pod
@@ -30,7 +30,8 @@ class Member(msgspec.Struct, frozen=True, rename="camel"):
 class Gang(msgspec.Struct, frozen=True, rename="camel"):
     """starts: now; later, at a time that follows from stated ends; not, as far as known; unread: no group
     could be made of it, problem has the reason. in_s, at, after: when it starts later, and whose ends it
-    waits for. why: the reason if it does not start now."""
+    waits for. why: the reason if it does not start now. ignored: what is to be corrected in it although it
+    does, as nobody reads it."""
 
     name: str
     scheduler: str
@@ -42,6 +43,7 @@ class Gang(msgspec.Struct, frozen=True, rename="camel"):
     after: list[str] = []
     why: Explanation | None = None
     problem: str = ""
+    ignored: list[str] = []
 
 
 class Answer(msgspec.Struct, frozen=True, rename="camel"):
@@ -103,5 +105,6 @@ def _gang(trial: Trial, group: Group | None, pods: Sequence[Pod]) -> Gang:
         return Gang(clean(pods[0].key), scheduler, "unread", [], unplaced, problem=_UNREAD)
     name = clean(str(group.key))
     if members:
-        return Gang(name, scheduler, "now", members, unplaced)
+        ignored = [clean(one) for one in without_effect(trial.core, group)]
+        return Gang(name, scheduler, "now", members, unplaced, ignored=ignored)
     return Gang(name, scheduler, "not", [], unplaced, why=explain(trial.core, group, trial.now_s))

@@ -157,6 +157,8 @@ def _print_gang(gang: Gang, console: Console, endless: int) -> None:
         many = f"{len(gang.members)} of {several(n_pods, 'pod')} on {several(len(nodes), 'node')}{some}"
         console.print(f"[bold green]{escape(gang.name)} would start now[/bold green]: {many}")
         _print_members(gang, console)
+        for one in gang.ignored:
+            console.print(f"[bold]To do:[/bold] {escape(one)}")
         return
     if gang.starts == "unread":
         console.print(f"[bold red]{escape(gang.name)} cannot be scheduled[/bold red]: {escape(gang.problem)}")
@@ -176,7 +178,7 @@ def _print_gang(gang: Gang, console: Console, endless: int) -> None:
     else:
         console.print(
             "When it would start is not known: no end that is stated makes room for it"
-            f" ({endless} running pods state none)."
+            f" ({several(endless, 'running pod')} state{'s' * (endless == 1)} none)."
         )
     for reason in told.reasons if told else ():
         console.print(f"  {several(reason.nodes, 'node')}: {escape(reason.plugin)}: {escape(reason.reason)}")

@@ -53,6 +53,17 @@ def test_where_each_member_would_go_and_with_which_devices() -> None:
         assert sorted(member.devices["nvidia.com/gpu"]) == [f"GPU-{member.node}-{k}" for k in range(8)]
 
 
+def test_what_nobody_would_read_is_told_although_it_would_start() -> None:
+    found = whatif(cluster(nodes=2), *with_annotations(gang("a", pods=2), {"gangsched.io/waltime": "4h"}))
+    assert (found.gangs[0].starts, found.gangs[0].ignored) == (
+        "now",
+        [
+            "Correct what is ignored: pod d/a-0: annotation gangsched.io/waltime is ignored; did you mean"
+            " gangsched.io/walltime?"
+        ],
+    )
+
+
 def test_why_it_would_not_and_what_would_help() -> None:
     found = whatif(cluster(nodes=1), *gang("a", pods=2, gpus=8))
     (one,) = found.gangs

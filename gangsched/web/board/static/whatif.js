@@ -19,7 +19,7 @@ function when(gang, endless) {
     const after = gang.after.length ? `, when these have ended as stated: ${gang.after.join(", ")}` : "";
     return `It would start in about ${duration(gang.inS)} (${clock(gang.at)})${after}. That holds if nothing else comes before it.`;
   }
-  return `When it would start is not known: no end that is stated makes room for it (${endless} running pods state none).`;
+  return `When it would start is not known: no end that is stated makes room for it (${endless} running ${endless === 1 ? "pod states" : "pods state"} none).`;
 }
 
 function gang(one, endless) {
@@ -29,10 +29,11 @@ function gang(one, endless) {
     const rest = one.unplaced.length ? `, ${one.unplaced.length} more have no room yet` : "";
     return [
       make("p", { class: "answer good" }, `${one.name} would start now`),
-      make("p", { class: "hint" }, `${one.members.length} of ${all} pods on ${nodes} ${nodes === 1 ? "node" : "nodes"}${rest}`),
+      make("p", { class: "hint" }, `${one.members.length} of ${all} ${all === 1 ? "pod" : "pods"} on ${nodes} ${nodes === 1 ? "node" : "nodes"}${rest}`),
       table(["Pod", "Node", "Devices"], one.members.slice(0, MOST_ROWS).map((m) => [m.name,
         make("a", { href: "#node/" + encodeURIComponent(m.node) }, m.node), devices(m)])),
       ...(all > MOST_ROWS ? [make("p", { class: "hint" }, `and ${all - MOST_ROWS} more`)] : []),
+      ...list("To correct", one.ignored),
     ];
   }
   if (one.starts === "unread") return [make("p", { class: "answer wrong" }, `${one.name} cannot be scheduled`), make("p", {}, one.problem)];
