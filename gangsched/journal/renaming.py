@@ -5,7 +5,8 @@ apart or puts together is renamed alike. Words that the program itself knows sta
 with their units; every other word becomes letters that its place in the alphabet and a keyed hash
 (HMAC-SHA256) choose. Order stays, since ties are broken by names: that takes two passes, one that meets all
 words and one that replaces them. So do case, length (above the shortest that keeps words apart), and whether
-a part of a name looks like the suffix that Kubernetes makes. UUIDs and IP addresses become others.
+a part of a name looks like the suffix that Kubernetes makes: such a one, letters and digits in one, has its
+length and its place among all other parts and numbers. UUIDs and IP addresses become others.
 
 Lives here: texts. Not here: records. Called by anonymising.
 """
@@ -19,14 +20,20 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import lru_cache, partial
-from itertools import groupby
 from typing import Any
 
 import msgspec
 
 from gangsched.errors import InvariantError
+from gangsched.journal.ordered_names import (
+    CONSONANTS,
+    SUFFIX_LETTERS,
+    codes,
+    elsewhere,
+    in_base,
+    in_between,
+)
 
-_CONSONANTS = "bcdfghjklmnpqrstvwxz"
 _VOWELS = "aeiou"
 # Shorter numbers are ordinals, sizes and times; longer ones in a name are somebody's number.
 _MAX_DIGITS = 7
@@ -34,7 +41,10 @@ _N_HASHED = 2
 """Letters at least that are the hash's alone."""
 _MAX_NESTED = 6
 """JSON in a string of JSON and so on."""
-_RANKED_DIGITS = 30
+_DIGITS = "0123456789"
+_HEX = "0123456789abcdef"
+_HEX_RANKED = 8
+"""Digits that order chooses; the others are the hash's."""
 
 _CLOCK = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})?"
@@ -59,7 +69,6 @@ _SUFFIX = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5,10}")
 """As gangsched.core.queueing.walltimes knows them."""
 _PARTS = re.compile(r"[-_]|[^-_]+")
 _RUNS = re.compile(r"[0-9]+|[^0-9]+")
-_PLAIN = re.compile(r"[^0-9]+[0-9]*|[0-9]+[^0-9]+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
@@ -73,6 +82,8 @@ class Kind(Enum):
     KEPT = "kept"
     WORD = "word"
     SUFFIX = "suffix"
+    MIXED = "mixed"
+    """Letters and digits, each of which is renamed for itself."""
     DIGITS = "digits"
     HEX = "hex"
     IP = "ip"
@@ -110,6 +121,8 @@ class Renaming:
         if not _is_json(text):
             for kind, token in self._tokens(text):
                 self._met[kind].add(token)
+                for run_kind, run in _runs(token) if kind is Kind.MIXED else ():
+                    self._met[run_kind].add(run)
 
     def meet_state(self, text: str) -> str:
         """The same for a text of which nobody knows the place; returns it as it is. One that is a number is
@@ -122,20 +135,18 @@ class Renaming:
         """Every word has been met."""
         self._texts.clear()
         met = self._met
-        words = {one.lower() for one in met[Kind.WORD] | met[Kind.SUFFIX]}
+        words = {one.lower() for one in met[Kind.WORD]}
         anchors = {run.lower() for one in met[Kind.KEPT] for run in re.findall(r"[A-Za-z]{2,}", one)}
-        taken = words | anchors | {one.lower() for one in self._known}
-        codes = _codes(sorted(words), sorted(anchors - words), self._number)
-        for kind in (Kind.WORD, Kind.SUFFIX):
-            for one in sorted({one.lower() for one in met[kind]}):
-                self._new[kind, one] = self._word(kind, one, codes[one], taken)
-        by_length = sorted(met[Kind.DIGITS], key=lambda one: (len(one), one))
-        for n, group in groupby(by_length, key=len):
-            self._spread(Kind.DIGITS, list(group), 10, min(n, _RANKED_DIGITS), n)
-        bare = sorted(met[Kind.HEX], key=lambda one: one.lower())
-        self._spread(Kind.HEX, bare, 16, 8, 0)
+        taken = words | met[Kind.SUFFIX] | anchors | {one.lower() for one in self._known}
+        code_of = codes(sorted(words), sorted(anchors - words), self._number)
+        for one in sorted(words):
+            self._new[Kind.WORD, one] = self._word(one, code_of[one], taken)
+        bounds = _bounds(met[Kind.SUFFIX])
+        self._settle_digits(bounds)
+        self._settle_hex()
         for at, one in enumerate(sorted(met[Kind.IP])):
             self._new[Kind.IP, one] = f"198.{18 + (at >> 16) % 2}.{at >> 8 & 255}.{at & 255}"
+        self._settle_suffixes(bounds, taken)
 
     def __call__(self, text: str) -> str:
         """Raises: InvariantError (it was not met: nothing goes out as it is)."""
@@ -145,7 +156,7 @@ class Renaming:
         """The same for what the core answered, whose own words were never met."""
         return self._answered(text)
 
-    def hashed(self, text: str, n: int, alphabet: str = "0123456789abcdef") -> str:
+    def hashed(self, text: str, n: int, alphabet: str = _HEX) -> str:
         """So many letters that this key and the text make."""
         found: list[str] = []
         for block in range(-(-n // 32)):
@@ -171,10 +182,11 @@ class Renaming:
     def _renamed(self, kind: Kind, token: str, strict: bool) -> str:
         if kind is Kind.KEPT:
             return token
-        is_word = kind in (Kind.WORD, Kind.SUFFIX)
-        new = self._new.get((kind, token.lower() if is_word else token))
+        if kind is Kind.MIXED:
+            return "".join(self._renamed(each, run, strict) for each, run in _runs(token))
+        new = self._new.get((kind, token.lower() if kind is Kind.WORD else token))
         if new is not None:
-            return _as_cased(new, token) if is_word else new
+            return _as_cased(new, token) if kind is Kind.WORD else new
         if strict and kind is not Kind.DIGITS:  # an amount in a state is no name, and was not met
             raise InvariantError("a text that is to be renamed was not met before")
         return token
@@ -184,29 +196,67 @@ class Renaming:
     def _number(self, text: str, below: int) -> int:
         return int(self.hashed(text, 16), 16) % below
 
-    def _word(self, kind: Kind, word: str, code: str, taken: set[str]) -> str:
+    def _word(self, word: str, code: str, taken: set[str]) -> str:
+        """No suffix: it ends with a vowel."""
         n = max(len(word), len(code) + _N_HASHED)
         for attempt in range(100):
-            rest = self.hashed(f"{attempt}:{word}" if attempt else word, n - len(code), _CONSONANTS)
-            if kind is Kind.WORD:
-                last = self.hashed(f"{attempt}/{word}", 1, _VOWELS) if word.isascii() else "é"
-                rest = rest[:-1] + last
-            if (new := code + rest) not in taken:
+            rest = self.hashed(f"{attempt}:{word}" if attempt else word, n - len(code), CONSONANTS)
+            last = self.hashed(f"{attempt}/{word}", 1, _VOWELS) if word.isascii() else "é"
+            if (new := code + rest[:-1] + last) not in taken:
                 break
         return new
 
-    def _spread(self, kind: Kind, ordered: list[str], base: int, n_ranked: int, n: int) -> None:
-        """In order, apart by chance. n: digits of each, 0: as many as the one that is replaced."""
-        low = base ** (n_ranked - 1)
-        step = max((base - 1) * low // (len(ordered) + 1), 1)
+    def _settle_digits(self, bounds: dict[str, str]) -> None:
+        """Among the shorter numbers, which stay; no zero comes in front."""
+        met = self._met[Kind.DIGITS]
+        others = {one: one for one in self._met[Kind.KEPT] if one.isdigit()} | {"1": "1"} | bounds
+        found = in_between(sorted(met), others, _DIGITS, met, self.hashed)
+        taken = met | set(found.values())
+        found |= elsewhere(sorted(met - found.keys()), _DIGITS, taken, self.hashed)
+        self._new |= {(Kind.DIGITS, one): new for one, new in found.items()}
+
+    def _settle_hex(self) -> None:
+        """In order, apart by chance, each with as many digits as before."""
+        ordered = sorted(self._met[Kind.HEX], key=lambda one: one.lower())
+        low = 16 ** (_HEX_RANKED - 1)
+        step = max(15 * low // (len(ordered) + 1), 1)
         for at, one in enumerate(ordered):
-            ranked = low + step * at + self._number(one, step)
-            digits = "0123456789abcdef"[:base]
-            text = _in_base(ranked, digits, n_ranked)
-            n_digits = n or sum(char != "-" for char in one)
-            left = iter(text + self.hashed(one, max(n_digits - n_ranked, 0), digits))
+            text = in_base(low + step * at + self._number(one, step), _HEX, _HEX_RANKED)
+            left = iter(text + self.hashed(one, sum(char != "-" for char in one) - _HEX_RANKED))
             new = "".join(char if char == "-" else next(left) for char in one)
-            self._new[kind, one] = new.upper() if one != one.lower() else new
+            self._new[Kind.HEX, one] = new.upper() if one != one.lower() else new
+
+    def _settle_suffixes(self, bounds: dict[str, str], taken: set[str]) -> None:
+        """Among all other parts of names. One without room between its neighbours is no suffix, as the srv24
+        of srv2, srv24 and srv4, if its runs were met: these are renamed. Else its order with what is mixed is
+        lost, that with words and suffixes is not."""
+        met = self._met[Kind.SUFFIX]
+        words = self._parts(Kind.WORD) | bounds
+        others = self._parts(Kind.WORD, Kind.MIXED, Kind.DIGITS) | bounds
+        found = in_between(sorted(met), others, SUFFIX_LETTERS, taken, self.hashed)
+        by_runs = {one for one in met - found.keys() if self._has_runs(one)}
+        left = met - found.keys() - by_runs
+        taken = taken | set(found.values())
+        found |= in_between(sorted(left), words | found, SUFFIX_LETTERS, taken, self.hashed)
+        taken |= set(found.values())
+        found |= elsewhere(sorted(left - found.keys()), SUFFIX_LETTERS, taken, self.hashed)
+        found |= {one: self._renamed(Kind.MIXED, one, strict=True) for one in by_runs}
+        self._new |= {(Kind.SUFFIX, one): new for one, new in found.items()}
+
+    def _has_runs(self, part: str) -> bool:
+        return all(kind is Kind.KEPT or (kind, run) in self._new for kind, run in _runs(part))
+
+    def _parts(self, *kinds: Kind) -> dict[str, str]:
+        """Parts of names by what they are now, without the kept words with which order is lost."""
+        now = {one: self._renamed(kind, one, strict=True) for kind in kinds for one in self._met[kind]}
+        kept = {one for one in self._met[Kind.KEPT] if one.isalnum()} - now.keys()
+        now |= {one: one for one in kept if one.isdigit()}
+        order = sorted(now)
+        for one in kept:
+            at = bisect_left(order, one)
+            if (not at or now[order[at - 1]] < one) and (at == len(order) or one < now[order[at]]):
+                now[one] = one
+        return now
 
     # -- taking a text apart -----------------------------------------------------------------------------
 
@@ -272,19 +322,30 @@ class Renaming:
                 at += 1
 
     def _part(self, part: str) -> Iterator[Token]:
-        is_suffix = _SUFFIX.fullmatch(part) is not None
-        if is_suffix and not (part.isalpha() or part.isdigit() or _PLAIN.fullmatch(part)):
+        if part in "-_":
+            yield Kind.KEPT, part
+        elif _SUFFIX.fullmatch(part) and not part.isdigit():
             yield Kind.SUFFIX, part
-            return
-        for run in _RUNS.findall(part):
-            if run in "-_" or (run.isascii() and run.isdigit() and len(run) <= _MAX_DIGITS):
-                yield Kind.KEPT, run
-            elif run.isascii() and run.isdigit():
-                yield Kind.DIGITS, run
-            elif run == "NV":  # links between devices, NV4 to NV18
-                yield Kind.KEPT, run
-            else:
-                yield Kind.SUFFIX if is_suffix else Kind.WORD, run
+        elif len(runs := list(_runs(part))) == 1:
+            yield runs[0]
+        else:
+            yield Kind.MIXED, part
+
+
+def _runs(part: str) -> Iterator[Token]:
+    for run in _RUNS.findall(part):
+        if run.isascii() and run.isdigit():
+            yield Kind.KEPT if len(run) <= _MAX_DIGITS else Kind.DIGITS, run
+        elif run == "NV":  # links between devices, NV4 to NV18
+            yield Kind.KEPT, run
+        else:
+            yield Kind.WORD, run
+
+
+def _bounds(suffixes: Iterable[str]) -> dict[str, str]:
+    """What each begins with in digits stays, and after it come letters, as numbers are among them."""
+    leads = {one[: len(one) - len(one.lstrip(_DIGITS))] for one in suffixes}
+    return {bound: bound for lead in leads for bound in (lead, f"{lead}:", f"{lead}{{")}
 
 
 def _is_json(text: str) -> bool:
@@ -314,53 +375,6 @@ def _as_cased(new: str, like: str) -> str:
         char.upper() if (like[at].isupper() if at < len(like) else last) else char
         for at, char in enumerate(new)
     )
-
-
-def _in_base(number: int, digits: str, n: int) -> str:
-    found = ""
-    for _ in range(n):
-        number, at = divmod(number, len(digits))
-        found = digits[at] + found
-    return found
-
-
-def _codes(words: list[str], anchors: list[str], number: Callable[[str, int], int]) -> dict[str, str]:
-    """Letters that each begins with now, in the order of the words, and where there is room in their order
-    with `anchors`, which stay as they are."""
-    n_letters = 3
-    while 20 * len(words) + 200 > 20**n_letters:
-        n_letters += 1
-    runs: list[tuple[int, int, list[str]]] = []
-    low, taken = 0, 0
-    for anchor in [*anchors, ""]:
-        upto = bisect_left(words, anchor) if anchor else len(words)
-        high = _place(anchor, n_letters) if anchor else 20**n_letters
-        if high - low > upto - taken:  # else there is no room: order with this one is lost
-            runs.append((low, high, words[taken:upto]))
-            low, taken = high + 1, upto
-    while taken < len(words) or not runs:  # no room at the end
-        low, _, before = runs.pop() if runs else (0, 0, [])
-        if len(words) - taken + len(before) < 20**n_letters - low:
-            runs.append((low, 20**n_letters, words[taken - len(before) :]))
-            break
-        taken -= len(before)
-    found: dict[str, str] = {}
-    for low, high, run in runs:
-        step = max((high - low) // (len(run) + 1), 1)
-        for at, word in enumerate(run):
-            found[word] = _in_base(low + step * at + number(word, step), _CONSONANTS, n_letters)
-    return found
-
-
-def _place(word: str, n_letters: int) -> int:
-    """How many codes come before it."""
-    place = 0
-    for at in range(n_letters):
-        char = word[at] if at < len(word) else ""
-        place += sum(one < char for one in _CONSONANTS) * 20 ** (n_letters - 1 - at)
-        if char not in _CONSONANTS or not char:
-            break
-    return place
 
 
 def walk(value: Any, rename: Callable[[str], Any], is_amount: bool = False) -> Any:

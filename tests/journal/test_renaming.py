@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -97,3 +98,42 @@ def test_what_was_not_met_does_not_go_out() -> None:
     with pytest.raises(InvariantError, match="was not met before"):
         rename("octopus")
     assert rename.of_answer("octopus of bluewhale") == f"octopus of {rename('bluewhale')}"
+
+
+SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_pods_of_jobs_keep_the_order_of_their_names_and_of_their_lengths(seed: int) -> None:
+    """Beside completion indices, numbers of CronJobs and words: ranks go by length, then by name."""
+    rng = Random(seed)
+    ends = ["".join(rng.choices(SUFFIX, k=5)) for _ in range(60)]
+    names = [f"train-{at % 15}-{one}" for at, one in enumerate(ends[:30])]
+    names += [f"train-{one}" for one in ends[30:]]
+    names += [f"train-{rng.randrange(29_000_000, 30_000_000)}-{one}" for one in ends[:3]]
+    rename = renaming_of([*names, "train-llama", "train-7b", "gke-pool-9c4f2b7d-t5zr"])
+    new = {name: rename(name) for name in names}
+    assert sorted(names) == sorted(names, key=lambda one: new[one])
+    assert sorted(names, key=lambda one: (len(one), one)) == sorted(
+        names, key=lambda one: (len(new[one]), new[one])
+    )
+    assert len(set(new.values())) == len(names)
+    secret = [one for one in ends if not one.isdigit()]
+    assert not [one for one in secret if any(one in renamed for renamed in new.values())]
+    assert all(re.fullmatch(rf"[{SUFFIX}]{{5}}", one.rpartition("-")[2]) for one in new.values())
+
+
+def test_names_of_nodes_that_only_look_like_suffixes_keep_their_order() -> None:
+    names = [f"srv{number}" for number in range(1, 100)]
+    rename = renaming_of(names)
+    assert sorted(names) == sorted(names, key=rename)
+    assert not [name for name in names if "srv" in rename(name)]
+
+
+def test_a_long_number_gets_no_zero_in_front_and_keeps_its_order() -> None:
+    numbers = ["1", "10000000", "123456789", "2", "29384723", "29384724", "3", "0012345678"]
+    rename = renaming_of([f"cron-{number}" for number in numbers])
+    new = {number: rename(f"cron-{number}").partition("-")[2] for number in numbers}
+    assert sorted(numbers) == sorted(numbers, key=lambda one: new[one])
+    assert all(len(new[one]) == len(one) and (new[one][0] == "0") == (one[0] == "0") for one in numbers)
+    assert all((new[one] == one) == (len(one) < 8) for one in numbers)

@@ -1,0 +1,117 @@
+"""New words in the order of the old ones: where in the alphabet each begins, and where there is room for it.
+
+Lives here: places in the alphabet, as numbers. Not here: taking texts apart (renaming, which calls it).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+
+CONSONANTS = "bcdfghjklmnpqrstvwxz"
+SUFFIX_LETTERS = "2456789" + CONSONANTS
+"""Those of the suffixes that Kubernetes makes, in their order."""
+
+Number = Callable[[str, int], int]
+"""Of a text one below a bound, by the keyed hash."""
+Hashed = Callable[[str, int, str], str]
+"""Of a text so many letters of an alphabet, by the keyed hash."""
+# After all texts.
+_LAST = "\U0010ffff"
+_MAX_RANKED = 30
+"""Letters that order chooses; in a longer text the others are the hash's."""
+
+
+def in_base(number: int, digits: str, n: int) -> str:
+    found = ""
+    for _ in range(n):
+        number, at = divmod(number, len(digits))
+        found = digits[at] + found
+    return found
+
+
+def place(text: str, alphabet: str, n_letters: int) -> int:
+    """How many words of so many letters of the alphabet come before a text."""
+    found = 0
+    for at in range(n_letters):
+        found *= len(alphabet)
+        if at < len(text):
+            found += sum(one < text[at] for one in alphabet)
+            if text[at] not in alphabet:
+                text = text[:at]  # as after its end
+    return found + (len(text) > n_letters)
+
+
+def codes(words: list[str], anchors: list[str], number: Number) -> dict[str, str]:
+    """Letters that each begins with now, in the order of the words, and where there is room in their order
+    with `anchors`, which stay as they are."""
+    n_letters = 3
+    while 20 * len(words) + 200 > 20**n_letters:
+        n_letters += 1
+    runs: list[tuple[int, int, list[str]]] = []
+    low, taken = 0, 0
+    for anchor in [*anchors, ""]:
+        upto = bisect_left(words, anchor) if anchor else len(words)
+        high = place(anchor[:n_letters], CONSONANTS, n_letters) if anchor else 20**n_letters
+        if high - low > upto - taken:  # else there is no room: order with this one is lost
+            runs.append((low, high, words[taken:upto]))
+            low, taken = high + 1, upto
+    while taken < len(words) or not runs:  # no room at the end
+        low, _, before = runs.pop() if runs else (0, 0, [])
+        if len(words) - taken + len(before) < 20**n_letters - low:
+            runs.append((low, 20**n_letters, words[taken - len(before) :]))
+            break
+        taken -= len(before)
+    found: dict[str, str] = {}
+    for low, high, run in runs:
+        step = max((high - low) // (len(run) + 1), 1)
+        for at, word in enumerate(run):
+            found[word] = in_base(low + step * at + number(word, step), CONSONANTS, n_letters)
+    return found
+
+
+def in_between(
+    texts: Sequence[str], others: Mapping[str, str], alphabet: str, taken: set[str], hashed: Hashed
+) -> dict[str, str]:
+    """For each text another one of this alphabet, as long as it is, in its order among all of them and
+    `others`, which are texts by what they are now, in one order too. Those without room there are left out.
+    taken: what none may be."""
+    fixed = sorted(others)
+    found: dict[str, str] = {}
+    for at, run in groupby(sorted(texts), key=lambda one: bisect_left(fixed, one)):
+        low = others[fixed[at - 1]] if at else ""
+        high = others[fixed[at]] if at < len(fixed) else _LAST
+        found |= _between(list(run), low, high, alphabet, taken, hashed)
+    return found
+
+
+def _between(
+    run: list[str], low: str, high: str, alphabet: str, taken: set[str], hashed: Hashed
+) -> dict[str, str]:
+    """In their order, apart by chance."""
+    n = min(max(map(len, run)), _MAX_RANKED)
+    first = place(low, alphabet, n)
+    step = max((place(high, alphabet, n) - first) // (len(run) + 1), 1)
+    found: dict[str, str] = {}
+    before = low
+    for at, one in enumerate(run):
+        for attempt in range(100):
+            chance = int(hashed(f"{attempt}:{one}", 32, "0123456789abcdef"), 16) % step
+            new = in_base(first + step * at + step // 2 + chance, alphabet, n)[: len(one)]
+            new += hashed(one, len(one) - len(new), alphabet)
+            if new not in taken and before < new < high:
+                found[one] = before = new
+                break
+    return found
+
+
+def elsewhere(texts: Sequence[str], alphabet: str, taken: set[str], hashed: Hashed) -> dict[str, str]:
+    """For each text another one of this alphabet, as long as it is, in no order."""
+    found: dict[str, str] = {}
+    taken = set(taken)
+    for one in texts:
+        tries = (hashed(f"{attempt}:{one}", len(one), alphabet) for attempt in range(100))
+        found[one] = new = next((each for each in tries if each not in taken), one)
+        taken.add(new)
+    return found
