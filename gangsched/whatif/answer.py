@@ -48,7 +48,8 @@ class Gang(msgspec.Struct, frozen=True, rename="camel"):
 
 class Answer(msgspec.Struct, frozen=True, rename="camel"):
     """changes: the proposed changes beside the job, in words. evicted: pods that it would preempt. endless:
-    running pods that state no end. unread: kinds that could not be listed."""
+    running pods that state no end, without those of DaemonSets and of kubelet. unread: kinds that could
+    not be listed."""
 
     gangs: list[Gang]
     changes: list[str]
@@ -58,8 +59,8 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def starts_now(self) -> bool:
-        """All of it."""
-        return all(gang.starts == "now" for gang in self.gangs)
+        """All of it, each member of each gang."""
+        return all(gang.starts == "now" and not gang.unplaced for gang in self.gangs)
 
 
 def answer(
@@ -77,10 +78,10 @@ def answer(
     evicted = [clean(pod.key) for pod in trial.evicted]
     endless = trial.endless()
     waiting = [(i, members) for i, (_, members) in enumerate(by_group.values()) if gangs[i].starts == "not"]
-    for i, members in waiting:
-        in_s, after = trial.wait_for(members, now)
+    waits = trial.wait_for([members for _, members in waiting], now)
+    for (i, _), (in_s, after) in zip(waiting, waits, strict=True):
         if in_s is None:
-            break  # no pod with a known end is left
+            continue  # no pod with a known end helps
         named = [clean(name) for name in after[:_MAX_NAMED]]
         at = now + timedelta(seconds=in_s)
         gangs[i] = msgspec.structs.replace(gangs[i], starts="later", in_s=round(in_s, 1), at=at, after=named)

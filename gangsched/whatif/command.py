@@ -36,6 +36,7 @@ from gangsched.whatif.question import ASKED_AT, TOGETHER, Asked, Question, check
 
 NOT_NOW = 3
 _MAX_ROWS = 200
+_MAX_NAMED = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -142,9 +143,9 @@ def print_answer(found: Answer, console: Console) -> None:
     for gang in found.gangs:
         _print_gang(gang, console, found.endless)
     if found.evicted:
-        console.print(
-            f"It would evict {several(len(found.evicted), 'pod')}: {escape(', '.join(found.evicted[:20]))}"
-        )
+        more = f", and {n - _MAX_NAMED} more" if (n := len(found.evicted)) > _MAX_NAMED else ""
+        named = ", ".join(found.evicted[:_MAX_NAMED])
+        console.print(f"It would evict {several(n, 'pod')}: {escape(named)}{more}")
     for why in found.unread:
         console.print(f"Not read: {escape(why)}", style="yellow")
 
@@ -153,7 +154,8 @@ def _print_gang(gang: Gang, console: Console, endless: int) -> None:
     n_pods = len(gang.members) + len(gang.unplaced)
     nodes = {member.node for member in gang.members}
     if gang.starts == "now":
-        some = f", {len(gang.unplaced)} more have no room yet" if gang.unplaced else ""
+        n_left = len(gang.unplaced)
+        some = f", {n_left} more {'has' if n_left == 1 else 'have'} no room yet" if n_left else ""
         many = f"{len(gang.members)} of {several(n_pods, 'pod')} on {several(len(nodes), 'node')}{some}"
         console.print(f"[bold green]{escape(gang.name)} would start now[/bold green]: {many}")
         _print_members(gang, console)
@@ -178,7 +180,7 @@ def _print_gang(gang: Gang, console: Console, endless: int) -> None:
     else:
         console.print(
             "When it would start is not known: no end that is stated makes room for it"
-            f" ({several(endless, 'running pod')} state{'s' * (endless == 1)} none)."
+            f" ({several(endless, 'running pod')} {'states' if endless == 1 else 'state'} none)."
         )
     for reason in told.reasons if told else ():
         console.print(f"  {several(reason.nodes, 'node')}: {escape(reason.plugin)}: {escape(reason.reason)}")

@@ -34,7 +34,8 @@ _MAX_ENDS = 500
 
 
 class Trial:
-    """bound: (node, devices by container) of each pod that was bound in it; evicted: pods that had to go."""
+    """bound: (node, devices by container) of each pod that was bound in it; evicted: pods that had to go
+    since the job came."""
 
     def __init__(self, snapshot: Snapshot, now_s: float) -> None:
         self.core: Scheduler = snapshot.scheduler
@@ -62,12 +63,12 @@ class Trial:
         return added
 
     def drain(self, name: str) -> int:
-        """Cordons the node and removes its pods, except those of DaemonSets; returns how many."""
+        """Cordons the node and removes its pods, as a drain does; returns how many that run."""
         node = self._node(name, "--drain")
-        there = [pod for pod in self._pods.values() if pod.spec.node_name == name and not _is_daemon(pod)]
+        there = [pod for pod in self._pods.values() if pod.spec.node_name == name and not _is_of_node(pod)]
         self._tell([ev.NodeUpdated(replace(node, spec=replace(node.spec, unschedulable=True)))])
         self._remove(there)
-        return len(there)
+        return sum(not pod.is_terminal for pod in there)
 
     def without(self, name: str) -> int:
         """Removes a gang or a pod; returns how many pods it had. Raises: ConfigError."""
@@ -83,6 +84,7 @@ class Trial:
 
     def submit(self, pods: Sequence[Pod], others: Sequence[ev.Event]) -> None:
         """The job."""
+        self.evicted.clear()  # what went for others that wait
         self._pods |= {pod.metadata.uid: pod for pod in pods}
         self._tell([*others, *(ev.PodAdded(pod) for pod in pods)])
 
@@ -101,12 +103,15 @@ class Trial:
         info = self.core.shared.cache.pods.get(pod.metadata.uid)
         return None if info is None else info.group
 
-    def wait_for(self, pods: Sequence[Pod], now: datetime) -> tuple[float | None, list[str]]:
-        """(seconds until one of `pods` starts, the gangs that end before); None: no known end helps."""
+    def wait_for(self, gangs: Sequence[Sequence[Pod]], now: datetime) -> list[tuple[float | None, list[str]]]:
+        """For each gang (seconds until a pod of it starts, the gangs that end before); None: no known end
+        helps."""
+        found: list[tuple[float | None, list[str]]] = [(None, [])] * len(gangs)
         ends = self._known_ends(now)
         begin_s, ended = self.now_s, dict[str, None]()
         for _ in range(_MAX_ENDS):
-            if not ends:
+            waiting = [at for at, (in_s, _) in enumerate(found) if in_s is None]
+            if not ends or not waiting:
                 break
             in_s = ends[0][0]
             gone = []
@@ -116,23 +121,28 @@ class Trial:
             self.now_s = max(begin_s + in_s, self.now_s)
             self._remove(gone)
             self._pass_deadlines()
-            if any(pod.metadata.uid in self.bound for pod in pods):
-                return in_s, list(ended)
-        return None, []
+            for at in waiting:
+                if any(pod.metadata.uid in self.bound for pod in gangs[at]):
+                    found[at] = in_s, list(ended)
+        return found
 
     def endless(self) -> int:
-        """Running pods that state no end."""
+        """Running pods that state no end, and may have one: not those that each node has."""
         return sum(
             1
             for pod in self._pods.values()
-            if pod.spec.node_name and pod.metadata.uid not in self.bound and not _ends(pod)
+            if pod.spec.node_name
+            and pod.metadata.uid not in self.bound
+            and not (pod.is_terminal or _is_of_node(pod) or _ends(pod))
         )
 
     def _known_ends(self, now: datetime) -> list[tuple[float, str]]:
         found = []
         for uid, pod in self._pods.items():
             started = pod.status.start_time
-            if started is not None and pod.spec.node_name and _ends(pod) and uid not in self.bound:
+            if started is None or pod.is_terminal or uid in self.bound:
+                continue
+            if pod.spec.node_name and _ends(pod):
                 in_s = pod_walltime(pod).seconds - (now - started).total_seconds()
                 found.append((max(in_s, 0.0), uid))
         heapq.heapify(found)
@@ -167,8 +177,9 @@ class Trial:
             for effect in queue:
                 if isinstance(effect, ef.BindPod):
                     events += self._bind(effect)
-                elif isinstance(effect, ef.EvictPod) and effect.uid in self._pods:
+                elif isinstance(effect, ef.EvictPod | ef.DeletePod) and effect.uid in self._pods:
                     pod = self._pods.pop(effect.uid)
+                    self.bound.pop(effect.uid, None)
                     self.evicted.append(pod)
                     events += [ev.EvictionSucceeded(effect.uid), ev.PodDeleted(pod)]
                 elif isinstance(effect, ef.RunHook):
@@ -210,5 +221,6 @@ def _ends(pod: Pod) -> bool:
     return not math.isinf(pod_walltime(pod).seconds)
 
 
-def _is_daemon(pod: Pod) -> bool:
-    return any(one.kind == "DaemonSet" for one in pod.metadata.owner_references or ())
+def _is_of_node(pod: Pod) -> bool:
+    """Of a DaemonSet, or kubelet's own: a drain leaves it."""
+    return any(one.kind in ("DaemonSet", "Node") for one in pod.metadata.owner_references or ())

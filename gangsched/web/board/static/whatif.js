@@ -6,6 +6,10 @@ import { list, table } from "/dashboard/panels.js";
 const MOST_ROWS = 200;
 const by = (id) => document.getElementById(id);
 
+function many(n, noun) {
+  return `${n} ${noun}${n === 1 ? "" : "s"}`;
+}
+
 function names(id) {
   return by(id).value.split(/[\s,]+/).filter(Boolean);
 }
@@ -19,21 +23,21 @@ function when(gang, endless) {
     const after = gang.after.length ? `, when these have ended as stated: ${gang.after.join(", ")}` : "";
     return `It would start in about ${duration(gang.inS)} (${clock(gang.at)})${after}. That holds if nothing else comes before it.`;
   }
-  return `When it would start is not known: no end that is stated makes room for it (${endless} running ${endless === 1 ? "pod states" : "pods state"} none).`;
+  return `When it would start is not known: no end that is stated makes room for it (${many(endless, "running pod")} ${endless === 1 ? "states" : "state"} none).`;
 }
 
 function gang(one, endless) {
   const all = one.members.length + one.unplaced.length;
   if (one.starts === "now") {
     const nodes = new Set(one.members.map((m) => m.node)).size;
-    const rest = one.unplaced.length ? `, ${one.unplaced.length} more have no room yet` : "";
+    const left = one.unplaced.length, more = one.members.length - MOST_ROWS;
+    const rest = left ? `, ${left} more ${left === 1 ? "has" : "have"} no room yet` : "";
     return [
       make("p", { class: "answer good" }, `${one.name} would start now`),
-      make("p", { class: "hint" }, `${one.members.length} of ${all} ${all === 1 ? "pod" : "pods"} on ${nodes} ${nodes === 1 ? "node" : "nodes"}${rest}`),
+      make("p", { class: "hint" }, `${one.members.length} of ${many(all, "pod")} on ${many(nodes, "node")}${rest}`),
       table(["Pod", "Node", "Devices"], one.members.slice(0, MOST_ROWS).map((m) => [m.name,
         make("a", { href: "#node/" + encodeURIComponent(m.node) }, m.node), devices(m)])),
-      ...(all > MOST_ROWS ? [make("p", { class: "hint" }, `and ${all - MOST_ROWS} more`)] : []),
-      ...list("To correct", one.ignored),
+      ...(more > 0 ? [make("p", { class: "hint" }, `and ${more} more`)] : []),
     ];
   }
   if (one.starts === "unread") return [make("p", { class: "answer wrong" }, `${one.name} cannot be scheduled`), make("p", {}, one.problem)];
@@ -43,7 +47,7 @@ function gang(one, endless) {
     make("p", {}, why?.answer ?? ""),
     ...list("What would help", why?.cures),
     make("p", { class: "when" }, when(one, endless)),
-    ...list("Reasons", (why?.reasons ?? []).map((r) => `${r.nodes} ${r.nodes === 1 ? "node" : "nodes"}: ${r.reason} (${r.plugin})`)),
+    ...list("Reasons", (why?.reasons ?? []).map((r) => `${many(r.nodes, "node")}: ${r.reason} (${r.plugin})`)),
     ...(why?.near?.length ? [make("h3", {}, "Nearest misses"), table(["Node", "Resource", "Free", "Asked", "Held by"],
       why.near.map((n) => [n.node, n.resource, n.free, n.asked, n.heldBy.join(", ")]))] : []),
   ];
@@ -71,7 +75,7 @@ export function listen(onNodes) {
       fill(place,
         ...(found.changes.length ? [make("p", { class: "hint" }, `With ${found.changes.join("; ")}:`)] : []),
         ...found.gangs.flatMap((one) => gang(one, found.endless)),
-        ...list("It would evict", found.evicted));
+        ...list(`It would evict ${many(found.evicted.length, "pod")}`, found.evicted));
       onNodes(new Set(found.gangs.flatMap((one) => one.members.map((m) => m.node))));
     } catch {
       fill(place, make("p", { class: "wrong" }, "The scheduler does not answer."));
