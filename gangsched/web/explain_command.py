@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
+from urllib.parse import quote
 
 import anyio
 import msgspec
@@ -23,7 +25,9 @@ from gangsched.model.printable import several
 from gangsched.web import explain_snapshot
 from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.explanations import Page, path_of
+from gangsched.web.queue import QueuePage, QueueRow
 from gangsched.web.queue_command import duration
+from gangsched.web.start_told import Start, start_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; default/ may be left out"
     )
+    parser.add_argument(
+        "--start",
+        action="store_true",
+        help="when it starts too: promised where room is kept for it, else estimated, as queue --start does",
+    )
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     add_flags(parser)
     explain_snapshot.add_flags(parser)
@@ -50,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
     if not namespace or not name or "/" in name:
         raise ConfigError(f"{args.gang!r} is not NAMESPACE/GANG, as default/train is")
     pages = _pages(args, namespace, name)
+    if args.start:
+        pages = _with_starts(args, namespace, pages)
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(pages), indent=2) + b"\n")
     else:
@@ -57,6 +68,32 @@ def run(args: argparse.Namespace) -> int:
         for page in pages:
             print_page(page, console)
     return 3 if any(page.explanation.position for page in pages) else 0
+
+
+class StartedPage(Page, frozen=True, kw_only=True):
+    """With when it starts."""
+
+    start: Start
+
+
+def _with_starts(args: argparse.Namespace, namespace: str, pages: Sequence[Page]) -> list[Page]:
+    """By the running scheduler, as only it keeps room and counts ends."""
+    rows: dict[str, QueueRow] = {}
+    problem = "no scheduler that leads tells it" if any(page.instead for page in pages) else ""
+    if not problem:
+        try:
+            body = anyio.run(ask, args, f"/queue?namespace={quote(namespace, safe='')}&estimates=true")
+            rows = {row.group: row for row in decoded(args, body, QueuePage).rows}
+        except ApiError as error:
+            problem = error.message
+    now = datetime.now(UTC)
+    starts = (
+        start_of(one.explanation, rows.get(one.explanation.group), now, problem=problem) for one in pages
+    )
+    return [
+        StartedPage(one.leads, one.explanation, one.moves, one.trace, one.instead, start=start)
+        for one, start in zip(pages, starts, strict=True)
+    ]
 
 
 def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
@@ -108,6 +145,8 @@ def print_page(page: Page, console: Console) -> None:
     who = escape(clean(told.group)) + (f" (pod {escape(clean(told.uid))})" if told.uid else "")
     console.print(f"[bold]{who}[/bold]: {escape(clean(told.answer))}")
     console.print(_place(told, is_remembered=not page.instead))
+    if isinstance(page, StartedPage):
+        console.print(f"[bold]Start:[/bold] {escape(clean(page.start.text))}")
     if page.instead:
         console.print(
             f"No scheduler explains it: {escape(clean(page.instead))}. This is found from what the API server"
