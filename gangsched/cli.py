@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from gangsched import __version__
+from gangsched.arguments import Parser
 from gangsched.errors import ApiError, ConfigError
 from gangsched.flags import (
     add_election_flags,
@@ -91,8 +92,8 @@ def _ready_streams() -> None:
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="gangsched", description="Gang scheduling with device IDs for AI and HPC jobs on Kubernetes."
+    parser = Parser(
+        prog=_program(), description="Gang scheduling with device IDs for AI and HPC jobs on Kubernetes."
     )
     parser.add_argument("--version", action="version", version=f"gangsched {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -135,6 +136,11 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         if name in arguments[:1]:
             _fill(command, import_module(module))
     return parser
+
+
+def _program() -> str:
+    """What was typed: kubectl runs this as its plugin too."""
+    return "kubectl gangsched" if Path(sys.argv[0]).name == "kubectl-gangsched" else "gangsched"
 
 
 # Modules with `add_arguments` and `run`; only the requested one is imported.
