@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from gangsched import namespaces
 from gangsched.errors import ApiError, ConfigError
 from gangsched.web.asking import add_flags, ask
 
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " waits has written little of it; then the scheduler is asked why it waits."
     )
     parser.add_argument(
-        "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; default/ may be left out"
+        "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; -n names its namespace too"
     )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--file", metavar="FILE", help="what `gangsched scheduler --trace-file` has written")
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trace-id", metavar="ID", default="", help="this trace, not the latest; a prefix will do"
     )
     parser.add_argument("--all", action="store_true", help="all of the gang's traces, oldest first")
+    namespaces.add_flag(parser)
     add_flags(parser)
     parser.add_argument("--width", metavar="COLUMNS", type=int, help="default: the terminal's")
 
@@ -38,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from gangsched.telemetry.reading import NoTrace, from_file, from_jaeger
     from gangsched.telemetry.waterfall import draw
 
-    gang = args.gang if "/" in args.gang else f"default/{args.gang}"
+    gang = "/".join(namespaces.full_name(args, args.gang))
     try:
         traces = from_file(Path(args.file), gang) if args.file else from_jaeger(args.jaeger, gang)
     except NoTrace as error:

@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gangsched import namespaces
 from gangsched.core.state.reporter import clean
-from gangsched.errors import ApiError, ConfigError
+from gangsched.errors import ApiError
 from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.stories import Story
 
@@ -25,21 +26,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " It keeps the last 32 to 64 of each gang, for as long as one of its pods exists."
     )
     parser.add_argument(
-        "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; default/ may be left out"
+        "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; -n names its namespace too"
     )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    namespaces.add_flag(parser)
     add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
-    gang = args.gang if "/" in args.gang else f"default/{args.gang}"
-    namespace, _, name = gang.partition("/")
-    if not namespace or not name or "/" in name:
-        raise ConfigError(f"{args.gang!r} is not NAMESPACE/GANG, as default/train is")
+    namespace, name = namespaces.full_name(args, args.gang)
     body = anyio.run(ask, args, f"/story/{quote(namespace, safe='')}/{quote(name, safe='')}")
     if body is None:
-        raise ApiError(f"the scheduler knows no gang and no pod of its own named {gang}", code=404)
+        raise ApiError(
+            f"the scheduler knows no gang and no pod of its own named {namespace}/{name}", code=404
+        )
     stories = decoded(args, body, list[Story])
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(body, indent=2) + b"\n")

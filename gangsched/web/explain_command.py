@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gangsched import namespaces
 from gangsched.core.explain import Explanation
 from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ConfigError
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " has not started."
     )
     parser.add_argument(
-        "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; default/ may be left out"
+        "gang", metavar="NAMESPACE/GANG", help="a gang, or a lone pod; -n names its namespace too"
     )
     parser.add_argument(
         "--start",
@@ -48,16 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="when it starts too: promised where room is kept for it, else estimated, as queue --start does",
     )
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    namespaces.add_flag(parser)
     add_flags(parser)
     explain_snapshot.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
-    gang = args.gang if "/" in args.gang else f"default/{args.gang}"
-    namespace, _, name = gang.partition("/")
-    if not namespace or not name or "/" in name:
-        raise ConfigError(f"{args.gang!r} is not NAMESPACE/GANG, as default/train is")
+    namespace, name = namespaces.full_name(args, args.gang)
     pages = _pages(args, namespace, name)
     if args.start:
         pages = _with_starts(args, namespace, pages)

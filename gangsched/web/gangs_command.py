@@ -26,6 +26,7 @@ from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.pages import MAX_PAGE_BYTES
+from gangsched.namespaces import add_list_flags, listed
 from gangsched.snapshot import take_snapshot
 from gangsched.web.explain_snapshot import add_flags, condition_of
 from gangsched.web.queue_command import duration
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " how many members it needs, exist, have started (BOUND) and run, on how many nodes. Read from the"
         " API server; gangsched explain says more about one, gangsched queue in which order they are tried."
     )
-    parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="only this namespace's")
+    add_list_flags(parser)
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     add_flags(parser)
     parser.add_argument(
@@ -74,7 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
-    found = [one for one in anyio.run(_read, args) if args.namespace in ("", one.gang.partition("/")[0])]
+    namespace = listed(args)
+    found = [one for one in anyio.run(_read, args) if namespace in ("", one.gang.partition("/")[0])]
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     else:

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangsched.core.state.reporter import clean
+from gangsched.namespaces import add_list_flags, listed
 from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.queue import QueuePage, QueueRow
 
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " Where the configuration has queueing: PASSED is how many groups have started in front of it, of how"
         " many at most (! once it is or would be claimed), WALLTIME how long it runs (~ if that is a guess)."
     )
-    parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="only this namespace's")
+    add_list_flags(parser)
     parser.add_argument("-w", "--wide", action="store_true", help="the whole reason, not its beginning")
     parser.add_argument(
         "--start",
@@ -41,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
-    asked = [f"namespace={quote(args.namespace, safe='')}"] if args.namespace else []
+    namespace = listed(args)
+    asked = [f"namespace={quote(namespace, safe='')}"] if namespace else []
     asked += ["estimates=true"] if args.start else []
     query = f"?{'&'.join(asked)}" if asked else ""
     body = anyio.run(ask, args, f"/queue{query}")

@@ -26,6 +26,7 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.model.printable import several
+from gangsched.namespaces import add_flag, namespace_of
 from gangsched.snapshot import take_snapshot
 from gangsched.web.asking import DEFAULT_SERVER, add_server_flags, ask, decoded
 from gangsched.web.queue_command import duration
@@ -55,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="manifests as for kubectl apply; - is standard input; several are one job",
     )
+    add_flag(parser, "of what names none")
     parser.add_argument("--add-nodes", type=int, default=0, metavar="N", help="if there were N more nodes")
     parser.add_argument("--like", metavar="NODE", default="", help="with --add-nodes: like this one, empty")
     parser.add_argument(
@@ -90,6 +92,8 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
     if bool(args.add_nodes) != bool(args.like):
         raise ConfigError(TOGETHER)
+    args.namespace = namespace_of(args)
+    args.without = [one if "/" in one else f"{args.namespace}/{one}" for one in args.without]
     if args.server:
         found = anyio.run(_ask_scheduler, args)
     else:
@@ -116,7 +120,9 @@ async def _ask(args: argparse.Namespace, config: SchedulerConfig, plugins: Known
         priorities = await priority_classes(client)
         now_s = time.monotonic()
         snapshot = await take_snapshot(client, config, plugins, now_s=now_s)
-    manifests = read_manifests(args.filename, kinds_of(snapshot.scheduler), priorities)
+    manifests = read_manifests(
+        args.filename, kinds_of(snapshot.scheduler), priorities, namespace=args.namespace
+    )
     served = [profile.scheduler_name for profile in config.profiles]
     check(manifests, snapshot, served, way="correct it, or give the one that serves it by --config")
     question = Question(args.add_nodes, args.like, args.drain, args.without, args.preempt)
@@ -129,7 +135,7 @@ async def _ask_scheduler(args: argparse.Namespace) -> Answer:
         if getattr(args, flag):
             raise ConfigError("goes with what the API server lists, not with --server", path=f"--{flag}")
     yaml = "\n---\n".join(text_of(path)[1] for path in args.filename)
-    asked = Asked(yaml, args.add_nodes, args.like, args.drain, args.without, args.preempt)
+    asked = Asked(yaml, args.add_nodes, args.like, args.drain, args.without, args.preempt, args.namespace)
     body = await ask(args, ASKED_AT, msgspec.json.encode(asked))
     if body is None:
         raise ApiError(f"{args.server} answers no such question: its dashboard is off, or it is older")

@@ -45,13 +45,24 @@ def kinds_of(scheduler: Scheduler) -> tuple[Kind, ...]:
     return (*plain, *(one for one in owners if one.name not in {kind.name for kind in plain}))
 
 
-def read_manifests(paths: Sequence[str], kinds: Sequence[Kind], priorities: Mapping[str, int]) -> Manifests:
-    """kinds: what the core follows; priorities: by PriorityClass. Raises: ConfigError, with its place."""
-    return manifests_of([text_of(path) for path in paths], kinds, priorities)
+def read_manifests(
+    paths: Sequence[str],
+    kinds: Sequence[Kind],
+    priorities: Mapping[str, int],
+    *,
+    namespace: str = "default",
+) -> Manifests:
+    """kinds: what the core follows; priorities: by PriorityClass; namespace: of what names none. Raises:
+    ConfigError, with its place."""
+    return manifests_of([text_of(path) for path in paths], kinds, priorities, namespace=namespace)
 
 
 def manifests_of(
-    texts: Sequence[tuple[str, str]], kinds: Sequence[Kind], priorities: Mapping[str, int]
+    texts: Sequence[tuple[str, str]],
+    kinds: Sequence[Kind],
+    priorities: Mapping[str, int],
+    *,
+    namespace: str = "default",
 ) -> Manifests:
     """texts: (where it is from, YAML). As `read_manifests`. Raises: ConfigError, with its place."""
     pods: list[Pod] = []
@@ -60,7 +71,7 @@ def manifests_of(
     for source, text in texts:
         for place, document in _documents(source, text):
             try:
-                _complete(document, len(pods) + len(others))
+                _complete(document, len(pods) + len(others), namespace)
                 kind = document["kind"]
                 group = document["apiVersion"].rpartition("/")[0]
                 if (followed := by_name.get((group, kind))) is not None and kind != "Pod":
@@ -119,7 +130,7 @@ def _documents(source: str, text: str) -> Iterator[tuple[str, Json]]:
         yield place, document
 
 
-def _complete(document: Json, number: int) -> None:
+def _complete(document: Json, number: int, namespace: str) -> None:
     """Adds the fields that every object on a server has."""
     for name in ("apiVersion", "kind"):
         if not isinstance(document.get(name), str) or not document[name]:
@@ -131,7 +142,7 @@ def _complete(document: Json, number: int) -> None:
         meta["name"] = f"{meta['generateName']}{number}"
     if not isinstance(meta.get("name"), str) or not meta["name"]:
         raise ConfigError("is missing", path="metadata.name")
-    meta.setdefault("namespace", "default")
+    meta.setdefault("namespace", namespace)
     meta |= {"uid": f"whatif-{number}-{meta['name']}", "resourceVersion": "1"}
 
 

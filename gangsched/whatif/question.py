@@ -42,8 +42,8 @@ _Name = Annotated[str, Meta(max_length=600)]
 _Names = Annotated[list[_Name], Meta(max_length=50)]
 
 
-class Asked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a running scheduler is sent: a Question, and the job as YAML."""
+class Asked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    """What a running scheduler is sent: a Question, and the job as YAML. namespace: of what names none."""
 
     yaml: str
     add_nodes: Annotated[int, Meta(ge=0, le=10_000)] = 0
@@ -51,6 +51,7 @@ class Asked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     drain: _Names = []
     without: _Names = []
     preempt: bool = False
+    namespace: _Name = "default"
 
 
 def check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str], *, way: str) -> None:

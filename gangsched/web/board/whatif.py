@@ -90,7 +90,9 @@ class WhatIf:
         if not core.is_synced:
             raise AsideFailed("the scheduler has not read the whole cluster yet")
         snapshot = snapshot_of(core)
-        manifests = manifests_of([(_SOURCE, asked.yaml)], kinds_of(core), priorities)
+        manifests = manifests_of(
+            [(_SOURCE, asked.yaml)], kinds_of(core), priorities, namespace=asked.namespace
+        )
         check(
             manifests, snapshot, list(core.shared.profiles), way="correct it, or ask the one that serves it"
         )

@@ -16,6 +16,7 @@ import anyio
 import msgspec
 
 from gangsched.errors import ApiError, ConfigError
+from gangsched.namespaces import add_list_flags, listed
 from gangsched.web.asking import Ask, add_flags, connected, decoded
 from gangsched.web.top import terminal as terminals
 from gangsched.web.top.page import TopPage
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " sort, r reverse, up and down choose one, whose whole reason is shown."
     )
     parser.add_argument("-d", "--delay", metavar="SECONDS", default="2", help="between two looks (2)")
-    parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="only this namespace's queue")
+    add_list_flags(parser, "queue")
     parser.add_argument("--sort", choices=SORTS, default="position", help="what the queue is sorted by")
     parser.add_argument(
         "--once",
@@ -61,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
     delay_s = _delay(args.delay)
+    args.namespace = listed(args)
     if args.output == "text" and not args.once:
         terminals.check()
     return anyio.run(_run, args, delay_s)

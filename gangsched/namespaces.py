@@ -1,0 +1,102 @@
+"""The namespace that a command is about: as kubectl does, that of the kubeconfig's context, unless flags say.
+
+Lives here: the flags and reading the context's namespace. Not here: what is asked there. A context that names
+no namespace means `default` where one gang is named, and all namespaces where a command lists. Called by the
+commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gangsched.errors import ConfigError
+from gangsched.model.printable import one_line
+
+_DEFAULT = "default"
+_MAX_BYTES = 1_000_000
+
+
+def add_flag(parser: argparse.ArgumentParser, help_: str = "of a gang that is named without one") -> None:
+    """For a command about one gang."""
+    default = "default: the kubeconfig's context's, else default"
+    parser.add_argument("-n", "--namespace", metavar="NAME", default="", help=f"{help_}; {default}")
+
+
+def add_list_flags(parser: argparse.ArgumentParser, what: str = "") -> None:
+    """For a command that lists. what: as "queue"."""
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        default="",
+        help=f"only this namespace's{what and f' {what}'}; default: the kubeconfig's context's, if any",
+    )
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+
+
+def namespace_of(args: argparse.Namespace) -> str:
+    """That of what is named without one."""
+    return str(args.namespace) or context_namespace(args.kubeconfig, args.context) or _DEFAULT
+
+
+def full_name(args: argparse.Namespace, name: str) -> tuple[str, str]:
+    """(namespace, name) of a gang or a pod. Raises: ConfigError."""
+    namespace, slash, last = name.rpartition("/")
+    if not last or "/" in namespace or (slash and not namespace):
+        raise ConfigError(f"{name!r} is not NAMESPACE/GANG, as default/train is")
+    if namespace and args.namespace not in ("", namespace):
+        raise ConfigError(f"{name!r} is of another namespace than {args.namespace!r}", path="--namespace")
+    return namespace or namespace_of(args), last
+
+
+def listed(args: argparse.Namespace) -> str:
+    """The only namespace to list, "" for all; one that nobody typed is noted on stderr. Raises:
+    ConfigError."""
+    if args.all_namespaces:
+        if args.namespace:
+            raise ConfigError("-n and -A do not go together", path="--namespace")
+        return ""
+    if args.namespace:
+        return str(args.namespace)
+    found = context_namespace(args.kubeconfig, args.context)
+    if found:
+        note = f"only of namespace {one_line(found)}, which the kubeconfig's context names; -A lists all"
+        print(f"gangsched: note: {note}", file=sys.stderr)
+    return found
+
+
+def context_namespace(
+    kubeconfig: str = "", context: str = "", *, environ: Mapping[str, str] = os.environ
+) -> str:
+    """What the context names, "" if nothing. A kubeconfig that cannot be read is told of by who uses it."""
+    paths = kubeconfig or environ.get("KUBECONFIG", "")
+    if not paths and "KUBERNETES_SERVICE_HOST" in environ:
+        return ""  # the pod's own account
+    paths = paths or str(Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config")
+    documents = [found for path in paths.split(os.pathsep) if path and (found := _read(Path(path)))]
+    # Of several files the first that says something counts, as with kubectl.
+    current = context or next(
+        (str(one["current-context"]) for one in documents if one.get("current-context")), ""
+    )
+    for document in documents:
+        contexts = document.get("contexts")
+        for one in contexts if isinstance(contexts, list) else ():
+            if isinstance(one, dict) and one.get("name") == current and isinstance(one.get("context"), dict):
+                return str(one["context"].get("namespace") or "")
+    return ""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            found = yaml.safe_load(file.read(_MAX_BYTES))
+    except (OSError, yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
