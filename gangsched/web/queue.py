@@ -81,11 +81,14 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueuePage(msgspec.Struct, frozen=True, rename="camel"):
-    """rows: the first MAX_ROWS of `n_waiting`. by_state: how many rest in each state."""
+    """rows: the first MAX_ROWS of `n_waiting`. by_state: how many rest in each state. leads: whether this
+    replica decides anything; leader: who does in its place, "" while nobody is known to."""
 
     n_waiting: int
     by_state: dict[str, int]
     rows: tuple[QueueRow, ...]
+    leads: bool = True
+    leader: str = ""
 
 
 class Queue:
@@ -98,7 +101,10 @@ class Queue:
         clock_s: Callable[[], float] = time.monotonic,
         wall_s: Callable[[], float] = time.time,
         turns: Turns | None = None,
+        leader: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """leader: who leads in place of this replica, None if this one does."""
+        self._leader = leader
         self._scheduler = scheduler
         self._turns = turns or Turns()
         self._clock_s = clock_s
@@ -151,7 +157,14 @@ class Queue:
 
     def queues(self) -> bytes:
         """What each queue holds and is due (web.queues_page), as JSON."""
-        return msgspec.json.encode(queues_page(self._scheduler.shared))
+        leads, leader = self.leadership()
+        page = queues_page(self._scheduler.shared)
+        return msgspec.json.encode(replace(page, leads=leads, leader=leader))
+
+    def leadership(self) -> tuple[bool, str]:
+        """(whether this replica leads, who does in its place, "" while nobody is known to)."""
+        leader = self._leader()
+        return leader is None, clean(leader or "")
 
     def page(self, namespace: str = "", *, limit: int = MAX_ROWS) -> QueuePage:
         """`namespace`: only its groups; their positions are among all."""
@@ -170,7 +183,7 @@ class Queue:
         rows = tuple(
             _row(shared, position, group, now_s, self._wall_s()) for position, group in placed[:limit]
         )
-        return QueuePage(sum(by_state.values()), by_state, rows)
+        return QueuePage(sum(by_state.values()), by_state, rows, *self.leadership())
 
 
 def _row(shared: SharedState, position: int, group: Group, now_s: float, wall_s: float) -> QueueRow:

@@ -34,9 +34,12 @@ class QueueShare(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueuesPage(msgspec.Struct, frozen=True, rename="camel"):
-    """The queues, each before those below it; none where the configuration has none."""
+    """The queues, each before those below it; none where the configuration has none. leads, leader: as on the
+    page of what waits."""
 
     queues: tuple[QueueShare, ...]
+    leads: bool = True
+    leader: str = ""
 
 
 def queues_page(shared: SharedState) -> QueuesPage:

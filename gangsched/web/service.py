@@ -187,7 +187,7 @@ class Web:
             hosts = ["localhost", "127.0.0.1", "::1", socket.gethostname()]
             self._tls = server_context(self_signed("gangsched", hosts=hosts))
         turns = Turns()
-        stories, queue = Stories(parts.scheduler), Queue(parts.scheduler, turns=turns)
+        stories, queue = Stories(parts.scheduler), Queue(parts.scheduler, turns=turns, leader=self._leader)
         explanations = Explanations(
             parts.scheduler, tracing=lambda: parts.config().tracing, may_act=parts.may_act
         )

@@ -54,9 +54,10 @@ async def opened(
     width: int = 1400,
     dark: bool = False,
     may_act: Callable[[], bool] = lambda: True,
+    leader: Callable[[], str | None] = lambda: None,
 ) -> AsyncIterator[tuple[Page, list[str]]]:
     """The page while it follows, and what it wrote to its console."""
-    pair, board = self_signed("gangsched", hosts=["127.0.0.1"]), board_of(c, may_act=may_act)
+    pair, board = self_signed("gangsched", hosts=["127.0.0.1"]), board_of(c, may_act=may_act, leader=leader)
     complaints: list[str] = []
     async with (
         serving(pair, board=board, api=ApiServer(), always_allow=("/dashboard",)) as client,
@@ -172,13 +173,14 @@ async def test_a_text_that_is_no_job_is_refused_as_text(chromium: str) -> None:
 
 async def test_a_replica_that_does_not_lead_says_so_and_escape_closes_a_gang(chromium: str) -> None:
     c = cluster(nodes=1, gpus=1).submit(gang("large", pods=2, gpus=1)).run()
-    leads = True
-    async with opened(chromium, c, may_act=lambda: leads) as (page, complaints):
+    leads, leader = True, None
+    async with opened(chromium, c, may_act=lambda: leads, leader=lambda: leader) as (page, complaints):
         assert await page.inner_text("#state") == "live"
-        leads = False
+        leads, leader = False, "gangsched-7d9c-x2k4q_1f"
         c.submit(gang("small", pods=1, gpus=1)).run()
         await page.wait_for_function(
-            "() => document.querySelector('#state').textContent.includes('does not lead')"
+            "() => document.querySelector('#state').textContent.includes('does not lead: it decides"
+            " nothing; gangsched-7d9c-x2k4q_1f leads')"
         )
         await page.click("text=d/large")
         await page.wait_for_selector("#detail .answer")

@@ -26,8 +26,13 @@ from tests.web.test_access import Server as ApiServer
 from tests.web.test_server import Client, serving
 
 
-def board_of(c: Cluster, *, may_act: Callable[[], bool] = lambda: True) -> Board:
-    queue = Queue(c.scheduler, clock_s=lambda: c.now_s)
+def board_of(
+    c: Cluster,
+    *,
+    may_act: Callable[[], bool] = lambda: True,
+    leader: Callable[[], str | None] = lambda: None,
+) -> Board:
+    queue = Queue(c.scheduler, clock_s=lambda: c.now_s, leader=leader)
     feed = Feed(c.scheduler, History(c.scheduler, n_attempts=lambda: 0), queue, may_act=may_act)
     stories = Stories(c.scheduler, clock_s=lambda: c.now_s)
     explanations = Explanations(c.scheduler, clock_s=lambda: c.now_s)

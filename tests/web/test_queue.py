@@ -82,7 +82,7 @@ def test_another_namespace_has_nothing_and_positions_are_among_all() -> None:
     c.submit(gang("other", pods=2, gpus=8, namespace="e")).run()
     [row] = listed(c, "e")["rows"]
     assert (row["group"], row["position"]) == ("e/other", 3)
-    assert listed(c, "none") == {"nWaiting": 0, "byState": {}, "rows": []}
+    assert listed(c, "none") == {"nWaiting": 0, "byState": {}, "rows": [], "leads": True, "leader": ""}
 
 
 def test_a_long_queue_is_listed_to_a_limit_and_counted_whole() -> None:
@@ -311,3 +311,16 @@ async def test_the_command_asks_for_estimates_and_shows_only_those_that_can_be_s
             [row] = json.loads(capsys.readouterr().out)["rows"]
             assert row["group"] == "d/next"
             assert 600.0 <= row["estimateInS"] <= 615.0
+
+
+@pytest.mark.parametrize(
+    ("leader", "told"),
+    [(None, (True, "")), ("", (False, "")), ("gangsched-0_ab", (False, "gangsched-0_ab"))],
+)
+def test_the_pages_themselves_say_who_leads(leader: str | None, told: tuple[bool, str]) -> None:
+    """As programs read them, which look at no header and at no note."""
+    c = cluster(nodes=1).submit(gang("a", pods=2, gpus=8)).run()
+    queue = Queue(c.scheduler, clock_s=lambda: c.now_s, leader=lambda: leader)
+    for body in (queue.told(), queue.queues(), asyncio.run(queue.listed_with_estimates())):
+        page = json.loads(body)
+        assert (page["leads"], page["leader"]) == told

@@ -48,7 +48,7 @@ def test_the_table_has_a_line_for_each_resource() -> None:
 
 def test_without_queues_it_says_so() -> None:
     c = queued("")
-    assert json.loads(Queue(c.scheduler).queues()) == {"queues": []}
+    assert json.loads(Queue(c.scheduler).queues()) == {"queues": [], "leads": True, "leader": ""}
     out = io.StringIO()
     print_queues(queues_page(c.scheduler.shared), Console(file=out, width=80))
     assert out.getvalue() == "No queues are configured.\n"

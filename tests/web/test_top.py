@@ -246,7 +246,10 @@ def test_a_time_that_no_calendar_has_is_not_shown() -> None:
 
 def test_a_standby_reports_that_it_decides_nothing() -> None:
     page = msgspec.structs.replace(look(1.0), leads=False)
-    assert "does not lead: it decides nothing" in lines(page)[0]
+    assert "this replica does not lead: it decides nothing" in lines(page)[0]
+    queue = msgspec.structs.replace(page.queue, leads=False, leader="gangsched-0_ab")
+    page = msgspec.structs.replace(page, queue=queue)
+    assert "gangsched-0_ab leads, this replica decides nothing" in lines(page)[0]
 
 
 @pytest.mark.parametrize(

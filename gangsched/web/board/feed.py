@@ -153,6 +153,7 @@ class Feed:
             "at": round(self._wall_s(), 3),
             "first": is_first,
             "leads": self._may_act(),
+            "leader": self._queue.leadership()[1],
             "whole": changes.is_whole,
             "nodes": changes.nodes,
             "gone": changes.gone,

@@ -128,7 +128,9 @@ def _title(page: TopPage, view: View) -> Line:
     at = _clock(page.at)
     spans = [Span(f"gangsched {clean(page.version)}", "title"), Span(f"  {at}  every {view.delay_s:g} s  ")]
     if not page.leads:
-        spans.append(Span("this replica does not lead: it decides nothing", "wrong"))
+        leader = clean(page.queue.leader)
+        instead = f"{leader} leads, this replica" if leader else "this replica does not lead: it"
+        spans.append(Span(f"{instead} decides nothing", "wrong"))
     if view.is_paused:
         spans.append(Span(" paused ", "chosen"))
     return tuple(spans)

@@ -7,7 +7,7 @@ import * as whatif from "/dashboard/whatif.js";
 
 const by = (id) => document.getElementById(id);
 const MOST_SAMPLES = 1440, AGAIN_MS = 5000;
-let groups = new Map(), samples = [], queue = null, queueAt = 0, source = null, live = false, leads = true;
+let groups = new Map(), samples = [], queue = null, queueAt = 0, source = null, live = false, said = "";
 
 function state(text, kind = "") {
   by("state").textContent = text;
@@ -90,9 +90,11 @@ function follow() {
   source.onmessage = (event) => {
     const told = JSON.parse(event.data);
     hear(told);
-    if (!live || leads !== told.leads) state(told.leads ? "live" : "live, but this replica does not lead: it decides nothing", "live");
+    const instead = told.leader ? `${told.leader} leads` : "which one leads is not known here";
+    const now = told.leads ? "live" : `live, but this replica does not lead: it decides nothing; ${instead}`;
+    if (!live || said !== now) state(now, "live");
     live = true;
-    leads = told.leads;
+    said = now;
   };
   source.onerror = () => {
     live = false;
