@@ -20,7 +20,7 @@ from gangsched.config.queueing import check_bound
 from gangsched.config.strict import decode, join
 from gangsched.errors import ConfigError, ParseError
 from gangsched.model.names import is_qualified_name
-from gangsched.model.resources import parse_quantities
+from gangsched.model.resources import EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY, parse_quantities
 
 FAIRNESS = "Fairness"
 """The plugin that `queues` enables in every profile."""
@@ -32,6 +32,7 @@ _MAX_SHARE = 1_000_000.0
 _MAX_WALLTIME_S = 10 * 366 * 86_400.0
 _MAX_HALF_LIFE_S = 366 * 86_400.0
 _MAX_COMPARED = 16
+_UNITS = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 # As long as a label's value, which may name a queue.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?|([a-z0-9][-a-z0-9]{0,61})?\*")
@@ -257,6 +258,15 @@ def amount_text(resource: str, amount: int) -> str:
     if resource != "cpu":
         return str(amount)
     return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+
+
+def told_amount(resource: str, amount: int) -> str:
+    """The same for people: bytes in the largest of Gi, Mi and Ki that there is one of, to hundredths."""
+    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES):
+        for unit, n_bytes in _UNITS:
+            if abs(amount) >= n_bytes:
+                return f"{amount / n_bytes:.2f}".rstrip("0").rstrip(".") + unit
+    return amount_text(resource, amount)
 
 
 def effective_queues(settings: QueuesSettings | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gangsched.config.queues import amount_text
+from gangsched.config.queues import told_amount
 from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
@@ -46,7 +46,7 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
         return None
     name, resource, needs, used, kept, limit = min(over, key=lambda one: one.needs <= one.limit)
     amounts = (used, limit, needs, used + kept + needs - limit, kept)
-    used_text, limit_text, needs_text, over_text, kept_text = (amount_text(resource, n) for n in amounts)
+    used_text, limit_text, needs_text, over_text, kept_text = (told_amount(resource, n) for n in amounts)
     kept_for = (
         f", {kept_text} are kept for who is promised a start or was passed as often as may be" if kept else ""
     )
@@ -75,6 +75,6 @@ def _holders(scheduler: Scheduler, name: str, resource: str) -> str:
                 owner = info.pod.key if group is None or not group.is_gang else str(group.key)
                 held[owner] += info.template.requests.get(resource, 0)
     most = sorted(((n, owner) for owner, n in held.items() if n), key=lambda one: (-one[0], one[1]))
-    named = ", ".join(f"{owner} ({amount_text(resource, n)})" for n, owner in most[:_MAX_NAMED])
+    named = ", ".join(f"{owner} ({told_amount(resource, n)})" for n, owner in most[:_MAX_NAMED])
     more = f" and {len(most) - _MAX_NAMED} more" if len(most) > _MAX_NAMED else ""
     return f"Held by {named}{more}."

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gangsched.config.queues import amount_text
+from gangsched.config.queues import told_amount
 from gangsched.core.state.reporter import clean
 from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.queues_page import Amounts, QueueShare, QueuesPage
@@ -77,4 +77,4 @@ def _add(table: Table, row: QueueShare) -> None:
 
 
 def _amount(amounts: Amounts, resource: str) -> str:
-    return amount_text(resource, amounts[resource]) if resource in amounts else "-"
+    return told_amount(resource, amounts[resource]) if resource in amounts else "-"

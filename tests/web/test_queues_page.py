@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 
+import pytest
 from rich.console import Console
 
 from gangsched.web.queue import Queue
 from gangsched.web.queues_command import print_queues
 from gangsched.web.queues_families import queues_families
-from gangsched.web.queues_page import queues_page
+from gangsched.web.queues_page import QueueShare, QueuesPage, queues_page
 from tests.core.queued import GPU, pods, queued
 
 TREE = """
@@ -44,6 +45,33 @@ def test_the_table_has_a_line_for_each_resource() -> None:
     assert lines[0].split()[:2] == ["QUEUE", "SHARE"]
     assert lines[1].split() == ["research", "2", "50.0%", "0.0%", "0.234", "0", "1", GPU, "4", "4", "-", "6"]
     assert any(line.startswith("  nlp") and line.split()[-4:] == ["2", "4", "2", "-"] for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "told"),
+    [
+        ("memory", 64 * 2**30, "64Gi"),
+        ("memory", 3 * 2**29, "1.5Gi"),
+        ("memory", 64 * 2**30 - 1, "64Gi"),
+        ("memory", 20 * 2**40, "20480Gi"),
+        ("memory", 512 * 2**20, "512Mi"),
+        ("memory", 1_500_000_000, "1.4Gi"),
+        ("memory", 100, "100"),
+        ("memory", 0, "0"),
+        ("ephemeral-storage", 10 * 2**10, "10Ki"),
+        ("hugepages-2Mi", 2**30, "1Gi"),
+        ("cpu", 2500, "2500m"),
+        ("cpu", 4000, "4"),
+        (GPU, 2**30, str(2**30)),
+    ],
+)
+def test_memory_is_told_as_people_write_it(resource: str, amount: int, told: str) -> None:
+    share = QueueShare(
+        "research", 0, 1.0, {resource: amount}, {}, {resource: amount}, {}, 1, 0.0, 0.0, 0.0, 0
+    )
+    out = io.StringIO()
+    print_queues(QueuesPage((share,)), Console(file=out, width=200))
+    assert out.getvalue().splitlines()[1].split()[-4:] == ["-", told, "-", told]
 
 
 def test_without_queues_it_says_so() -> None:
