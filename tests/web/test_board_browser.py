@@ -117,6 +117,29 @@ async def test_nothing_serious_bars_anybody_and_it_fits_the_width(
         assert complaints == []
 
 
+async def test_where_nothing_waits_a_job_is_shown_that_would_run_as_a_gang(chromium: str) -> None:
+    """Its text is a manifest: pasted into What if it starts. It can be copied."""
+    c = cluster(nodes=2, gpus=4)
+    async with opened(chromium, c) as (page, complaints):
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        await page.wait_for_selector("pre.sample")
+        await page.click("#queue-rows button")
+        await page.wait_for_selector("text=Copied")
+        copied = await page.evaluate("navigator.clipboard.readText()")
+        assert copied == await page.locator("pre.sample").text_content()
+        await page.fill("#whatif-yaml", copied)
+        await page.click("#whatif-ask")
+        await page.wait_for_selector("#whatif-answer .good")
+        assert "4 of 4 pods on" in await page.inner_text("#whatif-answer")
+        found = (await Axe().run(page)).response["violations"]
+        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        c.submit(gang("large", pods=9, gpus=4)).run()
+        await page.wait_for_selector("text=d/large")
+        assert await page.locator("pre.sample").count() == 0
+        assert complaints == []
+
+
 async def test_hostile_text_stays_text(chromium: str) -> None:
     c = cluster(nodes=1, gpus=1).submit(gang("large", pods=2, gpus=1)).run()
     (group,) = c.scheduler.shared.groups.values()

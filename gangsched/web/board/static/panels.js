@@ -48,13 +48,48 @@ export function rackTable(table, racks) {
     })));
 }
 
+// What to submit where nothing waits: a Job that is a gang.
+const SAMPLE = `apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  completions: 4
+  parallelism: 4
+  template:
+    metadata:
+      labels: {gangsched.io/pod-group: train}
+      annotations: {gangsched.io/min-members: "4"}
+    spec:
+      schedulerName: gangsched
+      restartPolicy: Never
+      containers:
+      - {name: trainer, image: busybox, command: [sleep, "60"], resources: {limits: {nvidia.com/gpu: 1}}}
+`;
+
+function sample() {
+  const text = make("pre", { class: "sample", tabindex: "0", "aria-label": "A Job that is a gang" });
+  text.textContent = SAMPLE;
+  const button = make("button", { type: "button" }, "Copy");
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(SAMPLE);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(text); // the browser does not let the page copy: Ctrl+C does
+      button.textContent = "Selected: press Ctrl+C";
+    }
+  });
+  return [make("p", { class: "hint" }, "Nothing waits. A Job whose four pods start together or not at all, for kubectl apply -f - or for What if below:"), text, button];
+}
+
 export function queueRows(body, counts, queue, heardAt) {
   const gone = (Date.now() - heardAt) / 1000;
   const states = Object.entries(queue.byState).map(([state, n]) => `${n} ${state}`).join(", ");
   const first = queue.rows.length < queue.nWaiting ? `the first ${queue.rows.length} of ` : "";
   counts.textContent = queue.nWaiting ? plain(`${first}${queue.nWaiting}: ${states}`) : "";
   if (!queue.rows.length) {
-    return fill(body, make("tr", {}, make("td", { colspan: "7", class: "hint" }, "Nothing waits.")));
+    if (body.querySelector(".sample")) return; // what is selected in it to be copied stays
+    return fill(body, make("tr", {}, make("td", { colspan: "7" }, ...sample())));
   }
   const focused = document.activeElement?.closest("#queue-rows") ? document.activeElement.getAttribute("href") : null;
   fill(body, ...queue.rows.map((row) => make("tr", {},
