@@ -18,7 +18,7 @@ import yaml
 from gangsched.controlplane.processes import ControlPlane
 from tests.deploy.conftest import DEPLOY
 from tests.deploy.generate_chart import kustomize, objects
-from tests.docs.generate import described_metrics
+from tests.docs.metrics_table import described_metrics
 from tests.docs.pages import DOCS, anchors
 
 HERE = DEPLOY / "monitoring"
@@ -113,7 +113,7 @@ def problems(query: Query, known: dict[str, tuple[str, ...]]) -> list[str]:
 
 
 def known_metrics() -> dict[str, tuple[str, ...]]:
-    return OTHERS | {name: labels for name, (_, labels) in described_metrics().items()}
+    return OTHERS | {name: one.labels for name, one in described_metrics().items()}
 
 
 @pytest.mark.parametrize("query", list(queries()), ids=lambda query: query.where)

@@ -7,7 +7,6 @@ Not here: the words for fields and keys (meanings.py). A test fails where a page
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 import textwrap
 import types
@@ -35,14 +34,12 @@ from gangsched.model.pod_group import DIALECTS, MAX_MEMBERS, MAX_START_TOGETHER
 from gangsched.model.resources import MAX_RESOURCES
 from gangsched.plugins import IN_TREE
 from gangsched.web.access import ADDRESSES_WORTH, STRANGERS_A_SECOND
-from gangsched.web.metrics import BY_RESULT
-from tests.docs import claim_scene, meanings, queues_scene, shapes, walk, what_if
+from tests.docs import claim_scene, meanings, metrics_table, queues_scene, shapes, walk, what_if
 from tests.docs.pages import DOCS, ROOT
 
 # Not opened up: kube-scheduler's own shapes, told in words, and what is told once for `all`.
 _CLOSED = {"profiles[].plugins", "plugins[].each", "plugins[].byDevice"}
 _MARKS = ("apiVersion", "kind")
-_METRICS = ("gangsched_", "scheduler_", "leader_election_", "rest_client_")
 _KEY = re.compile(
     r'^([A-Z_]+) = "([a-z0-9.-]*(?:k8s\.io|gangsched\.io|slurm\.net)(?:/[a-z-]+)?)"$', re.MULTILINE
 )
@@ -291,47 +288,13 @@ def plugin_table() -> str:
     return "\n".join(rows) + "\n"
 
 
-def described_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Help and labels by the name in /metrics, without a histogram's endings."""
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for path in sorted((ROOT / "gangsched" / "web").glob("*.py")):
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and len(call.args) >= 3):
-                continue
-            name, help_, labels = (_literal(one) for one in call.args[:3])
-            if isinstance(name, str) and isinstance(help_, str) and name.startswith(_METRICS):
-                full = f"{name}_total" if "counter" in call.func.id.lower() else name
-                known = labels if isinstance(labels, tuple) else BY_RESULT
-                found[full] = help_, tuple(str(label) for label in known)
-    return found
-
-
-def metrics() -> str:
-    """Our metrics with their labels and the help of /metrics, and the names of kube-scheduler's."""
-    described = described_metrics()
-    rows = ["| metric | meaning |", "|---|---|"]
-    for name in sorted(name for name in described if name.startswith("gangsched_")):
-        help_, labels = described[name]
-        rows.append(f"| `{name}{{{','.join(labels)}}}` | {help_} |" if labels else f"| `{name}` | {help_} |")
-    theirs = sorted(name for name in described if not name.startswith("gangsched_"))
-    names = textwrap.fill(f"And kube-scheduler's: {', '.join(f'`{name}`' for name in theirs)}.", 110)
-    return "\n".join(rows) + f"\n\n{names}\n"
-
-
-def _literal(node: ast.expr) -> object:
-    """A constant, or a tuple of some; None: it is neither."""
-    if isinstance(node, ast.Tuple):
-        return tuple(_literal(one) for one in node.elts)
-    return node.value if isinstance(node, ast.Constant) else None
-
-
 WHOLE = {"configuration.md": configuration_page, "annotations.md": annotation_page}
 REGIONS = {
     ("architecture.md", "gang table"): gang_table,
     ("controllers.md", "shapes"): shapes.table,
     ("plugins.md", "plugin table"): plugin_table,
     ("record-and-replay.md", "counterfactual"): what_if.region,
-    ("operating.md", "metrics"): metrics,
+    ("operating.md", "metrics"): metrics_table.table,
     ("operating.md", "limits"): limits,
 }
 # Pictures that belong to a command and are shown on a page too: GitHub and the site each need them in docs/.
