@@ -98,6 +98,7 @@ def of_chart(base: str) -> dict[str, str]:
         found[f"files/agent-{name}.yaml"] = _MADE + yaml.dump(
             component(name, objects(agent)), Dumper=_Dumper, sort_keys=False
         )
+    found["files/alerts.yaml"] = _MADE + (DEPLOY / "monitoring" / "alerts.yaml").read_text()
     found["values.schema.json"] = schema()
     return found
 

@@ -168,6 +168,10 @@ def test_every_value_is_documented_and_known_to_the_schema() -> None:
             {"serviceMonitor": {"enabled": True, "prometheus": {"namespace": "m"}}},
             "are said together, or neither",
         ),
+        (
+            {"prometheusRule": {"enabled": True, "without": ["GangschedJurnal"]}},
+            "prometheusRule.without: there is no alert GangschedJurnal; there are GangschedDown, ",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -323,6 +327,23 @@ def test_only_what_is_switched_off_is_left_out(helm: Helm, value: str, kinds: se
     assert without < all_
     assert {kind for kind, _ in all_ - without} == kinds
     assert not {kind for kind, _ in without} & kinds
+
+
+def test_alerts_are_those_of_deploy_in_the_releases_namespace(helm: Helm) -> None:
+    of_deploy = yaml.safe_load((DEPLOY / "monitoring" / "alerts.yaml").read_text())
+    whole = find(
+        helm.rendered(prometheusRule={"enabled": True, "labels": {"release": "x"}}), "PrometheusRule"
+    )
+    assert whole["spec"] == of_deploy["spec"]
+    assert whole["metadata"]["namespace"] == NAMESPACE
+    assert whole["metadata"]["labels"] == {"app.kubernetes.io/name": "gangsched", "release": "x"}
+    fewer = find(
+        helm.rendered(prometheusRule={"enabled": True, "without": ["GangschedJournalGap"]}), "PrometheusRule"
+    )
+    left_out = {one["alert"] for one in whole["spec"]["groups"][0]["rules"]} - {
+        one["alert"] for one in fewer["spec"]["groups"][0]["rules"]
+    }
+    assert left_out == {"GangschedJournalGap"}
 
 
 def test_metrics_are_collected_by_a_service_monitor(helm: Helm) -> None:

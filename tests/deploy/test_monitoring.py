@@ -144,6 +144,8 @@ def test_no_promise_goes_unwatched() -> None:
         "gangsched_watch_age_seconds",
         "leader_election_master_status",
         "gangsched_config_is_right",
+        "gangsched_journal_goes_on",
+        "gangsched_journal_dropped_records_total",
     }
 
 
