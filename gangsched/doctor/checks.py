@@ -29,7 +29,8 @@ _MAX_NAMED = 5
 def check_version(facts: Facts) -> Iterator[Finding]:
     """The API server's own version."""
     if facts.minor is None:
-        yield found("version", "unknown", facts.unread.get("minor", "not read"))
+        cure = "See what answers in the API server's place, as a proxy would: kubectl get --raw /version"
+        yield found("version", "unknown", facts.unread.get("minor", "not read"), cure)
     elif facts.minor < OLDEST:
         yield found(
             "version",
@@ -76,7 +77,8 @@ def check_policies(facts: Facts, *, with_agents: bool) -> Iterator[Finding]:
     """The policies that reserve our keys: applied, bound to Deny, and of this account."""
     if facts.policies is None or facts.policy_bindings is None:
         why = facts.unread.get("policies") or facts.unread.get("policy_bindings", "not read")
-        yield found("policies", "unknown", f"the policies cannot be read: {why}")
+        kinds = "validatingadmissionpolicies and validatingadmissionpolicybindings"
+        yield found("policies", "unknown", f"the policies cannot be read: {why}", _may_list(kinds))
         return
     policies = {policy.metadata.name: policy for policy in facts.policies}
     wanted = [(name, facts.username, "deploy/reserved-keys.yaml") for name in _SCHEDULER_POLICIES]
@@ -102,7 +104,8 @@ def check_policies(facts: Facts, *, with_agents: bool) -> Iterator[Finding]:
 def check_flow_schemas(facts: Facts) -> Iterator[Finding]:
     """Where the scheduler's requests wait when the API server has too many."""
     if facts.flow_schemas is None:
-        yield found("flowschemas", "unknown", facts.unread.get("flow_schemas", "not read"))
+        why = facts.unread.get("flow_schemas", "not read")
+        yield found("flowschemas", "unknown", why, _may_list("flowschemas"))
         return
     there = {one.metadata.name for one in facts.flow_schemas}
     missing = [name for name in _FLOW_SCHEMAS if name not in there]
@@ -121,7 +124,8 @@ def check_flow_schemas(facts: Facts) -> Iterator[Finding]:
 def check_replicas(facts: Facts) -> Iterator[Finding]:
     """The Deployment, where there is one: outside a cluster there is none."""
     if facts.deployments is None:
-        yield found("replicas", "unknown", facts.unread.get("deployments", "not read"))
+        why = facts.unread.get("deployments", "not read")
+        yield found("replicas", "unknown", why, _may_list(f"deployments in {facts.account[0]}"))
         return
     namespace, name = facts.account
     one = next((each for each in facts.deployments if each.metadata.name == name), None)
@@ -148,7 +152,7 @@ def check_leases(facts: Facts, election: LeaderElectionSettings) -> Iterator[Fin
         yield found("lease", "ok", "the configuration elects no leader: a single process schedules")
         return
     if facts.leases is None:
-        yield found("lease", "unknown", facts.unread.get("leases", "not read"))
+        yield found("lease", "unknown", facts.unread.get("leases", "not read"), _may_list("leases"))
         return
     namespace, name = election.resource_namespace, election.resource_name
     logs = f"kubectl -n {facts.account[0]} logs -l app.kubernetes.io/name={facts.account[1]} --tail=50"
@@ -184,7 +188,10 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
     """This machine's clock against the API server's."""
     if facts.ahead_s is None:
         yield found(
-            "clock", "unknown", f"the API server's time is not known: {facts.unread.get('ahead_s', '')}"
+            "clock",
+            "unknown",
+            f"the API server's time is not known: {facts.unread.get('ahead_s', '')}",
+            "See whether its answers have a Date, which a proxy may drop: kubectl get --raw /version -v=8",
         )
     elif abs(facts.ahead_s) > MAX_SKEW_S:
         text = f"this machine's clock is {_skew(facts.ahead_s)} the API server's"
@@ -213,6 +220,10 @@ def _lives(lease: Lease, now: datetime) -> bool:
         return False
     lasts_s = (lease.spec.lease_duration_seconds or 0) + MAX_SKEW_S
     return (now - lease.spec.renew_time).total_seconds() < lasts_s
+
+
+def _may_list(kinds: str) -> str:
+    return f"Run this as a user who may list {kinds}, by a ClusterRole that is bound to that user."
 
 
 def _skew(ahead_s: float) -> str:

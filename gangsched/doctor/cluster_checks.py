@@ -30,6 +30,7 @@ _SETTLED_S = 60.0
 _UNSEEN_S = 30.0
 _MAX_NAMED = 5
 _OTHERS = ("default-scheduler",)
+_CORRECT = "Correct the annotation or label that it names, where it is written, or take it away."
 
 
 def device_resources(nodes: Iterable[Node]) -> frozenset[str]:
@@ -114,25 +115,29 @@ def check_drift(maps: Sequence[NodeMap]) -> Iterator[Finding]:
     """Devices that two pods name, or that kubelet gave to another pod, or that no node lists."""
     n_wrong = 0
     for one in maps:
-        told: list[tuple[str, Level]] = [(problem, "problem") for problem in one.problems]
+        told: list[tuple[str, Level, str]] = [(problem, "problem", _CORRECT) for problem in one.problems]
         for device in one.devices:
-            pods = " and ".join(sorted({holder.pod for holder in device.holders}))
+            pods = " and ".join(names := sorted({holder.pod for holder in device.holders}))
             if device.state == TWICE:
-                told.append((f"{device.resource} {device.id} is claimed by {pods}", "problem"))
+                text = f"{device.resource} {device.id} is claimed by {pods}"
+                told.append((text, "problem", f"{_deleted(names[-1:])}, and see who wrote its annotation"))
             elif device.state == MISMATCH:
                 other = device.kubelet or "none of them"
                 told.append(
                     (
                         f"{device.resource} {device.id} is planned for {pods or 'no pod'}; kubelet: {other}",
                         "problem",
+                        _deleted(names or [device.kubelet]) + ": its successor gets devices that both know",
                     )
                 )
             elif device.health == GONE and device.holders:
-                told.append((f"{device.resource} {device.id} is held by {pods} and not listed", "warning"))
-        for text, level in told:
+                text = f"{device.resource} {device.id} is held by {pods} and not listed"
+                then = f"if it is gone for good, {_deleted(names)}"
+                told.append((text, "warning", f"See to the agent and the devices of {one.name}; {then}"))
+        for text, level, cure in told:
             n_wrong += 1
             if n_wrong <= _MAX_NAMED:
-                yield found("drift", level, f"{one.name}: {text}", f"gangsched devices {one.name}")
+                yield found("drift", level, f"{one.name}: {text}", cure)
     if n_wrong > _MAX_NAMED:
         yield found("drift", "problem", f"and {n_wrong - _MAX_NAMED} more like these", "gangsched devices")
     if not n_wrong:
@@ -150,10 +155,10 @@ def check_gangs(groups: Iterable[Group], now: datetime) -> Iterator[Finding]:
             "gangs",
             "problem",
             f"gang {group.key} runs in part: {group.n_bound} of {group.start_count} members",
-            f"gangsched explain {group.key}",
+            f"gangsched explain {group.key} says what the others lack: make room, or delete its pods.",
         )
     if len(wrong) > _MAX_NAMED:
-        yield found("gangs", "problem", f"and {len(wrong) - _MAX_NAMED} more gangs", "gangsched queue")
+        yield found("gangs", "problem", f"and {len(wrong) - _MAX_NAMED} more gangs", "gangsched queue -A")
     if not wrong:
         yield found("gangs", "ok", "no gang runs in part")
 
@@ -169,7 +174,8 @@ def check_unseen(pods: Sequence[Pod], served: Collection[str], now: datetime) ->
         pending = f"{several(n, 'pod')}, {first} for one,"
         if name in served:
             text = f"{pending} wait for {name!r}, and it has told none of them why: no replica schedules"
-            yield found("pods", "problem", text, f"gangsched explain {_gang_of(unseen[0])}")
+            cure = f"Start one, or see why none leads, above; gangsched explain {_gang_of(unseen[0])}"
+            yield found("pods", "problem", text, cure)
         else:
             yield found(
                 "pods",
@@ -187,6 +193,12 @@ def check_unseen(pods: Sequence[Pod], served: Collection[str], now: datetime) ->
 
 def _text(node: Node) -> str | None:
     return inventory_text(node.metadata.annotations, node.metadata.labels)
+
+
+def _deleted(pods: Sequence[str]) -> str:
+    """The command that deletes the first of them, named namespace/name."""
+    namespace, _, name = next(iter(pods), "").rpartition("/")
+    return f"kubectl -n {namespace} delete pod {name}" if name else "delete the pod that holds it"
 
 
 def _inventory(node: Node) -> dict[str, list[Device]] | None:

@@ -123,7 +123,15 @@ def examine(facts: Facts, snapshot: Snapshot, config: SchedulerConfig) -> list[F
         *cluster_checks.check_gangs(snapshot.scheduler.shared.groups.values(), facts.now),
         *cluster_checks.check_unseen(pods, served, facts.now),
     ]
-    return findings + [found("reading", "unknown", f"not read: {why}") for why in snapshot.unread]
+    return findings + [
+        found(
+            "reading",
+            "unknown",
+            f"not read: {why}",
+            f"Run this as a user who may list {why.partition(':')[0]}: what they say is left out here.",
+        )
+        for why in snapshot.unread
+    ]
 
 
 def print_findings(findings: Sequence[Finding], console: Console, *, quiet: bool) -> None:
