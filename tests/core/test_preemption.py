@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import Pod, SchedulingGroup
 from gangsched.model.pod_group import DISRUPTION_KEY, GROUPS_KEY
 from gangsched.model.workloads import PodDisruptionBudget
-from gangsched.sim.objects import STRANGER, make_node, make_pod, make_pod_group
+from gangsched.sim.objects import STRANGER, inventory, make_node, make_pod, make_pod_group
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
@@ -584,4 +585,17 @@ def test_who_has_nobody_evicted_is_not_tried_again_for_that() -> None:
     c.delete("first-1").run().wait(15.0)
     assert c.group("waits").attempts == n_before
     c.delete("low-0").run().wait(15.0)
+    assert c.pod("waits").spec.node_name
+
+
+def test_devices_that_are_well_again_are_enough_beside_pods_that_can_be_evicted() -> None:
+    """For the fit there was no room either way, so that the devices were no reason."""
+    sick = {INVENTORY_KEY: inventory("n0", 4, unhealthy=(3,))}
+    c = Cluster().node(make_node("n0", gpus=4, annotations=sick))
+    singles(c, 1, gpus=3)
+    c.submit(make_pod("waits", gpus=4, priority=10)).run()
+    assert "Insufficient nvidia.com/gpu" in c.said("waits")
+    assert not evicted(c)
+    c.node(make_node("n0", gpus=4)).run().wait(15.0)
+    assert evicted(c) == ["low-0"]
     assert c.pod("waits").spec.node_name

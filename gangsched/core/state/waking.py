@@ -20,7 +20,7 @@ from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.cycle import reserve_nominated
 from gangsched.core.framework.plugin_calls import PluginError
-from gangsched.core.framework.profile import Profile
+from gangsched.core.framework.profile import DEVICES, Profile
 from gangsched.core.preemption.victims import may_preempt, priority_of
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.state.pending_hooks import PendingHooks
@@ -29,6 +29,7 @@ from gangsched.core.state.start_together import StartTogether
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group, PodInfo
+from gangsched.core.types.pod_template import PodTemplate
 
 # These name their group and wake it directly.
 _NAMES_GROUP = Change.GROUP_CHANGED | Change.SIBLING_CHANGED
@@ -113,7 +114,9 @@ class _Heard:
         key = (group.scheduler_name, group.rejected_by, group.priority)
         if key not in self._would_do:
             changes, view = self._less_important_gone(group.priority)
-            self._would_do[key] = any(profile.cures(one, group.rejected_by, view) for one in changes)
+            self._would_do[key] = any(
+                profile.cures(one, _refused_then(profile, group, one), view) for one in changes
+            )
         return self._would_do[key] and may_preempt(group, group.members.values())
 
     def _less_important_gone(self, priority: int) -> tuple[list[ClusterChange], ClusterView]:
@@ -196,3 +199,16 @@ class _Heard:
             reserve_nominated(known, [one for one in there if one.node_name in self._names])
             self._beside[serials] = known
         return known
+
+
+def _refused_then(
+    profile: Profile, group: Group, change: ClusterChange
+) -> Sequence[tuple[str, PodTemplate | None]]:
+    """What may refuse the group where pods are gone.
+
+    A node without room was not asked for more, so devices there that are not well were no reason yet.
+    """
+    own = group.rejected_by
+    if not (profile.names_devices and change.what & Change.NODE_DEVICES):
+        return own
+    return (*own, *((DEVICES, template) for _, template in own if template is not None))
