@@ -118,7 +118,9 @@ class Guarantees:
             own = _queue_of_group(cause, told)
             gone = Counter[str]()
             for pod in lost:
-                if (queue := self._queue_of(pod, told)) != own and pod.metadata.deletion_timestamp is None:
+                if _is_of(pod, cause) or pod.metadata.deletion_timestamp is not None:
+                    continue
+                if (queue := self._queue_of(pod, told)) != own:
                     gone[queue] += gpus_of(pod)
             for queue, n in gone.items():
                 least, most = self._held(queue, told)
@@ -202,6 +204,12 @@ def queue_of(pod: Pod) -> str:
     own = pod.metadata.annotations or {}
     queue = (own.get(STARTED_IN_KEY, "") if pod.spec.node_name else "") or own.get(QUEUE_KEY, "")
     return queue if queue in GUARANTEED else "a"
+
+
+def _is_of(pod: Pod, cause: str) -> bool:
+    """Whether it goes since its own gang gives itself up."""
+    gang = gang_of(pod)
+    return gang is not None and f"{gang.namespace}/{gang.name}" == cause
 
 
 def _queue_of_group(cause: str, told: Told) -> str:
