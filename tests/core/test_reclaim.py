@@ -205,6 +205,20 @@ def test_who_was_to_go_stays_once_its_queue_holds_no_more_than_its_guarantee() -
     assert not c.pod("a0").spec.node_name
 
 
+def test_what_another_queue_leaves_is_enough_beside_what_borrowers_hold_on_that_node() -> None:
+    """What it leaves could not be taken, so that nothing of the queue's own has to end for another try."""
+    c = queued(TWO + "- {name: c, namespaces: [c]}\n", nodes=2)
+    c.submit(pods("b", "b0", gpus=4), pods("b", "b1", gpus=4)).run()
+    c.submit(pods("c", "c0", gpus=4), pods("c", "c1", gpus=4)).run()
+    left = c.pod("b1").spec.node_name
+    borrowers = {c.pod(name).spec.node_name: name for name in ("c0", "c1")}
+    c.submit(pods("a", "a0", gpus=8)).run().wait(30.0)
+    assert evicted(c) == []
+    c.delete("b1").run().wait(15.0)
+    assert evicted(c) == [borrowers[left]]
+    assert c.pod("a0").spec.node_name == left
+
+
 def test_a_guarantee_of_devices_does_not_let_anybody_reclaim_others() -> None:
     """What is not set counts as 0: who is guaranteed cpu gets no GPU back by it."""
     c = queued(

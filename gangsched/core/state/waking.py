@@ -6,7 +6,8 @@ claims keep from it: otherwise each pod that ends where a gang waits would have 
 Such a group is woken when the claim moves or ends (core.queueing.claims, `freed`). A group is also woken
 when its queue holds less than is guaranteed to it since a pod of that queue has gone, wherever that was, and
 when another queue begins to borrow: it may have room made for it; and when what becomes free is enough with
-what less important pods hold on that node, which it may have evicted. Called by core.state.queue.
+what less important pods, or those of other queues, hold on that node, which it may have evicted. Called by
+core.state.queue.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.cycle.cycle import reserve_nominated
+from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import DEVICES, Profile
 from gangsched.core.preemption.victims import may_preempt, priority_of
@@ -142,23 +144,48 @@ class _Heard:
         return known
 
     def _may_take(self, profile: Profile, group: Group, queues: QueueView) -> bool:
-        """Whether its queue holds less than before, so that others' pods may be evicted for it now."""
+        """Whether others' pods may be evicted for it now: its queue holds less than before, or what becomes
+        free is enough with what it may take on that node."""
         book = queues.queues
         if book is None or not book.tree.guarantees or not profile.admit_plugins:
             return False
-        if not any(
-            self._has_less_now(name, book) for name in book.tree.paths.get(queues.queue_of(group), ())
-        ):
+        path = book.tree.paths.get(queues.queue_of(group), ())
+        if not any(_is_due(name, book) for name in path):
             return False
+        has_less = any(self._has_less_now(name, book) for name in path)
+        key = (group.scheduler_name, group.rejected_by, group.priority, len(group.members), path)
+        if not has_less and key in self._would_do:
+            return self._would_do[key]
         rule = profile.eviction_rule([group], self._shared.start_together.members_to_admit(group), queues)
-        return rule is not None and rule.takes_any
+        if rule is None or not rule.takes_any:
+            return False
+        if not has_less:
+            self._would_do[key] = self._fits_without(profile, group, rule)
+        return has_less or self._would_do[key]
+
+    def _fits_without(self, profile: Profile, group: Group, rule: EvictionRule) -> bool:
+        """Whether the group may fit where something has become free and those whom it may take go."""
+        given = {one.row: one for one in self._changes if one.row >= 0 and one.what & _GIVES_ROOM}
+        going = {
+            row: [
+                info
+                for info in self._view.pods_on(row)
+                if rule.may_take(info, is_lower=priority_of(info) < group.priority)
+            ]
+            for row in given
+        }
+        trial = Trial(self._view)
+        trial.remove(*(info for infos in going.values() for info in infos))
+        return any(
+            profile.cures(one, _refused_then(profile, group, one), trial)
+            for one in self._changes
+            if going.get(one.row)
+        )
 
     def _has_less_now(self, name: str, book: QueueBook) -> bool:
         known = self._has_less.get(name)
         if known is None:
-            used, guaranteed = book.used(name), book.guaranteed(name)
-            is_left = any(used.get(resource, 0) < amount for resource, amount in guaranteed.items())
-            known = self._has_less[name] = is_left and any(
+            known = self._has_less[name] = _is_due(name, book) and any(
                 self._frees(one, name, book) for one in self._changes
             )
         return known
@@ -212,3 +239,9 @@ def _refused_then(
     if not (profile.names_devices and change.what & Change.NODE_DEVICES):
         return own
     return (*own, *((DEVICES, template) for _, template in own if template is not None))
+
+
+def _is_due(queue: str, book: QueueBook) -> bool:
+    """Whether it holds less than is guaranteed to it."""
+    used = book.used(queue)
+    return any(used.get(resource, 0) < amount for resource, amount in book.guaranteed(queue).items())
