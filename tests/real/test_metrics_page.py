@@ -29,7 +29,8 @@ def scraped(port: int, token: str, accept: str) -> tuple[str, str]:
 
 def test_the_page_has_what_is_drawn_and_watched(cluster: Cluster, tmp_path: Path) -> None:
     traces = tmp_path / "traces.jsonl"
-    config = write_config(tmp_path / "config.yaml", tracing={"file": str(traces)})
+    journal = {"directory": str(tmp_path / "journal")}  # its metrics are there while it is written
+    config = write_config(tmp_path / "config.yaml", tracing={"file": str(traces)}, record=journal)
     [port] = free_ports(1)
     account = service_account(cluster.plane, tmp_path / "account.yaml")
     scheduler = Scheduler(config, account, tmp_path / "scheduler.log", port=port)

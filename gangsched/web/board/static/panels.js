@@ -51,19 +51,19 @@ export function rackTable(table, racks) {
 // What to submit where nothing waits: a Job that is a gang.
 const SAMPLE = `apiVersion: batch/v1
 kind: Job
-metadata: {name: train}
+metadata: {name: first}
 spec:
   completions: 4
   parallelism: 4
   template:
     metadata:
-      labels: {gangsched.io/pod-group: train}
+      labels: {gangsched.io/pod-group: first}
       annotations: {gangsched.io/min-members: "4"}
     spec:
       schedulerName: gangsched
       restartPolicy: Never
       containers:
-      - {name: trainer, image: busybox, command: [sleep, "60"], resources: {limits: {nvidia.com/gpu: 1}}}
+      - {name: main, image: busybox, command: [sleep, "60"], resources: {limits: {nvidia.com/gpu: 1}}}
 `;
 
 function sample() {
