@@ -43,17 +43,17 @@ def place(text: str, alphabet: str, n_letters: int) -> int:
     return found + (len(text) > n_letters)
 
 
-def codes(words: list[str], anchors: list[str], number: Number) -> dict[str, str]:
+def codes(words: list[str], anchors: Mapping[str, str], number: Number) -> dict[str, str]:
     """Letters that each begins with now, in the order of the words, and where there is room in their order
-    with `anchors`, which stay as they are."""
+    with `anchors`, which are words by what they are now, in one order too."""
     n_letters = 3
     while 20 * len(words) + 200 > 20**n_letters:
         n_letters += 1
     runs: list[tuple[int, int, list[str]]] = []
     low, taken = 0, 0
-    for anchor in [*anchors, ""]:
+    for anchor in [*sorted(anchors), ""]:
         upto = bisect_left(words, anchor) if anchor else len(words)
-        high = place(anchor[:n_letters], CONSONANTS, n_letters) if anchor else 20**n_letters
+        high = place(anchors[anchor][:n_letters], CONSONANTS, n_letters) if anchor else 20**n_letters
         if high - low > upto - taken:  # else there is no room: order with this one is lost
             runs.append((low, high, words[taken:upto]))
             low, taken = high + 1, upto

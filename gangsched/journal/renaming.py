@@ -4,7 +4,7 @@ A text is taken apart where names are put together (`/`, `.`, `-`, `,`, JSON), s
 apart or puts together is renamed alike. Words that the program itself knows stay, as do times and numbers
 with their units; every other word becomes letters that its place in the alphabet and a keyed hash
 (HMAC-SHA256) choose. Order stays, since ties are broken by names: that takes two passes, one that meets all
-words and one that replaces them. So do case, length (above the shortest that keeps words apart), and whether
+words and one that replaces them. So do case, length (of short words where there is room), and whether
 a part of a name looks like the suffix that Kubernetes makes: such a one, letters and digits in one, has its
 length and its place among all other parts and numbers. UUIDs and IP addresses become others.
 
@@ -25,20 +25,16 @@ from typing import Any
 import msgspec
 
 from gangsched.errors import InvariantError
+from gangsched.journal.new_words import new_words, number_of
 from gangsched.journal.ordered_names import (
-    CONSONANTS,
     SUFFIX_LETTERS,
-    codes,
     elsewhere,
     in_base,
     in_between,
 )
 
-_VOWELS = "aeiou"
 # Shorter numbers are ordinals, sizes and times; longer ones in a name are somebody's number.
 _MAX_DIGITS = 7
-_N_HASHED = 2
-"""Letters at least that are the hash's alone."""
 _MAX_NESTED = 6
 """JSON in a string of JSON and so on."""
 _DIGITS = "0123456789"
@@ -138,9 +134,8 @@ class Renaming:
         words = {one.lower() for one in met[Kind.WORD]}
         anchors = {run.lower() for one in met[Kind.KEPT] for run in re.findall(r"[A-Za-z]{2,}", one)}
         taken = words | met[Kind.SUFFIX] | anchors | {one.lower() for one in self._known}
-        code_of = codes(sorted(words), sorted(anchors - words), self._number)
-        for one in sorted(words):
-            self._new[Kind.WORD, one] = self._word(one, code_of[one], taken)
+        new = new_words(words, anchors - words, taken, self.hashed)
+        self._new |= {(Kind.WORD, one): text for one, text in new.items()}
         bounds = _bounds(met[Kind.SUFFIX])
         self._settle_digits(bounds)
         self._settle_hex()
@@ -193,19 +188,6 @@ class Renaming:
 
     # -- the table ---------------------------------------------------------------------------------------
 
-    def _number(self, text: str, below: int) -> int:
-        return int(self.hashed(text, 16), 16) % below
-
-    def _word(self, word: str, code: str, taken: set[str]) -> str:
-        """No suffix: it ends with a vowel."""
-        n = max(len(word), len(code) + _N_HASHED)
-        for attempt in range(100):
-            rest = self.hashed(f"{attempt}:{word}" if attempt else word, n - len(code), CONSONANTS)
-            last = self.hashed(f"{attempt}/{word}", 1, _VOWELS) if word.isascii() else "é"
-            if (new := code + rest[:-1] + last) not in taken:
-                break
-        return new
-
     def _settle_digits(self, bounds: dict[str, str]) -> None:
         """Among the shorter numbers, which stay; no zero comes in front."""
         met = self._met[Kind.DIGITS]
@@ -221,7 +203,7 @@ class Renaming:
         low = 16 ** (_HEX_RANKED - 1)
         step = max(15 * low // (len(ordered) + 1), 1)
         for at, one in enumerate(ordered):
-            text = in_base(low + step * at + self._number(one, step), _HEX, _HEX_RANKED)
+            text = in_base(low + step * at + number_of(self.hashed, one, step), _HEX, _HEX_RANKED)
             left = iter(text + self.hashed(one, sum(char != "-" for char in one) - _HEX_RANKED))
             new = "".join(char if char == "-" else next(left) for char in one)
             self._new[Kind.HEX, one] = new.upper() if one != one.lower() else new

@@ -1,7 +1,8 @@
-"""`gangsched anonymise` of days of Indexed Jobs, whose pods are named by index and at random."""
+"""`gangsched anonymise` of days of Jobs, whose pods are named by index and at random, or by what they do."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from uuid import UUID
@@ -66,8 +67,29 @@ def pods_of_job(rng: Random, name: str) -> list[Pod]:
     return made
 
 
-def day_of_jobs(rng: Random) -> tuple[Kept, list[str]]:
-    """More than fits, so that some pods of each Job wait; and the suffixes in it."""
+def pods_of_roles(rng: Random, name: str) -> list[Pod]:
+    """As the training operators make them: no suffix, and a short word for what each does."""
+    made = []
+    for role, n in (("ps", 3), ("chief", 1), ("eval", 2), ("worker", 6)):
+        for index in range(n):
+            meta = {
+                "name": f"{name}-{role}-{index}",
+                "namespace": "whales",
+                "uid": str(UUID(int=rng.getrandbits(128))),
+                "labels": {"gangsched.io/pod-group": name},
+                "annotations": {"gangsched.io/min-members": "12"},
+            }
+            container = {"name": "main", "resources": {"requests": {"nvidia.com/gpu": "1"}}}
+            spec = {"schedulerName": "gangsched", "containers": [container]}
+            made.append(msgspec.convert({"metadata": meta, "spec": spec}, Pod))
+    rng.shuffle(made)
+    return made
+
+
+def day_of_jobs(
+    rng: Random, names: Sequence[str], pods_of: Callable[[Random, str], list[Pod]]
+) -> tuple[Kept, list[str]]:
+    """More than fits, so that some pods wait; and the last parts of their names."""
     config = parse_config(CONFIG, source="", plugins=IN_TREE)
     kept = Kept()
     recorder = Recorder(kept, first_of)
@@ -77,8 +99,8 @@ def day_of_jobs(rng: Random) -> tuple[Kept, list[str]]:
     recorder.handle([ev.NodeAdded(make_node(name, gpus=4)) for name in nodes], 1.0)
     recorder.handle([*map(ev.KindSynced, scheduler.kinds)], 1.0)
     suffixes = []
-    for at, name in enumerate(["narwhal-7b", "orca", f"orca-{suffix_of(rng)}"]):
-        pods = pods_of_job(rng, name)
+    for at, name in enumerate(names):
+        pods = pods_of(rng, name)
         suffixes += [one.metadata.name.rpartition("-")[2] for one in pods]
         recorder.handle([*map(ev.PodAdded, pods)], 2.0 + at)
         while (group := recorder.pop()) is not None:
@@ -91,11 +113,24 @@ def day_of_jobs(rng: Random) -> tuple[Kept, list[str]]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_day_of_indexed_jobs_is_written_whatever_their_suffixes_are(tmp_path: Path, seed: int) -> None:
-    kept, suffixes = day_of_jobs(Random(seed))
-    (tmp_path / "day").mkdir()
-    (tmp_path / "out").mkdir()
-    kept.write_to(tmp_path / "day")
-    done = Anonymising(segments_in(tmp_path / "day"), bytes(range(32))).write(tmp_path / "out")
-    assert done.n_effects > 20
-    after = texts_in(tmp_path / "out")
+    rng = Random(seed)
+    kept, suffixes = day_of_jobs(rng, ["narwhal-7b", "orca", f"orca-{suffix_of(rng)}"], pods_of_job)
+    after = written(kept, tmp_path)
     assert [one for one in (*suffixes, "narwhal", "orca", "whales") if one in after] == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_day_of_jobs_with_roles_is_written_whose_ranks_go_by_length(tmp_path: Path, seed: int) -> None:
+    kept, _ = day_of_jobs(Random(seed), ["orca", "orca-7b"], pods_of_roles)
+    after = written(kept, tmp_path)
+    assert [one for one in ("orca", "chief", "whales", "-ps-") if one in after] == []
+
+
+def written(kept: Kept, directory: Path) -> str:
+    """All texts of the day under other names."""
+    (directory / "day").mkdir()
+    (directory / "out").mkdir()
+    kept.write_to(directory / "day")
+    done = Anonymising(segments_in(directory / "day"), bytes(range(32))).write(directory / "out")
+    assert done.n_effects > 20
+    return texts_in(directory / "out")

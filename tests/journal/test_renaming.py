@@ -123,6 +123,20 @@ def test_pods_of_jobs_keep_the_order_of_their_names_and_of_their_lengths(seed: i
     assert all(re.fullmatch(rf"[{SUFFIX}]{{5}}", one.rpartition("-")[2]) for one in new.values())
 
 
+def test_roles_with_short_names_keep_their_length_and_their_order() -> None:
+    """Ranks go by length, then by name: ps, then chief, then worker, which is a word of Kubernetes."""
+    roles = ("ps", "chief", "worker", "gpu", "cpu", "a", "eval")
+    names = [f"train-{role}-{index}" for role in roles for index in range(12)]
+    rename = renaming_of(
+        [*names, *(f"{word}-{at}" for at, word in enumerate(("orca", "whale", "bert", "llama")))]
+    )
+    new = {name: rename(name) for name in names}
+    assert sorted(names) == sorted(names, key=lambda one: new[one])
+    assert [len(new[name]) for name in names] == [len(name) for name in names]
+    secret = [role for role in roles if role not in ("worker", "a")]
+    assert not [one for one in new.values() if set(one.split("-")) & set(secret)]
+
+
 def test_names_of_nodes_that_only_look_like_suffixes_keep_their_order() -> None:
     names = [f"srv{number}" for number in range(1, 100)]
     rename = renaming_of(names)
