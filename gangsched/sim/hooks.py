@@ -20,6 +20,8 @@ from gangsched.sim.hook_bodies import HookBodies
 from gangsched.sim.timeline import Timeline
 
 HOOK_DEADLINE_S = 5.0
+BODY_DEADLINE_S = 60.0
+"""Of a plugin's own body, as a profile may set it (bindTimeoutSeconds of VolumeBinding)."""
 _LONGEST_WAIT_S = 8.0
 
 
@@ -94,7 +96,13 @@ class SimHooks:
         if self.bodies is None or fate is not HookFate.ANSWERS or effect is None or effect.point != PRE_BIND:
             return False
         self.bodies.run(effect, is_open=lambda: ticket in self._open, end=partial(self._done, ticket))
+        self._timeline.after(BODY_DEADLINE_S, partial(self._too_late, ticket))
         return True
+
+    def _too_late(self, ticket: tuple[int, int]) -> None:
+        """Perhaps what the body waits for never comes: the edge ends it."""
+        if (effect := self._open.pop(ticket, None)) is not None:
+            self._say(effect, Code.ERROR, HookFate.LATE.value)
 
     def _done(self, ticket: tuple[int, int], code: Code, reason: str) -> None:
         """The body of a plugin has ended."""
