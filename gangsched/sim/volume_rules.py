@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangsched.model.effects import BindPod
 from gangsched.model.objects import Pod
-from gangsched.model.storage import CLAIMS, CLASSES, NODES, VOLUMES, PersistentVolume, PersistentVolumeClaim
+from gangsched.model.storage import CLAIMS, NODES, VOLUMES, PersistentVolume, PersistentVolumeClaim
 from gangsched.sim.hook_bodies import HookBodies
 from gangsched.sim.told import Told
 from gangsched.sim.volumes import ONE_POD, claims_of
@@ -27,8 +27,8 @@ Held = tuple[str, str]
 
 
 class VolumeRules:
-    """35: who is bound reaches its volumes. 36: a claim for one pod has one. 37: no node has too many.
-    38: no volume is given to two claims at once.
+    """35: who is bound reaches its volumes, but for those that a driver made meanwhile. 36: a claim for one
+    pod has one. 37: no node has too many. 38: no volume is given to two claims at once.
 
     Faults excuse nothing but what is not known any more: a claim that is gone, or was made anew.
     """
@@ -75,7 +75,9 @@ class VolumeRules:
             if claim is None:
                 continue
             volume = now.volume(claim)
-            if volume is not None and not _reaches(volume, bind.node):
+            # Where a driver has made one is not looked at before the bind, as kube-scheduler does look.
+            is_made = volume is not None and volume.spec.csi is not None
+            if volume is not None and not is_made and not _reaches(volume, bind.node):
                 yield f"35: {bind.name} is bound to {bind.node}, which {volume.metadata.name} does not reach"
             # As in kube-scheduler, who is on a node that is gone uses nothing any more.
             users = [one.metadata.name for one, on in others if on in told.nodes and name in claims_of(one)]
@@ -112,8 +114,8 @@ class _Now:
         return found if owner is not None and owner.uid == claim.metadata.uid else None
 
     def held(self, pod: Pod) -> set[Held]:
-        """What it has attached to its node, or will have; a volume that is yet to be made has its claim's
-        name."""
+        """What it has attached to its node. Who is bound has all its volumes; a claim that was made anew
+        under it has none, and nobody attaches one."""
         found: set[Held] = set()
         for name in claims_of(pod):
             claim = self.claim(name)
@@ -122,10 +124,6 @@ class _Now:
             volume = self.volume(claim)
             if volume is not None and volume.spec.csi is not None:
                 found.add((volume.spec.csi.driver, volume.spec.csi.volume_handle))
-            elif volume is None:
-                of = self._told.get(CLASSES, {}).get(("", claim.spec.storage_class_name or ""))
-                if of is not None and "no-provisioner" not in of.provisioner:
-                    found.add((of.provisioner, f"d/{name}"))
         return found
 
 
