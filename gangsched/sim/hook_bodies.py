@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from gangsched.core.framework.interface import Code, Status
 from gangsched.errors import ApiError
 from gangsched.model import effects as ef
+from gangsched.model.objects import Pod
 from gangsched.sim.faults import BindFate, Weather
 from gangsched.sim.timeline import Timeline
 
@@ -51,6 +52,7 @@ class _Handle:
 
 
 class _Body(NamedTuple):
+    pod: Pod
     steps: Coroutine[_Request, Any, Status]
     is_open: Callable[[], bool]
     end: Callable[[Code, str], None]
@@ -72,17 +74,18 @@ class HookBodies:
         self._answer = answer
         self._patched: list[tuple[_Body, str, Any]] = []
 
-    def under_way(self) -> Iterator[tuple[str, Any]]:
-        """What was patched, and how, by the bodies that have not ended."""
+    def under_way(self) -> Iterator[tuple[Pod, str, Any]]:
+        """For whom what was patched, and how, by the bodies that have not ended."""
         self._patched = [one for one in self._patched if one[0].is_open()]
-        yield from ((path, patch) for _, path, patch in self._patched)
+        yield from ((body.pod, path, patch) for body, path, patch in self._patched)
 
     def run(
         self, effect: ef.RunHook, *, is_open: Callable[[], bool], end: Callable[[Code, str], None]
     ) -> None:
         """A PreBind's. is_open: whether anybody waits for its end."""
         steps = self._plugin_of(effect).pre_bind(effect.pod, effect.node_name, _Handle())
-        self._go_on(_Body(steps, is_open, end), None)
+        assert effect.pod is not None, "PreBind is asked for a pod"
+        self._go_on(_Body(effect.pod, steps, is_open, end), None)
 
     def _go_on(self, body: _Body, said: Any) -> None:
         if not body.is_open():

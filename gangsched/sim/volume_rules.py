@@ -53,7 +53,7 @@ class VolumeRules:
             # One that is sent once more is no decision.
             if len(binds) > n and uid in told.pods and binds[-1] not in binds[:-1]:
                 yield from self._judge(binds[-1], told, sim.api.objects)
-        yield from _given_twice(sim.api.hooks.bodies)
+        yield from _given_twice(sim.api.hooks.bodies, told)
 
     def _note_limits(self, told: Told, now_s: float) -> None:
         for (_, name), one in told.objects.get(NODES, {}).items():
@@ -145,11 +145,14 @@ def _reaches(volume: PersistentVolume, node: str) -> bool:
     )
 
 
-def _given_twice(bodies: HookBodies | None) -> Iterator[str]:
-    """Volumes come again under their names, so it is one volume where its version is the same."""
+def _given_twice(bodies: HookBodies | None, told: Told) -> Iterator[str]:
+    """Volumes come again under their names, so it is one volume where its version is the same. A pod that is
+    gone has given it up: of two patches of one version the server takes the first."""
     owners: dict[tuple[str, str], str] = {}
-    for path, patch in bodies.under_way() if bodies is not None else ():
+    for pod, path, patch in bodies.under_way() if bodies is not None else ():
         owner = patch.get("spec", {}).get("claimRef", {}).get("name", "")
         volume = (path, patch["metadata"]["resourceVersion"])
-        if owner and (first := owners.setdefault(volume, owner)) != owner:
+        if not owner or pod.metadata.uid not in told.pods:
+            continue
+        if (first := owners.setdefault(volume, owner)) != owner:
             yield f"38: {path.rpartition('/')[2]} is given to {first} and {owner} at once"
