@@ -17,10 +17,10 @@ from typing import Any
 import yaml
 
 from gangsched.errors import ConfigError
+from gangsched.kube.files import read_regular
 from gangsched.model.printable import one_line
 
 _DEFAULT = "default"
-_MAX_BYTES = 1_000_000
 
 
 def add_flag(parser: argparse.ArgumentParser, help_: str = "of a gang that is named without one") -> None:
@@ -94,9 +94,12 @@ def context_namespace(
 
 
 def _read(path: Path) -> dict[str, Any]:
+    from gangsched.config.yaml_bounds import check_yaml  # all of config comes with it
+
     try:
-        with path.open("rb") as file:
-            found = yaml.safe_load(file.read(_MAX_BYTES))
-    except (OSError, yaml.YAMLError, ValueError, RecursionError):
+        text = read_regular(str(path), "kubeconfig")
+        check_yaml(text)
+        found = yaml.safe_load(text)
+    except (OSError, ConfigError, yaml.YAMLError, ValueError, OverflowError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import anyio
@@ -30,6 +31,14 @@ contexts:
 clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
 users: [{name: u, user: {token: good}}]
 """
+
+
+def test_a_kubeconfig_that_stands_for_too_much_or_is_a_pipe_names_no_namespace(tmp_path: Path) -> None:
+    """Who uses it says what is wrong with it; nobody is held up before."""
+    bomb, pipe = tmp_path / "bomb", tmp_path / "pipe"
+    bomb.write_text("current-context: mine\na: " + "[" * 50_000 + "]" * 50_000)
+    os.mkfifo(pipe)
+    assert [namespaces.context_namespace(str(path)) for path in (bomb, pipe)] == ["", ""]
 
 
 @pytest.fixture
