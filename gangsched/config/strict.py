@@ -91,7 +91,13 @@ def join(path: str, more: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean x?`, or "" when nothing is near.
+    """`; did you mean x?`, or "" when nothing is near."""
+    meant = nearest_name(name, known)
+    return f"; did you mean {meant}?" if meant else ""
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """The one that is meant, or "" when nothing is near.
 
     A name that differs only in its numbers is another object and no typo: node-99 is not meant for node-15.
     """
@@ -105,7 +111,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
         else:
             is_near = _letters(close) != _letters(wanted) and _differ_once(close, wanted)
         if is_near:
-            return f"; did you mean {by_lower[close]}?"
+            return by_lower[close]
     return ""
 
 

@@ -24,7 +24,7 @@ from gangsched.core.cycle.shortage import (
 from gangsched.core.framework.plan import TOPOLOGY, FitError, Shortage
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group
-from gangsched.model.printable import several
+from gangsched.model.printable import sentence, several
 from gangsched.model.topology import TOPOLOGY_KEY
 
 _BY_PLUGIN: Mapping[str, str] = {
@@ -56,10 +56,10 @@ _SEE = "See to what the sentence names: no node was looked at."
 _COMPARE = "Compare what the pods ask of nodes (nodeSelector, affinity, tolerations) with what nodes have."
 
 
-def sentence(error: FitError) -> str:
+def why_refused(error: FitError) -> str:
     """Why a plugin or a rule refused the group before any node was looked at."""
     is_written = any(plugin == GANG for plugin, _ in error.rejected_by)
-    said = error.message if error.message.endswith((".", "?")) else f"{error.message}."
+    said = sentence(error.message)
     return f"It cannot be scheduled as it is written: {said}" if is_written else said
 
 

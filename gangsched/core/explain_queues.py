@@ -12,6 +12,7 @@ from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.core.types.needed import requests_of
+from gangsched.model.printable import sentence
 
 _MAX_NAMED = 4
 
@@ -24,9 +25,8 @@ def names_wrong_queue(scheduler: Scheduler, group: Group) -> tuple[str, str] | N
         return None
     for info in shared.start_together.members_to_admit(group):
         if problem := book.tree.of(info.pod).problem:
-            end = "" if problem.endswith("?") else "."
             return (
-                f"Pod {info.pod.key} names a queue that does not take it: {problem}{end}",
+                sentence(f"Pod {info.pod.key} names a queue that does not take it: {problem}"),
                 f"Correct {QUEUE_KEY} in the pods' template, and on the pods that exist: they are looked at"
                 " again at once. Which namespaces a queue takes is in the scheduler's configuration.",
             )

@@ -17,7 +17,7 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.near_names import near_names
 from gangsched.core.cycle.shortage import Lack, amount_text, lacks, told_of
-from gangsched.core.explain_cures import cures, refused, sentence
+from gangsched.core.explain_cures import cures, refused, why_refused
 from gangsched.core.explain_queues import at_limit, names_wrong_queue
 from gangsched.core.framework.plan import FitError, Plan, Shortage
 from gangsched.core.framework.plugin_calls import PluginError
@@ -96,7 +96,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     short = answer.shortage
     if short is None:
         todo = tuple(refused(answer, scheduler.shared.cache.view))
-        return Found(begin + sentence(answer), todo, then=again)
+        return Found(begin + why_refused(answer), todo, then=again)
     found = lacks(short)
     waiting = [one for one in scheduler.shared.queue.waiting if one is not group]
     sentences = told_of(short, group, waiting, lambda other: _name_until(other, ago_s))

@@ -9,6 +9,11 @@ def several(n: int, noun: str, plural: str = "") -> str:
     return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"
 
 
+def sentence(text: str) -> str:
+    """The text with a full stop, where it does not end as a sentence already."""
+    return text if text.endswith((".", "?")) else f"{text}."
+
+
 def one_line(text: str) -> str:
     r"""The text with line feeds, a terminal's control characters, marks that turn the direction of writing
     and halves of characters as `\x0a`."""

@@ -18,9 +18,9 @@ from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.sim.api import GRACE_KEY
-from gangsched.sim.objects import GPU, make_node, make_pod
+from gangsched.sim.objects import GPU, make_node
 from gangsched.sim.reading import allocatable, gang_of, healthy_ids, least
-from gangsched.sim.teams import GUARANTEED, QUEUE_KEY, gpus_of, gpus_there, queue_of
+from gangsched.sim.teams import GUARANTEED, QUEUE_KEY, gpus_of, gpus_there, group_pods, queue_of
 from gangsched.sim.told import Told
 from gangsched.sim.workloads import Arrival, Workload
 
@@ -47,18 +47,7 @@ def lending_workload(seed: int, *, n_arrivals: int = 30, over_s: float = 80.0) -
         if rng.random() < 0.5:
             own[CONTROLLED_KEY] = "true"
         name, n, each = f"g{serial}", rng.choice((1, 1, 2, 3)), rng.choice((1, 1, 2, gpus))
-        smallest = rng.randint(1, n) if rng.random() < 0.2 else n
-        pods = tuple(
-            make_pod(
-                f"{name}-{k}",
-                group=name if n > 1 else "",
-                min_members=smallest if n > 1 else 0,
-                gpus=each,
-                priority=rng.choice((0, 0, 0, 5)) if n == 1 else 0,
-                annotations=own,
-            )
-            for k in range(n)
-        )
+        pods = group_pods(rng, name, n, each, own)
         arrivals.append(Arrival(over_s * serial / n_arrivals * rng.uniform(0.8, 1.2), pods))
     return Workload(nodes, tuple(arrivals))
 

@@ -75,7 +75,7 @@ class HookBodies:
         self._patched: list[tuple[_Body, str, Any]] = []
 
     def under_way(self) -> Iterator[tuple[Pod, str, Any]]:
-        """For whom what was patched, and how, by the bodies that have not ended."""
+        """Yields the pod, the path and the patch of each request of the bodies that have not ended."""
         self._patched = [one for one in self._patched if one[0].is_open()]
         yield from ((body.pod, path, patch) for body, path, patch in self._patched)
 

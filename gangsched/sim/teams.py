@@ -63,20 +63,25 @@ def teams_workload(seed: int, *, n_arrivals: int = 36, over_s: float = 45.0) -> 
         is_wide = rng.random() < 0.15
         name, n = f"g{serial}", n_nodes if is_wide else rng.choice((1, 1, 2, 3))
         each = gpus if is_wide else rng.choice((1, 1, 2, gpus))
-        least = rng.randint(1, n) if rng.random() < 0.2 else n
-        pods = tuple(
-            make_pod(
-                f"{name}-{k}",
-                group=name if n > 1 else "",
-                min_members=least if n > 1 else 0,
-                gpus=each,
-                priority=rng.choice((0, 0, 0, 5)) if n == 1 else 0,
-                annotations=own,
-            )
-            for k in range(n)
-        )
+        pods = group_pods(rng, name, n, each, own)
         arrivals.append(Arrival(over_s * serial / n_arrivals * rng.uniform(0.8, 1.2), pods))
     return Workload(nodes, tuple(arrivals), tuple(_edits(arrivals, Random(f"{seed}-other-queues"))))
+
+
+def group_pods(rng: Random, name: str, n: int, gpus: int, annotations: Mapping[str, str]) -> tuple[Pod, ...]:
+    """A gang of n, now and then one that starts with fewer; or a lone pod, now and then an important one."""
+    least = rng.randint(1, n) if rng.random() < 0.2 else n
+    return tuple(
+        make_pod(
+            f"{name}-{k}",
+            group=name if n > 1 else "",
+            min_members=least if n > 1 else 0,
+            gpus=gpus,
+            priority=rng.choice((0, 0, 0, 5)) if n == 1 else 0,
+            annotations=annotations,
+        )
+        for k in range(n)
+    )
 
 
 def _edits(arrivals: Sequence[Arrival], rng: Random) -> Iterator[Edit]:

@@ -1,4 +1,4 @@
-"""What is said of taints: the user's slip where it is one, and never what Kubernetes itself has added."""
+"""What is told about taints: a user's slip where it is one, and never what Kubernetes itself has added."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -154,17 +154,23 @@ def saying(code: int, reason: str, body: bytes = b"", **headers: str) -> Iterato
             thread.join()
 
 
+def three_sent(url: str) -> tuple[tuple[int, int], Sequence[MutableMapping[str, Any]]]:
+    """(how many of three spans were exported, how many failed), and what was logged."""
+    tracing = Tracing(TracingSettings(endpoint=url))
+    with structlog.testing.capture_logs() as logs:
+        for span in spans(3):
+            tracing.output.emit(span)
+        tracing.close(30.0)
+    lane = tracing.output.lanes[0]
+    return (lane.n_exported, lane.n_failed), logs
+
+
 @pytest.mark.parametrize("code", [301, 302, 307, 308])
 def test_a_collector_that_is_elsewhere_is_told_and_takes_nothing(code: int) -> None:
     """Its redirect was taken for success: all spans were lost, and counted as exported."""
     with saying(code, "Elsewhere", Location="https://127.0.0.1:1/") as url:
-        tracing = Tracing(TracingSettings(endpoint=url))
-        with structlog.testing.capture_logs() as logs:
-            for span in spans(3):
-                tracing.output.emit(span)
-            tracing.close(30.0)
-    lane = tracing.output.lanes[0]
-    assert (lane.n_exported, lane.n_failed) == (0, 3)
+        (n_exported, n_failed), logs = three_sent(url)
+    assert (n_exported, n_failed) == (0, 3)
     assert f"it redirects, with code {code}" in logs[-1]["err"]
 
 
@@ -174,13 +180,8 @@ def test_spans_that_a_collector_refuses_of_a_batch_are_counted(refused: int, cou
     answer.partial_success.rejected_spans = refused
     answer.partial_success.error_message = "no\nroom"
     with saying(200, "OK", answer.SerializeToString()) as url:
-        tracing = Tracing(TracingSettings(endpoint=url))
-        with structlog.testing.capture_logs() as logs:
-            for span in spans(3):
-                tracing.output.emit(span)
-            tracing.close(30.0)
-    lane = tracing.output.lanes[0]
-    assert (lane.n_exported, lane.n_failed) == (3 - counted, counted)
+        (n_exported, n_failed), logs = three_sent(url)
+    assert (n_exported, n_failed) == (3 - counted, counted)
     said = [line["err"] for line in logs if line["event"] == "the collector refuses spans"]
     assert said == (["no\\x0aroom"] if counted else [])
 

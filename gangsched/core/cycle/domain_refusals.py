@@ -16,7 +16,7 @@ from gangsched.core.framework.plan import TOPOLOGY, FitError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.pod_template import PodTemplate
-from gangsched.model.printable import several
+from gangsched.model.printable import sentence, several
 
 MAX_NAMED = 3
 """Domains named in a reason."""
@@ -39,8 +39,7 @@ def refusal(
     group = demand.group
     prefix = f"gang {group.key}: " if group.is_gang else ""
     if inner is None:
-        end = "" if said.endswith("?") else "."
-        return FitError(group, f"{prefix}{said}{end}", _rejected_by(demand, kinds))
+        return FitError(group, sentence(f"{prefix}{said}"), _rejected_by(demand, kinds))
     message = f"{prefix}{said}. In {where}: {inner.message.removeprefix(prefix)}"
     rejected = tuple(dict.fromkeys((*_rejected_by(demand, kinds), *inner.rejected_by)))
     short = inner.shortage

@@ -112,7 +112,7 @@ class Nominations:
         self._shared.queue.park(group, Cause.PREEMPTS, again_s)
 
     def _words(self, preemption: Preemption) -> str:
-        nodes = f"{several(len(preemption.nodes), 'node')}"
+        nodes = several(len(preemption.nodes), "node")
         pods = _counted(preemption.waits_for.values(), preemption.whose, "to go")
         return f"preemption: room is reserved on {nodes}; waiting for {pods}"
 

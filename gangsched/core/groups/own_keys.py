@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from gangsched.config.strict import nearest
+from gangsched.config.strict import nearest_name
 from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.state.reporter import Reporter, clean
 from gangsched.core.types.group import Group
@@ -150,8 +150,8 @@ def _meant(one: Ignored) -> str:
     if len(name) > _MAX_COMPARED:
         return ""
     names = sorted(key.removeprefix(PREFIX) for key in known)
-    if near := nearest(name, names):
-        return PREFIX + near.removeprefix("; did you mean ").removesuffix("?")
+    if near := nearest_name(name, names):
+        return PREFIX + near
     words = _words(name)
     best = max(names, key=lambda known_name: len(words & _words(known_name)))
     return PREFIX + best if words & _words(best) else ""

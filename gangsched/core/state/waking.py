@@ -164,15 +164,14 @@ class _Heard:
         return has_less or self._would_do[key]
 
     def _fits_without(self, profile: Profile, group: Group, rule: EvictionRule) -> bool:
-        """Whether the group may fit where something has become free and those whom it may take go."""
-        given = {one.row: one for one in self._changes if one.row >= 0 and one.what & _GIVES_ROOM}
+        """Whether the group may fit where something has become free, once those whom it may take are gone."""
         going = {
             row: [
                 info
                 for info in self._view.pods_on(row)
                 if rule.may_take(info, is_lower=priority_of(info) < group.priority)
             ]
-            for row in given
+            for row in {one.row for one in self._changes if one.row >= 0 and one.what & _GIVES_ROOM}
         }
         trial = Trial(self._view)
         trial.remove(*(info for infos in going.values() for info in infos))
