@@ -53,8 +53,8 @@ def needed(namespace: str) -> tuple[Right, ...]:
         ("policy", "poddisruptionbudgets"),
     ):
         found += [Right(verb, group, kind) for verb in _READ]
-    found += [Right(verb, "", "persistentvolumeclaims") for verb in ("get", *_READ, "patch")]
-    found += [Right(verb, "", "persistentvolumes") for verb in (*_READ, "patch")]
+    for kind in ("persistentvolumeclaims", "persistentvolumes"):
+        found += [Right(verb, "", kind) for verb in ("get", *_READ, "patch")]
     found.append(Right("create", "", "pods/binding"))
     found.append(Right("patch", "", "pods/status"))
     found += [Right(verb, "events.k8s.io", "events") for verb in ("create", "list")]

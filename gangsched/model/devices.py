@@ -7,7 +7,6 @@ now is state and lives in core.cache.device_ledger.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from gangsched.errors import ParseError
 from gangsched.model import bounded
 from gangsched.model.device_topology import DeviceTopology, Wiring, topology_of
+from gangsched.model.names import is_subdomain
 from gangsched.model.objects import Container, PodSpec
 from gangsched.model.resources import container_requests, is_extended
 
@@ -24,7 +24,6 @@ VISIBLE_KEY = "gangsched.io/visible-devices"
 VISIBLE_BY_CONTAINER = "visible-devices.gangsched.io"
 """The end of the prefix of keys that list what one container sees of one resource (`visible_key`)."""
 
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 # kubelet refuses longer device IDs: they travel in its checkpoint and its gRPC API with this limit.
 MAX_ID_LENGTH = 63
 MAX_DEVICES = 4096
@@ -211,7 +210,7 @@ def visible_key(resource: str, container: str) -> str:
     """
     domain, _, name = resource.partition("/")
     prefix = f"{name}.{domain}.{VISIBLE_BY_CONTAINER}"
-    return f"{prefix}/{container}" if _SUBDOMAIN.fullmatch(prefix) and len(prefix) <= 253 else ""
+    return f"{prefix}/{container}" if is_subdomain(prefix) else ""
 
 
 def is_device_key(key: str) -> bool:

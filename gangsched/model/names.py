@@ -1,4 +1,4 @@
-"""Names with Kubernetes' syntax rules: label keys and values, qualified names.
+"""Names with Kubernetes' syntax rules: label keys and values, qualified names, domains.
 
 Lives here: whether a text is valid, and the rule. Not here: the embedded API server's literal error messages
 (apiserver.metadata). Called by configuration and by plugins for their Args.
@@ -12,6 +12,7 @@ import re
 _NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = re.compile(rf"(?:(?=[^/]{{1,253}}/){_LABEL}(?:\.{_LABEL})*/)?{_NAME}")
+_SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _VALUE = re.compile(rf"(?:{_NAME})?")
 
 
@@ -23,3 +24,8 @@ def is_qualified_name(text: str) -> bool:
 def is_label_value(text: str) -> bool:
     """At most 63 letters, digits, `-`, `_` and `.`, the first and the last a letter or digit; or nothing."""
     return _VALUE.fullmatch(text) is not None
+
+
+def is_subdomain(text: str) -> bool:
+    """What most objects' names are: at most 253 lower-case letters, digits, `-` and `.`."""
+    return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None

@@ -31,6 +31,12 @@ def not_found(kind: str, name: str) -> str:
     return f'{kind} "{name}" not found'
 
 
+def lost(claim: PersistentVolumeClaim) -> str:
+    """In kube-scheduler's words."""
+    volume = claim.spec.volume_name
+    return f'persistentvolumeclaim "{claim.metadata.name}" bound to non-existent persistentvolume "{volume}"'
+
+
 def claim_of(view: ObjectQueries, key: tuple[str, str]) -> PersistentVolumeClaim | None:
     found: PersistentVolumeClaim | None = view.objects(CLAIMS).get(key)
     return found
@@ -56,12 +62,12 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
     return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
 
 
-def on_nodes(volume: PersistentVolume, view: NodeQueries) -> BoolArray | None:
-    """The nodes that can reach the volume, by its node affinity; None: all of them."""
+def on_nodes(volume: PersistentVolume, view: NodeQueries, at: slice = EVERYWHERE) -> BoolArray | None:
+    """The nodes, of these rows, that can reach the volume, by its node affinity; None: all of them."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return None
-    return match_any_term(affinity.required.node_selector_terms or (), view, EVERYWHERE)
+    return match_any_term(affinity.required.node_selector_terms or (), view, at)
 
 
 def selected_nodes(selector: LabelSelector, view: NodeQueries) -> BoolArray:

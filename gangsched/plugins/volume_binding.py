@@ -2,9 +2,8 @@
 
 Bound claims restrict the pod to nodes that reach their volumes. Claims that wait for their first consumer get
 the smallest sufficient volume, or one provisioned where the pod goes. Reserve records the choice, so that no
-other pod takes it; PreBind writes it (the volume's claimRef, or the claim's selected-node) and waits until
-the volume controller has bound the claim. Source: kube-scheduler 1.37
-`plugins/volumebinding/{volume_binding,binder,scorer}.go`.
+other pod takes it; PreBind writes it down and waits until the claims are bound (plugins.claim_binding).
+Source: kube-scheduler 1.37 `plugins/volumebinding/{volume_binding,binder,scorer}.go`.
 """
 
 from __future__ import annotations
@@ -45,13 +44,14 @@ from gangsched.model.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
 )
+from gangsched.plugins.claim_binding import bind_claims
 from gangsched.plugins.claims import (
-    BIND_COMPLETED,
     WAITS,
     claim_of,
     class_name,
     class_of,
     is_bound,
+    lost,
     not_found,
     on_nodes,
     volume_of,
@@ -60,7 +60,6 @@ from gangsched.plugins.free_volumes import FreeVolumes, request_of, size_of
 from gangsched.plugins.node_resources_fit import ShapePoint, on_lines
 from gangsched.plugins.provisioning import Provisioning
 from gangsched.plugins.volume_matching import (
-    SELECTED_NODE,
     Choice,
     Matching,
     taken_names,
@@ -71,9 +70,7 @@ REASON_BIND = "node(s) didn't find available persistent volumes to bind"
 REASON_SPACE = "node(s) did not have enough free storage"
 REASON_LOST = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 _IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
-_BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _DEFAULT_SHAPE = (ShapePoint(0, 10), ShapePoint(100, 0))
-_LOOK_S = 0.5
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -284,18 +281,10 @@ class VolumeBinding:
         if choice is None:
             return SUCCESS
         try:
-            for claim, volume in choice.volumes:
-                await _give(volume, claim, handle)
-            for claim in choice.made:
-                await _ask_for(claim, node_name, handle)
-            given = [(claim, volume.metadata.name) for claim, volume in choice.volumes]
-            for claim, volume_name in (*given, *((claim, "") for claim in choice.made)):
-                problem = await _bound(claim, node_name, handle, volume_name)
-                if problem:
-                    return Status.unschedulable(problem)
+            problem = await bind_claims(choice, node_name, handle)
         except ApiError as error:
-            return Status.unschedulable(f"binding volumes: {error}")
-        return SUCCESS
+            problem = f"binding volumes: {error}"
+        return Status.unschedulable(problem) if problem else SUCCESS
 
 
 def _claiming(template: PodTemplate) -> list[Any]:
@@ -311,8 +300,7 @@ def _problem(
     if claim is None:
         return not_found("persistentvolumeclaim", name)
     if claim.status.phase == "Lost":
-        volume = claim.spec.volume_name
-        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
+        return lost(claim)
     if claim.metadata.deletion_timestamp is not None:
         return f'persistentvolumeclaim "{name}" is being deleted'
     pod = template.pod.metadata
@@ -332,61 +320,6 @@ def _is_over(promised: PersistentVolumeClaim, volume_name: str, view: ObjectQuer
         return True
     volume = volume_of(view, volume_name) if claim.spec.volume_name == volume_name else None
     return is_bound(claim) and (volume is None or volume.spec.claim_ref is not None)
-
-
-def _path(one: PersistentVolumeClaim | PersistentVolume) -> str:
-    meta = one.metadata
-    if meta.namespace:
-        return f"/api/v1/namespaces/{meta.namespace}/persistentvolumeclaims/{meta.name}"
-    return f"/api/v1/persistentvolumes/{meta.name}"
-
-
-async def _give(volume: PersistentVolume, claim: PersistentVolumeClaim, handle: Handle) -> None:
-    """Reserve the volume for this claim. Raises: ApiError, also on a concurrent change."""
-    meta = claim.metadata
-    owner = volume.spec.claim_ref
-    if owner is not None and owner.uid == meta.uid:
-        return
-    reference = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "namespace": meta.namespace,
-        "name": meta.name,
-        "uid": meta.uid,
-        "resourceVersion": meta.resource_version,
-    }
-    patched: dict[str, Any] = {"resourceVersion": volume.metadata.resource_version}
-    if owner is None:
-        patched["annotations"] = {_BOUND_BY_CONTROLLER: "yes"}
-    await handle.patch(_path(volume), {"metadata": patched, "spec": {"claimRef": reference}})
-
-
-async def _ask_for(claim: PersistentVolumeClaim, node_name: str, handle: Handle) -> None:
-    """Have a volume provisioned where the node reaches it. Raises: ApiError, as _give."""
-    meta = claim.metadata
-    if (meta.annotations or {}).get(SELECTED_NODE) == node_name:
-        return
-    patched = {"resourceVersion": meta.resource_version, "annotations": {SELECTED_NODE: node_name}}
-    await handle.patch(_path(claim), {"metadata": patched})
-
-
-async def _bound(claim: PersistentVolumeClaim, node_name: str, handle: Handle, volume_name: str) -> str:
-    """Wait until the claim is bound; returns the problem, "" if none. Raises: ApiError.
-
-    volume_name: of the volume that it is to get; "": one is made for it.
-    """
-    while True:
-        now = await handle.get(_path(claim))
-        annotations = now["metadata"].get("annotations") or {}
-        got = now["spec"].get("volumeName", "")
-        if got and BIND_COMPLETED in annotations:
-            # A request of a former process may have come in between; the node may not reach that volume.
-            is_other = volume_name and got != volume_name
-            return f"binding volumes: PVC {claim.metadata.name!r} got {got} instead" if is_other else ""
-        if not volume_name and annotations.get(SELECTED_NODE) != node_name:
-            # The provisioner removes it to report failure.
-            return f"provisioning failed for PVC {claim.metadata.name!r}"
-        await handle.sleep(_LOOK_S)
 
 
 __all__ = ["Args", "VolumeBinding"]

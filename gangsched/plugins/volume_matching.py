@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
+from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.interface import BoolArray
 from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim
 from gangsched.plugins.free_volumes import FreeVolumes, request_of
@@ -24,8 +25,12 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
-    """A pod's unbound claims on one node: volumes by claim, and claims to be provisioned."""
+    """A pod's unbound claims on one node: volumes by claim, and claims to be provisioned.
 
+    nodes: of the view that it was made from; the cache's own shows them as they are when it is asked.
+    """
+
+    nodes: NodeQueries
     volumes: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
     made: tuple[PersistentVolumeClaim, ...] = ()
 
@@ -107,7 +112,7 @@ class Matching:
                 return None, False
             if not provision.has_space[row]:
                 return None, True
-        return Choice(tuple(found), tuple(made)), False
+        return Choice(self._view, tuple(found), tuple(made)), False
 
     def _take(
         self, row: int | None

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.errors import ApiError
+from gangsched.errors import ApiError, Subject
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
@@ -80,7 +80,7 @@ class Storage:
 
     def _mark(self) -> str:
         self._n += 1
-        return f"+s{self._n}"
+        return f"-s{self._n}"
 
     # -- the server ------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class Storage:
         kind, name = (CLAIMS, path.removeprefix(_CLAIMS)) if is_claim else (VOLUMES, path[len(_VOLUMES) :])
         item = self._api.objects[kind].get(("d" if is_claim else "", name))
         if item is None:
-            raise ApiError(f"{name} not found", code=404)
+            raise ApiError(f"{name} not found", code=404, reason="NotFound", subject=Subject(kind, name))
         if body is not None:
             meta, patched = item.metadata, body["metadata"]
             if patched["resourceVersion"] != meta.resource_version:

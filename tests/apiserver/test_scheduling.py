@@ -102,6 +102,47 @@ async def test_a_gang_that_does_not_fit_is_not_bound_until_it_does(tmp_path: Pat
         await until(lambda: phases(cluster) == {"Succeeded"}, "the gang runs on the node that came")
 
 
+async def test_a_gang_goes_where_its_volume_is_if_the_driver_made_it_elsewhere(tmp_path: Path) -> None:
+    key, data = "volume.kubernetes.io/selected-node", {"storage": "1Gi"}
+    async with (
+        EmbeddedCluster(simulation=Simulation(nodes=2, gpus=8, speed=20.0), seed=1) as cluster,
+        scheduler(cluster, tmp_path / "kubeconfig"),
+    ):
+        registry = cluster.registry
+        classes = registry.resource("storageclasses.storage.k8s.io")
+        claims, volumes = (registry.resource(f"persistentvolume{one}") for one in ("claims", "s"))
+        waits = {"provisioner": "d.example.com", "volumeBindingMode": "WaitForFirstConsumer"}
+        registry.create(classes, {"metadata": {"name": "made"}, **waits})
+        spec: Json = {"accessModes": ["ReadWriteOnce"], "storageClassName": "made"}
+        wanted = {**spec, "resources": {"requests": data}}
+        claim = registry.create(claims, {"metadata": {"name": "c"}, "spec": wanted}, namespace="default")
+        mounted = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+        for k in range(2):
+            one = brief_member(k, needed=2)
+            one["spec"] |= {"volumes": mounted} if not k else {}
+            registry.create(registry.resource("pods"), one, namespace="default")
+
+        def asked_node() -> str:
+            notes = registry.get(claims, "default", "c").decode()["metadata"].get("annotations", {})
+            return str(notes.get(key, ""))
+
+        await until(lambda: bool(asked_node()), "the claim has its node")
+        [other] = {"node-0", "node-1"} - {asked_node()}
+        here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [other]}
+        spec |= {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}}
+        spec |= {"claimRef": {"namespace": "default", "name": "c", "uid": claim.decode()["metadata"]["uid"]}}
+        spec |= {"capacity": data, "csi": {"driver": "d.example.com", "volumeHandle": "v"}}
+        registry.create(volumes, {"metadata": {"name": "v"}, "spec": spec})
+
+        def bind(claim: Json) -> None:
+            claim["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] = "yes"
+            claim["spec"]["volumeName"] = "v"
+
+        registry.modify(claims, "default", "c", bind)
+        await until(lambda: phases(cluster) == {"Succeeded"}, "the gang has run")
+        assert registry.get(registry.resource("pods"), "default", "a-0").decode()["spec"]["nodeName"] == other
+
+
 def devices_of(pod: dict[str, Any]) -> list[str]:
     allocated = msgspec.json.decode(pod["metadata"]["annotations"]["gangsched.io/allocated-devices"])
     return [device for of in allocated.values() for ids in of.values() for device in ids]

@@ -246,8 +246,8 @@ def _claims_are_bound_before_their_pod(cluster: Cluster, plane: Audited) -> None
         spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": storage}}
         spec["storageClassName"] = name
         plane.request("POST", claims, {"metadata": {"name": name}, "spec": spec})
-    disk = {"accessModes": ["ReadWriteOnce"], "capacity": storage, "storageClassName": "there"}
-    disk |= {"nfs": {"server": "s", "path": "/"}}
+    disk: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "capacity": storage}
+    disk |= {"storageClassName": "there", "nfs": {"server": "s", "path": "/"}}
     plane.request("POST", volumes, {"metadata": {"name": "there"}, "spec": disk})
     phase = {"status": {"phase": "Available"}}
     plane.request("PATCH", f"{volumes}/there/status", phase, content_type=merge)
@@ -262,6 +262,10 @@ def _claims_are_bound_before_their_pod(cluster: Cluster, plane: Audited) -> None
 
     cluster.eventually(asked, "both claims are provided for")
     assert cluster.n_bound("stored") == 0
+    uid = plane.request("GET", f"{claims}/made")["metadata"]["uid"]
+    disk |= {"storageClassName": "made"}
+    disk |= {"claimRef": {"namespace": "default", "name": "made", "uid": uid}}
+    plane.request("POST", volumes, {"metadata": {"name": "made"}, "spec": disk})
     for name in ("there", "made"):
         done = {"pv.kubernetes.io/bind-completed": "yes"}
         bound = {"metadata": {"annotations": done}, "spec": {"volumeName": name}}

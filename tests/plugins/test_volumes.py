@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from gangsched.core.cache.trial import Trial
-from gangsched.core.framework.interface import SKIP, SUCCESS, Change, ClusterChange, Code, Status
+from gangsched.core.framework.interface import SKIP, SUCCESS, Change, ClusterChange
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Placement
-from gangsched.errors import ApiError
 from gangsched.kube.watch.decode import objects
 from gangsched.model import storage as kinds
 from gangsched.model.objects import Pod
@@ -342,101 +341,3 @@ def test_a_claim_of_the_pods_own_is_waited_for_and_must_be_its_own() -> None:
 def test_arguments_are_checked() -> None:
     with pytest.raises(ValueError, match="bindTimeoutSeconds: -1 is below 0"):
         Args(bind_timeout_seconds=-1)
-
-
-class Server:
-    """An API server that binds what it is asked to; `refuses` by path. gives: the volume of claim "mine"."""
-
-    def __init__(self, *, makes: bool = True, gives: str = "there") -> None:
-        self.log = None
-        self.written: list[tuple[str, Json]] = []
-        self.refuses = ""
-        self.slept = 0
-        self.done = False
-        self._makes = makes
-        self.gives = gives
-
-    async def kubernetes(self) -> Any:
-        raise AssertionError("not asked for")
-
-    async def ask(self, url: str, body: Any = None) -> Any:
-        raise AssertionError("not asked for")
-
-    async def patch(self, path: str, body: Any, *, content_type: str = "") -> Any:
-        if self.refuses and self.refuses in path:
-            raise ApiError("the object has been modified", code=409)
-        self.written.append((path, body))
-        return {}
-
-    async def get(self, path: str) -> Any:
-        annotations: Json = {"volume.kubernetes.io/selected-node": "a"} if self._makes else {}
-        if self.done:
-            annotations[BIND_COMPLETED] = "yes"
-        volume_name = self.gives if path.endswith("/mine") else "made"
-        return {"metadata": {"annotations": annotations}, "spec": {"volumeName": volume_name}}
-
-    async def list(self, path: str, *, label_selector: str = "", field_selector: str = "") -> list[Any]:
-        return []
-
-    async def post(self, path: str, body: Any) -> Any:
-        return {}
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept += 1
-        self.done = True
-
-    def allow(self, group: str) -> bool:
-        return False
-
-    def reject(self, group: str, reason: str) -> bool:
-        return False
-
-
-def both_ways() -> tuple[Cluster, VolumeBinding, PodInfo]:
-    """A pod with a claim that gets a volume and one for which it is made, promised on node a."""
-    c = cluster(a="")
-    local(c)
-    put(c, kinds.CLASSES, "made", provisioner="d.example.com", volumeBindingMode="WaitForFirstConsumer")
-    volume(c, "there", host="a")
-    claim(c, "mine")
-    claim(c, "new", storage_class="made")
-    plugin = VolumeBinding()
-    return c, plugin, promised(c, plugin, using("mine", "new"), 0)
-
-
-async def test_what_was_promised_is_written_down_and_waited_for() -> None:
-    c, plugin, info = both_ways()
-    server = Server()
-    assert await plugin.pre_bind(info.pod, "a", server) is SUCCESS
-    assert server.slept == 1, "it looks again until both are bound"
-    (there, given), (new, asked) = server.written
-    assert there == "/api/v1/persistentvolumes/there"
-    assert given["spec"]["claimRef"]["uid"] == "uid-mine"
-    assert given["metadata"]["resourceVersion"] == "7"
-    assert new == "/api/v1/namespaces/default/persistentvolumeclaims/new"
-    assert asked["metadata"]["annotations"] == {"volume.kubernetes.io/selected-node": "a"}
-    claim(c, "other")
-    assert allowed(c, plugin, using("other")) == [], (
-        "the watch has not told of it, and it is taken all the same"
-    )
-
-
-async def test_a_claim_that_got_another_volume_meanwhile_costs_the_attempt() -> None:
-    """As a process that has died since may have chosen: its node need not be this one."""
-    _, plugin, info = both_ways()
-    status = await plugin.pre_bind(info.pod, "a", Server(gives="elsewhere"))
-    assert status.code is Code.UNSCHEDULABLE
-    assert status.reason == "binding volumes: PVC 'mine' got elsewhere instead"
-
-
-async def test_a_volume_that_has_changed_or_cannot_be_made_costs_the_attempt() -> None:
-    _, plugin, info = both_ways()
-    server = Server()
-    server.refuses = "persistentvolumes/there"
-    status: Status = await plugin.pre_bind(info.pod, "a", server)
-    assert (status.code, "has been modified" in status.reason) == (Code.UNSCHEDULABLE, True)
-    unable = Server(makes=False)
-    _, plugin, info = both_ways()
-    plugin._promised[info.uid] = msgspec.structs.replace(plugin._promised[info.uid], volumes=())
-    status = await plugin.pre_bind(info.pod, "a", unable)
-    assert "provisioning failed for PVC 'new'" in status.reason

@@ -1,0 +1,166 @@
+"""Binds a pod's claims before the pod: writes what VolumeBinding chose, and waits until it is done.
+
+A volume that is there gets the claim as its claimRef, a claim for which one is made gets the node. Then the
+volume controller binds the claims, and each one's volume is read: the driver may have made it where the node
+does not reach it, or another process may have chosen it for another node. Called by VolumeBinding's PreBind,
+which has a deadline. Source: kube-scheduler 1.37 `plugins/volumebinding/binder.go` (checkBindings).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from gangsched.core.cache.view.nodes import NodeQueries
+from gangsched.core.framework.interface import Handle
+from gangsched.errors import ApiError
+from gangsched.model.names import is_subdomain
+from gangsched.model.objects import NodeSelectorTerm
+from gangsched.model.printable import one_line
+from gangsched.model.storage import VOLUMES, PersistentVolume, PersistentVolumeClaim
+from gangsched.plugins.claims import is_bound, lost, on_nodes
+from gangsched.plugins.volume_matching import SELECTED_NODE, Choice
+
+T = TypeVar("T")
+_BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+_LOOK_S = 0.5
+# Drivers name few keys and one value each; people may write anything.
+_MAX_AFFINITY = 256
+
+
+async def bind_claims(choice: Choice, node_name: str, handle: Handle) -> str:
+    """Returns the problem, "" once all claims have volumes that the node reaches. Raises: ApiError."""
+    for claim, volume in choice.volumes:
+        await _give(volume, claim, handle)
+    for claim in choice.made:
+        await _ask_for(claim, node_name, handle)
+    given = [(claim, volume.metadata.name) for claim, volume in choice.volumes]
+    for claim, wanted in (*given, *((claim, "") for claim in choice.made)):
+        problem = await _bound(claim, wanted, node_name, choice.nodes, handle)
+        if problem:
+            return problem
+    return ""
+
+
+async def _give(volume: PersistentVolume, claim: PersistentVolumeClaim, handle: Handle) -> None:
+    """Reserve the volume for this claim. Raises: ApiError, also on a concurrent change."""
+    meta = claim.metadata
+    owner = volume.spec.claim_ref
+    if owner is not None and owner.uid == meta.uid:
+        return
+    reference = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+    }
+    patched: dict[str, Any] = {"resourceVersion": volume.metadata.resource_version}
+    if owner is None:
+        patched["annotations"] = {_BOUND_BY_CONTROLLER: "yes"}
+    path = _volume_path(volume.metadata.name)
+    await handle.patch(path, {"metadata": patched, "spec": {"claimRef": reference}})
+
+
+async def _ask_for(claim: PersistentVolumeClaim, node_name: str, handle: Handle) -> None:
+    """Have a volume provisioned where the node reaches it. Raises: ApiError, as _give."""
+    meta = claim.metadata
+    if (meta.annotations or {}).get(SELECTED_NODE) == node_name:
+        return
+    patched = {"resourceVersion": meta.resource_version, "annotations": {SELECTED_NODE: node_name}}
+    await handle.patch(_claim_path(claim), {"metadata": patched})
+
+
+async def _bound(
+    claim: PersistentVolumeClaim, wanted: str, node_name: str, nodes: NodeQueries, handle: Handle
+) -> str:
+    """Wait until the claim is bound; returns the problem, "" if none. Raises: ApiError.
+
+    wanted: the volume that it is to get; "": one is made for it.
+    """
+    name = claim.metadata.name
+    while True:
+        now = await _read(_claim_path(claim), PersistentVolumeClaim, handle)
+        got = now.spec.volume_name
+        if is_bound(now):
+            if wanted and got != wanted:
+                # A request of a former process may have come in between.
+                return f"binding volumes: PVC {name!r} got {got} instead"
+            if now.status.phase == "Lost":
+                return lost(now)
+            volume = await _volume(got, handle)
+            if volume is not None:
+                return _unsuitable(now, volume, node_name, nodes)
+        elif not wanted and (now.metadata.annotations or {}).get(SELECTED_NODE) != node_name:
+            # The provisioner removes it to report failure.
+            return f"provisioning failed for PVC {name!r}"
+        await handle.sleep(_LOOK_S)
+
+
+async def _volume(name: str, handle: Handle) -> PersistentVolume | None:
+    """None: the API server says that there is none, which its caches may say of a new one. Raises: ApiError.
+
+    If it is gone, the volume controller will call the claim lost.
+    """
+    if not is_subdomain(name):  # users may write any text there, and it becomes a part of a path
+        raise ApiError(f"{name!r} is not the name of a volume")
+    try:
+        return await _read(_volume_path(name), PersistentVolume, handle)
+    except ApiError as error:
+        subject = error.subject
+        is_about_it = subject is not None and (subject.kind, subject.name) == (VOLUMES, name)
+        if error.code == 404 and is_about_it:
+            return None
+        raise
+
+
+async def _read(path: str, form: type[T], handle: Handle) -> T:
+    """Raises: ApiError."""
+    try:
+        return msgspec.convert(await handle.get(path), form)
+    except msgspec.ValidationError as error:
+        raise ApiError(f"{path} cannot be read: {error}") from None
+
+
+def _unsuitable(
+    claim: PersistentVolumeClaim, volume: PersistentVolume, node_name: str, nodes: NodeQueries
+) -> str:
+    """Why the pod cannot use the claim's volume on this node; "" if it can."""
+    name, mine, owner = volume.metadata.name, claim.metadata, volume.spec.claim_ref
+    if owner is None or owner.uid != mine.uid:
+        its = f"{owner.namespace}/{owner.name} ({owner.uid})" if owner is not None else "none"
+        return f"binding volumes: PVC {mine.name!r} names {name} as its volume, whose claim is {its}"
+    row = nodes.row_of(node_name)
+    if row is None:
+        return f"node {node_name} is gone"
+    reached = on_nodes(volume, nodes, slice(row, row + 1))
+    if reached is None or reached[0]:
+        return ""
+    what = f"{name}, the volume of PVC {mine.name!r}"
+    return f"binding volumes: node {node_name} does not reach {what}: it is for {_affinity(volume)}"
+
+
+def _affinity(volume: PersistentVolume) -> str:
+    """Which nodes reach the volume, in the words of its affinity."""
+    affinity = volume.spec.node_affinity
+    terms = affinity.required.node_selector_terms if affinity and affinity.required else None
+    text = one_line(" or ".join(map(_term, terms or ())))
+    if len(text) > _MAX_AFFINITY:
+        text = f"{text[:_MAX_AFFINITY]}…"
+    return f"nodes with {text}" if text else "no node"
+
+
+def _term(term: NodeSelectorTerm) -> str:
+    asked = [*(term.match_expressions or ()), *(term.match_fields or ())]
+    return " and ".join(f"{one.key} {one.operator} {', '.join(one.values or ())}".rstrip() for one in asked)
+
+
+def _claim_path(claim: PersistentVolumeClaim) -> str:
+    meta = claim.metadata
+    return f"/api/v1/namespaces/{meta.namespace}/persistentvolumeclaims/{meta.name}"
+
+
+def _volume_path(name: str) -> str:
+    return f"/api/v1/persistentvolumes/{name}"

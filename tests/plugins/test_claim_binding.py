@@ -1,0 +1,254 @@
+"""What VolumeBinding's PreBind writes, what it waits for, and which volumes it does not accept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangsched.core.framework.interface import SUCCESS, Code, Status
+from gangsched.core.types.group import PodInfo
+from gangsched.errors import ApiError, Subject
+from gangsched.model import storage as kinds
+from gangsched.plugins.claims import BIND_COMPLETED
+from gangsched.plugins.volume_binding import VolumeBinding
+from tests.plugins.build import Cluster, node
+from tests.plugins.test_volumes import (
+    HOST,
+    ZONE,
+    Json,
+    allowed,
+    claim,
+    cluster,
+    local,
+    promised,
+    put,
+    using,
+    volume,
+)
+
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+def only_in(*zones: str) -> Json:
+    """The affinity of a volume of these zones."""
+    terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]} for zone in zones]
+    return {"required": {"nodeSelectorTerms": terms}}
+
+
+class Server:
+    """An API server that binds what it is asked to, after a while: "mine" to `gives`, "new" to "made"."""
+
+    def __init__(self, *, makes: bool = True, gives: str = "there") -> None:
+        self.log = None
+        self.written: list[tuple[str, Json]] = []
+        self.refuses = ""
+        self.slept = 0
+        self.gives = gives
+        self.claim: Json = {}
+        """Of every claim, beside what it is."""
+        self.made: Json = {}
+        """The spec of the volume that was made, beside what it is."""
+        self.missing: list[ApiError] = []
+        """What a volume's GETs end in at first."""
+        self.asked: list[str] = []
+        self._makes = makes
+
+    async def kubernetes(self) -> Any:
+        raise AssertionError("not asked for")
+
+    async def ask(self, url: str, body: Any = None) -> Any:
+        raise AssertionError("not asked for")
+
+    async def patch(self, path: str, body: Any, *, content_type: str = "") -> Any:
+        if self.refuses and self.refuses in path:
+            raise ApiError("the object has been modified", code=409)
+        self.written.append((path, body))
+        return {}
+
+    async def get(self, path: str) -> Any:
+        self.asked.append(path)
+        kind, name = path.split("/")[-2:]
+        if kind == kinds.VOLUMES:
+            if self.missing:
+                raise self.missing.pop(0)
+            of = "new" if name == "made" else "mine"
+            spec: Json = {"claimRef": {"namespace": "default", "name": of, "uid": f"uid-{of}"}}
+            return {"metadata": {"name": name}, "spec": spec | (self.made if name == "made" else {})}
+        annotations: Json = {SELECTED: "a"} if self._makes else {}
+        if self.slept:
+            annotations[BIND_COMPLETED] = "yes"
+        meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "annotations": annotations}
+        spec = {"volumeName": self.gives if name == "mine" else "made"} if self.slept else {}
+        return {"metadata": meta, "spec": spec} | self.claim
+
+    async def list(self, path: str, *, label_selector: str = "", field_selector: str = "") -> list[Any]:
+        return []
+
+    async def post(self, path: str, body: Any) -> Any:
+        return {}
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept += 1
+
+    def allow(self, group: str) -> bool:
+        return False
+
+    def reject(self, group: str, reason: str) -> bool:
+        return False
+
+
+def both_ways() -> tuple[Cluster, VolumeBinding, PodInfo]:
+    """A pod with a claim that gets a volume and one for which it is made, promised on node a of zone 1."""
+    c = cluster(a="1")
+    local(c)
+    put(c, kinds.CLASSES, "made", provisioner="d.example.com", volumeBindingMode="WaitForFirstConsumer")
+    volume(c, "there", host="a")
+    claim(c, "mine")
+    claim(c, "new", storage_class="made")
+    plugin = VolumeBinding()
+    return c, plugin, promised(c, plugin, using("mine", "new"), 0)
+
+
+async def outcome(server: Server) -> Status:
+    _, plugin, info = both_ways()
+    return await plugin.pre_bind(info.pod, "a", server)
+
+
+def no_volume(kind: str = kinds.VOLUMES, name: str = "made") -> ApiError:
+    return ApiError("not found", code=404, reason="NotFound", subject=Subject(kind, name))
+
+
+# -- what is written and waited for ----------------------------------------------------------------------
+
+
+async def test_what_was_promised_is_written_down_and_waited_for() -> None:
+    c, plugin, info = both_ways()
+    server = Server()
+    assert await plugin.pre_bind(info.pod, "a", server) is SUCCESS
+    assert server.slept == 1, "it looks again until both are bound"
+    (there, given), (new, asked) = server.written
+    assert there == "/api/v1/persistentvolumes/there"
+    assert given["spec"]["claimRef"]["uid"] == "uid-mine"
+    assert given["metadata"]["resourceVersion"] == "7"
+    assert new == "/api/v1/namespaces/default/persistentvolumeclaims/new"
+    assert asked["metadata"]["annotations"] == {SELECTED: "a"}
+    claim(c, "other")
+    assert allowed(c, plugin, using("other")) == [], (
+        "the watch has not told of it, and it is taken all the same"
+    )
+
+
+async def test_a_claim_that_got_another_volume_meanwhile_costs_the_attempt() -> None:
+    """As a process that has died since may have chosen: its node need not be this one."""
+    status = await outcome(Server(gives="elsewhere"))
+    assert status.code is Code.UNSCHEDULABLE
+    assert status.reason == "binding volumes: PVC 'mine' got elsewhere instead"
+
+
+async def test_a_volume_that_has_changed_or_cannot_be_made_costs_the_attempt() -> None:
+    server = Server()
+    server.refuses = "persistentvolumes/there"
+    status = await outcome(server)
+    assert (status.code, "has been modified" in status.reason) == (Code.UNSCHEDULABLE, True)
+    _, plugin, info = both_ways()
+    plugin._promised[info.uid] = msgspec.structs.replace(plugin._promised[info.uid], volumes=())
+    status = await plugin.pre_bind(info.pod, "a", Server(makes=False))
+    assert "provisioning failed for PVC 'new'" in status.reason
+
+
+# -- what it may not be ----------------------------------------------------------------------------------
+
+
+async def test_a_volume_that_was_made_where_the_node_does_not_reach_it_costs_the_attempt() -> None:
+    server = Server()
+    server.made = {"nodeAffinity": only_in("2", "3")}
+    status = await outcome(server)
+    assert status.code is Code.UNSCHEDULABLE
+    assert status.reason == (
+        "binding volumes: node a does not reach made, the volume of PVC 'new': "
+        f"it is for nodes with {ZONE} In 2 or {ZONE} In 3"
+    )
+    server.made = {"nodeAffinity": only_in("2", "1")}
+    assert await outcome(server) is SUCCESS, "one term of several is enough"
+    server.made = {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}
+    assert (await outcome(server)).reason.endswith(": it is for no node")
+    server.made = {"nodeAffinity": only_in("2" * 5000)}
+    assert len((await outcome(server)).reason) < 500, "an affinity of any length is told in part"
+
+
+async def test_the_node_is_asked_as_it_is_when_the_volume_is_there() -> None:
+    """A driver may take minutes, in which somebody labels the node, or deletes it."""
+    server = Server()
+    server.made = {"nodeAffinity": only_in("2")}
+    c, plugin, info = both_ways()
+    c.put(node("a", labels={HOST: "a", ZONE: "2"}))
+    assert await plugin.pre_bind(info.pod, "a", server) is SUCCESS
+    c.cache.remove_node("a")
+    assert (await plugin.pre_bind(info.pod, "a", server)).reason == "node a is gone"
+
+
+async def test_a_volume_whose_claim_is_another_costs_the_attempt() -> None:
+    server = Server()
+    server.made = {"claimRef": {"namespace": "d", "name": "theirs", "uid": "u"}}
+    said = "binding volumes: PVC 'new' names made as its volume, whose claim is "
+    assert (await outcome(server)).reason == said + "d/theirs (u)"
+    server.made = {"claimRef": None}
+    assert (await outcome(server)).reason == said + "none"
+
+
+async def test_a_volume_that_is_not_there_yet_is_waited_for() -> None:
+    server = Server()
+    server.missing = [no_volume(name="there"), no_volume(name="there")]
+    assert await outcome(server) is SUCCESS
+    assert server.slept == 3
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiError("404 page not found"),
+        no_volume(name=""),
+        no_volume(kinds.CLAIMS),
+        ApiError("no", code=403, reason="Forbidden", subject=Subject(kinds.VOLUMES, "there")),
+    ],
+    ids=["a proxy's", "of the kind", "of another kind", "a refusal"],
+)
+async def test_what_does_not_say_that_the_volume_is_missing_costs_the_attempt(error: ApiError) -> None:
+    server = Server()
+    server.missing = [error]
+    status = await outcome(server)
+    assert (status.code, status.reason) == (Code.UNSCHEDULABLE, f"binding volumes: {error}")
+
+
+async def test_a_claim_whose_volume_is_lost_is_not_waited_for() -> None:
+    server = Server()
+    server.claim = {"status": {"phase": "Lost"}}
+    server.missing = [no_volume()]
+    said = 'persistentvolumeclaim "mine" bound to non-existent persistentvolume "there"'
+    assert (await outcome(server)).reason == said
+
+
+async def test_the_name_of_a_volume_is_no_way_to_other_objects() -> None:
+    """A user may write any text there."""
+    _, plugin, info = both_ways()
+    plugin._promised[info.uid] = msgspec.structs.replace(plugin._promised[info.uid], volumes=())
+    server = Server()
+    name = "../namespaces/kube-system/secrets/key"
+    claimed = {"metadata": {"name": "new", "annotations": {BIND_COMPLETED: "", SELECTED: "a"}}}
+    server.claim = {**claimed, "spec": {"volumeName": name}}
+    status = await plugin.pre_bind(info.pod, "a", server)
+    assert status.reason == f"binding volumes: {name!r} is not the name of a volume"
+    assert not any("secrets" in path for path in server.asked)
+
+
+@pytest.mark.parametrize(
+    "made", [{"nodeAffinity": "everywhere"}, {"nodeAffinity": {"required": [1]}}, {"claimRef": 5}]
+)
+async def test_an_answer_that_cannot_be_read_costs_the_attempt(made: Json) -> None:
+    server = Server()
+    server.made = made
+    status = await outcome(server)
+    assert status.code is Code.UNSCHEDULABLE
+    assert status.reason.startswith("binding volumes: /api/v1/persistentvolumes/made cannot be read: ")
