@@ -109,6 +109,9 @@ class VolumeBinding:
         self._args = args or Args()
         self._shape = [(point.utilization, point.score * 10) for point in self._args.shape]
         self._promised: dict[str, Choice] = {}
+        """By pod's UID: what no other pod may take."""
+        self._to_bind: dict[str, Choice] = {}
+        """By pod's UID: what PreBind has not begun with; its claims may be seen bound before."""
         self._waiting: set[int] = set()
         self._volumes, self._provisioning = FreeVolumes(), Provisioning()
         self.hook_timeout_s = float(self._args.bind_timeout_seconds)
@@ -262,13 +265,14 @@ class VolumeBinding:
             if choice is None:
                 what = f"the volumes of {placement.info.pod.key} on {view.name(row)}"
                 return Status.unschedulable(f"{what} are no longer free")
-            self._promised[placement.info.uid] = choice
+            self._promised[placement.info.uid] = self._to_bind[placement.info.uid] = choice
             self._waiting.add(placement.info.template.serial)
         return SUCCESS
 
     def unreserve(self, group: Group, infos: Sequence[PodInfo]) -> None:
         for info in infos:
             self._promised.pop(info.uid, None)
+            self._to_bind.pop(info.uid, None)
 
     # -- binding -------------------------------------------------------------------------------------------
 
@@ -277,7 +281,7 @@ class VolumeBinding:
         return SUCCESS if template.serial in self._waiting else SKIP
 
     async def pre_bind(self, pod: Pod, node_name: str, handle: Handle) -> Status:
-        choice = self._promised.get(pod.metadata.uid)
+        choice = self._to_bind.pop(pod.metadata.uid, None)
         if choice is None:
             return SUCCESS
         try:

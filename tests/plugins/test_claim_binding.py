@@ -153,7 +153,7 @@ async def test_a_volume_that_has_changed_or_cannot_be_made_costs_the_attempt() -
     status = await outcome(server)
     assert (status.code, "has been modified" in status.reason) == (Code.UNSCHEDULABLE, True)
     _, plugin, info = both_ways()
-    plugin._promised[info.uid] = msgspec.structs.replace(plugin._promised[info.uid], volumes=())
+    plugin._to_bind[info.uid] = msgspec.structs.replace(plugin._to_bind[info.uid], volumes=())
     status = await plugin.pre_bind(info.pod, "a", Server(makes=False))
     assert "provisioning failed for PVC 'new'" in status.reason
 
@@ -185,8 +185,26 @@ async def test_the_node_is_asked_as_it_is_when_the_volume_is_there() -> None:
     c, plugin, info = both_ways()
     c.put(node("a", labels={HOST: "a", ZONE: "2"}))
     assert await plugin.pre_bind(info.pod, "a", server) is SUCCESS
+    c, plugin, info = both_ways()
     c.cache.remove_node("a")
     assert (await plugin.pre_bind(info.pod, "a", server)).reason == "node a is gone"
+
+
+async def test_claims_that_are_seen_bound_before_prebind_begins_are_looked_at_too() -> None:
+    """Hooks of a large gang wait for each other, and an earlier attempt has asked for its volumes."""
+    server = Server()
+    server.made = {"nodeAffinity": only_in("2")}
+    c, plugin, info = both_ways()
+    changed: Json = {"resourceVersion": "8"}
+    bound = changed | {"annotations": {BIND_COMPLETED: "yes"}}
+    for name, volume_name in (("mine", "there"), ("new", "made")):
+        put(c, kinds.CLAIMS, name, metadata=bound, spec={"volumeName": volume_name})
+    owner = {"name": "mine", "uid": "uid-mine"}
+    put(c, kinds.VOLUMES, "there", metadata=changed, spec={"claimRef": owner})
+    claim(c, "other", storage_class="made")
+    assert allowed(c, plugin, using("other")) == ["a"]
+    assert not plugin._promised, "they hold nothing back any more"
+    assert "does not reach made" in (await plugin.pre_bind(info.pod, "a", server)).reason
 
 
 async def test_a_volume_whose_claim_is_another_costs_the_attempt() -> None:
@@ -233,7 +251,7 @@ async def test_a_claim_whose_volume_is_lost_is_not_waited_for() -> None:
 async def test_the_name_of_a_volume_is_no_way_to_other_objects() -> None:
     """A user may write any text there."""
     _, plugin, info = both_ways()
-    plugin._promised[info.uid] = msgspec.structs.replace(plugin._promised[info.uid], volumes=())
+    plugin._to_bind[info.uid] = msgspec.structs.replace(plugin._to_bind[info.uid], volumes=())
     server = Server()
     name = "../namespaces/kube-system/secrets/key"
     claimed = {"metadata": {"name": "new", "annotations": {BIND_COMPLETED: "", SELECTED: "a"}}}
