@@ -8,7 +8,7 @@ which has a deadline. Source: kube-scheduler 1.37 `plugins/volumebinding/binder.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -29,15 +29,23 @@ _LOOK_S = 0.5
 _MAX_AFFINITY = 256
 
 
+class _Expected(NamedTuple):
+    """A claim that is to be bound: to this volume, or to one that is made for a node."""
+
+    claim: PersistentVolumeClaim
+    volume_name: str = ""
+    made_for: str = ""
+
+
 async def bind_claims(choice: Choice, node_name: str, handle: Handle) -> str:
     """Returns the problem, "" once all claims have volumes that the node reaches. Raises: ApiError."""
+    expected = [_Expected(claim, volume.metadata.name) for claim, volume in choice.volumes]
     for claim, volume in choice.volumes:
         await _give(volume, claim, handle)
     for claim in choice.made:
-        await _ask_for(claim, node_name, handle)
-    given = [(claim, volume.metadata.name) for claim, volume in choice.volumes]
-    for claim, wanted in (*given, *((claim, "") for claim in choice.made)):
-        problem = await _bound(claim, wanted, node_name, choice.nodes, handle)
+        expected.append(_Expected(claim, made_for=await _ask_for(claim, node_name, handle)))
+    for one in expected:
+        problem = await _bound(one, node_name, choice.nodes, handle)
         if problem:
             return problem
     return ""
@@ -64,25 +72,35 @@ async def _give(volume: PersistentVolume, claim: PersistentVolumeClaim, handle: 
     await handle.patch(path, {"metadata": patched, "spec": {"claimRef": reference}})
 
 
-async def _ask_for(claim: PersistentVolumeClaim, node_name: str, handle: Handle) -> None:
-    """Have a volume provisioned where the node reaches it. Raises: ApiError, as _give."""
+async def _ask_for(claim: PersistentVolumeClaim, node_name: str, handle: Handle) -> str:
+    """Have a volume provisioned where the node reaches it; the node that it is made for. Raises: ApiError.
+
+    A member of the same gang that shares the claim may have asked first, for a node of its own. The volume
+    will show whether this node reaches it too.
+    """
     meta = claim.metadata
     if (meta.annotations or {}).get(SELECTED_NODE) == node_name:
-        return
+        return node_name
     patched = {"resourceVersion": meta.resource_version, "annotations": {SELECTED_NODE: node_name}}
-    await handle.patch(_claim_path(claim), {"metadata": patched})
+    try:
+        await handle.patch(_claim_path(claim), {"metadata": patched})
+    except ApiError as error:
+        if error.code != 409:
+            raise
+        now = (await _read(_claim_path(claim), PersistentVolumeClaim, handle)).metadata
+        asked = (now.annotations or {}).get(SELECTED_NODE, "")
+        if now.uid != meta.uid or not asked:
+            raise
+        return asked
+    return node_name
 
 
-async def _bound(
-    claim: PersistentVolumeClaim, wanted: str, node_name: str, nodes: NodeQueries, handle: Handle
-) -> str:
-    """Wait until the claim is bound; returns the problem, "" if none. Raises: ApiError.
-
-    wanted: the volume that it is to get; "": one is made for it.
-    """
-    name = claim.metadata.name
+async def _bound(expected: _Expected, node_name: str, nodes: NodeQueries, handle: Handle) -> str:
+    """Wait until the claim is bound; returns the problem, "" if none. Raises: ApiError."""
+    path, wanted = _claim_path(expected.claim), expected.volume_name
+    name = expected.claim.metadata.name
     while True:
-        now = await _read(_claim_path(claim), PersistentVolumeClaim, handle)
+        now = await _read(path, PersistentVolumeClaim, handle)
         got = now.spec.volume_name
         if is_bound(now):
             if wanted and got != wanted:
@@ -93,7 +111,7 @@ async def _bound(
             volume = await _volume(got, handle)
             if volume is not None:
                 return _unsuitable(now, volume, node_name, nodes)
-        elif not wanted and (now.metadata.annotations or {}).get(SELECTED_NODE) != node_name:
+        elif not wanted and (now.metadata.annotations or {}).get(SELECTED_NODE) != expected.made_for:
             # The provisioner removes it to report failure.
             return f"provisioning failed for PVC {name!r}"
         await handle.sleep(_LOOK_S)

@@ -38,9 +38,12 @@ def only_in(*zones: str) -> Json:
 
 
 class Server:
-    """An API server that binds what it is asked to, after a while: "mine" to `gives`, "new" to "made"."""
+    """An API server that binds what it is asked to, after a while: "mine" to `gives`, "new" to "made".
 
-    def __init__(self, *, makes: bool = True, gives: str = "there") -> None:
+    chosen: the node that claims name.
+    """
+
+    def __init__(self, *, chosen: str = "a", gives: str = "there") -> None:
         self.log = None
         self.written: list[tuple[str, Json]] = []
         self.refuses = ""
@@ -53,7 +56,7 @@ class Server:
         self.missing: list[ApiError] = []
         """What a volume's GETs end in at first."""
         self.asked: list[str] = []
-        self._makes = makes
+        self._chosen = chosen
 
     async def kubernetes(self) -> Any:
         raise AssertionError("not asked for")
@@ -76,7 +79,7 @@ class Server:
             of = "new" if name == "made" else "mine"
             spec: Json = {"claimRef": {"namespace": "default", "name": of, "uid": f"uid-{of}"}}
             return {"metadata": {"name": name}, "spec": spec | (self.made if name == "made" else {})}
-        annotations: Json = {SELECTED: "a"} if self._makes else {}
+        annotations: Json = {SELECTED: self._chosen} if self._chosen else {}
         if self.slept:
             annotations[BIND_COMPLETED] = "yes"
         meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "annotations": annotations}
@@ -154,8 +157,28 @@ async def test_a_volume_that_has_changed_or_cannot_be_made_costs_the_attempt() -
     assert (status.code, "has been modified" in status.reason) == (Code.UNSCHEDULABLE, True)
     _, plugin, info = both_ways()
     plugin._to_bind[info.uid] = msgspec.structs.replace(plugin._to_bind[info.uid], volumes=())
-    status = await plugin.pre_bind(info.pod, "a", Server(makes=False))
+    status = await plugin.pre_bind(info.pod, "a", Server(chosen=""))
     assert "provisioning failed for PVC 'new'" in status.reason
+
+
+async def test_members_that_share_a_claim_which_is_made_do_not_refuse_each_other() -> None:
+    """The first one's request changes the claim that the second one has seen, perhaps for another node."""
+    for chosen in ("a", "b"):
+        server = Server(chosen=chosen)
+        server.refuses = "persistentvolumeclaims/new"
+        assert await outcome(server) is SUCCESS, "it is made"
+        server.made = {"nodeAffinity": only_in("2")}
+        assert "node a does not reach made" in (await outcome(server)).reason
+
+
+async def test_a_claim_that_somebody_else_has_changed_costs_the_attempt() -> None:
+    server = Server(chosen="")
+    server.refuses = "persistentvolumeclaims/new"
+    assert "has been modified" in (await outcome(server)).reason
+    server = Server()
+    server.refuses = "persistentvolumeclaims/new"
+    server.claim = {"metadata": {"name": "new", "uid": "another", "annotations": {SELECTED: "a"}}}
+    assert "has been modified" in (await outcome(server)).reason
 
 
 # -- what it may not be ----------------------------------------------------------------------------------

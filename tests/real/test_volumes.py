@@ -40,9 +40,9 @@ class Driver:
         self._cluster.eventually(chosen, "the claim has its node")
         return chosen()
 
-    def make(self, zone: str) -> None:
-        """A volume of that zone, for the claim."""
-        term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+    def make(self, *zones: str) -> None:
+        """A volume of these zones, for the claim."""
+        term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": zones}]}
         spec: Json = {
             "accessModes": MODES,
             "capacity": STORAGE,
@@ -109,4 +109,18 @@ def test_a_claim_may_be_bound_before_its_volume_can_be_read(cluster: Cluster) ->
     driver.make(zones[chosen])
     cluster.whole("a")
     assert node_of(cluster.members("a")[0]) == chosen
+    assert not cluster.events("FailedScheduling", "a-0", "a-1")
+
+
+def test_members_on_two_nodes_share_a_claim_that_is_made_for_them(cluster: Cluster) -> None:
+    zones = two_zones(cluster)
+    driver = Driver(cluster, "shared")
+    data = {"name": "data", "persistentVolumeClaim": {"claimName": "shared"}}
+    cluster.gang("a", pods=2, gpus=8, volumes=[data])
+    cluster.schedule()
+    assert driver.asked_node() in zones
+    driver.make(*zones.values())
+    driver.bind()
+    cluster.whole("a")
+    assert {node_of(pod) for pod in cluster.members("a")} == set(zones)
     assert not cluster.events("FailedScheduling", "a-0", "a-1")
