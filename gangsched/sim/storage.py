@@ -45,7 +45,7 @@ from gangsched.sim.workloads import Workload
 SELECTED = "volume.kubernetes.io/selected-node"
 COMPLETED = "pv.kubernetes.io/bind-completed"
 DEEDS = ("delete_claim", "lose_volume", "limit_node", "fill_node", "cut_watch")
-_FAILS = 0.25
+_FAILS, _STRAYS = 0.25, 0.2
 _CLAIMS, _VOLUMES = "/api/v1/namespaces/d/persistentvolumeclaims/", "/api/v1/persistentvolumes/"
 
 
@@ -136,7 +136,13 @@ class Storage:
             self._api.put_object(CLAIMS, replace(claim, metadata=replace(claim.metadata, annotations=own)))
         elif node is not None:
             is_local = MANY not in (claim.spec.access_modes or ()) and self._rng.random() < 0.5
-            self._make(claim, node if is_local else "")
+            self._make(claim, self._strayed(node) if is_local else "")
+
+    def _strayed(self, node: str) -> str:
+        """Where the driver makes a volume for this node: its idea of where that is may be wrong."""
+        if self._weather.rates.mischief_per_s and self._rng.random() < _STRAYS:
+            return self._rng.choice([name for _, name in self._api.objects[NODES]])
+        return node
 
     def _make(self, claim: PersistentVolumeClaim, node: str) -> None:
         meta, mark = claim.metadata, self._mark()
@@ -176,10 +182,13 @@ class Storage:
     def _remove_unused(self, claim: PersistentVolumeClaim) -> None:
         """A claim that is being deleted stays as long as a pod uses it."""
         name = claim.metadata.name
-        users = (pod for pod in self._api.pods.values() if pod.spec.node_name and not pod.is_terminal)
-        if not any(name in claims_of(pod) for pod in users):
+        if not self._is_used(name):
             self._api.remove_object(CLAIMS, (claim.metadata.namespace, name))
             self._timeline.after(self._rng.uniform(0.1, 5.0), lambda: self._recreate(name))
+
+    def _is_used(self, name: str) -> bool:
+        users = (pod for pod in self._api.pods.values() if pod.spec.node_name and not pod.is_terminal)
+        return any(name in claims_of(pod) for pod in users)
 
     def _recreate(self, name: str) -> None:
         if ("d", name) not in self._claims:
@@ -232,7 +241,8 @@ class Storage:
         self._api.streams[kind].cut(self._rng.uniform(0.0, 2.0))
 
     def repair(self) -> None:
-        """Drivers have room, lost local volumes are back, claims that lost theirs are made anew."""
+        """Drivers have room, lost local volumes are back; claims that lost theirs, or have one that was made
+        elsewhere and may share no node with the next, are made anew."""
         for kind, item in self._first:
             if kind in (NODES, CAPACITIES):
                 self._api.put_object(kind, item)
@@ -240,8 +250,15 @@ class Storage:
                 node, mark = item.metadata.name.partition("-")[0], self._mark()
                 self._api.put_object(kind, volumes.local_volume(f"{node}-new{mark}", node, mark))
         for (_, name), claim in list(self._claims.items()):
-            if claim.spec.volume_name and ("", claim.spec.volume_name) not in self._volumes:
+            volume = self._volumes.get(("", claim.spec.volume_name))
+            if claim.spec.volume_name and (volume is None or self._is_astray(claim, volume)):
                 self._delete(name)
+
+    def _is_astray(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+        """Whether nobody uses it yet, and it was made elsewhere than it was asked for."""
+        node = (claim.metadata.annotations or {}).get(SELECTED, "")
+        is_here = volume.spec.node_affinity in (None, volumes.only_on(node))
+        return volume.spec.csi is not None and not is_here and not self._is_used(claim.metadata.name)
 
     def events(self) -> Iterable[ev.Event]:
         """All of it, as a process that starts is told."""

@@ -27,8 +27,8 @@ Held = tuple[str, str]
 
 
 class VolumeRules:
-    """35: who is bound reaches its volumes, but for those that a driver made meanwhile. 36: a claim for one
-    pod has one. 37: no node has too many. 38: no volume is given to two claims at once.
+    """35: who is bound reaches its volumes. 36: a claim for one pod has one. 37: no node has too many. 38: no
+    volume is given to two claims at once.
 
     Faults excuse nothing but what is not known any more: a claim that is gone, or was made anew.
     """
@@ -75,9 +75,7 @@ class VolumeRules:
             if claim is None:
                 continue
             volume = now.volume(claim)
-            # Where a driver has made one is not looked at before the bind, as kube-scheduler does look.
-            is_made = volume is not None and volume.spec.csi is not None
-            if volume is not None and not is_made and not _reaches(volume, bind.node):
+            if volume is not None and not _reaches(volume, bind.node):
                 yield f"35: {bind.name} is bound to {bind.node}, which {volume.metadata.name} does not reach"
             # As in kube-scheduler, who is on a node that is gone uses nothing any more.
             users = [one.metadata.name for one, on in others if on in told.nodes and name in claims_of(one)]

@@ -15,7 +15,7 @@ from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.preemption import queue_rights
 from gangsched.core.preemption.queue_rights import QueueRights
 from gangsched.core.state.waking import _Heard
-from gangsched.plugins import volume_binding, volume_restrictions
+from gangsched.plugins import claim_binding, volume_binding, volume_restrictions
 from gangsched.plugins.node_unschedulable import NodeUnschedulable
 from gangsched.plugins.node_volume_limits import NodeVolumeLimits
 from gangsched.plugins.taint_toleration import TaintToleration
@@ -75,6 +75,11 @@ def volumes_are_everywhere(patch: Patch) -> None:
     patch.setattr(volume_binding, "on_nodes", lambda volume, view: None)
 
 
+def a_made_volume_is_not_looked_at(patch: Patch) -> None:
+    """A claim that is bound is enough, wherever the driver has made its volume."""
+    patch.setattr(claim_binding, "_unsuitable", lambda claim, volume, node_name, nodes: "")
+
+
 def what_is_given_to_others_is_free(patch: Patch) -> None:
     patch.setattr(volume_binding, "taken_names", lambda choices: set())
 
@@ -89,6 +94,7 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "one pod at most is taken back": (one_pod_at_most_is_taken_back, "lending", "34: "),
     "the last that is guaranteed": (the_last_that_is_guaranteed_is_not_given, "lending", "34: "),
     "volumes are everywhere": (volumes_are_everywhere, "volumes", "35: "),
+    "a made volume is not looked at": (a_made_volume_is_not_looked_at, "volumes", "35: "),
     "one pod is any pod": (one_pod_is_any_pod, "volumes", "36: "),
     "attached volumes are not counted": (attached_volumes_are_not_counted, "volumes", "37: "),
     "what is given to others is free": (what_is_given_to_others_is_free, "volumes", "38: "),
