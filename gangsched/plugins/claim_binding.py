@@ -52,7 +52,10 @@ async def bind_claims(choice: Choice, node_name: str, handle: Handle) -> str:
 
 
 async def _give(volume: PersistentVolume, claim: PersistentVolumeClaim, handle: Handle) -> None:
-    """Reserve the volume for this claim. Raises: ApiError, also on a concurrent change."""
+    """Reserve the volume for this claim; a member of the same gang that shares the claim may have done it.
+
+    Raises: ApiError, also on another's concurrent change.
+    """
     meta = claim.metadata
     owner = volume.spec.claim_ref
     if owner is not None and owner.uid == meta.uid:
@@ -69,7 +72,14 @@ async def _give(volume: PersistentVolume, claim: PersistentVolumeClaim, handle: 
     if owner is None:
         patched["annotations"] = {_BOUND_BY_CONTROLLER: "yes"}
     path = _volume_path(volume.metadata.name)
-    await handle.patch(path, {"metadata": patched, "spec": {"claimRef": reference}})
+    try:
+        await handle.patch(path, {"metadata": patched, "spec": {"claimRef": reference}})
+    except ApiError as error:
+        if error.code != 409:
+            raise
+        owner = (await _read(path, PersistentVolume, handle)).spec.claim_ref
+        if owner is None or owner.uid != meta.uid:
+            raise
 
 
 async def _ask_for(claim: PersistentVolumeClaim, node_name: str, handle: Handle) -> str:

@@ -61,8 +61,9 @@ from gangsched.plugins.node_resources_fit import ShapePoint, on_lines
 from gangsched.plugins.provisioning import Provisioning
 from gangsched.plugins.volume_matching import (
     Choice,
+    Given,
     Matching,
-    taken_names,
+    given_by,
 )
 
 REASON_NODE = "node(s) didn't match PersistentVolume's node affinity"
@@ -185,18 +186,18 @@ class VolumeBinding:
                 del self._promised[uid]
 
     def _matching(self, claims: _Claims, view: ClusterView) -> Matching:
-        return Matching(claims.unbound, view, self._volumes, self._provisioning, self._taken(view))
+        return Matching(claims.unbound, view, self._volumes, self._provisioning, self._given(view))
 
-    def _taken(self, view: ClusterView) -> set[str]:
-        """Volumes taken by reservations and by siblings placed on a Trial."""
-        taken = taken_names(self._promised.values())
+    def _given(self, view: ClusterView) -> Given:
+        """By reservations, and to siblings placed on a Trial."""
+        given = given_by(self._promised.values())
         for row, template, _ in view.placed:
             claims = [claim for key in claims_of(template) if (claim := claim_of(view, key)) is not None]
             unbound = [claim for claim in claims if not is_bound(claim)]
             if unbound:
-                choice, _ = Matching(unbound, view, self._volumes, self._provisioning, taken).choice(row)
-                taken |= taken_names([choice] if choice is not None else [])
-        return taken
+                choice, _ = Matching(unbound, view, self._volumes, self._provisioning, given).choice(row)
+                given |= given_by([choice] if choice is not None else [])
+        return given
 
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
@@ -260,8 +261,8 @@ class VolumeBinding:
         view = claims.view.base()
         for placement in placements:
             row = placement.row
-            taken = taken_names(self._promised.values())
-            choice, _ = Matching(claims.unbound, view, self._volumes, self._provisioning, taken).choice(row)
+            given = given_by(self._promised.values())
+            choice, _ = Matching(claims.unbound, view, self._volumes, self._provisioning, given).choice(row)
             if choice is None:
                 what = f"the volumes of {placement.info.pod.key} on {view.name(row)}"
                 return Status.unschedulable(f"{what} are no longer free")

@@ -1,15 +1,16 @@
 """Which volumes unbound claims would get on which node: existing ones, else provisioned ones.
 
 Read by VolumeBinding alone. A node's result is computed as in kube-scheduler: claims by rising size, each
-takes the smallest sufficient volume; the remaining claims need provisioning. Volumes that reservations or the
-gang's siblings have taken are passed as `taken`. Ties: the volume's name. Sources: kube-scheduler 1.37
+takes the smallest sufficient volume; the remaining claims need provisioning. What reservations or the gang's
+siblings have chosen is passed as `given`: nobody else's claim gets such a volume, and who shares the claim
+uses it too. Ties: the volume's name. Sources: kube-scheduler 1.37
 `plugins/volumebinding/binder.go`; k8s.io/component-helpers `storage/volume/pv_helpers.go`
 (FindMatchingVolume).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -24,6 +25,10 @@ from gangsched.plugins.provisioning import Provision, Provisioning
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
+Given = Mapping[str, PersistentVolume]
+"""Volumes by the UID of the claim that they were chosen for."""
+
+
 class Choice(msgspec.Struct, frozen=True, gc=False):
     """A pod's unbound claims on one node: volumes by claim, and claims to be provisioned.
 
@@ -36,7 +41,7 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 
 
 class Matching:
-    """The unbound claims of one template, against one view and the volumes taken by then."""
+    """The unbound claims of one template, against one view and the volumes given by then."""
 
     def __init__(
         self,
@@ -44,21 +49,28 @@ class Matching:
         view: ClusterView,
         volumes: FreeVolumes,
         provisioning: Provisioning,
-        taken: Collection[str],
+        given: Given,
     ) -> None:
         self._view = view
-        self._taken = taken
+        self._taken = {volume.metadata.name for volume in given.values()}
         self._provisioning = provisioning
+        self._shared = [(claim, given[claim.metadata.uid]) for claim in claims if claim.metadata.uid in given]
+        rows = [volumes.reached_by(volume, view) for _, volume in self._shared]
+        self._reached = [np.isin(np.arange(view.n_rows), one) for one in rows if one is not None]
+        own = [claim for claim in claims if claim.metadata.uid not in given]
         self._claims = sorted(
-            (claim for claim in claims if not _selected(claim)), key=lambda claim: request_of(claim)
+            (claim for claim in own if not _selected(claim)), key=lambda claim: request_of(claim)
         )
-        self._started = [claim for claim in claims if _selected(claim)]
+        self._started = [claim for claim in own if _selected(claim)]
         self._fitting = {id(claim): volumes.fitting(claim, view) for claim in self._claims}
         self._provisions: dict[int, Provision] = {}
 
     def answer(self) -> tuple[BoolArray, BoolArray]:
         """bool[n_rows] each: where all claims are satisfied, and where only space is missing."""
-        ok = self._view.live.copy()
+        live = self._view.live.copy()
+        for reached in self._reached:
+            live &= reached
+        ok = live.copy()
         if self._started:
             here = [self._view.row_of(_selected(claim)) for claim in self._started]
             ok &= np.array([all(row == other for other in here) for row in range(self._view.n_rows)])
@@ -69,19 +81,13 @@ class Matching:
             no_space |= ok & provision.allowed & ~provision.has_space
             ok &= provision.allowed & provision.has_space
         if len(self._claims) == 1 and not self._started:
-            return self._of_one(self._claims[0], ok, no_space)
+            has_volume = (self._fitting[id(self._claims[0])].n_left(self._taken) > 0) & live
+            return ok | has_volume, no_space & ~has_volume
         # Nodes reached by some volume that not all nodes reach: computed one by one.
-        for row in np.flatnonzero(self._differ() & self._view.live):
+        for row in np.flatnonzero(self._differ() & live):
             choice, no_space[row] = self.choice(int(row))
             ok[row] = choice is not None
         return ok, no_space
-
-    def _of_one(
-        self, claim: PersistentVolumeClaim, ok: BoolArray, no_space: BoolArray
-    ) -> tuple[BoolArray, BoolArray]:
-        """The same for a single claim: it has a volume wherever one is left."""
-        has_volume = (self._fitting[id(claim)].n_left(self._taken) > 0) & self._view.live
-        return ok | has_volume, no_space & ~has_volume
 
     def everywhere(self) -> list[tuple[PersistentVolumeClaim, PersistentVolume]]:
         """The claims' volumes where only those are that all nodes reach."""
@@ -103,6 +109,8 @@ class Matching:
     def choice(self, row: int) -> tuple[Choice | None, bool]:
         """The choice for one node; if None, also whether only space is missing."""
         name = self._view.name(row)
+        if not all(reached[row] for reached in self._reached):
+            return None, False
         if any(_selected(claim) != name for claim in self._started):
             return None, False
         found, made = self._take(row)
@@ -118,7 +126,7 @@ class Matching:
         self, row: int | None
     ) -> tuple[list[tuple[PersistentVolumeClaim, PersistentVolume]], list[PersistentVolumeClaim]]:
         """(claims with volumes, claims to be provisioned); row None: only volumes that all nodes reach."""
-        found: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
+        found = list(self._shared)
         made = list(self._started)
         used: set[str] = set()
         for claim in self._claims:
@@ -143,6 +151,6 @@ def _selected(claim: PersistentVolumeClaim) -> str:
     return (claim.metadata.annotations or {}).get(SELECTED_NODE, "")
 
 
-def taken_names(choices: Iterable[Choice]) -> set[str]:
-    """The volumes that these choices use."""
-    return {volume.metadata.name for choice in choices for _, volume in choice.volumes}
+def given_by(choices: Iterable[Choice]) -> dict[str, PersistentVolume]:
+    """What these choices give."""
+    return {claim.metadata.uid: volume for choice in choices for claim, volume in choice.volumes}

@@ -91,13 +91,13 @@ def volumes_workload(seed: int, *, n_arrivals: int = 16, over_s: float = 30.0) -
 
 def _claims_of(rng: Random, name: str, n: int) -> list[list[str]]:
     """By pod: the names of its claims, which say what they are."""
-    kinds = (LOCAL, LOCAL, MADE, MADE, NET, "shared", "one", *(("one",) * 4 if n == 1 else ()))
+    kinds = (LOCAL, LOCAL, MADE, MADE, NET, "shared", "disk", "one", *(("one",) * 4 if n == 1 else ()))
     kind, more = rng.choice(kinds), rng.random() < 0.3
     found = []
     for k in range(n):
         own = [f"{kind}-{name}-{k}"]
-        if kind == "shared":
-            own = [f"shared-{name}"]
+        if kind in ("shared", "disk"):  # one that is made for all, or a local one
+            own = [f"{kind}-{name}"]
         elif kind == "one":  # one after the other, of this gang or another
             own = [f"one-{rng.randrange(2)}" if n == 1 else f"one-{name}-{k}"]
         found.append(own + ([f"{MADE}-more-{name}-{k}"] if more else []))
@@ -143,11 +143,11 @@ def storage_of(workload: Workload, seed: int) -> Objects:
 def claim(name: str, mark: str = "") -> PersistentVolumeClaim:
     """A new claim of that name, which is bound to nothing."""
     kind = name.partition("-")[0]
-    modes = {"shared": [MANY], "one": [ONE_POD]}.get(kind, [ONCE])
+    modes = {"shared": [MANY], "disk": [MANY], "one": [ONE_POD]}.get(kind, [ONCE])
     spec = ClaimSpec(
         access_modes=modes,
         resources=ResourceRequirements(requests={"storage": "5Gi"}),
-        storage_class_name=kind if kind in (LOCAL, MADE, NET) else MADE,
+        storage_class_name=kind if kind in (LOCAL, MADE, NET) else LOCAL if kind == "disk" else MADE,
     )
     return PersistentVolumeClaim(_meta(name, namespace="d", mark=mark), spec)
 
@@ -155,7 +155,7 @@ def claim(name: str, mark: str = "") -> PersistentVolumeClaim:
 def local_volume(name: str, node: str, mark: str = "") -> PersistentVolume:
     """On one node, and free."""
     spec = VolumeSpec(
-        access_modes=[ONCE],
+        access_modes=[ONCE, MANY],
         capacity={"storage": "10Gi"},
         storage_class_name=LOCAL,
         node_affinity=only_on(node),

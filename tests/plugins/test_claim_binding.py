@@ -53,6 +53,8 @@ class Server:
         """Of every claim, beside what it is."""
         self.made: Json = {}
         """The spec of the volume that was made, beside what it is."""
+        self.there: Json = {}
+        """The spec of the volume that was there, likewise."""
         self.missing: list[ApiError] = []
         """What a volume's GETs end in at first."""
         self.asked: list[str] = []
@@ -78,7 +80,7 @@ class Server:
                 raise self.missing.pop(0)
             of = "new" if name == "made" else "mine"
             spec: Json = {"claimRef": {"namespace": "default", "name": of, "uid": f"uid-{of}"}}
-            return {"metadata": {"name": name}, "spec": spec | (self.made if name == "made" else {})}
+            return {"metadata": {"name": name}, "spec": spec | (self.made if name == "made" else self.there)}
         annotations: Json = {SELECTED: self._chosen} if self._chosen else {}
         if self.slept:
             annotations[BIND_COMPLETED] = "yes"
@@ -150,11 +152,7 @@ async def test_a_claim_that_got_another_volume_meanwhile_costs_the_attempt() -> 
     assert status.reason == "binding volumes: PVC 'mine' got elsewhere instead"
 
 
-async def test_a_volume_that_has_changed_or_cannot_be_made_costs_the_attempt() -> None:
-    server = Server()
-    server.refuses = "persistentvolumes/there"
-    status = await outcome(server)
-    assert (status.code, "has been modified" in status.reason) == (Code.UNSCHEDULABLE, True)
+async def test_a_volume_that_cannot_be_made_costs_the_attempt() -> None:
     _, plugin, info = both_ways()
     plugin._to_bind[info.uid] = msgspec.structs.replace(plugin._to_bind[info.uid], volumes=())
     status = await plugin.pre_bind(info.pod, "a", Server(chosen=""))
@@ -169,6 +167,20 @@ async def test_members_that_share_a_claim_which_is_made_do_not_refuse_each_other
         assert await outcome(server) is SUCCESS, "it is made"
         server.made = {"nodeAffinity": only_in("2")}
         assert "node a does not reach made" in (await outcome(server)).reason
+
+
+async def test_members_that_share_a_claim_for_a_volume_that_is_there_do_not_refuse_each_other() -> None:
+    server = Server()
+    server.refuses = "persistentvolumes/there"
+    assert await outcome(server) is SUCCESS
+
+
+async def test_a_volume_that_somebody_else_has_got_costs_the_attempt() -> None:
+    server = Server()
+    server.refuses = "persistentvolumes/there"
+    server.there = {"claimRef": {"namespace": "default", "name": "mine", "uid": "another"}}
+    status = await outcome(server)
+    assert (status.code, "has been modified" in status.reason) == (Code.UNSCHEDULABLE, True)
 
 
 async def test_a_claim_that_somebody_else_has_changed_costs_the_attempt() -> None:

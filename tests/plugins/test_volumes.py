@@ -278,6 +278,30 @@ def test_promised_volumes_and_those_of_siblings_are_not_given_again() -> None:
     assert allowed(c, plugin, using("second")) == ["a", "b"]
 
 
+def test_who_shares_a_claim_uses_the_volume_that_was_chosen_for_it() -> None:
+    """All of a gang whose data are in one claim: it would wait for ever for a volume for each."""
+    c = cluster(a="1", b="1", c="2", d="1")
+    local(c)
+    term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["1"]}]}
+    volume(c, "data", size="2Gi", nodeAffinity={"required": {"nodeSelectorTerms": [term]}})
+    volume(c, "of-c", host="c", size="9Gi")
+    volume(c, "of-d", host="d", size="9Gi")
+    claim(c, "shared")
+    claim(c, "own")
+    plugin = VolumeBinding()
+    trial = Trial(c.view)
+    trial.place(0, c.template(using("shared")))
+    assert allowed(c, plugin, using("shared"), trial) == ["a", "b", "d"]
+    assert allowed(c, plugin, using("own"), trial) == ["c", "d"]
+    assert allowed(c, plugin, using("shared", "own"), trial) == ["d"]
+    for name, row in (("p", 0), ("q", 1)):
+        info = promised(c, plugin, using("shared", name=name), row)
+        [(_, given)] = plugin._promised[info.uid].volumes
+        assert given.metadata.name == "data"
+    assert allowed(c, plugin, using("shared")) == ["a", "b", "d"]
+    assert allowed(c, plugin, using("own")) == ["c", "d"]
+
+
 def test_a_volume_stays_promised_until_it_is_known_to_be_bound_too() -> None:
     """Claims and volumes are watched apart: the claim may be seen bound first."""
     c = cluster(a="")

@@ -19,11 +19,13 @@ STORAGE = {"storage": "1Gi"}
 class Driver:
     """A provisioner and the volume controller, for one claim of one class; all have one name."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Cluster, name: str, *, makes: bool = True) -> None:
+        """makes: whether it makes volumes at all, or all are there already."""
         self.name = name
         self._cluster = cluster
         self._request = cluster.plane.request
-        spec = {"provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
+        provisioner = DRIVER if makes else "kubernetes.io/no-provisioner"
+        spec = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
         self._request("POST", CLASSES, {"metadata": {"name": name}, **spec})
         wants = {"accessModes": MODES, "resources": {"requests": STORAGE}, "storageClassName": name}
         claim = self._request("POST", CLAIMS, {"metadata": {"name": name}, "spec": wants})
@@ -40,18 +42,28 @@ class Driver:
         self._cluster.eventually(chosen, "the claim has its node")
         return chosen()
 
-    def make(self, *zones: str) -> None:
-        """A volume of these zones, for the claim."""
+    def asked_volume(self) -> None:
+        """Waits until the volume names the claim."""
+
+        def owner() -> object:
+            return self._request("GET", f"{VOLUMES}/{self.name}")["spec"].get("claimRef", {}).get("uid")
+
+        self._cluster.eventually(lambda: owner() == self._owner["uid"], "the volume has its claim")
+
+    def make(self, *zones: str, is_given: bool = True) -> None:
+        """A volume of these zones; is_given: for the claim."""
         term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": zones}]}
         spec: Json = {
             "accessModes": MODES,
             "capacity": STORAGE,
             "storageClassName": self.name,
             "csi": {"driver": DRIVER, "volumeHandle": self.name},
-            "claimRef": self._owner,
+            **({"claimRef": self._owner} if is_given else {}),
             "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
         }
         self._request("POST", VOLUMES, {"metadata": {"name": self.name}, "spec": spec})
+        phase = {"status": {"phase": "Bound" if is_given else "Available"}}
+        self._request("PATCH", f"{VOLUMES}/{self.name}/status", phase, content_type=MERGE)
 
     def bind(self) -> None:
         """The claim has the volume from now on."""
@@ -120,6 +132,20 @@ def test_members_on_two_nodes_share_a_claim_that_is_made_for_them(cluster: Clust
     cluster.schedule()
     assert driver.asked_node() in zones
     driver.make(*zones.values())
+    driver.bind()
+    cluster.whole("a")
+    assert {node_of(pod) for pod in cluster.members("a")} == set(zones)
+    assert not cluster.events("FailedScheduling", "a-0", "a-1")
+
+
+def test_members_on_two_nodes_share_a_claim_for_a_volume_that_is_there(cluster: Cluster) -> None:
+    zones = two_zones(cluster)
+    driver = Driver(cluster, "data", makes=False)
+    driver.make(*zones.values(), is_given=False)
+    data = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    cluster.gang("a", pods=2, gpus=8, volumes=[data])
+    cluster.schedule()
+    driver.asked_volume()
     driver.bind()
     cluster.whole("a")
     assert {node_of(pod) for pod in cluster.members("a")} == set(zones)
