@@ -89,6 +89,8 @@ class Overdue:
             shared.settle_by_s.set(group.key, shared.now_s + 1.0)
 
     def _expired(self, group: Group) -> None:
+        if group.deadline_s != NEVER_S:
+            return  # it went with a group whose deadline passed before, and has another one since
         if group.state is GroupState.ASKING and self._extenders is not None:
             self._extenders.late(group)
         else:

@@ -60,6 +60,17 @@ def test_a_wait_ends_after_the_configured_time_and_everything_is_given_back() ->
     )
 
 
+def test_groups_that_waited_together_rest_together_and_leave_their_room_to_others() -> None:
+    """The end of one's wait ended the other's, which was then taken for rested: both were reserved again in
+    the same moment, for another minute, and so on."""
+    c = cluster(nodes=2)
+    c.submit(together("a", "b", "c", pods=1), together("b", "a", "c", pods=1)).run()
+    c.submit(make_pod("other", gpus=8)).run().wait(60.5)
+    assert c.pod("other").spec.node_name
+    assert c.untouched("a")
+    assert c.untouched("b")
+
+
 def test_the_gangs_own_timeout_counts() -> None:
     pods = with_annotations(together("a", "b"), {"gangsched.io/schedule-timeout": "5s"})
     c = cluster().submit(pods).run().wait(4.0)
