@@ -9,14 +9,15 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GROUPS_KEY, MAX_START_TOGETHER
+from gangsched.sim.objects import STRANGER, make_node, make_pod
 from tests.core.calls import n_calls
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
-def listing(name: str, others: list[str], *, pods: int = 1) -> list[Pod]:
-    """A group of one-GPU pods that names these others."""
+def listing(name: str, others: list[str], *, pods: int = 1, gpus: int = 1, first: int = 0) -> list[Pod]:
+    """A group of pods that names these others."""
     own = {GROUPS_KEY: msgspec.json.encode([name, *others]).decode()}
-    return with_annotations(gang(name, pods=pods, gpus=1), own)
+    return with_annotations(gang(name, pods=pods, gpus=gpus, first=first), own)
 
 
 def chain(n: int, *, reach: int = 1, ring: bool = False) -> list[list[Pod]]:
@@ -113,3 +114,69 @@ def test_a_list_of_too_many_is_refused_with_its_number() -> None:
     assert c.untouched("a")
     assert "65 groups start together, this one included; at most 64 may" in c.said("a-0")
     assert len(c.all(ef.BindPod)) == 0
+
+
+def started() -> Cluster:
+    """`a` and `b` have started together; then `b` was deleted and somebody took its node."""
+    c = cluster(nodes=2, gpus=4).submit(listing("a", ["b"], gpus=2), listing("b", ["a"], gpus=4)).run()
+    assert c.placed("a")
+    return c.delete("b-0").submit(make_pod("other", gpus=4)).run()
+
+
+def test_what_a_group_grows_by_does_not_wait_for_the_successor_of_one_that_it_started_with() -> None:
+    c = started().submit(listing("b", ["a"], gpus=4)).run()
+    assert c.untouched("b")
+    c.submit(listing("a", ["b"], gpus=2, first=1)).run()
+    assert c.placed("a", on=1)
+
+
+def test_such_a_successor_does_not_wait_for_what_the_other_grows_by() -> None:
+    c = started().submit(make_pod("third", gpus=2)).run()
+    c.submit(listing("a", ["b"], gpus=2, first=1)).run()
+    assert c.state("a") == "unschedulable"
+    c.submit(listing("b", ["a"], gpus=0)).run()
+    assert c.placed("b")
+
+
+def half_bound(*, taken: int) -> Cluster:
+    """`a` is bound in part and `b` not at all, as their binds failed; others take so many GPUs before they
+    are tried again."""
+    c = cluster(nodes=0).node(make_node("n0", gpus=4)).node(make_node("n1", gpus=1))
+    c.answer = lambda bind: "ok" if bind.name == "a-0" else "403"
+    c.submit(listing("a", ["b"], pods=2, gpus=2), listing("b", ["a"])).run()
+    c.answer = lambda bind: "ok"
+    return c.submit([make_pod("other", gpus=taken)]).run().clear().wait(3.0)
+
+
+def test_a_group_that_is_bound_in_part_is_completed_although_the_other_no_longer_fits() -> None:
+    c = half_bound(taken=1)
+    assert c.placed("a", on=1)
+    assert c.untouched("b")
+
+
+def test_one_that_fits_waits_reserved_for_the_other_that_is_bound_in_part() -> None:
+    c = half_bound(taken=2)
+    assert c.state("a") == "unschedulable"
+    assert c.state("b") == "waiting"
+    c.delete("other").run()
+    assert c.placed("a", on=1)
+    assert c.placed("b")
+
+
+def test_the_last_of_a_set_starts_it_at_once_although_the_others_rest_after_their_wait() -> None:
+    pods = {name: listing(name, [other for other in "abc" if other != name]) for name in "abc"}
+    c = cluster(nodes=1).submit(pods["a"], pods["b"]).run().wait(60.5)
+    assert {c.state("a"), c.state("b")} == {"backoff"}
+    c.submit(pods["c"]).run()
+    assert all(c.placed(name) for name in "abc")
+
+
+def test_a_group_that_is_refused_does_not_start_as_another_names_it() -> None:
+    c = cluster().submit(listing("b", ["a"]), make_pod("b-x", group="b", scheduler=STRANGER)).run()
+    c.submit(listing("a", ["b"])).run()
+    assert c.said("b-0").startswith("gang d/b: members name different schedulers")
+    assert c.state("a") == "waiting"
+    c.five_more_turns_change_nothing()
+    c.delete("b-x").wait(2.0)
+    assert c.placed("a")
+    assert c.placed("b")
