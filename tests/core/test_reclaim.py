@@ -14,6 +14,7 @@ from gangsched.model.effects import DeletePod, Effect, EvictPod
 from gangsched.model.objects import Pod
 from gangsched.sim.objects import make_pod
 from tests.core.queued import GPU, book, pods, queued
+from tests.core.test_dialects import n_bound, tasks
 from tests.core.test_queues import held, why
 from tests.support.scenario import Cluster, gang
 
@@ -39,6 +40,16 @@ def test_a_guarantee_is_got_back_from_pods_of_a_higher_priority_that_have_borrow
     assert c.placed("g")
     assert (held(c, "a"), held(c, "b"), len(evicted(c))) == (4, 12, 4)
     c.five_more_turns_change_nothing()
+
+
+def test_what_each_role_needs_is_got_back_although_more_of_one_role_comes_first() -> None:
+    c = queued(TWO.replace("[a]", "[d]"), nodes=2)
+    for k in range(16):
+        c.submit(pods("b", f"b{k}"))
+    c.run()
+    c.submit(tasks(c, {"ps": 1, "worker": 1}, {"worker": 2, "ps": 1}, {"ps": 1, "worker": 7})).run()
+    assert (n_bound(c, "ps"), n_bound(c, "worker")) == (1, 1)
+    assert (held(c, "a"), held(c, "b"), len(evicted(c))) == (8, 8, 8)
 
 
 def test_whole_nodes_are_got_back_within_the_victims_grace() -> None:
