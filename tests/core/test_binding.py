@@ -471,6 +471,29 @@ def test_a_bind_that_is_always_refused_is_not_hammered() -> None:
     assert "a-0" in [e.name for e in c.all(ef.EvictPod)]
 
 
+@pytest.mark.parametrize("grows", [True, False], ids=["grown", "from the beginning"])
+def test_a_further_member_whose_bind_is_always_refused_is_not_hammered_either(*, grows: bool) -> None:
+    """It was sent again in the same moment, as a gang that has started did not rest."""
+    c = cluster(nodes=3)
+    c.answer = lambda bind: "403" if bind.name == "a-2" else "ok"
+    more = gang("a", pods=1, min_members=2, gpus=8, first=2)
+    c.submit(gang("a", pods=2, gpus=8), [] if grows else more).run()
+    c.submit(more if grows else []).run().wait(30.0)
+    assert [bind.name for bind in c.all(ef.BindPod)].count("a-2") < 8
+    assert c.said("a-2").startswith("gang d/a has started without all of its members: binding d/a-2 to n")
+    assert c.reasons().count("GangScheduled") == 1
+    assert not c.all(ef.EvictPod)
+    c.answer = lambda bind: "ok"
+    assert c.wait(10.0).placed("a", on=3)
+
+
+def test_a_started_gang_that_gets_one_of_two_successors_is_not_bound_in_part() -> None:
+    c = cluster(nodes=3, settings=Settings(on_partial_bind="unwind")).submit(gang("a", pods=3, gpus=8)).run()
+    c.delete("a-1", "a-2").submit(gang("a", pods=1, min_members=3, gpus=8, first=3)).run().wait(100.0)
+    assert c.placed("a", on=2)
+    assert "GangAborted" not in c.reasons()
+
+
 def half_bound_for_good() -> Cluster:
     """Eviction is off; a-0 is bound, a-1 was refused, and somebody else has taken the room meanwhile."""
     c = cluster(nodes=2, settings=Settings(allow_eviction=False, settle_s=30.0))

@@ -57,15 +57,7 @@ class GroupOutcome:
         shared = self._shared
         why = next(iter(group.failed_binds.values()), "members left")
         if group.satisfied or group.is_whole_with(_failed_at_once(group)):
-            group.satisfied = True
-            group.recovering = False
-            group.failure = 0
-            shared.settle_by_s.drop(group.key)
-            shared.count("groups_bound")
-            shared.queue.park(group, Cause.ALL_BOUND)
-            self._reporter.bound(group)
-            if group.n_pending:
-                shared.queue.activate(group, Cause.MORE_MEMBERS)
+            self._whole(group, why)
         elif not group.n_holding:
             shared.queue.back_off(group, Cause.BIND_FAILED, shared.now_s)
             said = f"gang {group.key} was not bound: {why}" if group.is_gang else why
@@ -76,6 +68,26 @@ class GroupOutcome:
             )
             self.half_bound(group)
         shared.stir_siblings(group)
+
+    def _whole(self, group: Group, why: str) -> None:
+        """It has started; further members whose binds failed are tried again after its backoff."""
+        shared = self._shared
+        is_short = bool(group.failed_binds) and group.n_pending > 0
+        landed = (info.attempt == group.attempts for info in group.in_state(MemberState.BOUND))
+        group.satisfied = True
+        group.recovering = False
+        shared.settle_by_s.drop(group.key)
+        shared.queue.park(group, Cause.ALL_BOUND)
+        if not is_short or any(landed):
+            shared.count("groups_bound")
+            self._reporter.bound(group)
+        if is_short:
+            shared.queue.back_off(group, Cause.BIND_FAILED, shared.now_s)
+            self._reporter.rejected(group, f"gang {group.key} has started without all of its members: {why}")
+            return
+        group.failure = 0
+        if group.n_pending:
+            shared.queue.activate(group, Cause.MORE_MEMBERS)
 
     def half_bound(self, group: Group) -> None:
         """By policy: unwound at once, or first in line until half of settle_s is over and then unwound.

@@ -58,7 +58,7 @@ class Cause(enum.Enum):
     ALL_BOUND = "every bind landed"
     BOUND_ELSEWHERE = "its members are bound and none is pending"
     MORE_MEMBERS = "members came to a gang that is bound"
-    BIND_FAILED = "a bind failed for good, none landed"
+    BIND_FAILED = "a bind failed for good: none landed, or the gang has started without it"
     HALF_BOUND = "bound in part: the rest is placed first in line"
     HALF_BOUND_AGAIN = "bound in part, and completing it has failed before"
     HALF_BOUND_ALONE = "bound in part, and no member is left to complete it"
@@ -116,7 +116,7 @@ _ROWS: tuple[tuple[Iterable[GroupState], Cause, GroupState | None], ...] = (
     # Binds, and the ways of a gang that is bound in part.
     ((_BINDING,), Cause.ALL_BOUND, _BOUND),
     ((_BOUND,), Cause.MORE_MEMBERS, _ACTIVE),
-    ((_BINDING,), Cause.BIND_FAILED, _BACKOFF),
+    ((_BINDING, _BOUND), Cause.BIND_FAILED, _BACKOFF),
     ((*_AT_REST, _BINDING), Cause.HALF_BOUND, _ACTIVE),
     ((_WAITING,), Cause.HALF_BOUND, None),
     (_HALF_BOUND, Cause.HALF_BOUND_AGAIN, _BACKOFF),
