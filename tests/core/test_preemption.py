@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
@@ -313,8 +314,20 @@ def test_an_eviction_that_a_budget_refuses_nevertheless_is_a_deletion_in_the_end
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
     assert not c.all(ef.DeletePod)
     c.wait(8.0).run()
-    assert len(c.all(ef.DeletePod)) == 2
+    assert (len(c.all(ef.EvictPod)), len(c.all(ef.DeletePod))) == (6, 2)
     assert c.placed("high")
+
+
+@pytest.mark.parametrize("code", ["404", "409"])
+def test_a_victim_that_is_gone_or_is_another_pod_by_now_is_waited_for_until_the_watch_says_so(
+    code: str,
+) -> None:
+    c = singles(cluster(nodes=1), 2)
+    c.evictions = code
+    c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run().wait(10.0)
+    assert c.state("high") == "waiting"
+    assert not c.all(ef.DeletePod), "that is no refusal"
+    assert c.delete("low-0", "low-1").run().placed("high")
 
 
 def test_without_the_right_to_evict_the_gang_gives_up_and_reports_it() -> None:
@@ -347,6 +360,9 @@ def test_the_pods_say_where_they_will_go_and_whom_they_wait_for() -> None:
     told = [event for event in c.all(ef.RecordEvent) if event.reason == "Preempted"]
     assert told[0].message == f"Preempted by gang d/high on node {node}"
     assert told[0].action == "Preempting"
+    c.wait(10.0).delete(*evicted(c)).run()
+    assert c.placed("high")
+    assert len(c.all(ef.NominateNode)) == 1, "a start there does not take it back"
 
 
 def test_no_gang_of_equal_or_lower_priority_takes_the_room_meanwhile() -> None:
@@ -499,10 +515,21 @@ def test_the_last_victim_goes_in_the_moment_in_which_it_would_be_asked_again() -
     assert c.placed("high")
 
 
-def test_the_deadline_leaves_the_victims_their_grace_period() -> None:
+def test_a_set_asks_again_once_for_each_of_its_victims() -> None:
+    c = singles(cluster(nodes=2), 2, gpus=8)
+    c.evictions = "silent"
+    pods = [*gang("a", pods=1, gpus=8, priority=10), *gang("b", pods=1, gpus=8, priority=10)]
+    for pod in with_annotations(pods, {GROUPS_KEY: '["a","b"]'}):
+        c.tell(ev.PodAdded(c.store(pod)))
+    c.run().wait(2.5)
+    assert sorted(e.name for e in c.all(ef.EvictPod)) == ["low-0", "low-0", "low-1", "low-1"]
+
+
+def test_the_deadline_leaves_all_victims_their_grace_period() -> None:
     c = cluster(nodes=1)
-    pod = make_pod("low-0", gpus=8)
-    c.submit(replace(pod, spec=replace(pod.spec, termination_grace_period_seconds=300))).run()
+    for k, grace_s in enumerate((5, 300)):
+        pod = make_pod(f"low-{k}", gpus=4)
+        c.submit(replace(pod, spec=replace(pod.spec, termination_grace_period_seconds=grace_s))).run()
     slow(c)
     c.wait(350.0)
     assert c.state("high") == "waiting"

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gangsched.model.effects import DeletePod, Effect, EvictPod
 from gangsched.model.objects import Pod
-from gangsched.sim.objects import make_pod
+from gangsched.sim.objects import make_node, make_pod
 from tests.core.queued import GPU, book, pods, queued
 from tests.core.test_dialects import n_bound, tasks
 from tests.core.test_queues import held, why
@@ -68,6 +68,20 @@ def test_whole_nodes_are_got_back_within_the_victims_grace() -> None:
     assert c.placed("g", on=2)
     assert c.now_s - asked_s <= 20.0 + 5.0
     assert held(c, "b") == 16
+
+
+def test_what_is_got_back_from_the_important_is_kept_from_their_like_until_it_is_whole() -> None:
+    c = queued(TWO, nodes=0)
+    for name in ("n0", "n1"):
+        c.node(make_node(name, listed=False))
+    for k in range(16):
+        c.submit(pods("b", f"b{k}", priority=100))
+    c.run().evictions = "slow"
+    c.submit(gang("g", pods=1, gpus=8, namespace="a")).run()
+    first, *going = evicted(c)
+    c.delete(first).submit(pods("b", "late", priority=50)).run()
+    assert not c.pod("late").spec.node_name
+    assert c.delete(*going).run().placed("g")
 
 
 def test_what_is_due_again_since_a_pod_of_the_queue_has_ended_is_got_back_at_once() -> None:
