@@ -151,9 +151,6 @@ class GroupOutcome:
         shared.settle_by_s.set(group.key, shared.now_s + shared.settings.settle_s)
         if group.problem or group.state is GroupState.BACKOFF:
             group.recovering = True
-        elif group.state in (GroupState.ACTIVE, GroupState.UNSCHEDULABLE) and group.n_pending:
-            group.recovering = True
-            shared.queue.activate(group, Cause.HALF_BOUND)
         else:
             group.recovering = False
             self._complete(group)
