@@ -487,6 +487,28 @@ def test_a_further_member_whose_bind_is_always_refused_is_not_hammered_either(*,
     assert c.wait(10.0).placed("a", on=3)
 
 
+def test_what_failed_before_a_gang_has_started_makes_no_later_rest_longer() -> None:
+    c = cluster(nodes=3)
+    c.answer = lambda bind: "403"
+    c.submit(gang("a", pods=2, gpus=8)).run().wait(20.0)
+    c.answer = lambda bind: "ok"
+    assert c.wait(10.0).placed("a")
+    c.answer = lambda bind: "403"
+    c.clear().submit(gang("a", pods=1, min_members=2, gpus=8, first=2)).run()
+    assert len(c.all(ef.BindPod)) == 1
+    assert len(c.wait(1.1).all(ef.BindPod)) == 2
+
+
+@pytest.mark.parametrize(("code", "told"), [("403", True), ("404", False), ("429", False)])
+def test_of_evictions_that_fail_only_those_are_told_that_time_does_not_mend(*, code: str, told: bool) -> None:
+    c = cluster(nodes=2, settings=Settings(on_partial_bind="unwind"))
+    c.answer, c.evictions = answers(c, a_1="422"), code
+    c.submit(gang("a", pods=2, gpus=8)).run().wait(5.0)
+    assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"] * 3
+    said = [e.message for e in c.all(ef.RecordEvent) if e.reason == "GangAborted"]
+    assert (f"evicting d/a-0: {code} refused" in said) is told
+
+
 def test_a_started_gang_that_gets_one_of_two_successors_is_not_bound_in_part() -> None:
     c = cluster(nodes=3, settings=Settings(on_partial_bind="unwind")).submit(gang("a", pods=3, gpus=8)).run()
     c.delete("a-1", "a-2").submit(gang("a", pods=1, min_members=3, gpus=8, first=3)).run().wait(100.0)
