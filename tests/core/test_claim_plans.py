@@ -27,9 +27,11 @@ from gangsched.model.objects import (
     TopologySpreadConstraint,
     Volume,
 )
+from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.topology import TOPOLOGY_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import RACK, make_node, make_pod
+from tests.core.test_claims import bounded, claim, lone
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 BEGAN_S = 1.0
@@ -231,3 +233,24 @@ def test_only_pods_that_a_constraint_counts_matter_to_it(seed: int, monkeypatch:
     of_few = plan()
     monkeypatch.setattr(plan_rooms.PlanRooms, "_that_matter", of_all)
     assert plan() == of_few, f"seed {seed}"
+
+
+def test_a_set_is_claimed_for_as_one_of_its_least_important_and_its_longest_group() -> None:
+    c = bounded(nodes=3, bound=1)
+    c.submit(lone("y", 8, "600s")).run().submit(lone("z", 8, "300s")).run()
+    both = {GROUPS_KEY: '["a", "b"]'}
+    c.submit(
+        with_annotations(gang("a", pods=1, gpus=8, priority=10), {**both, WALLTIME_KEY: "60s"}),
+        with_annotations(gang("b", pods=2, gpus=8), {**both, WALLTIME_KEY: "1h"}),
+    ).run()
+    c.submit(lone("before", 8, "10s")).run().delete("before").submit(lone("passes", 8, "2h")).run()
+    found = claim(c, "a")
+    assert found is claim(c, "b")
+    assert (found.priority, found.start_s, found.end_s) == (0, 601.0, 4201.0)
+    assert [(one.name, one.end_s) for one in found.blockers] == [("d/z", 301.0), ("d/y", 601.0)]
+    assert not c.pod("passes").spec.node_name
+    c.submit(lone("more", 8, "2h", priority=5)).run()
+    assert c.pod("more").spec.node_name, "it is more important than one of them"
+    c.wait(600.0).delete("y", "z", "more").run().wait(2.0)
+    assert c.placed("a")
+    assert c.placed("b", on=2)
