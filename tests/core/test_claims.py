@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import explain
+from gangsched.core.groups import claiming
 from gangsched.core.groups.claim_plans import ClaimPlans
 from gangsched.core.queueing.claims import KEPT, Claims
 from gangsched.core.state.reporter import START_PROMISED
@@ -402,6 +403,23 @@ def condition(c: Cluster) -> dict[str, Any]:
     status = c.all(ef.WritePodGroupStatus)[-1].status
     [found] = [dict(one) for one in status["conditions"] if one["type"] == START_PROMISED]
     return found
+
+
+def test_where_no_more_claims_may_be_made_nobody_passes_who_is_at_its_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(claiming, "MAX_CLAIMS", 1)
+    c = bounded(bound=1).submit(lone("holds", 8, "600s")).run()
+    c.submit(gang("first", pods=2, gpus=8), gang("second", pods=2, gpus=8)).run()
+    c.submit(lone("before", 8, "10s")).run().delete("before").run()
+    c.submit(lone("fills", 8, "60s")).run()
+    assert [str(key) for key in claims(c).by_key] == ["d/first"]
+    assert "passed as often as they may be: room is kept for them first" in c.said("fills")
+    c.wait(100.0).delete("holds").run()
+    assert c.placed("first", on=2)
+    c.delete("first-0", "first-1").wait(11.0)
+    assert c.placed("second", on=2)
+    assert not c.pod("fills").spec.node_name
 
 
 def test_an_unknown_end_promises_nothing_and_still_holds_the_bound() -> None:
