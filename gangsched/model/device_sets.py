@@ -125,6 +125,9 @@ class DeviceSets:
 
     def choose(self, free: int, count: int, n: int) -> list[int]:
         """The sets of n equal pods, each the best one that leaves enough for the others; fewer: no more."""
+        if self.parts is not None and self.topology.is_flat and self.most(free, count).n >= n:
+            rooms = sum(part for part in self.parts if (free & part).bit_count() >= count)
+            return list(self.topology.best_sets(free & rooms, count, n))
         chosen: list[int] = []
         left = free
         while len(chosen) < n:
@@ -140,7 +143,8 @@ class DeviceSets:
         indices = list(_bits(free))
         budget = SearchBudget(_BUDGET)
         found = list(islice(self._cliques(free & self.eligible, count, budget), _MAX_COMPARED))
-        found.sort(key=lambda one: self.topology.quality(_bits(one), indices), reverse=True)
+        quality = self.topology.quality(indices)
+        found.sort(key=lambda one: quality(_bits(one)), reverse=True)
         return found, len(found) < _MAX_COMPARED and not budget.is_spent
 
     def _search(self, free: int, count: int, leaving: int) -> int:
@@ -151,7 +155,8 @@ class DeviceSets:
             indices = list(_bits(free))
             rooms = [free & part for part in self.parts if (free & part).bit_count() >= count]
             offers = [self.topology.best_set(room, count) for room in rooms]
-            return max(offers, key=lambda one: self.topology.quality(_bits(one), indices), default=0)
+            quality = self.topology.quality(indices)
+            return max(offers, key=lambda one: quality(_bits(one)), default=0)
         for one in self.sets(free, count)[0]:
             if not leaving or self.most(free & ~one, count).n >= leaving:
                 return one

@@ -7,7 +7,8 @@ model.devices, which reads inventories, and by whoever chooses devices.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -23,10 +24,17 @@ LINK_KINDS = tuple(reversed(_LINK_WEIGHT))
 MAX_LINKED = 256
 # Pairs of all cached topologies together, some tens of MiB.
 _MAX_PAIRS = 4 * 2**20
-# Above this many candidate sets a greedy search replaces the exact one; 8 devices never reach it.
+# Above this many candidate sets, or members of all of them, a greedy search replaces the exact one; 8 devices
+# never reach it, and those that are linked never the second.
 _EXACT_SETS = 5000
+_EXACT_MEMBERS = 500_000
+# Devices that say to be on more NUMA nodes than that, if there are more than MAX_LINKED, are on none.
+_MAX_NUMA_NODES = 64
 # Bounds memory; refilled in microseconds a set.
 _MAX_REMEMBERED = 20_000
+
+
+Quality = tuple[int, int, int, tuple[int, ...]]
 
 
 class DeviceTopology:
@@ -74,8 +82,9 @@ class DeviceTopology:
         """`best_set` n times, each from what the previous ones have left."""
         found = self._best_of.get((free, count, n))
         if found is None:
-            sets, left = [], free
-            for _ in range(n):
+            sets = self._of_single_homes(free, count, n) if self.is_flat else []
+            left = free & ~sum(sets)
+            while len(sets) < n:
                 sets.append(self.best_set(left, count))
                 left ^= sets[-1]
             found = tuple(sets)
@@ -85,39 +94,68 @@ class DeviceTopology:
         return found
 
     def _search(self, free: int, count: int) -> int:
-        indices = [i for i in range(len(self.numa)) if free >> i & 1]
+        indices = list(_bits(free))
         if count > len(indices):
             raise ValueError(f"{count} devices asked for, {len(indices)} free")
+        if self.is_flat and (homes := self._of_single_homes(free, count, 1)):
+            return homes[0]
         chosen: tuple[int, ...]
-        if comb(len(indices), count) <= _EXACT_SETS:
-            chosen = max(combinations(indices, count), key=lambda s: self.quality(s, indices))
+        n_sets = comb(len(indices), count)
+        if n_sets <= _EXACT_SETS and n_sets * count <= _EXACT_MEMBERS:
+            chosen = max(combinations(indices, count), key=self.quality(indices))
         elif self.is_flat:
-            chosen = self._on_fewest_numa_nodes(indices, count)
+            largest = sorted(self._homes(indices), key=lambda home: (-len(home), home[0]))
+            chosen = tuple([i for home in largest for i in home][:count])
         else:
             chosen = self._greedy(indices, count)
         return sum(1 << i for i in chosen)
 
-    def _on_fewest_numa_nodes(self, indices: list[int], count: int) -> tuple[int, ...]:
-        """`quality` if nothing is linked: one NUMA node with room for all, else the largest first."""
+    def _homes(self, indices: Iterable[int]) -> list[list[int]]:
+        """These devices by NUMA node."""
         homes: dict[int, list[int]] = {}
         for i in indices:
             homes.setdefault(self.numa[i], []).append(i)
-        for home in homes.values():
-            if len(home) >= count:
-                return tuple(home[:count])
-        largest = sorted(homes.values(), key=lambda home: (-len(home), home[0]))
-        return tuple(sorted([i for home in largest for i in home][:count]))
+        return list(homes.values())
 
-    def quality(self, chosen: Iterable[int], free: list[int]) -> tuple[int, int, int, tuple[int, ...]]:
-        """The key that `best_set` maximizes, by index."""
-        taken = tuple(chosen)
-        rest = [i for i in free if i not in taken]
-        span = len({self.numa[i] for i in taken})
-        return (self._inside(taken), -span, self._inside(rest), tuple(-i for i in taken))
+    def _of_single_homes(self, free: int, count: int, n: int) -> list[int]:
+        """The best n sets if nothing is linked, as long as one NUMA node has room for a whole one."""
+        homes = [home for home in self._homes(_bits(free)) if len(home) >= count]
+        first = [(home[0], k, 0) for k, home in enumerate(homes)]
+        heapify(first)
+        sets: list[int] = []
+        while first and len(sets) < n:
+            _, k, at = heappop(first)
+            sets.append(sum(1 << i for i in homes[k][at : at + count]))
+            if len(homes[k]) - at >= 2 * count:
+                heappush(first, (homes[k][at + count], k, at + count))
+        return sets
 
-    def _inside(self, chosen: Iterable[int]) -> int:
-        members = list(chosen)
-        return sum(self.weight[a][b] for k, a in enumerate(members) for b in members[k + 1 :])
+    def quality(self, free: Sequence[int]) -> Callable[[Iterable[int]], Quality]:
+        """The key that `best_set` maximizes among these devices, by the indices of a set.
+
+        What is left costs as much as the smaller of the two: it is worked out from what each has to all.
+        """
+        near = {} if self.is_flat else {i: sum(map(self.weight[i].__getitem__, free)) for i in free}
+        whole = sum(near.values()) // 2
+
+        def key(chosen: Iterable[int]) -> Quality:
+            taken = tuple(chosen)
+            span = len({self.numa[i] for i in taken})
+            order = tuple(-i for i in taken)
+            if not near:
+                return 0, -span, 0, order
+            if 2 * len(taken) <= len(near):
+                inside = self._inside(taken)
+                return inside, -span, whole - sum(map(near.__getitem__, taken)) + inside, order
+            among = frozenset(taken)
+            rest = [i for i in free if i not in among]
+            outside = self._inside(rest)
+            return whole - sum(map(near.__getitem__, rest)) + outside, -span, outside, order
+
+        return key
+
+    def _inside(self, chosen: Sequence[int]) -> int:
+        return sum(self.weight[a][b] for k, a in enumerate(chosen) for b in chosen[k + 1 :])
 
     def _greedy(self, indices: list[int], count: int) -> tuple[int, ...]:
         degree = {i: sum(self.weight[i][j] for j in indices) for i in indices}
@@ -130,6 +168,11 @@ class DeviceTopology:
             for i in pull:
                 pull[i] += self.weight[i][nearest]
         return tuple(sorted(chosen))
+
+
+def _bits(mask: int) -> Iterator[int]:
+    """The indices of the bits that are set, the lowest first."""
+    return (i for i, bit in enumerate(reversed(f"{mask:b}")) if bit == "1")
 
 
 Wiring = tuple[tuple[int, tuple[tuple[int, str], ...], str, int], ...]
@@ -146,7 +189,7 @@ def topology_of(wiring: Wiring) -> DeviceTopology:
             _topologies.clear()
         found = _topologies[wiring] = DeviceTopology(
             _weights(wiring),
-            tuple(one[0] for one in wiring),
+            _numa_nodes(wiring),
             tuple(one[2] for one in wiring),
             tuple(one[3] for one in wiring),
         )
@@ -155,6 +198,12 @@ def topology_of(wiring: Wiring) -> DeviceTopology:
 
 def _n_pairs(wiring: Wiring) -> int:
     return len(wiring) ** 2 if len(wiring) <= MAX_LINKED else len(wiring)
+
+
+def _numa_nodes(wiring: Wiring) -> tuple[int, ...]:
+    found = tuple(one[0] for one in wiring)
+    is_forged = len(wiring) > MAX_LINKED and len(set(found)) > _MAX_NUMA_NODES
+    return (-1,) * len(wiring) if is_forged else found
 
 
 def _weights(wiring: Wiring) -> tuple[tuple[int, ...], ...]:

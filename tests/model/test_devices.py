@@ -204,6 +204,38 @@ def test_of_more_devices_than_can_be_linked_no_pair_is_weighed() -> None:
     assert DeviceSets(big.topology, DeviceConstraint()).most(big.healthy, 2).n == MAX_DEVICES // 2
 
 
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.lists(st.integers(-1, 3), min_size=1, max_size=10), st.data())
+def test_where_nothing_is_linked_the_best_sets_are_those_of_a_search_through_all(
+    numa: list[int], data: st.DataObject
+) -> None:
+    topology = DeviceTopology(((0,) * len(numa),) * len(numa), tuple(numa))
+    free = data.draw(st.integers(1, (1 << len(numa)) - 1))
+    count = data.draw(st.integers(1, free.bit_count()))
+    indices = [i for i in range(len(numa)) if free >> i & 1]
+    expected = []
+    while len(indices) >= count:
+        best = min(combinations(indices, count), key=lambda one: (len({numa[i] for i in one}), one))
+        expected.append(sum(1 << i for i in best))
+        indices = [i for i in indices if i not in best]
+    assert topology.best_sets(free, count, len(expected)) == tuple(expected)
+    assert topology.best_set(free, count) == expected[0]
+
+
+@pytest.mark.parametrize("n_nodes", [1, 3, MAX_DEVICES])
+@pytest.mark.parametrize("count", [1, 2, MAX_DEVICES - 1, MAX_DEVICES])
+def test_of_all_devices_that_a_node_may_list_any_number_is_chosen(count: int, n_nodes: int) -> None:
+    """Each set was weighed by all pairs of what it leaves: for 4,096 that took hours, and nothing else ran."""
+    big = inventory(*(device(f"g{i}", numa=i % n_nodes) for i in range(MAX_DEVICES)))
+    n = MAX_DEVICES // count
+    for sets in (
+        big.topology.best_sets(big.healthy, count, n),
+        DeviceSets(big.topology, DeviceConstraint()).choose(big.healthy, count, n),
+    ):
+        assert [one.bit_count() for one in sets] == [count] * n
+        assert sum(sets).bit_count() == count * n, "no device is in two"
+
+
 def test_forged_topologies_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_topology, "_topologies", {})
     for i in range(200):
