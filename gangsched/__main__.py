@@ -1,0 +1,8 @@
+"""`python -m gangsched`: as `gangsched`, where the console script is not on the PATH."""
+
+import sys
+
+from gangsched.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
