@@ -13,6 +13,7 @@ from rich.console import Console
 
 from gangsched.config import SchedulerConfig, parse_config
 from gangsched.core.framework.profile import Profile
+from gangsched.core.state.reporter import clean
 from gangsched.counterfactual.answer import Question, answer
 from gangsched.counterfactual.day import Day
 from gangsched.counterfactual.gangs import MAX_ADDED
@@ -26,6 +27,7 @@ from gangsched.flags import add_plugin_flag
 from gangsched.journal.records import Reconfigured, Start
 from gangsched.journal.replaying import check_plugins
 from gangsched.journal.segments import segments_at
+from gangsched.journal.unread import REPAIR
 from gangsched.plugins import build_profiles
 
 _MAX_SEEDS = 100
@@ -38,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Says what a recorded day would have been with another configuration, more nodes, or without a gang:"
         " the same pods come and run as long as they did, and the scheduler's own code places them on a"
         " simulated cluster. The recorded configuration is run there too, which shows the model's own error."
-        " Nothing is sent anywhere."
+        " Nothing is sent anywhere. Exit code 1: not all of the journal could be read, and the answer is of"
+        " the rest."
     )
     add = parser.add_argument
     add("journal", metavar="DIR", help="a journal of `gangsched scheduler --record DIR`, or one file of it")
@@ -70,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
     known = KnownPlugins(args.plugin)
     question = _question(args, known)
     day = read_day(segments_at(Path(args.journal)), args.plugin)
+    for why in day.lost:
+        print(f"gangsched: not all of the journal could be read: {clean(why)}. {REPAIR}", file=sys.stderr)
     recorded = _recorded(day, known)
     if args.svg:
         _put(args.svg, "a", "")  # before it takes minutes
@@ -85,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
         print_answer(found, console, n_rows=args.rows)
-    return 0
+    return int(bool(day.lost))
 
 
 def _question(args: argparse.Namespace, known: KnownPlugins) -> Question:

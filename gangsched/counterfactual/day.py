@@ -87,7 +87,7 @@ class Day(msgspec.Struct, frozen=True):
     changes: of the configuration. gaps: (from, until) without records, in seconds, and why. again_s: from the
     end of an evicted pod to the pod that was made for it, the median; None: there was none.
     n_unreadable: objects that could not be read; n_refused: binds and evictions that failed, or whose outcome
-    was not known at once.
+    was not known at once. lost: why some of what was recorded could not be read, a sentence for each place.
     """
 
     began_wall_s: float
@@ -101,3 +101,4 @@ class Day(msgspec.Struct, frozen=True):
     again_s: float | None = None
     n_unreadable: int = 0
     n_refused: int = 0
+    lost: Sequence[str] = ()

@@ -17,6 +17,7 @@ from gangsched.errors import ConfigError, ParseError
 from gangsched.journal.records import End, Reconfigured, Record, Start, State, Turn, read_events
 from gangsched.journal.replaying import Replay
 from gangsched.journal.segments import Reader, Segment, naming
+from gangsched.journal.unread import Ended, empty_among, lost_after, starts_of
 from gangsched.model import events as ev
 from gangsched.sim.store import KINDS
 
@@ -36,22 +37,15 @@ _ANSWERS = (
 def read_day(segments: Sequence[Segment], plugin_files: Sequence[str] = ()) -> Day:
     """Raises: ConfigError (nothing is in it, it cannot be read, two processes recorded at once)."""
     reading = _Reading(plugin_files)
-    processes = [list(of_one) for _, of_one in groupby(segments, key=lambda one: one.process)]
-    begun = [(start.wall_s, at) for at, of_one in enumerate(processes) if (start := _start_of(of_one))]
-    for _, at in sorted(begun):
-        reading.process(processes[at])
+    begun = [list(starts_of(of_one)) for _, of_one in groupby(segments, key=lambda one: one.process)]
+    reading.lost = [why for starts in begun for why in empty_among(starts)]
+    whole = [[(one, start) for one, start in starts if start is not None] for starts in begun]
+    for starts in sorted(filter(None, whole), key=lambda one: one[0][1].wall_s):
+        reading.process(starts)
     if reading.start is None or not reading.is_synced:
         what = "nothing is in it" if reading.start is None else "ends before the cluster was listed once"
         raise ConfigError(f"is too short: {what}", source=str(segments[0].path.parent))
     return reading.day()
-
-
-def _start_of(segments: Sequence[Segment]) -> Start | None:
-    for segment in segments:
-        start = next(iter(Reader(segment.path)), None)
-        if isinstance(start, Start):
-            return start
-    return None
 
 
 class _Reading:
@@ -72,14 +66,16 @@ class _Reading:
         self._now_s = 0.0
         self._n_unreadable = self._n_refused = 0
         self.is_synced = False
+        self.lost: list[str] = []
 
     # -- one process after the other -------------------------------------------------------------------
 
-    def process(self, segments: Sequence[Segment]) -> None:
+    def process(self, starts: Sequence[tuple[Segment, Start]]) -> None:
         """Raises: ConfigError."""
         n_turns, why, ago_s = 0, "", 0.0
-        for number, segment in enumerate(segments):
+        for number, (segment, _) in enumerate(starts):
             reader = Reader(segment.path)
+            upcoming = starts[number + 1] if number + 1 < len(starts) else None
             with naming(segment.path):
                 for record in reader:
                     if isinstance(record, Start):
@@ -89,10 +85,14 @@ class _Reading:
                     elif isinstance(record, State):
                         if number == 0 or self._is_behind:
                             self._restore(start, record)
+                    elif upcoming is not None and n_turns == upcoming[1].n_before:
+                        break  # the next one has it too
                     else:
                         why = self._record(record, ago_s) or why
                         n_turns += isinstance(record, Turn | Reconfigured)
             why = f"a segment {reader.torn}" if reader.torn else why
+            if lost := lost_after(Ended(segment, reader, n_turns), upcoming):
+                self.lost.append(lost)
 
     def _begin(self, start: Start, segment: Segment, *, is_first: bool, n_turns: int, why: str) -> None:
         """A segment's first record; only the first of a process, or one after missing calls, is news."""
@@ -216,6 +216,7 @@ class _Reading:
             again_s=again_s,
             n_unreadable=self._n_unreadable,
             n_refused=self._n_refused,
+            lost=self.lost,
         )
 
 

@@ -19,6 +19,7 @@ from gangsched.journal.anonymising import Anonymising, Done, NotTheSame
 from gangsched.journal.directory import begin_empty
 from gangsched.journal.replaying import Divergence
 from gangsched.journal.segments import segments_at
+from gangsched.journal.unread import REPAIR
 from gangsched.model.printable import several
 
 _MIN_KEY = 16
@@ -32,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Writes a journal under other names: namespaces, names, labels, annotations, images, IDs, addresses"
         " and messages are replaced, the same ones alike, by letters that a keyed hash and order choose."
         " Numbers, times and the words that Kubernetes and this program know stay. All decisions of both"
-        " journals are made and compared: nothing is left in OUT unless they are the same up to names."
+        " journals are made and compared: nothing is left in OUT unless they are the same up to names. Exit"
+        " code 1: they are not, or not all of the journal could be read, and OUT has the rest."
     )
     parser.add_argument("journal", metavar="DIR", help="the directory, or one file of it")
     parser.add_argument(
@@ -70,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         console.print(f"{escape(why)}\nNothing is left in {escape(args.out)}.", soft_wrap=True)
         return 1
     _tell(done, args, console)
-    return 0
+    return int(bool(done.lost))
 
 
 def _tell(done: Done, args: argparse.Namespace, console: Console) -> None:
@@ -85,6 +87,8 @@ def _tell(done: Done, args: argparse.Namespace, console: Console) -> None:
     if done.n_torn:
         where = "ends" if done.n_torn == 1 else "end"
         say(f"{several(done.n_torn, 'segment')} {where} within a record: the one before that is the last.")
+    for why in done.lost:
+        say(f"Not all of it could be read: {clean(why)}. {REPAIR}")
     say("Times, numbers, lengths and the order of names stay: gangsched replay reads it like the first one.")
     if done.plugins:
         say(

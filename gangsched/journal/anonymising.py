@@ -36,6 +36,7 @@ from gangsched.journal.renaming import Renaming, walk
 from gangsched.journal.replaying import Divergence, Replay
 from gangsched.journal.segments import Reader, Segment, Stream, name_of
 from gangsched.journal.state import NotWritable, write_state
+from gangsched.journal.unread import Ended, empty_among, lost_after, starts_of
 from gangsched.journal.vocabulary import own_words, words_of_plugins
 from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.effects import Effect
@@ -53,14 +54,19 @@ class NotTheSame(GangschedError):
 
 
 class Done(msgspec.Struct):
-    """What was written. n_words: different words, numbers and IDs that were replaced. plugins: those that are
-    not ours, of which the journal has the names."""
+    """What was written.
+
+    n_words: different words, numbers and IDs that were replaced. n_torn: segments that end as a kill leaves
+    them. lost: why others could not be read to their end. plugins: those that are not ours, of which the
+    journal has the names.
+    """
 
     n_words: int = 0
     n_segments: int = 0
     n_turns: int = 0
     n_effects: int = 0
     n_torn: int = 0
+    lost: list[str] = msgspec.field(default_factory=list)
     plugins: tuple[str, ...] = ()
 
 
@@ -111,17 +117,23 @@ class Anonymising:
         return f"{found[1]}-{hashed}-{found[2]}" if found else f"process{number:04}-{hashed}"
 
     def _process(self, segments: Sequence[Segment], out: Path, name: str) -> None:
-        starts = [(one, start) for one in segments for start in _starts_of(one)]
+        every = list(starts_of(segments))
+        starts = [(one, start) for one, start in every if start is not None]
+        self.done.lost += empty_among(every)
         both: _Both | None = None
         for number, (segment, start) in enumerate(starts):
             if both is None or both.was.n_turns != start.n_before:
                 both = _Both(start, self._rename, self._plugin_files)
-            upto = starts[number + 1][1].n_before if number + 1 < len(starts) else None
+            upcoming = starts[number + 1] if number + 1 < len(starts) else None
+            upto = None if upcoming is None else upcoming[1].n_before
             reader = Reader(segment.path)
             with open(out / name_of(name, segment.number), "xb") as file:
                 _written(file, both.records(reader, start, upto))
             self.done.n_segments += 1
-            self.done.n_torn += bool(reader.torn)
+            if why := lost_after(Ended(segment, reader, both.was.n_turns), upcoming):
+                self.done.lost.append(why)
+            else:
+                self.done.n_torn += reader.is_cut
             self.done.n_turns += both.n_turns
             self.done.n_effects += both.n_effects
             both.n_turns = both.n_effects = 0
@@ -197,12 +209,6 @@ def _state_of(start: Start, state: State, plugin_files: Sequence[str], rename: C
 
 
 # -- records ---------------------------------------------------------------------------------------------
-
-
-def _starts_of(segment: Segment) -> list[Start]:
-    """The record that it begins with, unless nothing is in it. Raises: ConfigError."""
-    first = next(iter(Reader(segment.path)), None)
-    return [first] if isinstance(first, Start) else []
 
 
 def _plugins_in(segments: Sequence[Segment]) -> frozenset[str]:

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Makes the decisions of a journal again that `gangsched scheduler --record DIR` wrote, with the"
         " configuration in it, and compares each answer with the recorded one. Nothing is sent anywhere, but"
         " for what --trace-endpoint asks for. Exit code 1: an answer differs, so something decided that is"
-        " not in the journal, or this is another version."
+        " not in the journal, or this is another version; or not all of the journal could be read."
     )
     parser.add_argument("journal", metavar="DIR", help="the directory, or one file of it")
     parser.add_argument(
@@ -86,10 +86,11 @@ def run(args: argparse.Namespace) -> int:
         Steps(console) if args.step else None,
         _full(args.story or args.explain),
     )
-    code, asked = 0, _Asked(args, tools)
+    code, is_lossy, asked = 0, False, _Asked(args, tools)
     for begun in processes:
         one = Process(begun, args.plugin, span, tools)
         code = max(code, one.play())
+        is_lossy = is_lossy or one.is_lossy
         asked.look(one)
         if tools.steps is not None and tools.steps.has_quit:
             break
@@ -103,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         _draw(tools.drawing, args.picture)
     if not code:
         asked.check()
-    return code
+    return code or int(is_lossy)
 
 
 def _check(args: argparse.Namespace) -> None:

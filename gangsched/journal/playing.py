@@ -16,6 +16,7 @@ from gangsched.journal.replaying import Divergence, Replay
 from gangsched.journal.segments import Reader, Segment, naming
 from gangsched.journal.stepping import Steps
 from gangsched.journal.times import told
+from gangsched.journal.unread import REPAIR, Ended, empty_among, lost_after, starts_of
 from gangsched.journal.watching import Watched
 from gangsched.model.printable import several
 
@@ -48,18 +49,18 @@ class Begun:
 
     def __init__(self, segments: Iterable[Segment]) -> None:
         """Raises: ConfigError."""
-        self.starts: list[tuple[Segment, Start]] = []
-        for one in segments:
-            self.name = one.process
-            start = next(iter(Reader(one.path)), None)
-            assert start is None or isinstance(start, Start)  # as the reader checks
-            if start is not None:
-                self.starts.append((one, start))
+        every = list(starts_of(segments))
+        self.name = every[0][0].process
+        self.starts = [(one, start) for one, start in every if start is not None]
+        self.empty = empty_among(every)
 
 
 class Process:
-    """One process's journal, segment by segment. is_over: the time is reached at which it was to end, or the
-    user has seen enough."""
+    """One process's journal, segment by segment.
+
+    is_over: the time is reached at which it was to end, or the user has seen enough. is_lossy: not all that
+    was recorded could be read.
+    """
 
     def __init__(self, begun: Begun, plugin_files: Sequence[str], span: Span, tools: Tools) -> None:
         self._begun = begun
@@ -71,14 +72,16 @@ class Process:
         self.watched = Watched(tools.name) if tools.name else None
         self.replay: Replay | None = None
         self.is_over = False
+        self.is_lossy = False
 
     def play(self) -> int:
-        """Raises: ConfigError."""
+        """1: an answer differs. Raises: ConfigError."""
         starts, until_s = self._begun.starts, self._span.until_s
         if not starts:
             self._say("nothing is in it")
-            return 0
-        if starts[0][1].wall_s > until_s:
+        for why in self._begun.empty:
+            self._lose(why)
+        if not starts or starts[0][1].wall_s > until_s:
             return 0
         n_before = sum(start.wall_s <= self._span.from_s for _, start in starts)
         starts = starts[max(n_before - 1, 0) :]
@@ -86,8 +89,10 @@ class Process:
             if number and start.wall_s > until_s:
                 break
             replay = self._replay_at(start)
-            following = starts[number + 1][1] if number + 1 < len(starts) else None
-            run = _Run(replay, Reader(segment.path), until_s - replay.ago_s, self._tools, self.watched)
+            upcoming = starts[number + 1] if number + 1 < len(starts) else None
+            following = None if upcoming is None else upcoming[1]
+            reader = Reader(segment.path)
+            run = _Run(replay, reader, until_s - replay.ago_s, self._tools, self.watched)
             try:
                 with naming(segment.path):
                     run.play(None if following is None else following.n_before)
@@ -96,11 +101,12 @@ class Process:
                 self._differs(replay, error)
                 return 1
             self.is_over = run.is_over
-            is_cut = following is not None and replay.n_turns != following.n_before
-            if following is None or is_cut or following.wall_s > until_s:
-                self._same(replay, run, is_last=not is_cut)
+            has_gap = following is not None and replay.n_turns != following.n_before
+            if following is None or has_gap or following.wall_s > until_s:
+                self._same(replay, run, is_last=not has_gap)
             if run.is_over:
                 break
+            self._lose(lost_after(Ended(segment, reader, replay.n_turns), upcoming))
         if self.replay is not None:
             self._end_traces(self.replay)
         return 0
@@ -132,17 +138,24 @@ class Process:
     def _say(self, text: str) -> None:
         self._console.print(f"[bold]{escape(self._begun.name)}[/bold]: {escape(text)}", soft_wrap=True)
 
+    def _lose(self, why: str) -> None:
+        """What was recorded and could not be read; "": nothing."""
+        if why:
+            self.is_lossy = True
+            self._console.print(f"  Not all of it could be read: {escape(clean(why))}.", soft_wrap=True)
+            self._console.print(f"  {REPAIR}", soft_wrap=True)
+
     def _gap(self, before: Replay, after: Start) -> None:
         """Between the last call that is there and the state with which it goes on."""
         from_s, to_s = before.played.now_s + before.ago_s, after.wall_s
-        why = clean(after.gap) or "a segment is missing"
+        why = clean(after.gap) or "recorded and not readable"
         self._say(
             f"{told(from_s)} to {told(to_s)} UTC, {max(to_s - from_s, 0.0):.3f} s: a gap of"
             f" {after.n_before - before.n_turns:,} calls ({why}); it goes on from the state after it"
         )
 
     def _same(self, replay: Replay, run: _Run, *, is_last: bool) -> None:
-        played, start, torn = replay.played, replay.start, run.reader.torn
+        played, start, reader = replay.played, replay.start, run.reader
         took_s = time.perf_counter() - replay.began_s
         lasted_s = played.now_s - start.now_s
         faster = f", {lasted_s / took_s:,.0f} times as fast as it was" if lasted_s > took_s > 0 else ""
@@ -153,11 +166,11 @@ class Process:
             f" {played.n_bound:,} of them binds,"
             " all as recorded"
         )
-        if torn:
-            self._console.print(f"  It {escape(torn)}: the record before that is the last one read.")
+        if reader.is_cut:
+            self._console.print(f"  It {escape(reader.torn)}: the record before that is the last one read.")
         elif played.ended:
             self._console.print(f"  It ends there: {escape(clean(played.ended))}.")
-        elif is_last and not run.is_over:
+        elif is_last and not run.is_over and not reader.torn:
             self._console.print("  It ends there without a reason: the process was killed, or still runs.")
         for defect in replay.defects[:_MAX_SHOWN]:
             self._console.print(

@@ -109,12 +109,21 @@ def segments_at(path: Path) -> list[Segment]:
     return found
 
 
+class _Cut(ParseError):
+    """The bytes end within a record."""
+
+
 class Reader:
-    """The records of one segment, to the last whole one. torn: why that is not the end, "" where it is."""
+    """The records of one segment, to the last whole one.
+
+    torn: why that is not the end, and at which byte behind the compression, "" where it is. is_cut: nothing
+    follows there, as where the process was killed.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.torn = ""
+        self.is_cut = False
 
     def __iter__(self) -> Iterator[Record]:
         """Raises: ConfigError (it cannot be read, or is of another format)."""
@@ -127,6 +136,7 @@ class Reader:
     def _records(self, unpacked: _Unpacked) -> Iterator[Record]:
         is_first = True
         while True:
+            at = unpacked.n_taken
             try:
                 body = self._body(unpacked)
                 if body is None:
@@ -135,7 +145,8 @@ class Reader:
             except ParseError as error:
                 if is_first:
                     raise ConfigError(f"is no journal of gangsched: {error}", source=str(self.path)) from None
-                self.torn = str(error)
+                self.torn = f"{error}, at byte {at:,} of what zstd -dc makes of it"
+                self.is_cut = isinstance(error, _Cut)
                 return
             if is_first:
                 self._check(record)
@@ -148,13 +159,13 @@ class Reader:
         if not head:
             return None
         if len(head) < HEAD.size:
-            raise ParseError("ends within a record")
+            raise _Cut("ends within a record")
         n_bytes, checksum = HEAD.unpack(head)
         if n_bytes > MAX_RECORD:
             raise ParseError(f"has a record of {n_bytes} bytes, more than {MAX_RECORD}")
         body = unpacked.read(n_bytes)
         if len(body) < n_bytes:
-            raise ParseError("ends within a record")
+            raise _Cut("ends within a record")
         if zlib.crc32(body) != checksum:
             raise ParseError("has a record whose checksum is wrong")
         return body
@@ -172,12 +183,16 @@ def _stream() -> zstandard.ZstdDecompressionObj:
 
 
 class _Unpacked:
-    """The bytes behind the compression. What was flushed is read, also where the end is missing."""
+    """The bytes behind the compression. What was flushed is read, also where the end is missing.
+
+    n_taken: how many were read.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._stream = _stream()
         self._ready = bytearray()
+        self.n_taken = 0
 
     def read(self, n: int) -> bytes:
         """So many bytes, or fewer at the end. Raises: ParseError."""
@@ -195,4 +210,5 @@ class _Unpacked:
                 raise ParseError(f"is not readable: {error}") from None
         taken = bytes(self._ready[:n])
         del self._ready[:n]
+        self.n_taken += len(taken)
         return taken

@@ -29,8 +29,10 @@ from tests.counterfactual.days import cluster, gang, record
 from tests.journal.kept import recorded
 
 
-def asked(capsys: pytest.CaptureFixture[str], directory: Path, *flags: str, seeds: int = 0) -> Answer:
-    assert main(["counterfactual", str(directory), *flags, "--seeds", str(seeds), "-o", "json"]) == 0
+def asked(
+    capsys: pytest.CaptureFixture[str], directory: Path, *flags: str, seeds: int = 0, code: int = 0
+) -> Answer:
+    assert main(["counterfactual", str(directory), *flags, "--seeds", str(seeds), "-o", "json"]) == code
     return msgspec.json.decode(capsys.readouterr().out, type=Answer)
 
 
@@ -287,10 +289,23 @@ def test_a_segment_that_is_missing_is_told_as_a_gap(
     whole = asked(capsys, tmp_path, "--nodes", "+1", "--like", node_in(tmp_path))
     assert not any("while no process recorded" in one for one in whole.not_known)
     (tmp_path / name_of("day", 3)).unlink()
-    rest = asked(capsys, tmp_path, "--nodes", "+1", "--like", node_in(tmp_path))
+    rest = asked(capsys, tmp_path, "--nodes", "+1", "--like", node_in(tmp_path), code=1)
     assert sum(" s from +" in one and "while no process recorded: " in one for one in rest.not_known) == 1
     assert rest.length_s == whole.length_s
     assert {one.gang for one in rest.gangs} <= {one.gang for one in whole.gangs}
+
+
+def test_calls_that_two_segments_have_came_once(tmp_path: Path) -> None:
+    """While a copy of the process writes the state, records go to both: that was told as a gap of 0 s."""
+    _, (kept,) = recorded(7, n_gangs=6, per_segment=20)
+    days = []
+    for name in ("plain", "twice"):
+        (tmp_path / name).mkdir()
+        kept.write_to(tmp_path / name)
+        days.append(read_day(segments_in(tmp_path / name)))
+        kept.segments[0] += kept.segments[1][2:6]
+    plain, twice = days
+    assert (twice.gaps, twice.others, twice.lost) == (plain.gaps, plain.others, []) == ([], plain.others, [])
 
 
 def node_in(directory: Path) -> str:

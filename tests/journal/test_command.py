@@ -6,13 +6,16 @@ import io
 import re
 import struct
 import zlib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from gangsched.bench.queueing.recorded import journal_jobs
 from gangsched.cli import main
+from gangsched.errors import ConfigError
 from gangsched.journal.records import HEAD, MAX_RECORD, Start, Turn, framed, read_events
 from gangsched.journal.segments import Reader, Stream, name_of
 from gangsched.model.events import PodAdded
@@ -134,7 +137,9 @@ def test_a_torn_journal_is_read_to_its_last_whole_record(
     assert len(records) >= n_whole > 10
     assert records == day().records[: len(records)]
     assert main(["replay", str(tmp_path)]) == 0
-    assert "all as recorded" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "all as recorded" in out
+    assert "Not all of it could be read" not in out
 
 
 def packed(raw: bytes) -> bytes:
@@ -171,8 +176,8 @@ def test_a_record_of_countless_values_is_not_read(
     body = b'["turn","handle",1.0,"",[' + unit * 2_000_000 + b"1]]\n"
     raw = day().framed[0] + HEAD.pack(len(body), zlib.crc32(body)) + body
     (tmp_path / name_of("day", 1)).write_bytes(packed(raw))
-    assert main(["replay", str(tmp_path)]) == 0
-    assert "It has a record of more values than its length gives reason for" in capsys.readouterr().out
+    assert main(["replay", str(tmp_path)]) == 1
+    assert "has a record of more values than its length gives reason for" in capsys.readouterr().out
 
 
 def test_a_call_that_cannot_be_read_is_told_with_its_file(
@@ -195,10 +200,15 @@ def test_a_record_that_is_damaged_ends_what_is_read(
     head, body = kept.framed[20][: HEAD.size], kept.framed[20][HEAD.size :]
     kept.framed[20] = head + body[:-2] + b"!\n"
     kept.write_to(tmp_path)
-    assert main(["replay", str(tmp_path)]) == 0
+    at = sum(map(len, kept.framed[:20]))
+    assert main(["replay", str(tmp_path)]) == 1
     out = capsys.readouterr().out
     assert "19 calls" in out
-    assert "It has a record whose checksum is wrong" in out
+    file = tmp_path / name_of("day", 1)
+    where = f"at byte {at:,} of what zstd -dc makes of it"
+    assert f"Not all of it could be read: {file}: has a record whose checksum is wrong, {where}." in out
+    assert "Copy it again from where it was recorded" in out
+    assert "killed" not in out
 
 
 @pytest.mark.parametrize(
@@ -304,10 +314,77 @@ def test_a_segment_in_the_middle_that_is_missing_is_said(
 ) -> None:
     long_day().write_to(tmp_path)
     (tmp_path / name_of("day", 2)).unlink()
+    assert main(["replay", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert f"Not all of it could be read: {tmp_path / name_of('day', 2)} is missing." in out
+    assert " calls (recorded and not readable); it goes on from the state after it" in out
+    assert out.count("all as recorded") == 2
+
+
+def cut(records: list[bytes], part: float) -> bytes:
+    """Of a segment of these records, each flushed as it comes, only this part is on the disk."""
+    stream = Stream()
+    whole = b"".join(stream.take([one]) for one in records)
+    return whole[: int(len(whole) * part)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda records: cut(records, 0.97), " ends too early."),
+        (lambda records: cut(records, 0.0), " has not one whole record."),
+        (lambda records: packed(b"".join(records)[:-3]), ": ends within a record, at byte "),
+        (
+            lambda records: packed(b"".join(records)[:-3] + b"!!\n"),
+            ": has a record whose checksum is wrong, at ",
+        ),
+    ],
+)
+def test_a_file_in_the_middle_that_is_damaged_is_no_kill(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[list[bytes]], bytes], said: str
+) -> None:
+    """A kill cuts the last one of a process."""
+    long_day().write_to(tmp_path)
+    path = tmp_path / name_of("day", 2)
+    path.write_bytes(damage(long_day().segments[1]))
+    for until, code in (("+9h", 1), ("+0.001s", int("not one" in said))):
+        assert main(["replay", str(tmp_path), "--until", until]) == code
+        assert (f"Not all of it could be read: {path}{said}" in capsys.readouterr().out) == bool(code)
+    flags = ["--nodes", "+1", "--like", "n0", "--seeds", "0"]
+    assert main(["counterfactual", str(tmp_path), *flags]) == 1
+    told = capsys.readouterr()
+    assert f"gangsched: not all of the journal could be read: {path}{said}" in told.err
+    assert "What this cannot know" in told.out
+    anonymise = ["anonymise", str(tmp_path), str(tmp_path / "out"), "--key", key_in(tmp_path)]
+    assert main(anonymise) == 1
+    assert f"Not all of it could be read: {path}{said}" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="not all of it could be read: "):
+        list(journal_jobs(str(tmp_path)))
+
+
+def test_calls_are_lost_and_the_gang_is_told_of_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long_day().write_to(tmp_path)
+    (tmp_path / name_of("day", 2)).unlink()
+    assert main(["replay", str(tmp_path), "--story", a_gang()]) == 1
+    assert "its last member is gone" in capsys.readouterr().out
+
+
+def test_a_kill_and_a_segment_that_nobody_wrote_to_are_no_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of each process the last one may be cut; the first may be empty if there is no other."""
+    n_last, last = len(long_day().segments), long_day().segments[-1]
+    for process, left in (("killed", cut(last, 0.97)), ("torn", packed(b"".join(last)[:-3]))):
+        long_day().write_to(tmp_path, process)
+        (tmp_path / name_of(process, n_last)).write_bytes(left)
+    (tmp_path / name_of("unbegun", 1)).touch()
     assert main(["replay", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert " calls (a segment is missing); it goes on from the state after it" in out
-    assert out.count("all as recorded") == 2
+    assert out.count("It ends there without a reason: the process was killed, or still runs.") == 1
+    assert out.count("It ends within a record, at byte ") == 1
+    assert "unbegun: nothing is in it" in out
 
 
 def test_calls_that_two_segments_have_are_made_once(

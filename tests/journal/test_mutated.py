@@ -59,7 +59,7 @@ def test_an_altered_journal_ends_in_no_traceback(
     assert main(["replay", journal, *flags]) in (0, 1, 2)
     drawn = ["--svg", str(tmp_path / "what-if.svg")]
     change = rng.choice((["--nodes", "+1", "--like", "n0", *drawn], ["--without", "d/g0"]))
-    assert main(["counterfactual", journal, "--seeds", "0", *change]) in (0, 2)
+    assert main(["counterfactual", journal, "--seeds", "0", *change]) in (0, 1, 2)
     key = key_in(tmp_path)
     assert main(["anonymise", journal, str(tmp_path / "out"), "--key", key]) in (0, 1, 2)
     told = capsys.readouterr()

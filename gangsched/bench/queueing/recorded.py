@@ -10,8 +10,9 @@ from gangsched.bench.queueing.jobs import Job
 from gangsched.bench.workload import RESOURCE
 from gangsched.counterfactual.day import Life
 from gangsched.counterfactual.reading import read_day
-from gangsched.errors import ParseError
+from gangsched.errors import ConfigError, ParseError
 from gangsched.journal.segments import segments_at
+from gangsched.journal.unread import REPAIR
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GANG_KEY
 from gangsched.model.quantity import to_int
@@ -25,7 +26,10 @@ def journal_jobs(path: str) -> Iterator[Job | str]:
     gangs: dict[str, list[Life]] = {}
     n_of_name: dict[str, int] = {}
     last: dict[str, str] = {}
-    for life in read_day(segments_at(Path(path))).lives.values():
+    day = read_day(segments_at(Path(path)))
+    if day.lost:
+        raise ConfigError(f"not all of it could be read: {day.lost[0]}. {REPAIR}", source=path)
+    for life in day.lives.values():
         placed = life.placed.metadata if life.placed is not None else life.pod.metadata
         name = (placed.annotations or {}).get(GANG_KEY) or life.pod.key
         key = last.get(name, "")
