@@ -47,6 +47,54 @@ def test_a_gang_that_starts_is_told_of_it_too(key: str, said: str) -> None:
     assert cures(c, "train") == (f"Correct what is ignored: {event}{'.' * (event[-1] != '?')}",)
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("gangshed.io/walltime", "walltime"),
+        ("gangsched.oi/walltime", "walltime"),
+        ("gang-sched.io/waltime", "walltime"),
+        ("gangsched.com/schedule-timeout", "schedule-timeout"),
+        ("gangshed.oi/min-members", "min-members"),
+        ("gangsched/queue", "queue"),
+    ],
+)
+def test_a_domain_that_is_nearly_ours_is_a_slip_of_ours(key: str, meant: str) -> None:
+    c = cluster().submit(with_annotations(gang("train", pods=2), {key: "4h"})).run()
+    assert events(c) == [f"pod d/train-0: annotation {key} is ignored; did you mean gangsched.io/{meant}?"]
+    assert cures(c, "train") == (f"Correct what is ignored: {events(c)[0]}",)
+
+
+def test_a_label_of_a_domain_that_is_nearly_ours_makes_no_gang_and_that_is_told() -> None:
+    c = cluster().submit(make_pod("p", labels={"gangshed.io/pod-group": "train"})).run()
+    assert events(c) == [
+        "pod d/p: label gangshed.io/pod-group is ignored; did you mean gangsched.io/pod-group?"
+    ]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "gangshed.io/owner-team",  # no key of ours is named so: somebody else's domain
+        "gangscheduler.io/walltime",
+        "kubesched.io/walltime",
+        "sched.io/walltime",
+        "gangsched.io.example.org/walltime",
+        "gangs/walltime",
+        "walltime",
+        "x.devices.gangsched.io/gpu",
+    ],
+)
+def test_somebody_elses_keys_are_not_ours_to_judge(key: str) -> None:
+    c = cluster().submit(make_pod("p", annotations={key: "x"}, labels={key: "x"})).run()
+    assert not events(c)
+
+
+def test_many_slips_of_the_domain_cost_no_more_than_a_few() -> None:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    slips = {f"gangsc{a}{b}d.io/waltime": "" for a in letters for b in letters if a + b != "he"}
+    assert len(ignored_on_pod(make_pod("p", annotations=slips), is_lone=True)) == 16
+
+
 def test_a_label_in_place_of_an_annotation_and_the_other_way_round() -> None:
     c = cluster()
     c.submit(make_pod("p", labels={"gangsched.io/min-members": "2", "gangsched.io/podgroup": "p"})).run()

@@ -1,4 +1,4 @@
-"""OwnKeys: annotations and labels that begin as ours do and that nobody reads: misspelt, or in a wrong place.
+"""OwnKeys: annotations and labels that are meant for us and that nobody reads: misspelt, or in a wrong place.
 
 A key that nobody reads changes nothing, so that a misspelt walltime would look as if it counted. Each is told
 once for each group, by an event, and `gangsched explain` names those of the group as it is now. Lives here:
@@ -8,7 +8,7 @@ a PodGroup or a pod was edited. Called by core.groups and core.explain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -40,6 +40,10 @@ from gangsched.model.topology import TOPOLOGY_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 
 PREFIX = "gangsched.io/"
+_DOMAIN, _NAME_ALONE = "gangsched.io", "gangsched"
+# Of a misspelt domain: two letters too many, missing, wrong or swapped. No other project's is as near.
+_MAX_SLIPS = 2
+_SHORTEST, _LONGEST = len(_NAME_ALONE), len(_DOMAIN) + _MAX_SLIPS
 _ON_BOTH = frozenset(
     (
         TOTAL_MEMBERS_KEY,
@@ -79,6 +83,9 @@ _MAX_GOOD = 4096
 # The longest name of ours has 20 letters. Comparing takes as long as both are long.
 _MAX_COMPARED = 40
 _MAX_SHOWN = 80
+# Of one pod: comparing is slow, and whoever fills 256 KiB of annotations with slips need not be told of all.
+_MAX_SLIPS_TOLD = 16
+_MAX_DOMAINS = 64
 
 
 class Ignored(NamedTuple):
@@ -119,7 +126,51 @@ def _ignored(
     for key in labels:
         if key.startswith(PREFIX) and key not in known_labels:
             found.append(Ignored(kind, "label", key))
-    return tuple(found)
+    return (*found, *_of_misspelt_domains(kind, labels, annotations))
+
+
+def _of_misspelt_domains(
+    kind: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> Iterator[Ignored]:
+    """Keys of a domain nearly ours that are named nearly as one of ours: others are somebody else's."""
+    slips = {domain for domain in _domains((*labels, *annotations)) if _is_slip(domain)}
+    if slips:
+        keys = [Ignored(kind, "annotation", key) for key in annotations]
+        keys += [Ignored(kind, "label", key) for key in labels]
+        meant = [one for one in keys if one.key.partition("/")[0] in slips]
+        yield from (one for one in meant[:_MAX_SLIPS_TOLD] if _meant(one))
+
+
+def _domains(keys: Iterable[str]) -> dict[str, None]:
+    """Of keys that are not ours, each once and about as long as ours; some of them."""
+    found: dict[str, None] = {}
+    for key in keys:
+        if (
+            _SHORTEST <= key.find("/") <= _LONGEST
+            and not key.startswith(PREFIX)
+            and len(found) < _MAX_DOMAINS
+        ):
+            found[key.partition("/")[0]] = None
+    return found
+
+
+def _is_slip(domain: str) -> bool:
+    return domain == _NAME_ALONE or _differ_by(domain, _DOMAIN, _MAX_SLIPS)
+
+
+def _differ_by(one: str, other: str, n_slips: int) -> bool:
+    """Whether so many slips or fewer make one of the other."""
+    while one and other and one[0] == other[0]:
+        one, other = one[1:], other[1:]
+    if not n_slips or not (one or other):
+        return one == other
+    left = n_slips - 1
+    return (
+        _differ_by(one[1:], other[1:], left)
+        or _differ_by(one[1:], other, left)
+        or _differ_by(one, other[1:], left)
+        or (one[:2] == other[1::-1] and _differ_by(one[2:], other[2:], left))
+    )
 
 
 def told_ignored(ignored: Sequence[Ignored]) -> str:
@@ -131,6 +182,8 @@ def told_ignored(ignored: Sequence[Ignored]) -> str:
 
 def _told(one: Ignored) -> str:
     subject = f"{one.where} {one.key[:_MAX_SHOWN]} is ignored"
+    if not one.key.startswith(PREFIX):
+        return f"{subject}; did you mean {_meant(one)}?"
     if one.key == MIN_MEMBERS_KEY and one.kind == "Pod" and one.where == "annotation":
         return f"{subject}: the pod has no label {GROUP_LABEL} that names its gang"
     if one.kind == "Pod" and one.where == "annotation" and one.key in _LABELS:
@@ -146,7 +199,7 @@ def _told(one: Ignored) -> str:
 def _meant(one: Ignored) -> str:
     """The key that is nearest by its letters, or else has the most words in common; "": none is near."""
     known = _LABELS | _ON_PODS if one.kind == "Pod" else _ON_BOTH
-    name = one.key.removeprefix(PREFIX)
+    name = one.key.partition("/")[2]
     if len(name) > _MAX_COMPARED:
         return ""
     names = sorted(key.removeprefix(PREFIX) for key in known)
