@@ -18,7 +18,6 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.config.strict import nearest
 from gangsched.core.cycle.shortage import named
 from gangsched.core.explain_room import Found, NearMiss, Reason, placeable
-from gangsched.core.groups.own_keys import ignored_of
 from gangsched.core.queueing.expected_ends import told_end
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.reports import lacks_object, view_group
@@ -113,7 +112,7 @@ def without_effect(scheduler: Scheduler, group: Group) -> Iterator[str]:
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
     for problem in walltimes.of(group).problems[:1]:
         yield f"Correct its walltime, which counts as not stated: {problem}."
-    for told in ignored_of(group, scheduler.group_specs.ignored_on_object(group.key)):
+    for told in scheduler.group_specs.ignored_of(group):
         yield f"Correct what is ignored: {told}{'' if told.endswith('?') else '.'}"
 
 

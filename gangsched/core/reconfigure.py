@@ -54,6 +54,7 @@ def reconfigure(
         shared.drop_group(group)
     added = frozenset(profiles).difference(shared.profiles)
     shared.configure(profiles, settings)
+    membership.reconfigured()
     membership.pre_enqueue.forget_all()
     for info in left:
         membership.put_pods((PodUpdated(info.pod),))

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.config import Settings
+from gangsched.config import Settings, parse_config
+from gangsched.config.documents import file_with
 from gangsched.core.explain import explain
+from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.own_keys import PREFIX, ignored_on_object, ignored_on_pod
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from gangsched.model.objects import Pod
 from gangsched.model.owners import ORDERED
 from gangsched.model.pod_group import MIN_MEMBERS_KEY
+from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import OURS, make_pod, make_pod_group
 from tests import controllers as made
+from tests.core.queued import queued
 from tests.docs import meanings
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
@@ -92,7 +97,7 @@ def test_somebody_elses_keys_are_not_ours_to_judge(key: str) -> None:
 def test_many_slips_of_the_domain_cost_no_more_than_a_few() -> None:
     letters = "abcdefghijklmnopqrstuvwxyz"
     slips = {f"gangsc{a}{b}d.io/waltime": "" for a in letters for b in letters if a + b != "he"}
-    assert len(ignored_on_pod(make_pod("p", annotations=slips), is_lone=True)) == 16
+    assert len(ignored_on_pod(make_pod("p", annotations=slips), is_lone=True, has_queues=True)) == 16
 
 
 def test_a_label_in_place_of_an_annotation_and_the_other_way_round() -> None:
@@ -111,6 +116,39 @@ def test_a_number_of_members_without_a_gang_is_ignored() -> None:
         "pod d/p: annotation gangsched.io/min-members is ignored: the pod has no label"
         " gangsched.io/pod-group that names its gang"
     ]
+
+
+_QUEUES = "queues: [{name: team, namespaces: [d]}]"
+_NO_QUEUES = "gangsched.io/queue is ignored: no queues are configured, so the pod is in none"
+
+
+def test_a_queue_where_none_are_configured_is_ignored() -> None:
+    c = queued("", nodes=2).submit(with_annotations(gang("train", pods=3), {"gangsched.io/queue": "team"}))
+    c.submit(make_pod("p", labels={"gangsched.io/queue": "team"})).run()
+    c.submit(make_pod("named-nothing", annotations={"gangsched.io/queue": ""})).run()
+    assert events(c) == [f"pod d/train-0: annotation {_NO_QUEUES}", f"pod d/p: label {_NO_QUEUES}"]
+    assert cures(c, "train") == (f"Correct what is ignored: {events(c)[0]}.",)
+    quiet = queued(_QUEUES).submit(make_pod("p", annotations={"gangsched.io/queue": "team"})).run()
+    assert not events(quiet)
+
+
+def test_a_queue_counts_once_queues_are_configured_and_no_longer_when_they_are_not() -> None:
+    """Also with plugins that read no metadata, for which pods that are alike are looked at once."""
+    few = "{multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}"
+
+    def scheduler(queues: str) -> tuple[dict[str, Profile], Settings]:
+        text = file_with(queues).replace("}]\n---", f", plugins: {few}}}]\n---")
+        config = parse_config(text, source="f.yaml", plugins=IN_TREE)
+        return build_profiles(config), config.settings
+
+    def lone(name: str) -> list[Pod]:
+        return [make_pod(name, gpus=0, annotations={"gangsched.io/queue": "team"})]
+
+    c = cluster(settings=scheduler(_QUEUES)[1]).submit(lone("a")).run()
+    for queues, name in (("", "b"), (_QUEUES, "c")):
+        c.effects += c.scheduler.reconfigure(*scheduler(queues), c.now_s)[0]
+        c.submit(lone(name)).run()
+    assert [event.partition(":")[0] for event in events(c)] == ["pod d/b"]
 
 
 def test_a_controllers_gang_needs_no_label_for_its_number() -> None:
@@ -187,8 +225,8 @@ def test_each_key_of_the_reference_is_read_where_it_says() -> None:
     }
     for key, (on, _, _) in meanings.KEYS.items():
         found = {
-            "Pod": ignored_on_pod(make_pod("p", annotations={key: "x"}), is_lone=False),
-            "Pod, label": ignored_on_pod(make_pod("p", labels={key: "x"}), is_lone=False),
+            "Pod": ignored_on_pod(make_pod("p", annotations={key: "x"}), is_lone=False, has_queues=True),
+            "Pod, label": ignored_on_pod(make_pod("p", labels={key: "x"}), is_lone=False, has_queues=True),
             "PodGroup": ignored_on_object(make_pod_group("g", annotations={key: "x"}).metadata),
         }
         if key.startswith(PREFIX):

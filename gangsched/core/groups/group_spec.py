@@ -15,7 +15,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from gangsched.config.foreign import REFUSE, WARN
-from gangsched.core.groups.own_keys import Ignored, OwnKeys, ignored_on_object, ignored_on_pod, told_ignored
+from gangsched.core.groups.own_keys import OwnKeys, ignored_on_object
 from gangsched.core.groups.owners import Owners
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -59,7 +59,7 @@ class GroupSpecs:
         self._strangers: dict[GroupKey, Counter[str]] = {}
         """Members that name another scheduler, by its name."""
         self._stranger_of: dict[str, tuple[GroupKey, str]] = {}
-        self.own_keys = OwnKeys(reporter)
+        self.own_keys = OwnKeys(shared, reporter)
         self.asked_for: dict[str, None] = {}
         """Kinds that must be followed for some PodGroup, by the names under which they are followed."""
 
@@ -128,10 +128,10 @@ class GroupSpecs:
         if key in self._shared.groups:
             self._shared.touch(self._shared.groups[key])
 
-    def ignored_on_object(self, key: GroupKey) -> tuple[Ignored, ...]:
-        """The keys of the group's object that nobody reads."""
-        told = self._read_from.get(key)
-        return ignored_on_object(told[min(told)].item.metadata) if told else ()
+    def ignored_of(self, group: Group) -> list[str]:
+        """Sentences about the keys of the group's object and members that nobody reads."""
+        told = self._read_from.get(group.key)
+        return self.own_keys.of_group(group, ignored_on_object(told[min(told)].item.metadata) if told else ())
 
     def is_basic(self, key: GroupKey) -> bool | None:
         """Whether that PodGroup requires no gang; None if it does not exist."""
@@ -204,10 +204,7 @@ class GroupSpecs:
             return group_from_pod(group.key, info.pod), ""
         except ParseError as error:
             problem = f"gang {group.key}: {error}" if group.is_gang else str(error)
-            # Perhaps it is there, misspelt.
-            if ignored := ignored_on_pod(info.pod, is_lone=not group.is_gang):
-                problem += f"; {told_ignored(ignored)}"
-            return standing, problem
+            return standing, problem + self.own_keys.perhaps_misspelt(group, info.pod)
 
     def _as_some_state(self, group: Group) -> PodGroup | None:
         """What its bound members state, or else its first, where others disagree from the beginning on.

@@ -132,6 +132,10 @@ class Membership:
                 info.group.move(info, target)
                 self._shared.touch(info.group)
 
+    def reconfigured(self) -> None:
+        """What was found about the last pod may not hold under these settings."""
+        self._similar.forget()
+
     def regroup(self, groups: Iterable[Group]) -> None:
         """The statements that put pods into these groups, or set the groups' numbers, have changed."""
         self._similar.forget()

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from gangsched.config.strict import nearest_name
 from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.state.reporter import Reporter, clean
+from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import Group
 from gangsched.model.bandwidth import DIRECTION_KEY, EXPECTED_KEY, REQUIRED_KEY, SCOPE_KEY
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
@@ -73,6 +74,8 @@ _WRITTEN = frozenset((*BIND_KEYS, ALLOCATED_KEY, VISIBLE_KEY, f"{PREFIX}tracepar
 """Annotations that the scheduler itself writes on pods."""
 _POD_ANNOTATIONS = _ON_PODS | _WRITTEN
 _NO_LABELS: frozenset[str] = frozenset()
+_NO_GANG = f"the pod has no label {GROUP_LABEL} that names its gang"
+_NO_QUEUES = "no queues are configured, so the pod is in none"
 _NOTHING: Mapping[str, str] = {}
 
 # In one sentence; of one group, so that an endless edit is no endless stream of events; groups remembered.
@@ -89,22 +92,35 @@ _MAX_DOMAINS = 64
 
 
 class Ignored(NamedTuple):
-    """A key that nobody reads where it is: an annotation or a label of a Pod or a PodGroup."""
+    """A key that nobody reads where it is: an annotation or a label of a Pod or a PodGroup.
+
+    why: it is written as it should be, and does not count for another reason.
+    """
 
     kind: str
     where: str
     key: str
+    why: str = ""
 
 
-def ignored_on_pod(pod: Pod, *, is_lone: bool) -> tuple[Ignored, ...]:
-    """Nearly always none. is_lone: it is in no gang, so that no number of members counts."""
-    meta = pod.metadata
-    labels, annotations = meta.labels or _NOTHING, meta.annotations or _NOTHING
+def ignored_on_pod(pod: Pod, *, is_lone: bool, has_queues: bool) -> tuple[Ignored, ...]:
+    """Nearly always none. is_lone: it is in no gang, so that no number of members counts. has_queues: some
+    are configured."""
+    labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
     found = _ignored("Pod", labels, _LABELS, annotations, _POD_ANNOTATIONS)
+    return (*_without_effect(pod, is_lone=is_lone, has_queues=has_queues), *found)
+
+
+def _without_effect(pod: Pod, *, is_lone: bool, has_queues: bool) -> Iterator[Ignored]:
+    """Keys that would count if the pod were in a gang, or if there were queues."""
+    labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
     # A controller's gang has no label of ours, and may be known only when its object is seen.
     if is_lone and MIN_MEMBERS_KEY in annotations and GROUP_LABEL not in labels and not is_marked(pod):
-        found = (Ignored("Pod", "annotation", MIN_MEMBERS_KEY), *found)
-    return found
+        yield Ignored("Pod", "annotation", MIN_MEMBERS_KEY, _NO_GANG)
+    if not has_queues:
+        for where, own in (("annotation", annotations), ("label", labels)):
+            if own.get(QUEUE_KEY):
+                yield Ignored("Pod", where, QUEUE_KEY, _NO_QUEUES)
 
 
 def ignored_on_object(meta: ObjectMeta) -> tuple[Ignored, ...]:
@@ -184,8 +200,8 @@ def _told(one: Ignored) -> str:
     subject = f"{one.where} {one.key[:_MAX_SHOWN]} is ignored"
     if not one.key.startswith(PREFIX):
         return f"{subject}; did you mean {_meant(one)}?"
-    if one.key == MIN_MEMBERS_KEY and one.kind == "Pod" and one.where == "annotation":
-        return f"{subject}: the pod has no label {GROUP_LABEL} that names its gang"
+    if one.why:
+        return f"{subject}: {one.why}"
     if one.kind == "Pod" and one.where == "annotation" and one.key in _LABELS:
         return f"{subject}: it is read as a label"
     if one.where == "label" and one.key in (_ON_PODS if one.kind == "Pod" else _ON_BOTH):
@@ -218,7 +234,8 @@ def _words(name: str) -> set[str]:
 class OwnKeys:
     """Tells of ignored keys, once for each group and key."""
 
-    def __init__(self, reporter: Reporter) -> None:
+    def __init__(self, shared: SharedState, reporter: Reporter) -> None:
+        self._shared = shared
         self._reporter = reporter
         self._told: dict[GroupKey, frozenset[Ignored]] = {}
         self._good: tuple[set[str], set[str]] = (set(), set())
@@ -228,10 +245,9 @@ class OwnKeys:
         """As ignored_on_pod, which need not look at keys that other pods had too."""
         labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
         good_labels, good = self._good
-        is_known = good.issuperset(annotations) and good_labels.issuperset(labels)
-        if is_known and not (is_lone and MIN_MEMBERS_KEY in annotations):
-            return ()
-        found = ignored_on_pod(pod, is_lone=is_lone)
+        if good.issuperset(annotations) and good_labels.issuperset(labels):
+            return tuple(_without_effect(pod, is_lone=is_lone, has_queues=self._has_queues))
+        found = self._on_pod(pod, is_lone=is_lone)
         if not found:
             if len(good) + len(good_labels) > _MAX_GOOD:
                 good.clear()
@@ -239,6 +255,29 @@ class OwnKeys:
             good.update(annotations)
             good_labels.update(labels)
         return found
+
+    @property
+    def _has_queues(self) -> bool:
+        return self._shared.settings.queues is not None
+
+    def _on_pod(self, pod: Pod, *, is_lone: bool) -> tuple[Ignored, ...]:
+        return ignored_on_pod(pod, is_lone=is_lone, has_queues=self._has_queues)
+
+    def of_group(self, group: Group, on_object: Sequence[Ignored]) -> list[str]:
+        """Sentences about the group's keys as it is now: its object's, and those of a member of each kind."""
+        found = [f"PodGroup {group.key}: {told_ignored(on_object)}"] if on_object else []
+        seen: set[tuple[Ignored, ...]] = {()}
+        for info in islice(group.members.values(), _MAX_TOLD):
+            ignored = self._on_pod(info.pod, is_lone=not group.is_gang)
+            if ignored not in seen and len(found) < _MAX_NAMED:
+                seen.add(ignored)
+                found.append(f"pod {info.pod.key}: {told_ignored(ignored)}")
+        return found
+
+    def perhaps_misspelt(self, group: Group, pod: Pod) -> str:
+        """What to add to a sentence that misses a key; "": nothing."""
+        ignored = self._on_pod(pod, is_lone=not group.is_gang)
+        return f"; {told_ignored(ignored)}" if ignored else ""
 
     def tell(self, group: Group, pod: Pod, ignored: Sequence[Ignored]) -> None:
         """These keys of the pod are read by nobody."""
@@ -250,7 +289,7 @@ class OwnKeys:
 
     def edited(self, group: Group, pod: Pod) -> None:
         """The pod's labels or annotations are others now."""
-        if ignored := ignored_on_pod(pod, is_lone=not group.is_gang):
+        if ignored := self._on_pod(pod, is_lone=not group.is_gang):
             self.tell(group, pod, ignored)
 
     def put_object(self, key: GroupKey, event: PodGroupAdded | PodGroupUpdated) -> None:
@@ -269,15 +308,3 @@ class OwnKeys:
             if len(self._told) > _MAX_TOLD:
                 del self._told[next(iter(self._told))]
         return new
-
-
-def ignored_of(group: Group, on_object: Sequence[Ignored]) -> list[str]:
-    """Sentences about the group's keys as it is now: its object's, and those of a member of each kind."""
-    found = [f"PodGroup {group.key}: {told_ignored(on_object)}"] if on_object else []
-    seen: set[tuple[Ignored, ...]] = {()}
-    for info in islice(group.members.values(), _MAX_TOLD):
-        ignored = ignored_on_pod(info.pod, is_lone=not group.is_gang)
-        if ignored not in seen and len(found) < _MAX_NAMED:
-            seen.add(ignored)
-            found.append(f"pod {info.pod.key}: {told_ignored(ignored)}")
-    return found
