@@ -13,13 +13,16 @@ from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.owners import ORDERED
-from gangsched.model.pod_group import MIN_MEMBERS_KEY
+from gangsched.model.pod_group import MIN_MEMBERS_KEY, GroupKey
+from gangsched.model.pod_group import OURS as OURS_DIALECT
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import OURS, make_pod, make_pod_group
 from tests import controllers as made
 from tests.core.queued import queued
 from tests.docs import meanings
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
+
+GANG = GroupKey(OURS_DIALECT, "d", "g")
 
 
 def events(c: Cluster) -> list[str]:
@@ -97,7 +100,7 @@ def test_somebody_elses_keys_are_not_ours_to_judge(key: str) -> None:
 def test_many_slips_of_the_domain_cost_no_more_than_a_few() -> None:
     letters = "abcdefghijklmnopqrstuvwxyz"
     slips = {f"gangsc{a}{b}d.io/waltime": "" for a in letters for b in letters if a + b != "he"}
-    assert len(ignored_on_pod(make_pod("p", annotations=slips), is_lone=True, has_queues=True)) == 16
+    assert len(ignored_on_pod(make_pod("p", annotations=slips), GANG, has_queues=True)) == 16
 
 
 def test_a_label_in_place_of_an_annotation_and_the_other_way_round() -> None:
@@ -115,6 +118,48 @@ def test_a_number_of_members_without_a_gang_is_ignored() -> None:
     assert events(c) == [
         "pod d/p: annotation gangsched.io/min-members is ignored: the pod has no label"
         " gangsched.io/pod-group that names its gang"
+    ]
+
+
+def of_pod_group(own: dict[str, str], name: str = "a", n: int = 2) -> list[Pod]:
+    labels = {"scheduling.x-k8s.io/pod-group": "a"}
+    return [make_pod(f"{name}-{i}", labels=labels, annotations=own) for i in range(n)]
+
+
+@pytest.mark.parametrize("text", ["3", "many"])
+def test_a_number_of_members_beside_a_pod_group_with_another_number_is_ignored(text: str) -> None:
+    c = cluster().object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
+    c.submit(of_pod_group({MIN_MEMBERS_KEY: text})).run()
+    c.object("coscheduling", make_pod_group("a", spec={"minMember": 2}, annotations={"x": "y"})).run()
+    assert c.placed("a")
+    said = f"it says '{text}', and the gang's PodGroup, whose number counts, says 2"
+    assert events(c) == [f"pod d/a-0: annotation {MIN_MEMBERS_KEY} is ignored: {said}"]
+    assert cures(c, "a") == (f"Correct what is ignored: {events(c)[0]}.",)
+
+
+def test_the_same_number_beside_a_pod_group_is_no_mistake_and_another_one_is_once_the_object_comes() -> None:
+    c = cluster().submit(of_pod_group({MIN_MEMBERS_KEY: "2"})).run()
+    assert not events(c)
+    c.object("coscheduling", make_pod_group("a", spec={"minMember": 2})).run()
+    assert not events(c)
+    waits = cluster().submit(of_pod_group({MIN_MEMBERS_KEY: "2"})).run()
+    waits.object("coscheduling", make_pod_group("a", spec={"minMember": 5})).run()
+    assert [event.rpartition(" ")[2] for event in events(waits)] == ["5"]
+
+
+def test_what_a_pod_group_says_for_all_members_is_not_read_on_its_pods() -> None:
+    own = {"gangsched.io/schedule-timeout": "5m", "gangsched.io/total-members": "4"}
+    c = cluster().object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
+    c.submit(gang("ours", pods=1)).run()  # where they are read
+    c.submit(with_annotations(gang("ours-too", pods=4), own)).run()
+    assert not events(c)
+    c.submit(of_pod_group(own)).run()
+    assert events(c) == [
+        "pod d/a-0: "
+        + "; ".join(
+            f"annotation {key} is ignored: it is read on the gang's PodGroup, which says for all members"
+            for key in own
+        )
     ]
 
 
@@ -225,8 +270,8 @@ def test_each_key_of_the_reference_is_read_where_it_says() -> None:
     }
     for key, (on, _, _) in meanings.KEYS.items():
         found = {
-            "Pod": ignored_on_pod(make_pod("p", annotations={key: "x"}), is_lone=False, has_queues=True),
-            "Pod, label": ignored_on_pod(make_pod("p", labels={key: "x"}), is_lone=False, has_queues=True),
+            "Pod": ignored_on_pod(make_pod("p", annotations={key: "x"}), GANG, has_queues=True),
+            "Pod, label": ignored_on_pod(make_pod("p", labels={key: "x"}), GANG, has_queues=True),
             "PodGroup": ignored_on_object(make_pod_group("g", annotations={key: "x"}).metadata),
         }
         if key.startswith(PREFIX):

@@ -190,7 +190,11 @@ class GroupSpecs:
             known = self._objects.get(group.key)
             if known is None and standing is not None:
                 return standing, ""
-            return (standing, known) if isinstance(known, str) else _with_wishes(group, known, standing)
+            if isinstance(known, str):
+                return standing, known
+            if known is not None:
+                self.own_keys.beside_object(group, known.min_count)
+            return _with_wishes(group, known, standing)
         if is_inferred(group.key):
             found, problem = self._owners.numbers(group)
             return (standing if found is None and problem else found), problem

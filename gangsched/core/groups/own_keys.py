@@ -16,7 +16,7 @@ from gangsched.config.strict import nearest_name
 from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.state.reporter import Reporter, clean
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import Group
+from gangsched.core.types.group import PENDING, Group, MemberState
 from gangsched.model.bandwidth import DIRECTION_KEY, EXPECTED_KEY, REQUIRED_KEY, SCOPE_KEY
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
@@ -32,9 +32,11 @@ from gangsched.model.pod_group import (
     MIN_MEMBERS_KEY,
     ON_DEVICE_FAILURE_KEY,
     PARTIAL_BIND_KEY,
+    POD,
     TIMEOUT_KEY,
     TOTAL_MEMBERS_KEY,
     GroupKey,
+    needs_object,
 )
 from gangsched.model.required_ids import REQUIRE_IDS_KEY
 from gangsched.model.topology import TOPOLOGY_KEY
@@ -72,9 +74,12 @@ _ON_PODS = _ON_BOTH | {
 _LABELS = frozenset((GROUP_LABEL, QUEUE_KEY))
 _WRITTEN = frozenset((*BIND_KEYS, ALLOCATED_KEY, VISIBLE_KEY, f"{PREFIX}traceparent", f"{PREFIX}fenced"))
 """Annotations that the scheduler itself writes on pods."""
+_OF_OBJECT = frozenset((TOTAL_MEMBERS_KEY, TIMEOUT_KEY, GROUPS_KEY, PARTIAL_BIND_KEY, DISRUPTION_KEY))
+"""Of those, numbers and ways of the gang: of one that has a PodGroup they are read there alone."""
 _POD_ANNOTATIONS = _ON_PODS | _WRITTEN
 _NO_LABELS: frozenset[str] = frozenset()
 _NO_GANG = f"the pod has no label {GROUP_LABEL} that names its gang"
+_OBJECT_SAYS = "it is read on the gang's PodGroup, which says for all members"
 _NO_QUEUES = "no queues are configured, so the pod is in none"
 _NOTHING: Mapping[str, str] = {}
 
@@ -103,20 +108,24 @@ class Ignored(NamedTuple):
     why: str = ""
 
 
-def ignored_on_pod(pod: Pod, *, is_lone: bool, has_queues: bool) -> tuple[Ignored, ...]:
-    """Nearly always none. is_lone: it is in no gang, so that no number of members counts. has_queues: some
-    are configured."""
+def ignored_on_pod(pod: Pod, key: GroupKey, *, has_queues: bool) -> tuple[Ignored, ...]:
+    """Nearly always none. key: its group's. has_queues: some are configured."""
     labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
     found = _ignored("Pod", labels, _LABELS, annotations, _POD_ANNOTATIONS)
-    return (*_without_effect(pod, is_lone=is_lone, has_queues=has_queues), *found)
+    return (*_without_effect(pod, key, has_queues=has_queues), *found)
 
 
-def _without_effect(pod: Pod, *, is_lone: bool, has_queues: bool) -> Iterator[Ignored]:
-    """Keys that would count if the pod were in a gang, or if there were queues."""
+def _without_effect(pod: Pod, group: GroupKey, *, has_queues: bool) -> Iterator[Ignored]:
+    """Keys that would count if the pod were in a gang, in one without an object, or if there were queues."""
     labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
     # A controller's gang has no label of ours, and may be known only when its object is seen.
+    is_lone = group.dialect == POD
     if is_lone and MIN_MEMBERS_KEY in annotations and GROUP_LABEL not in labels and not is_marked(pod):
         yield Ignored("Pod", "annotation", MIN_MEMBERS_KEY, _NO_GANG)
+    if needs_object(group) and not _OF_OBJECT.isdisjoint(annotations):
+        for key in annotations:
+            if key in _OF_OBJECT:
+                yield Ignored("Pod", "annotation", key, _OBJECT_SAYS)
     if not has_queues:
         for where, own in (("annotation", annotations), ("label", labels)):
             if own.get(QUEUE_KEY):
@@ -126,6 +135,15 @@ def _without_effect(pod: Pod, *, is_lone: bool, has_queues: bool) -> Iterator[Ig
 def ignored_on_object(meta: ObjectMeta) -> tuple[Ignored, ...]:
     """Of a PodGroup."""
     return _ignored("PodGroup", meta.labels or _NOTHING, _NO_LABELS, meta.annotations or _NOTHING, _ON_BOTH)
+
+
+def _other_number(pod: Pod, number: int) -> tuple[Ignored, ...]:
+    """A number of members that is not this one, its PodGroup's."""
+    text = (pod.metadata.annotations or _NOTHING).get(MIN_MEMBERS_KEY, str(number))
+    if text == str(number):
+        return ()
+    why = f"it says {text[:_MAX_SHOWN]!r}, and the gang's PodGroup, whose number counts, says {number}"
+    return (Ignored("Pod", "annotation", MIN_MEMBERS_KEY, why),)
 
 
 def _ignored(
@@ -241,13 +259,13 @@ class OwnKeys:
         self._good: tuple[set[str], set[str]] = (set(), set())
         """Keys of pods' labels and of their annotations that were looked at: read, or none of ours."""
 
-    def of(self, pod: Pod, *, is_lone: bool) -> tuple[Ignored, ...]:
+    def of(self, pod: Pod, key: GroupKey) -> tuple[Ignored, ...]:
         """As ignored_on_pod, which need not look at keys that other pods had too."""
         labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
         good_labels, good = self._good
         if good.issuperset(annotations) and good_labels.issuperset(labels):
-            return tuple(_without_effect(pod, is_lone=is_lone, has_queues=self._has_queues))
-        found = self._on_pod(pod, is_lone=is_lone)
+            return tuple(_without_effect(pod, key, has_queues=self._has_queues))
+        found = self._on_pod(pod, key)
         if not found:
             if len(good) + len(good_labels) > _MAX_GOOD:
                 good.clear()
@@ -260,15 +278,18 @@ class OwnKeys:
     def _has_queues(self) -> bool:
         return self._shared.settings.queues is not None
 
-    def _on_pod(self, pod: Pod, *, is_lone: bool) -> tuple[Ignored, ...]:
-        return ignored_on_pod(pod, is_lone=is_lone, has_queues=self._has_queues)
+    def _on_pod(self, pod: Pod, key: GroupKey) -> tuple[Ignored, ...]:
+        return ignored_on_pod(pod, key, has_queues=self._has_queues)
 
     def of_group(self, group: Group, on_object: Sequence[Ignored]) -> list[str]:
         """Sentences about the group's keys as it is now: its object's, and those of a member of each kind."""
         found = [f"PodGroup {group.key}: {told_ignored(on_object)}"] if on_object else []
         seen: set[tuple[Ignored, ...]] = {()}
+        number = group.definition.min_count if group.definition and needs_object(group.key) else None
         for info in islice(group.members.values(), _MAX_TOLD):
-            ignored = self._on_pod(info.pod, is_lone=not group.is_gang)
+            ignored = self._on_pod(info.pod, group.key)
+            if number is not None:
+                ignored += _other_number(info.pod, number)
             if ignored not in seen and len(found) < _MAX_NAMED:
                 seen.add(ignored)
                 found.append(f"pod {info.pod.key}: {told_ignored(ignored)}")
@@ -276,7 +297,7 @@ class OwnKeys:
 
     def perhaps_misspelt(self, group: Group, pod: Pod) -> str:
         """What to add to a sentence that misses a key; "": nothing."""
-        ignored = self._on_pod(pod, is_lone=not group.is_gang)
+        ignored = self._on_pod(pod, group.key)
         return f"; {told_ignored(ignored)}" if ignored else ""
 
     def tell(self, group: Group, pod: Pod, ignored: Sequence[Ignored]) -> None:
@@ -289,8 +310,14 @@ class OwnKeys:
 
     def edited(self, group: Group, pod: Pod) -> None:
         """The pod's labels or annotations are others now."""
-        if ignored := self._on_pod(pod, is_lone=not group.is_gang):
+        if ignored := self._on_pod(pod, group.key):
             self.tell(group, pod, ignored)
+
+    def beside_object(self, group: Group, number: int) -> None:
+        """The group's object says how many members it needs, and perhaps its pods do too."""
+        info = group.first()
+        if info is not None and info.state in (PENDING, MemberState.GATED):
+            self.tell(group, info.pod, _other_number(info.pod, number))
 
     def put_object(self, key: GroupKey, event: PodGroupAdded | PodGroupUpdated) -> None:
         """A PodGroup has come, or was edited."""

@@ -81,7 +81,7 @@ class SimilarPods:
         key, problem, holds = self.key_of(pod)
         said = (identity_of(pod), stated_by(key, pod), role_of(key, pod))
         beside = self._core_key_beside(pod)
-        ignored = self._group_specs.own_keys.of(pod, is_lone=key.dialect == POD)
+        ignored = self._group_specs.own_keys.of(pod, key)
         like = SimilarPod(pod, template, key, problem, *said, templates.edition, beside, ignored)
         self._latest = like if holds and templates.is_of_all_alike(pod) else None
         return like
