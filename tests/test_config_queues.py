@@ -115,6 +115,11 @@ def test_the_plugin_needs_queues() -> None:
             "queues[0].guaranteed.cpu",
             "2 is more than its limit, 1",
         ),
+        (
+            "- {name: a, guaranteed: {memory: 1.5Ti}, limit: {memory: 512Gi}, namespaces: [x]}",
+            "queues[0].guaranteed.memory",
+            "1536Gi is more than its limit, 512Gi",
+        ),
         ("- {name: a, limit: {cpu: -1}, namespaces: [x]}", "queues[0].limit.cpu", "is less than 0"),
         ("- {name: a, limit: {cpu: much}, namespaces: [x]}", "queues[0].limit.cpu", "is not a quantity"),
         ("- {name: a, limit: {'a b': 1}, namespaces: [x]}", "queues[0].limit.a b", "is not the name of a"),

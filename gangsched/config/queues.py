@@ -20,7 +20,7 @@ from gangsched.config.queueing import check_bound
 from gangsched.config.strict import decode, join
 from gangsched.errors import ConfigError, ParseError
 from gangsched.model.names import is_qualified_name
-from gangsched.model.resources import EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY, parse_quantities
+from gangsched.model.resources import CPU, parse_quantities, told_amount
 
 FAIRNESS = "Fairness"
 """The plugin that `queues` enables in every profile."""
@@ -32,7 +32,6 @@ _MAX_SHARE = 1_000_000.0
 _MAX_WALLTIME_S = 10 * 366 * 86_400.0
 _MAX_HALF_LIFE_S = 366 * 86_400.0
 _MAX_COMPARED = 16
-_UNITS = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 # As long as a label's value, which may name a queue.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?|([a-z0-9][-a-z0-9]{0,61})?\*")
@@ -232,7 +231,7 @@ def _check_amounts(queue: QueueConfig, path: str) -> None:
         if limit is not None and amount > limit:
             at = join(join(path, "guaranteed"), resource)
             raise ConfigError(
-                f"{amount_text(resource, amount)} is more than its limit, {amount_text(resource, limit)}",
+                f"{told_amount(resource, amount)} is more than its limit, {told_amount(resource, limit)}",
                 path=at,
             )
 
@@ -247,26 +246,15 @@ def _check_children(queue: QueueConfig, children: Sequence[QueueConfig], path: s
         own = queue.guaranteed.get(resource, 0)
         if amount > own:
             raise ConfigError(
-                f"{resource}: the queues below it are guaranteed {amount_text(resource, amount)} together,"
-                f" it is guaranteed {amount_text(resource, own)}",
+                f"{resource}: the queues below it are guaranteed {told_amount(resource, amount)} together,"
+                f" it is guaranteed {told_amount(resource, own)}",
                 path=join(path, "guaranteed"),
             )
 
 
-def amount_text(resource: str, amount: int) -> str:
-    """As a quantity: cpu, counted in thousandths, in whole ones where it is."""
-    if resource != "cpu":
-        return str(amount)
-    return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-
-
-def told_amount(resource: str, amount: int) -> str:
-    """The same for people: bytes in the largest of Gi, Mi and Ki that there is one of, to hundredths."""
-    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES):
-        for unit, n_bytes in _UNITS:
-            if abs(amount) >= n_bytes:
-                return f"{amount / n_bytes:.2f}".rstrip("0").rstrip(".") + unit
-    return amount_text(resource, amount)
+def _quantity(resource: str, amount: int) -> str:
+    """In a document, to the last byte."""
+    return told_amount(resource, amount) if resource == CPU else str(amount)
 
 
 def effective_queues(settings: QueuesSettings | None) -> dict[str, Any]:
@@ -278,7 +266,7 @@ def effective_queues(settings: QueuesSettings | None) -> dict[str, Any]:
     for queue in settings.queues:
         one: dict[str, Any] = {"name": queue.name, "share": queue.share, "order": queue.order}
         for field, amounts in (("guaranteed", queue.guaranteed), ("limit", queue.limit)):
-            one[field] = {resource: amount_text(resource, n) for resource, n in amounts.items()}
+            one[field] = {resource: _quantity(resource, n) for resource, n in amounts.items()}
         one["namespaces"] = list(queue.namespaces)
         walltime_s = queue.default_walltime_s
         one["defaultWalltime"] = "" if walltime_s is None else duration_text(walltime_s)

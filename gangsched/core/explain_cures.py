@@ -16,7 +16,6 @@ from gangsched.core.cycle.cycle import GANG
 from gangsched.core.cycle.near_names import HARD, STATES_OF_NODES, TAINTS, near_names, unknown_label
 from gangsched.core.cycle.shortage import (
     Lack,
-    amount_text,
     n_when_empty,
     reserved_by,
     unhealthy,
@@ -25,6 +24,7 @@ from gangsched.core.framework.plan import TOPOLOGY, FitError, Shortage
 from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.group import Group
 from gangsched.model.printable import sentence, several
+from gangsched.model.resources import told_amount
 from gangsched.model.topology import TOPOLOGY_KEY
 
 _BY_PLUGIN: Mapping[str, str] = {
@@ -150,7 +150,7 @@ def _room(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequen
 
 
 def _each(short: Shortage, found: Sequence[Lack]) -> str:
-    asked = ", ".join(f"{amount_text(one.resource, one.amount)} {one.resource}" for one in found)
+    asked = ", ".join(f"{told_amount(one.resource, one.amount)} {one.resource}" for one in found)
     return f"each member needs {asked} on one node"
 
 

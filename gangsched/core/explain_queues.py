@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gangsched.config.queues import told_amount
 from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.core.types.needed import requests_of
 from gangsched.model.printable import sentence
+from gangsched.model.resources import told_amount
 
 _MAX_NAMED = 4
 

@@ -16,7 +16,7 @@ import numpy as np
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.cycle.near_names import near_names
-from gangsched.core.cycle.shortage import Lack, amount_text, lacks, told_of
+from gangsched.core.cycle.shortage import Lack, lacks, told_of
 from gangsched.core.explain_cures import cures, refused, why_refused
 from gangsched.core.explain_queues import at_limit, names_wrong_queue
 from gangsched.core.framework.plan import FitError, Plan, Shortage
@@ -29,6 +29,7 @@ from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.types.needed import needed_first
 from gangsched.model.printable import several
+from gangsched.model.resources import told_amount
 
 MAX_NEAR = 5
 _MAX_NAMED = 3
@@ -202,8 +203,8 @@ def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:
     free = max(int(lack.free[most]), 0)
     beside = "beside its other members, " if short.trial.placed else ""
     return (
-        f"{short.about_domains}{begin} needs {amount_text(lack.resource, lack.amount)} {lack.resource} on one"
-        f" node; {beside}most free on any that suits it is {amount_text(lack.resource, free)}"
+        f"{short.about_domains}{begin} needs {told_amount(lack.resource, lack.amount)} {lack.resource} on one"
+        f" node; {beside}most free on any that suits it is {told_amount(lack.resource, free)}"
         f" ({short.trial.name(most)})."
     )
 
@@ -239,7 +240,7 @@ def _near(scheduler: Scheduler, short: Shortage, found: Sequence[Lack]) -> Itera
                 held[of, "reserved" if info.state is MemberState.ASSUMED else "bound"] += amount
         own = sum(n for at, t, n in short.trial.placed if at == row and t is short.template)
         told = [
-            f"{clean(of)} ({amount_text(lack.resource, n)} {how})"
+            f"{clean(of)} ({told_amount(lack.resource, n)} {how})"
             for (of, how), n in held.most_common(_MAX_NAMED)
         ]
         told += [f"{own} of its own other members"] * bool(own)
@@ -247,8 +248,8 @@ def _near(scheduler: Scheduler, short: Shortage, found: Sequence[Lack]) -> Itera
         yield NearMiss(
             clean(short.trial.name(row)),
             clean(lack.resource),
-            amount_text(lack.resource, lack.amount),
-            amount_text(lack.resource, max(int(lack.free[row]), 0)),
+            told_amount(lack.resource, lack.amount),
+            told_amount(lack.resource, max(int(lack.free[row]), 0)),
             tuple(told),
         )
 

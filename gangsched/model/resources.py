@@ -26,6 +26,7 @@ MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
 HUGE_PAGES = "hugepages-"
+_BINARY = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _NOTHING: Mapping[str, int] = {}
 SCORING_DEFAULTS: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 2**20}
@@ -174,3 +175,19 @@ def _max(total: dict[str, int], other: Mapping[str, int]) -> None:
     for name, amount in other.items():
         if amount > total.get(name, 0):
             total[name] = amount
+
+
+def told_amount(resource: str, amount: int) -> str:
+    """A quantity for people: cores, a number, or bytes in the largest of Gi, Mi and Ki that there is one of.
+
+    Bytes to hundredths, towards 0: what is nearly there is not told as if it were all there.
+    """
+    if resource == CPU:
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES):
+        for unit, n_bytes in _BINARY:
+            if abs(amount) >= n_bytes:
+                hundredths = abs(amount) * 100 // n_bytes
+                text = f"{hundredths // 100}.{hundredths % 100:02}".rstrip("0").rstrip(".")
+                return f"{'-' if amount < 0 else ''}{text}{unit}"
+    return str(amount)

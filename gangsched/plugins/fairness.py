@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gangsched.config.queues import amount_text
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.queue_book import OverLimit
 from gangsched.core.cache.queue_tree import BY_KUEUE
@@ -20,6 +19,7 @@ from gangsched.core.preemption.queue_rights import SYSTEM_PRIORITY, QueueRights
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import requests_of
+from gangsched.model.resources import told_amount
 
 SYSTEM = "/system"
 """The lane of pods that the cluster itself needs; it comes first, and then what Kueue has admitted."""
@@ -118,7 +118,7 @@ class Fairness:
 
 def _over(over: OverLimit) -> Status:
     queue, resource, needs, used, kept, limit = over
-    texts = [amount_text(resource, n) for n in (needs, used, limit, kept)]
+    texts = [told_amount(resource, n) for n in (needs, used, limit, kept)]
     if needs > limit:
         return Status(
             Code.UNRESOLVABLE,

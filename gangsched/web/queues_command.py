@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gangsched.config.queues import told_amount
 from gangsched.core.state.reporter import clean
+from gangsched.model.resources import told_amount
 from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.queues_page import Amounts, QueueShare, QueuesPage
 

@@ -123,6 +123,14 @@ def test_min_resources_are_no_sum_to_wait_for() -> None:
     assert c.placed("a", on=1)
 
 
+def test_min_resources_of_memory_are_told_in_gi() -> None:
+    c = cluster(nodes=2)
+    spec = {"minMember": 1, "minResources": {"memory": "2Ti"}}
+    c.object("coscheduling", make_pod_group("a", spec=spec))
+    c.submit(make_pod("a-0", labels={COSCHEDULING_LABEL: "a"})).run()
+    assert c.said("a-0") == "gang d/a: minResources is 2048Gi memory and all nodes together have 1024Gi"
+
+
 @pytest.mark.parametrize("name", ["nvidia.com/gpu", "example.com/none-has-it"])
 def test_min_resources_that_the_cluster_does_not_have_are_reported_and_cured_by_a_node(name: str) -> None:
     c = cluster(nodes=2)

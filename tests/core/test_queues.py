@@ -185,6 +185,14 @@ def test_who_is_kept_out_blocks_nobody() -> None:
     assert "more than its limit of 4: it never starts" in why(c, "too-wide")
 
 
+def test_memory_is_told_in_gi() -> None:
+    c = queued("queues: [{name: team, limit: {memory: 2Gi}, namespaces: [d]}]", nodes=2)
+    c.submit(pods("d", "one", "two", gpus=0)).run()
+    c.submit(pods("d", "three", gpus=0)).submit(gang("wide", pods=4, gpus=0)).run()
+    assert why(c, "three") == "Fairness: queue team: 2Gi of 2Gi memory used, needs 1Gi"
+    assert "queue team: needs 4Gi memory, more than its limit of 2Gi: it never starts" in why(c, "wide")
+
+
 def test_what_can_never_start_is_told_once() -> None:
     c = queued(LIMITED, nodes=2)
     c.submit(pods("cv", "too-wide", gpus=5)).run()

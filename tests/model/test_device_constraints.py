@@ -47,6 +47,7 @@ def test_a_model_is_named_by_whole_words(wanted: str, model: str, is_one: bool) 
 
 def test_memory_is_compared_in_full() -> None:
     constraint = asked('{"minMemory":"79Gi"}')
+    assert constraint.described == "with at least 79Gi each"
     assert constraint.admits("", 81559)
     assert not constraint.admits("", 80895)
     assert not constraint.admits("", 0), "a device whose memory is not known does not have it"

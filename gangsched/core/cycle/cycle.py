@@ -34,6 +34,7 @@ from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.required_ids import REQUIRE_IDS_KEY
+from gangsched.model.resources import told_amount
 
 # Members with different templates compete; when the tightest-first order fails, others are tried.
 _MAX_ORDERS = 6
@@ -284,7 +285,8 @@ def _cluster_too_small(group: Group, view: RoomQueries) -> str:
     for name, wanted in group.definition.min_resources.items():
         there = int(view.allocatable(view.table.column(name)).sum()) if name in view.table else 0
         if there < wanted:
-            return f"gang {group.key}: minResources is {wanted} {name} and all nodes together have {there}"
+            asks, have = told_amount(name, wanted), told_amount(name, there)
+            return f"gang {group.key}: minResources is {asks} {name} and all nodes together have {have}"
     return ""
 
 

@@ -21,14 +21,13 @@ from gangsched.core.cycle.near_names import near_names
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.arrays import NO_LIMIT, BoolArray, IntArray
 from gangsched.core.types.group import NO_ROW, Group, MemberState
-from gangsched.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+from gangsched.model.resources import told_amount
 
 # Names in one sentence; groups, members and nodes that are looked at for it.
 _MAX_NAMED = 3
 _MAX_GROUPS = 64
 _MAX_MEMBERS = 10_000
 _MAX_ROWS = 64
-_GIB = 2**30
 
 
 class Lack(NamedTuple):
@@ -59,8 +58,8 @@ def told_of(
         yield f"Of these, {n_own} had room until other members of it were placed there."
     for lack in found:
         if by := reserved_by(lack, short, group, waiting):
-            amount = amount_text(lack.resource, sum(by.values()))
-            by_name = {name(other): n for other, n in by.items()}
+            amount = told_amount(lack.resource, sum(by.values()))
+            by_name = {name(other): told_amount(lack.resource, n) for other, n in by.items()}
             yield f"{amount} {lack.resource} are reserved by {named(by_name)}."
     if ill := unhealthy(found, short.trial):
         more = f", {len(ill) - _MAX_NAMED} more" if len(ill) > _MAX_NAMED else ""
@@ -136,18 +135,11 @@ def unhealthy(found: Sequence[Lack], view: DeviceQueries) -> list[str]:
     return told
 
 
-def named(amounts: Mapping[str, int]) -> str:
+def named(amounts: Mapping[str, int | str]) -> str:
     """ "a (16), b (8), 2 more"."""
     told = [f"{name} ({n})" if len(amounts) > 1 else name for name, n in islice(amounts.items(), _MAX_NAMED)]
     more = len(amounts) - len(told)
     return ", ".join(told) + (f", {more} more" if more else "")
-
-
-def amount_text(resource: str, amount: int) -> str:
-    """An amount as a manifest has it: cores, GiB, or a number."""
-    if resource == CPU:
-        return f"{amount / 1000:g}"
-    return f"{amount / _GIB:.4g}Gi" if resource in (MEMORY, EPHEMERAL_STORAGE) else str(amount)
 
 
 def _own_rows(short: Shortage, lack: Lack) -> BoolArray:

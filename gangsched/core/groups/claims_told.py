@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from gangsched.core.cycle.shortage import amount_text, lacks
+from gangsched.core.cycle.shortage import lacks
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.state.reporter import START_PROMISED, Reporter, clean
@@ -21,6 +21,7 @@ from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group, GroupState
 from gangsched.model.pod_group import CORE
+from gangsched.model.resources import told_amount
 
 _ANEW_S = 60.0
 _ANEW_SHARE = 0.1
@@ -102,7 +103,7 @@ class ClaimsTold:
                     given[row] += own
                     n += own
                 if n:
-                    yield f"{amount_text(lack.resource, n)} {lack.resource} {self._whose(claim)}."
+                    yield f"{told_amount(lack.resource, n)} {lack.resource} {self._whose(claim)}."
 
     def _whose(self, claim: StartClaim) -> str:
         name = f"are kept for {claim.unit[0].key}"

@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangsched.core.cycle.shortage import Lack, amount_text, lacks
+from gangsched.core.cycle.shortage import Lack, lacks
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.states import MemberState
+from gangsched.model.resources import told_amount
 from gangsched.model.walltime import Walltime
 
 _MAX_ROWS = 64
@@ -68,7 +69,7 @@ def _told(lack: Lack, rows: IntArray, short: Shortage, walltimes: Walltimes) -> 
     found = _holders(lack.resource, rows, short, walltimes)
     told: list[str] = []
     for one in found[:_MAX_NAMED]:
-        amount = amount_text(lack.resource, one.amount)
+        amount = told_amount(lack.resource, one.amount)
         what = amount if told else f"holds {amount} {lack.resource}"
         told.append(f"{one.name} {what} until {_time(one.ends)} ({one.how})")
     if len(found) > _MAX_NAMED:
