@@ -17,6 +17,7 @@ from gangsched.errors import ParseError
 from gangsched.model.devices import ALLOCATED_KEY, DeviceInventory, parse_allocation
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import RANK_KEY
+from gangsched.model.printable import several
 
 MAX_GANGS_OPEN = 16
 """As many binds are under way at once; more gangs bound in part at one moment were not bound gang by gang."""
@@ -70,15 +71,20 @@ def check(
     return Findings(problems, len(binds), min(times, default=0), max(times, default=0), gangs)
 
 
-def _say(what: str, examples: Sequence[str]) -> list[str]:
-    return [f"{len(examples)} {what}, first {examples[0]}"] if examples else []
+def _say(one: str, more: str, examples: Sequence[str]) -> list[str]:
+    """one, more: what is wrong, of one thing and of several."""
+    return [f"{several(len(examples), one, more)}, first {examples[0]}"] if examples else []
 
 
 def _unbound(final: Sequence[Pod], binds: Mapping[str, Seen]) -> list[str]:
     unseen = [pod.key for pod in final if pod.spec.node_name and pod.metadata.uid not in binds]
     return [
-        *_say("pods are not bound", [pod.key for pod in final if not pod.spec.node_name]),
-        *_say("pods are bound in the list and not in the watch", unseen),
+        *_say("pod is not bound", "pods are not bound", [pod.key for pod in final if not pod.spec.node_name]),
+        *_say(
+            "pod is bound in the list and not in the watch",
+            "pods are bound in the list and not in the watch",
+            unseen,
+        ),
     ]
 
 
@@ -89,19 +95,27 @@ def _moved(log: Sequence[Seen]) -> list[str]:
         node = seen.pod.spec.node_name
         if node and nodes.setdefault(seen.pod.metadata.uid, node) != node:
             moved.append(seen.pod.key)
-    return _say("pods changed their node", moved)
+    return _say("pod changed its node", "pods changed their node", moved)
 
 
 def _overcommitted(final: Sequence[Pod], gpus: int) -> list[str]:
     used = Counter(pod.spec.node_name for pod in final if pod.spec.node_name)
-    return _say("nodes have more pods than GPUs", sorted(node for node, n in used.items() if n > gpus))
+    return _say(
+        "node has more pods than GPUs",
+        "nodes have more pods than GPUs",
+        sorted(node for node, n in used.items() if n > gpus),
+    )
 
 
 def _partial_gangs(final: Sequence[Pod]) -> list[str]:
     bound: dict[str, set[bool]] = defaultdict(set)
     for pod in final:
         bound[_gang_of(pod)].add(bool(pod.spec.node_name))
-    return _say("gangs are bound in part", sorted(gang for gang, said in bound.items() if len(said) > 1))
+    return _say(
+        "gang is bound in part",
+        "gangs are bound in part",
+        sorted(gang for gang, said in bound.items() if len(said) > 1),
+    )
 
 
 def _split_writes(log: Sequence[Seen], binds: Mapping[str, Seen]) -> list[str]:
@@ -120,9 +134,9 @@ def _split_writes(log: Sequence[Seen], binds: Mapping[str, Seen]) -> list[str]:
         elif said.setdefault(seen.pod.metadata.uid, text) != text:
             changed.append(seen.pod.key)
     return [
-        *_say("pods got their node without their devices", late),
-        *_say("pods got their devices without their node", early),
-        *_say("pods had their devices changed", changed),
+        *_say("pod got its node without its devices", "pods got their node without their devices", late),
+        *_say("pod got its devices without its node", "pods got their devices without their node", early),
+        *_say("pod had its devices changed", "pods had their devices changed", changed),
     ]
 
 
@@ -149,11 +163,15 @@ def _devices(final: Sequence[Pod], inventories: Mapping[str, DeviceInventory]) -
             if holders.setdefault(device_id, pod.key) != pod.key or ids.count(device_id) > 1:
                 twice.append(f"{device_id}: {holders[device_id]} and {pod.key}")
     return [
-        *_say("pods have no readable devices", none),
-        *_say("pods have more or fewer devices than they asked for", wrong_count),
-        *_say("devices are not of the pod's node", foreign),
-        *_say("devices are not healthy", unhealthy),
-        *_say("devices were given out twice", twice),
+        *_say("pod has no readable devices", "pods have no readable devices", none),
+        *_say(
+            "pod has more or fewer devices than it asked for",
+            "pods have more or fewer devices than they asked for",
+            wrong_count,
+        ),
+        *_say("device is not of the pod's node", "devices are not of the pod's node", foreign),
+        *_say("device is not healthy", "devices are not healthy", unhealthy),
+        *_say("device was given out twice", "devices were given out twice", twice),
     ]
 
 
@@ -177,7 +195,11 @@ def _ranks(final: Sequence[Pod], gang_size: int) -> list[str]:
             ranks[_gang_of(pod)].append((pod.metadata.annotations or {}).get(RANK_KEY, ""))
     expected = sorted(str(rank) for rank in range(gang_size))
     wrong = [gang for gang, said in ranks.items() if len(said) == gang_size and sorted(said) != expected]
-    return _say("gangs have ranks other than 0, 1, 2 and so on", sorted(wrong))
+    return _say(
+        "gang has ranks other than 0, 1, 2 and so on",
+        "gangs have ranks other than 0, 1, 2 and so on",
+        sorted(wrong),
+    )
 
 
 def _gangs(binds: Mapping[str, Seen]) -> Gangs | None:

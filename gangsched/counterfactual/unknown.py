@@ -38,8 +38,8 @@ def told(
         )
     if day.n_refused:
         found.append(
-            f"What {day.n_refused:,} binds and evictions that failed, or were not answered clearly, would"
-            " have come to: in the model the API server does all that is asked, at once."
+            f"What {several(day.n_refused, 'bind or eviction', 'binds and evictions')} would have come to,"
+            " which failed or had no clear answer: in the model the API server does all at once."
         )
     if day.n_unreadable:
         found.append(
@@ -56,8 +56,8 @@ def told(
         )
     if model.n_delayed or changed.n_delayed:
         found.append(
-            f"What a user does while a pod of the same name still exists: {model.n_delayed:,} pods without"
-            f" and {changed.n_delayed:,} with the changes came when the earlier one had gone."
+            f"What a user does while a pod of the same name still exists: {several(model.n_delayed, 'pod')}"
+            f" without and {changed.n_delayed:,} with the changes came when the earlier one had gone."
         )
     for which, outcome in (("without", model), ("with", changed)):
         if outcome.defects:

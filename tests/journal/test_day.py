@@ -135,4 +135,4 @@ def test_what_a_change_did_is_told_gang_by_gang() -> None:
     )
     assert "placed only now: d/c" in told
     assert "d/b: +7.0 s" in told
-    assert "evicted: 1 pods before, 0 now" in told
+    assert "evicted: 1 pod before, 0 now" in told

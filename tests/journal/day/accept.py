@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from gangsched.model.printable import several
 from tests.journal.day.decisions import DECISIONS, DIRECTORY, decisions, journals_in, read_kept, records_of
 from tests.journal.day.making import DAY_S, N_GANGS, journals
 
@@ -56,7 +57,7 @@ def compared(before: Mapping[str, Sequence[str]], now: Mapping[str, Sequence[str
         yield f"  before: {was[first] if first < len(was) else 'none'}"
         yield f"  now:    {is_now[first] if first < len(is_now) else 'none'}"
         yield from _by_gang(_fates(was), _fates(is_now))
-        yield f"  evicted: {_n_evicted(was)} pods before, {_n_evicted(is_now)} now"
+        yield f"  evicted: {several(_n_evicted(was), 'pod')} before, {_n_evicted(is_now)} now"
 
 
 def _by_gang(was: Mapping[str, Fate], now: Mapping[str, Fate]) -> Iterable[str]:
