@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import stat
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from gangsched.model.printable import several
 
 _MIN_KEY = 16
 _MAX_KEY = 4096
+_ENCODED = re.compile(r"[A-Za-z0-9+/_=-]*|-----(BEGIN|END) [A-Z ]+-----")
 _NEW_KEY = "`openssl rand -out FILE 32; chmod 600 FILE` makes one"
 
 
@@ -118,15 +120,29 @@ def _key(path: Path) -> bytes:
         more = f"; {_NEW_KEY}" if isinstance(error, FileNotFoundError) else ""
         problem = f"cannot be read: {error.strerror}{more}"
         raise ConfigError(problem, path="--key", source=str(path)) from None
-    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        mode = stat.S_IMODE(found.st_mode)
-        problem = f"has mode {mode:04o}, so others have it too: chmod 600 {path}"
-        raise ConfigError(problem, path="--key", source=str(path))
     if not _MIN_KEY <= len(key) <= _MAX_KEY:
         n = f"more than {_MAX_KEY}" if len(key) > _MAX_KEY else str(len(key))
         problem = f"has {n} bytes, {_MIN_KEY} to {_MAX_KEY} are needed; {_NEW_KEY}"
         raise ConfigError(problem, path="--key", source=str(path))
+    if _is_prose(key):
+        problem = f"has lines of text, and is no key that nobody could guess; {_NEW_KEY}"
+        raise ConfigError(problem, path="--key", source=str(path))
+    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        mode = stat.S_IMODE(found.st_mode)
+        problem = f"has mode {mode:04o}, so others have it too: chmod 600 {path}"
+        raise ConfigError(problem, path="--key", source=str(path))
     return key
+
+
+def _is_prose(key: bytes) -> bool:
+    """Whether it is a file of lines, as /etc/passwd: a key has bytes of all kinds, is one line, or lines of
+    hexadecimal digits or base64."""
+    try:
+        lines = key.decode("utf-8").strip().replace("\t", " ").splitlines()
+    except UnicodeDecodeError:
+        return False
+    is_text = all(line.isprintable() for line in lines)
+    return len(lines) > 1 and is_text and not all(_ENCODED.fullmatch(line) for line in lines)
 
 
 def _clear(out: Path, was_there: bool) -> None:

@@ -16,6 +16,7 @@ from gangsched.cli import main
 from gangsched.config import parse_config
 from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler
+from gangsched.journal.anonymise_command import _key
 from gangsched.journal.anonymising import Anonymising
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.records import Start, State, Turn, framed
@@ -372,6 +373,17 @@ def test_a_day_that_does_not_replay_is_said(
         (b"", 0o600, "has 0 bytes, 16 to 4096 are needed"),
         (b"k" * 15, 0o600, "has 15 bytes, 16 to 4096 are needed"),
         (b"k" * 5000, 0o600, "has more than 4096 bytes, 16 to 4096 are needed"),
+        (
+            b"root:x:0:0:root:/root:/bin/bash\n" * 9,
+            0o644,
+            "has lines of text, and is no key that nobody could",
+        ),
+        (
+            b"kind: Pod\n\tname: a\n",
+            0o600,
+            "has lines of text, and is no key that nobody could guess; `openssl",
+        ),
+        (b"x" * 5000, 0o644, "has more than 4096 bytes"),
         (KEY, 0o640, "has mode 0640, so others have it too: chmod 600"),
         (KEY, 0o604, "has mode 0604, so others have it too: chmod 600"),
     ],
@@ -387,6 +399,23 @@ def test_a_bad_key_is_refused(
     assert main(["anonymise", str(day), str(tmp_path / "out"), "--key", str(path)]) == 2
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        bytes(range(256)),
+        b"\n\xff" * 16,
+        b"correct horse battery staple\n",
+        b"\n".join([b"QUJD" * 16] * 4) + b"\n",
+        b"-----BEGIN PRIVATE KEY-----\n" + b"QUJD" * 16 + b"\n-----END PRIVATE KEY-----\n",
+    ],
+)
+def test_what_makers_of_keys_write_is_a_key(tmp_path: Path, body: bytes) -> None:
+    path = tmp_path / "key"
+    path.touch(mode=0o600)
+    path.write_bytes(body)
+    assert _key(path) == body
 
 
 def test_a_directory_without_a_journal_is_refused(
