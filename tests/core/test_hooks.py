@@ -324,6 +324,24 @@ def test_a_member_that_goes_while_its_gang_is_prepared_takes_the_gang_back() -> 
     assert c.untouched("a")
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_pods_that_are_gone_need_no_preparation(n: int) -> None:
+    """The last one is gone, and its group with it: its hook went on until its deadline."""
+    c = with_plugins(PreBinder("P"))
+    c.hook = lambda hook: None
+    c.submit(gang("a", pods=n), make_pod("alone")).run()
+    assert len(c.held_hooks) == n + 1
+    c.tell(*(ev.PodDeleted(pod) for pod in list(c.pods.values())))
+    assert not c.held_hooks
+    assert is_empty(c)
+    c.pods.clear()
+    c.submit(make_pod("alone"), gang("a", pods=n)).run()
+    c.hook = lambda hook: SUCCESS
+    for hook in list(c.held_hooks):
+        c.say(hook, SUCCESS)
+    assert c.placed("a")
+
+
 def test_a_node_that_goes_while_a_gang_is_prepared_takes_the_gang_back() -> None:
     c = with_plugins(PreBinder("P"), nodes=1)
     c.hook = lambda hook: None

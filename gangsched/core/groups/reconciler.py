@@ -60,6 +60,7 @@ class GroupReconciler:
     def look(self, group: Group) -> None:
         """Moves the group to the state that its members imply; idempotent, safe at any time."""
         if not group.members:
+            self._binder.pre_bind.look(group)  # what is prepared for it is of no use any more
             self._attempts.nominations.drop(group)
             self._shared.drop_group(group)
             return
