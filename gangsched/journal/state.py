@@ -32,6 +32,7 @@ from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.steps import Defect
 from gangsched.errors import GangschedError, ParseError
+from gangsched.journal.nesting import Nesting, weighed
 from gangsched.journal.unobserved import observer_like
 
 Step = tuple[str, Any]
@@ -281,6 +282,7 @@ class _Reader(pickle._Unpickler):
     def __init__(self, body: BinaryIO, places: dict[str, Any]) -> None:
         super().__init__(body)
         self._places = places
+        self.nesting = Nesting()
 
     def persistent_load(self, pid: Any) -> Any:
         if isinstance(pid, tuple) and len(pid) == 2:
@@ -316,7 +318,16 @@ class _Reader(pickle._Unpickler):
         is_value = isinstance(make, type) and issubclass(make, Enum | BaseException)
         if not (is_value or make in _MAKERS.values() or make in _CONTAINERS.values()):
             raise ParseError("calls what is not to be called")
+        given = self.stack[-1]  # type: ignore[attr-defined]
         self.load_reduce()  # type: ignore[attr-defined]
+        if make is _struct:
+            self.nesting.weigh(self.stack[-1], given[1])  # type: ignore[attr-defined]
+
+    def _new(self) -> None:
+        """NEWOBJ: of the tuples with names."""
+        given = self.stack[-1]  # type: ignore[attr-defined]
+        self.load_newobj()  # type: ignore[attr-defined]
+        self.nesting.weigh(self.stack[-1], given)  # type: ignore[attr-defined]
 
     def _call(self) -> None:
         """INST and OBJ, which the writer never uses: they call whatever they name."""
@@ -331,6 +342,8 @@ class _Reader(pickle._Unpickler):
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
         **pickle._Unpickler.dispatch,
         pickle.REDUCE[0]: _make,
+        pickle.NEWOBJ[0]: _new,
+        **weighed(pickle._Unpickler),
         pickle.INST[0]: _call,
         pickle.OBJ[0]: _call,
         pickle.BUILD[0]: _build,

@@ -121,6 +121,24 @@ def test_what_the_writer_never_writes_neither_calls_nor_changes_our_own(
     assert not hasattr(default_config, "changed")
 
 
+def _key(value: bytes) -> bytes:
+    """A state with this as a key, which is hashed."""
+    return pickle.PROTO + b"\x05" + pickle.EMPTY_DICT + value + pickle.NONE + pickle.SETITEM + pickle.STOP
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pickle.EMPTY_TUPLE + (pickle.DUP + pickle.TUPLE2) * 64,
+        pickle.NONE + (pickle.DUP + pickle.DUP + pickle.TUPLE3) * 64,
+        pickle.EMPTY_TUPLE + pickle.TUPLE1 * 2_000_000,
+    ],
+)
+def test_a_few_bytes_that_stand_for_endless_values_are_not_read(value: bytes) -> None:
+    with pytest.raises(ParseError, match="has values within values as no state of a core has them"):
+        read(_key(value))
+
+
 @pytest.mark.parametrize("body", [b"", b"no pickle", b"\x80\x05.", pickle.dumps(["a list"]), b"(" * 100_000])
 def test_what_is_no_state_is_refused(body: bytes) -> None:
     with pytest.raises(ParseError):
