@@ -126,8 +126,14 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "-v", "--v", metavar="LEVEL", type=int, default=0, help="0: info, 4 and above: debug"
     )
     scheduler.set_defaults(run=_run_scheduler)
-    check = commands.add_parser("check-config", help="read a configuration file and print what it amounts to")
-    check.add_argument("file", metavar="FILE")
+    check = commands.add_parser(
+        "check-config",
+        help="read a configuration file and print what it amounts to",
+        description="Reads a configuration file as the scheduler does, and prints what it amounts to:"
+        " profiles with all their plugins, and settings. No cluster is asked. Exit code 2: it has a mistake,"
+        " which is named with its place.",
+    )
+    check.add_argument("file", metavar="FILE", help="KubeSchedulerConfiguration; see config/scheduler.yaml")
     add_plugin_flag(check)
     check.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     check.set_defaults(run=_run_check_config)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import pytest
 
-from gangsched.cli import _COMMANDS, main
+from gangsched.cli import _COMMANDS, _parser, main
 
 
 def told(line: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -82,3 +83,18 @@ def test_the_plugin_of_kubectl_is_called_as_it_was_typed(
         "kubectl gangsched queue: error: there is no flag --strat;"
     )
     assert told("quue", capsys) == "kubectl gangsched: error: there is no command 'quue'; did you mean queue?"
+
+
+@pytest.mark.parametrize("command", ["scheduler", "check-config", *_COMMANDS])
+def test_each_command_says_what_it_does_and_what_it_is_given(command: str) -> None:
+    whole = _parser([command])
+    [commands] = [one for one in whole._actions if isinstance(one, argparse._SubParsersAction)]
+    parser = commands.choices[command]
+    assert parser.description
+    assert [one.dest for one in parser._actions if not one.option_strings and not one.help] == []
+
+
+def test_gangs_does_not_speak_of_a_scheduler_that_it_never_asks(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["gangs", "--help"])
+    assert "where no scheduler answers" not in " ".join(capsys.readouterr().out.split())

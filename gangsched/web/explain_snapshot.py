@@ -32,13 +32,13 @@ from gangsched.web.explanations import Page
 _MAX_GROUPS = 5
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Flags for the configuration that the snapshot is judged by."""
+def add_flags(parser: argparse.ArgumentParser, used: str = "used where no scheduler answers") -> None:
+    """Flags for the configuration that the snapshot is judged by. used: when, or for what."""
     parser.add_argument(
         "--config",
         metavar="FILE",
         default="",
-        help="the scheduler's configuration, used where no scheduler answers; default: the defaults",
+        help=f"the scheduler's configuration, {used}; default: the defaults",
     )
     parser.add_argument(
         "--plugin", metavar="FILE", action="append", default=[], help="a plugin that the configuration names"

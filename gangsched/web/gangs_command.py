@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_list_flags(parser)
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    add_flags(parser)
+    add_flags(parser, "for its profiles, and the gangs that it infers")
     parser.add_argument(
         "--kubeconfig", metavar="FILE", default="", help="default: KUBECONFIG, in-cluster, ~/.kube/config"
     )

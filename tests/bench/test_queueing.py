@@ -193,6 +193,7 @@ def test_tables_with_devices_are_read(tmp_path: Path) -> None:
     [
         ("a.txt", "", "is neither a .swf nor a .csv file"),
         ("a.swf", "1 2 3\n", "line 1 has 3 fields"),
+        ("a.swf", "1\n", "line 1 has 1 field, a job"),
         ("a.swf", SWF.replace("100 4", "1oo 4"), "line 2: field 4: '1oo' is not a number"),
         ("a.swf", SWF.replace("100 4", "inf 4"), "field 4: 'inf' is not a number"),
         ("a.swf", SWF.splitlines()[1], "at least two"),
@@ -208,6 +209,12 @@ def test_what_is_no_trace_is_refused_with_its_line(tmp_path: Path, name: str, te
     with pytest.raises(ConfigError, match="^" + str(file)) as raised:
         read_trace(str(file), 100, 32)
     assert error in str(raised.value)
+
+
+def test_a_trace_that_is_not_there_is_told_so_whatever_its_name(tmp_path: Path) -> None:
+    for name in ("a.swf", "a.txt", "journal"):
+        with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
+            read_trace(str(tmp_path / name), 100, 32)
 
 
 def run(*arguments: str) -> int:

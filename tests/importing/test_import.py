@@ -78,7 +78,7 @@ def test_a_log_of_jobs_becomes_a_journal_that_replays(
     assert "left out: jobs that no node, or the whole cluster, has room for: 1" in told
     assert "left out: lines that cannot be read: 2" in told
     assert "jobs.swf: line 4: field 2: '2o' is not a number" in told
-    assert "jobs.swf: line 5 has 1 fields, a job of the Standard Workload Format has 18" in told
+    assert "jobs.swf: line 5 has 1 field, a job of the Standard Workload Format has 18" in told
     assert "not in it: which node a job ran on, when it started, its memory" in told
     assert main(["replay", str(out)]) == 0
     assert "8 of them binds, all as recorded" in capsys.readouterr().out

@@ -295,7 +295,7 @@ async def test_once_and_json_are_for_scripts_and_for_those_who_may(
         assert await run(main, ["top", at, "--once"]) == 1
         assert 'User "system:anonymous" cannot get path "/top"' in capsys.readouterr().err
         assert await run(main, ["top", at, "--token=good"]) == 2
-        assert "needs a terminal" in capsys.readouterr().err
+        assert "gangsched: top: needs a terminal" in capsys.readouterr().err
     assert await run(main, ["top", at, "--token=good", "--once"]) == 1
     assert "no scheduler answers at" in capsys.readouterr().err
 

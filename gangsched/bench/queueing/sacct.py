@@ -14,6 +14,7 @@ from functools import partial
 
 from gangsched.bench.queueing.jobs import Job
 from gangsched.errors import ConfigError
+from gangsched.model.printable import several
 
 STEP = "steps of jobs"
 NEVER_RAN = "jobs that never started"
@@ -48,7 +49,7 @@ def _job(path: str, number: int, names: list[str], line: str) -> Job | str:
     """Raises: ConfigError."""
     values = line.rstrip("\r\n").split("|")
     if len(values) not in (len(names), len(names) + 1):  # -p ends each row with a bar
-        problem = f"line {number} has {len(values)} fields, the header {len(names)}"
+        problem = f"line {number} has {several(len(values), 'field')}, the header {len(names)}"
         raise ConfigError(problem, source=path)
     row = dict(zip(names, values, strict=False))
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -23,6 +24,7 @@ from gangsched.bench.queueing.sacct import NEVER_RAN, STILL_RUNS, sacct_jobs
 from gangsched.core.state.reporter import clean
 from gangsched.errors import ConfigError
 from gangsched.journal.segments import SUFFIX
+from gangsched.model.printable import several
 
 _MAX_LINE = 10_000
 _MAX_LINES = 5_000_000
@@ -92,6 +94,7 @@ def jobs_of(
         return
     parse = _PARSERS.get(kind or path.rpartition(".")[2])
     if parse is None:
+        os.stat(path)  # that it is not there is told first
         raise ConfigError("is neither a .swf nor a .csv file, nor a .sacct file, nor a journal", source=path)
     with Path(path).open(encoding="utf-8", errors="replace", newline="") as file:
         for read in parse(path, _lines(path, file)):
@@ -146,10 +149,9 @@ def _swf_job(path: str, number: int, line: str, began_s: float) -> Job | str:
     _check_length(path, number, line)
     fields = line.split()
     if len(fields) < _N_FIELDS:
-        raise ConfigError(
-            f"line {number} has {len(fields)} fields, a job of the Standard Workload Format has 18",
-            source=path,
-        )
+        n = several(len(fields), "field")
+        problem = f"line {number} has {n}, a job of the Standard Workload Format has 18"
+        raise ConfigError(problem, source=path)
     value = number_reader(path, number, lambda k: fields[k])
     n_devices = int(value(_ALLOCATED) if value(_ALLOCATED) > 0 else value(_ASKED))
     limit_s, submitted_s = max(value(_LIMIT), 0.0), value(_SUBMITTED)

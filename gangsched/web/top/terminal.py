@@ -169,6 +169,6 @@ def check() -> None:
     """Raises: ConfigError."""
     way = "--once prints one picture, -o json is for programs"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise ConfigError(f"needs a terminal for its input and its output; {way}", path="gangsched top")
+        raise ConfigError(f"needs a terminal for its input and its output; {way}", path="top")
     if os.environ.get("TERM", "dumb") == "dumb":
-        raise ConfigError(f"a terminal of the kind TERM=dumb cannot be drawn on; {way}", path="gangsched top")
+        raise ConfigError(f"a terminal of the kind TERM=dumb cannot be drawn on; {way}", path="top")
