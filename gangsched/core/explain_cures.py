@@ -79,7 +79,9 @@ def refused(error: FitError, view: NodeQueries) -> Iterator[str]:
 
 def cures(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequence[Lack]) -> Iterator[str]:
     """Sentences, the most certain first. found: the resources that are short."""
-    if any(near_names(short)):
+    if not short.trial.n_nodes:
+        yield "Add nodes."
+    elif any(near_names(short)):
         yield "Correct what is named in the pods' template, or give the nodes what it asks for."
     elif not found:
         yield from _excluding(short)

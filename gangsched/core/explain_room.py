@@ -193,6 +193,8 @@ def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:
     name = short.member.pod.metadata.name
     fit = f"{several(short.n_wanted, 'member')} {'fits' if short.n_wanted == 1 else 'fit'}"
     begin = f"{short.n_fit} of {fit}. Member {name}" if group.is_gang else f"Pod {name}"
+    if not short.trial.n_nodes:
+        return f"{begin} has no place: the cluster has no node."
     if not found:
         why = "" if any(near_names(short)) else _counted(short)  # a wrong name comes first
         n_nodes = short.trial.n_nodes

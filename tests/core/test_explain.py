@@ -81,6 +81,15 @@ def test_no_room_says_how_many_fit_what_is_most_free_and_what_holds_the_rest() -
     assert "Of these, 1 had room until other members of it were placed there." in c.said("train-0")
 
 
+def test_a_cluster_without_nodes_is_told_to_have_none() -> None:
+    """Who asked was to compare nodeSelectors with nodes, or to correct the name of the resource."""
+    c = cluster(nodes=0).submit(gang("train", pods=2, gpus=8), gang("plain", pods=1, gpus=0)).run()
+    for name, n in (("train", "2 members fit"), ("plain", "1 member fits")):
+        found = told(c, name)
+        assert found.answer.startswith(f"0 of {n}. Member {name}-0 has no place: the cluster has no node.")
+        assert found.cures == ("Add nodes.",)
+
+
 def test_what_is_only_reserved_is_named_in_the_condition_as_well() -> None:
     c = reserving().submit(gang("train", pods=2, gpus=8)).run()
     reserved = f"8 {GPU} are reserved by d/evaluate."
