@@ -54,6 +54,8 @@ HOST = "kubernetes.io/hostname"
 DRIVER = "csi.sim"
 LOCAL, MADE, NET = "local", "made", "net"
 """Classes: of local volumes; of those made where the pod goes; of those made at once, for every node."""
+SHARED, DISK = "shared", "disk"
+"""Claims for a whole gang: to a volume that is made, or a local one."""
 ONCE, MANY, ONE_POD = "ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"
 WAITS = "WaitForFirstConsumer"
 Objects = tuple[tuple[str, Any], ...]
@@ -91,12 +93,12 @@ def volumes_workload(seed: int, *, n_arrivals: int = 16, over_s: float = 30.0) -
 
 def _claims_of(rng: Random, name: str, n: int) -> list[list[str]]:
     """By pod: the names of its claims, which say what they are."""
-    kinds = (LOCAL, LOCAL, MADE, MADE, NET, "shared", "disk", "one", *(("one",) * 4 if n == 1 else ()))
+    kinds = (LOCAL, LOCAL, MADE, MADE, NET, SHARED, DISK, "one", *(("one",) * 4 if n == 1 else ()))
     kind, more = rng.choice(kinds), rng.random() < 0.3
     found = []
     for k in range(n):
         own = [f"{kind}-{name}-{k}"]
-        if kind in ("shared", "disk"):  # one that is made for all, or a local one
+        if kind in (SHARED, DISK):
             own = [f"{kind}-{name}"]
         elif kind == "one":  # one after the other, of this gang or another
             own = [f"one-{rng.randrange(2)}" if n == 1 else f"one-{name}-{k}"]
@@ -143,11 +145,11 @@ def storage_of(workload: Workload, seed: int) -> Objects:
 def claim(name: str, mark: str = "") -> PersistentVolumeClaim:
     """A new claim of that name, which is bound to nothing."""
     kind = name.partition("-")[0]
-    modes = {"shared": [MANY], "disk": [MANY], "one": [ONE_POD]}.get(kind, [ONCE])
+    modes = {SHARED: [MANY], DISK: [MANY], "one": [ONE_POD]}.get(kind, [ONCE])
     spec = ClaimSpec(
         access_modes=modes,
         resources=ResourceRequirements(requests={"storage": "5Gi"}),
-        storage_class_name=kind if kind in (LOCAL, MADE, NET) else LOCAL if kind == "disk" else MADE,
+        storage_class_name=kind if kind in (LOCAL, MADE, NET) else LOCAL if kind == DISK else MADE,
     )
     return PersistentVolumeClaim(_meta(name, namespace="d", mark=mark), spec)
 

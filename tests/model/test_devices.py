@@ -225,7 +225,7 @@ def test_where_nothing_is_linked_the_best_sets_are_those_of_a_search_through_all
 @pytest.mark.parametrize("n_nodes", [1, 3, MAX_DEVICES])
 @pytest.mark.parametrize("count", [1, 2, MAX_DEVICES - 1, MAX_DEVICES])
 def test_of_all_devices_that_a_node_may_list_any_number_is_chosen(count: int, n_nodes: int) -> None:
-    """Each set was weighed by all pairs of what it leaves: for 4,096 that took hours, and nothing else ran."""
+    """Each set was weighed by all pairs of what it leaves: that took hours, and nothing else ran."""
     big = inventory(*(device(f"g{i}", numa=i % n_nodes) for i in range(MAX_DEVICES)))
     n = MAX_DEVICES // count
     for sets in (
