@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from gangsched.model.walltime import WALLTIME_KEY
@@ -119,3 +120,22 @@ def test_a_claim_that_comes_later_as_one_before_it_does_names_that_ones_cause() 
     assert claim(c, "first").because == "overrun"
     assert claim(c, "second").start_s > 4201.0
     assert claim(c, "second").because == "overrun"
+
+
+@pytest.mark.parametrize("kept", ["n0", "n1", "n2", "n3"])
+def test_a_gang_that_starts_before_its_claim_goes_where_it_makes_no_promised_start_late(kept: str) -> None:
+    """`wide` came first, and has a claim on three nodes; `near` has one for two others, a bit later."""
+    c, nodes = named(5, bound=1), ["n0", "n1", "n2", "n3", "n4"]
+    for node in nodes:
+        ends = "1100s" if node in (kept, "n4") else "1000s"
+        c.submit(on(lone(f"holds-{node}", 7, ends), node)).run()
+    one, other = gang("near", pods=2, gpus=8)
+    for unit in (gang("wide", pods=3, gpus=8), [*on([one], kept), *on([other], "n4")]):
+        c.submit(walled(unit, "1h")).run()
+        for k in range(2):
+            c.submit(on(lone(f"passes-{k}", 1, "10s"), kept)).run().delete(f"passes-{k}").run()
+    assert claim(c, "near").is_promise
+    c.wait(100.0).delete(*(f"holds-{node}" for node in nodes[:4])).run()
+    assert c.placed("wide", on=3)
+    c.wait(1000.0).delete("holds-n4").run()
+    assert c.pod("near-0").spec.node_name == kept

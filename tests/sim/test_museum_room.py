@@ -81,7 +81,7 @@ def a_made_volume_is_not_looked_at(patch: Patch) -> None:
 
 
 def what_is_given_to_others_is_free(patch: Patch) -> None:
-    patch.setattr(volume_binding, "taken_names", lambda choices: set())
+    patch.setattr(volume_binding, "given_by", lambda choices: {})
 
 
 # The mistake, the storm, and the beginning of what the checkers say of it.

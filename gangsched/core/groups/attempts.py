@@ -212,10 +212,14 @@ class Attempts:
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
         demands = self._units.demands(unit, observed=True)
-        groups = [demand.group for demand in demands]
-        answer = self._cycle(demands, self._shared.cache.view, nominated=self.claiming.kept_now(groups))
+        groups, view = [demand.group for demand in demands], self._shared.cache.view
+        answer: Plan | FitError | None = None
+        if yielding := self.claiming.yielding(groups):  # where it makes none of them late, if it fits there
+            answer = self._cycle(demands, view, nominated=self.claiming.kept_now(groups, yielding))
+        if not isinstance(answer, Plan):
+            answer = self._cycle(demands, view, nominated=self.claiming.kept_now(groups))
         if isinstance(answer, FitError) and self.claiming.eased(groups):
-            answer = self._cycle(demands, self._shared.cache.view, nominated=self.claiming.kept_now(groups))
+            answer = self._cycle(demands, view, nominated=self.claiming.kept_now(groups))
         if isinstance(answer, Plan):
             return self.claiming.plans.needs_nobody_who_is_to_come(demands, answer) or answer
         return answer

@@ -81,13 +81,18 @@ class Claiming:
         kept += [one for claim in self._holding_up(unit) for one in claim.held]
         return kept
 
-    def kept_now(self, unit: Sequence[Group]) -> list[Nominated]:
-        """Likewise, but without what is not free yet (core.queueing.kept_now)."""
+    def kept_now(self, unit: Sequence[Group], more: Sequence[StartClaim] = ()) -> list[Nominated]:
+        """Likewise, and to these, but without what is not free yet (core.queueing.kept_now)."""
         kept = list(self._shared.cache.nominated.values())
-        if holding_up := self._holding_up(unit):
+        if holding_up := [*self._holding_up(unit), *more]:
             assert self._claims is not None
             kept += self._claims.kept_now(holding_up)
         return kept
+
+    def yielding(self, unit: Sequence[Group]) -> list[StartClaim]:
+        """Promised starts that yield to the unit's own, which is later: one now may make them late."""
+        claims, now_s = self._claims, self._shared.now_s
+        return [] if claims is None else claims.yielding(unit, now_s, now_s + self.plans.walltime_s(unit))
 
     def eased(self, unit: Sequence[Group]) -> bool:
         """Whether claims that hold the unit up keep less of what is free than before.

@@ -159,6 +159,15 @@ class Claims:
                 found.append(claim)
         return found
 
+    def yielding(self, unit: Sequence[Group], from_s: float, until_s: float) -> list[StartClaim]:
+        """Those that yield to the unit's own claim, which starts later than `from_s`, and have promised
+        starts in that time."""
+        own = self._own(unit)
+        if own is None or own.start_s <= from_s:
+            return []
+        found = self.holding_up(unit, from_s, until_s, to_all=True)
+        return [one for one in found if one.priority == own.priority and one.serial > own.serial]
+
     def kept_now(self, claims: Sequence[StartClaim]) -> list[Nominated]:
         """What these claims keep from others now, of what is free (core.queueing.kept_now)."""
         return self._kept_now.of(claims, self._clock())
