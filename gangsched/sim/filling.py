@@ -100,7 +100,7 @@ def _needed(group: Group, told: Told) -> list[Pod]:
     has_place = told.promised.by_uid
     waiting = [pod for pod in staying if not (pod.spec.node_name or pod.metadata.uid in has_place)]
     if not group.is_gang:
-        return waiting[:1]
+        return [pod for pod in waiting[:1] if _is_plain(pod, None)]
     gang = gang_of(waiting[0]) if waiting else None
     if gang is None or len(staying) < len(group.members):
         return []
