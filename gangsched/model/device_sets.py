@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from gangsched.model.device_constraints import ANY, DeviceConstraint
-from gangsched.model.device_topology import DeviceTopology
+from gangsched.model.device_topology import DeviceTopology, bits_of
 
 # Devices examined in one search: some tens of milliseconds. A node of eight takes a few hundred.
 _BUDGET = 30_000
@@ -73,12 +73,12 @@ class DeviceSets:
         self.parts: tuple[int, ...] | None = None
         homes = _homes(topology, self.eligible) if constraint.same_numa else (self.eligible,)
         for home in homes:
-            for i in _bits(home):
+            for i in bits_of(home):
                 weight, far = topology.weight[i], constraint.link_weight
                 if not far:
                     self.near[i] = home & ~(1 << i)
                 elif not topology.is_flat:
-                    self.near[i] = sum(1 << j for j in _bits(home) if j != i and weight[j] >= far)
+                    self.near[i] = sum(1 << j for j in bits_of(home) if j != i and weight[j] >= far)
         self.parts = self._cliques_apart() if constraint.link_weight else homes
         self._packed: dict[tuple[int, int], Packing] = {}
         self._best: dict[tuple[int, int, int], int] = {}
@@ -97,7 +97,7 @@ class DeviceSets:
         """As many disjoint sets as exist, in no preference; `best` is for the good ones."""
         free &= self.eligible
         if count <= 1:
-            return Packing(tuple(1 << i for i in _bits(free)))
+            return Packing(tuple(1 << i for i in bits_of(free)))
         found = self._packed.get((free, count))
         if found is None:
             budget = SearchBudget(_BUDGET)
@@ -140,11 +140,11 @@ class DeviceSets:
 
     def sets(self, free: int, count: int) -> tuple[list[int], bool]:
         """(sets of `count` among `free`, the best first; whether that is all of them)."""
-        indices = list(_bits(free))
+        indices = list(bits_of(free))
         budget = SearchBudget(_BUDGET)
         found = list(islice(self._cliques(free & self.eligible, count, budget), _MAX_COMPARED))
         quality = self.topology.quality(indices)
-        found.sort(key=lambda one: quality(_bits(one)), reverse=True)
+        found.sort(key=lambda one: quality(bits_of(one)), reverse=True)
         return found, len(found) < _MAX_COMPARED and not budget.is_spent
 
     def _search(self, free: int, count: int, leaving: int) -> int:
@@ -152,11 +152,11 @@ class DeviceSets:
             # A set within one part costs that part one set, whichever it is: the others certainly remain.
             if self.most(free, count).n <= leaving:
                 return 0
-            indices = list(_bits(free))
+            indices = list(bits_of(free))
             rooms = [free & part for part in self.parts if (free & part).bit_count() >= count]
             offers = [self.topology.best_set(room, count) for room in rooms]
             quality = self.topology.quality(indices)
-            return max(offers, key=lambda one: quality(_bits(one)), default=0)
+            return max(offers, key=lambda one: quality(bits_of(one)), default=0)
         for one in self.sets(free, count)[0]:
             if not leaving or self.most(free & ~one, count).n >= leaving:
                 return one
@@ -168,7 +168,7 @@ class DeviceSets:
         while left:
             i = left.bit_length() - 1
             part = self.near[i] | 1 << i
-            if any(self.near[j] | 1 << j != part for j in _bits(part)):
+            if any(self.near[j] | 1 << j != part for j in bits_of(part)):
                 return None
             parts.append(part)
             left &= ~part
@@ -179,7 +179,7 @@ class DeviceSets:
         if count == 0:
             yield 0
             return
-        for i in _bits(among):
+        for i in bits_of(among):
             if not budget.spend():
                 return
             higher = among & self.near[i] & -(1 << i + 1)
@@ -215,7 +215,7 @@ class DeviceSets:
         self, free: int, count: int, budget: SearchBudget, known: dict[int, tuple[int, ...]]
     ) -> tuple[int, ...]:
         bound = free.bit_count() // count
-        i = min(_bits(free), key=lambda j: ((self.near[j] & free).bit_count(), j))
+        i = min(bits_of(free), key=lambda j: ((self.near[j] & free).bit_count(), j))
         most: tuple[int, ...] = ()
         for rest in self._cliques(self.near[i] & free, count - 1, budget):
             one = rest | 1 << i
@@ -234,7 +234,7 @@ class DeviceSets:
     def _pruned(self, free: int, count: int) -> int:
         """Without devices that have too few near ones left to be in any set."""
         while True:
-            alone = sum(1 << i for i in _bits(free) if (self.near[i] & free).bit_count() < count - 1)
+            alone = sum(1 << i for i in bits_of(free) if (self.near[i] & free).bit_count() < count - 1)
             if not alone:
                 return free
             free &= ~alone
@@ -243,7 +243,7 @@ class DeviceSets:
         part = fresh = free & -free
         while fresh:
             reached = 0
-            for i in _bits(fresh):
+            for i in bits_of(fresh):
                 reached |= self.near[i] & free
             fresh = reached & ~part
             part |= fresh
@@ -333,15 +333,8 @@ def _place_alike(free: int, wish: Wish, taken: list[int]) -> bool | None:
 def _homes(topology: DeviceTopology, eligible: int) -> tuple[int, ...]:
     """The devices of each NUMA node; those with an unknown node are in none."""
     by_node: dict[tuple[int, int], int] = {}
-    for i in _bits(eligible):
+    for i in bits_of(eligible):
         numa = topology.numa[i]
         key = (numa, -1) if numa >= 0 else (-1, i)
         by_node[key] = by_node.get(key, 0) | 1 << i
     return tuple(by_node.values())
-
-
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low

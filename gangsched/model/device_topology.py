@@ -94,7 +94,7 @@ class DeviceTopology:
         return found
 
     def _search(self, free: int, count: int) -> int:
-        indices = list(_bits(free))
+        indices = list(bits_of(free))
         if count > len(indices):
             raise ValueError(f"{count} devices asked for, {len(indices)} free")
         if self.is_flat and (homes := self._of_single_homes(free, count, 1)):
@@ -119,7 +119,7 @@ class DeviceTopology:
 
     def _of_single_homes(self, free: int, count: int, n: int) -> list[int]:
         """The best n sets if nothing is linked, as long as one NUMA node has room for a whole one."""
-        homes = [home for home in self._homes(_bits(free)) if len(home) >= count]
+        homes = [home for home in self._homes(bits_of(free)) if len(home) >= count]
         first = [(home[0], k, 0) for k, home in enumerate(homes)]
         heapify(first)
         sets: list[int] = []
@@ -170,7 +170,7 @@ class DeviceTopology:
         return tuple(sorted(chosen))
 
 
-def _bits(mask: int) -> Iterator[int]:
+def bits_of(mask: int) -> Iterator[int]:
     """The indices of the bits that are set, the lowest first."""
     return (i for i, bit in enumerate(reversed(f"{mask:b}")) if bit == "1")
 

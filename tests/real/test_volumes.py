@@ -84,10 +84,14 @@ def two_zones(cluster: Cluster) -> dict[str, str]:
     return zones
 
 
+def data_of(claim: str) -> Json:
+    """A pod's volume of that claim."""
+    return {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+
+
 def a_gang_of_two(cluster: Cluster, claim: str) -> None:
     """The first one has the claim."""
-    data = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
-    cluster.gang("a", pods=2, gpus=4, members=[0], volumes=[data])
+    cluster.gang("a", pods=2, gpus=4, members=[0], volumes=[data_of(claim)])
     cluster.gang("a", pods=2, gpus=4, members=[1])
 
 
@@ -127,8 +131,7 @@ def test_a_claim_may_be_bound_before_its_volume_can_be_read(cluster: Cluster) ->
 def test_members_on_two_nodes_share_a_claim_that_is_made_for_them(cluster: Cluster) -> None:
     zones = two_zones(cluster)
     driver = Driver(cluster, "shared")
-    data = {"name": "data", "persistentVolumeClaim": {"claimName": "shared"}}
-    cluster.gang("a", pods=2, gpus=8, volumes=[data])
+    cluster.gang("a", pods=2, gpus=8, volumes=[data_of("shared")])
     cluster.schedule()
     assert driver.asked_node() in zones
     driver.make(*zones.values())
@@ -142,8 +145,7 @@ def test_members_on_two_nodes_share_a_claim_for_a_volume_that_is_there(cluster: 
     zones = two_zones(cluster)
     driver = Driver(cluster, "data", makes=False)
     driver.make(*zones.values(), is_given=False)
-    data = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-    cluster.gang("a", pods=2, gpus=8, volumes=[data])
+    cluster.gang("a", pods=2, gpus=8, volumes=[data_of("data")])
     cluster.schedule()
     driver.asked_volume()
     driver.bind()

@@ -164,7 +164,7 @@ class _Heard:
         return has_less or self._would_do[key]
 
     def _fits_without(self, profile: Profile, group: Group, rule: EvictionRule) -> bool:
-        """Whether the group may fit where something has become free, once those whom it may take are gone."""
+        """Whether the group may fit where something has become free, if all pods go that it may evict."""
         going = {
             row: [
                 info
