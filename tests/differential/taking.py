@@ -61,6 +61,10 @@ def theirs(plane: ControlPlane, cases: Sequence[Full]) -> list[tuple[Known, Choi
     for name, (value, policy) in CLASSES.items():
         body = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
         api.post(PRIORITIES, body).ok(201)
+    # Admission reads classes from a watch: the one made last is the last that it knows.
+    spec = {"containers": [{"name": "c", "image": "c"}], "priorityClassName": name}
+    tried = {"metadata": {"name": "tried"}, "spec": spec}
+    api.eventually(lambda: api.post(PODS, tried, dryRun="All"), 201)
     for case in cases:
         _put(api, case)
     nodes, budgets = (

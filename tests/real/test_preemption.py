@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from gangsched.controlplane.processes import ControlPlane
+from gangsched.errors import ApiError
 from tests.real.cluster import MERGE, PODS, Cluster, checked
 from tests.real.picture import Json, node_of
+from tests.support.processes import until
 
 pytestmark = pytest.mark.real
 
@@ -30,6 +32,20 @@ def priority_class(plane: ControlPlane, name: str, **more: Any) -> None:
     known = [item["metadata"]["name"] for item in plane.request("GET", CLASSES)["items"]]
     if name not in known:
         plane.request("POST", CLASSES, {"metadata": {"name": name}, "value": 1000, **more})
+        tried = {"containers": [{"name": "c", "image": "c"}], "priorityClassName": name}
+        body = {"metadata": {"name": f"tried-{name}"}, "spec": tried}
+        until(lambda: _is_let_through(plane, body), f"admission has seen the class {name}")
+
+
+def _is_let_through(plane: ControlPlane, pod: Json) -> bool:
+    """Admission reads classes from a watch."""
+    try:
+        plane.request("POST", f"{PODS}?dryRun=All", pod)
+    except ApiError as error:
+        if error.code == 403:
+            return False
+        raise
+    return True
 
 
 def budget(cluster: Cluster, allowed: int, **labels: str) -> None:

@@ -49,7 +49,8 @@ Send = Callable[[str, str, Any, str], Answer]
 
 
 class Step(NamedTuple):
-    """One request; `verb` is an HTTP method, a kind of PATCH (MERGE, JSONPATCH, STRATEGIC), WAIT or GONE."""
+    """One request; `verb` is an HTTP method, a kind of PATCH (MERGE, JSONPATCH, STRATEGIC), or one that asks
+    until it is so: WAIT (a definition is established), GONE (it is no more) or KNOWN (a POST passes)."""
 
     verb: str
     path: str
@@ -123,20 +124,30 @@ def play(case: Case, send: Send, namespace: str, *, served_s: float = 0.0) -> li
 
 
 def _answer(step: Step, path: str, body: Any, send: Send) -> Answer:
-    """WAIT and GONE ask until a definition is established, or is no more."""
-    if step.verb not in ("WAIT", "GONE"):
+    if step.verb not in _SETTLED:
         return send(step.method, path, body, step.content_type)
     deadline_s = time.monotonic() + SETTLE_S
     while True:
-        code, answer = send("GET", path, None, "")
-        established = code == 200 and any(
-            each["type"] == "Established" and each["status"] == "True"
-            for each in answer.get("status", {}).get("conditions") or ()
-        )
-        if (code == 404) if step.verb == "GONE" else established:
+        code, answer = send("POST" if step.verb == "KNOWN" else "GET", path, body, "application/json")
+        if _SETTLED[step.verb](code, answer):
             return code, answer
         assert time.monotonic() < deadline_s, f"{step.verb} {path}: {answer}"
         time.sleep(0.1)
+
+
+def _is_established(code: int, answer: Any) -> bool:
+    return code == 200 and any(
+        each["type"] == "Established" and each["status"] == "True"
+        for each in answer.get("status", {}).get("conditions") or ()
+    )
+
+
+# What a step that asks until it is so waits for.
+_SETTLED: dict[str, Callable[[int, Any], bool]] = {
+    "WAIT": _is_established,
+    "GONE": lambda code, _: code == 404,
+    "KNOWN": lambda code, _: code == 200,
+}
 
 
 def _fill(text: str, said: dict[str, str]) -> str:
@@ -201,9 +212,9 @@ def record(names: list[str]) -> None:
 
 
 def dumped(answers: dict[str, list[Any]]) -> str:
-    """One answer a line: small, and a difference is a line."""
+    """One answer a line, cases by name: small, and a difference is a line."""
     cases = []
-    for name, said in answers.items():
+    for name, said in sorted(answers.items()):
         lines = ",\n  ".join(json.dumps(each, sort_keys=True) for each in said)
         cases.append(f" {json.dumps(name)}: [\n  {lines}\n ]")
     return "{\n" + ",\n".join(cases) + "\n}\n"
