@@ -9,6 +9,7 @@ import argparse
 import gc
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import anyio
@@ -31,7 +32,7 @@ from gangsched.snapshot import take_snapshot
 from gangsched.web.asking import DEFAULT_SERVER, add_server_flags, ask, decoded
 from gangsched.web.queue_command import duration
 from gangsched.whatif.answer import Answer, Gang
-from gangsched.whatif.manifests import kinds_of, read_manifests, text_of
+from gangsched.whatif.manifests import Document, kinds_of, read_documents, read_manifests, text_of
 from gangsched.whatif.priorities import priority_classes
 from gangsched.whatif.question import ASKED_AT, TOGETHER, Asked, Question, check, examine
 
@@ -94,14 +95,17 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(TOGETHER)
     args.namespace = namespace_of(args)
     args.without = [one if "/" in one else f"{args.namespace}/{one}" for one in args.without]
+    # Before anybody is asked: a mistake in the files is told, whether a cluster answers or not.
+    texts = [text_of(path) for path in args.filename]
+    documents = read_documents(texts)
     if args.server:
-        found = anyio.run(_ask_scheduler, args)
+        found = anyio.run(_ask_scheduler, args, [text for _, text in texts])
     else:
         plugins = KnownPlugins(args.plugin)
         config = ConfigSource(args.config, plugins).read()
         gc.disable()  # the objects of a large cluster's lists live as long as this command
         try:
-            found = anyio.run(_ask, args, config, plugins)
+            found = anyio.run(_ask, args, documents, config, plugins)
         finally:
             gc.enable()
     if args.output == "json":
@@ -111,7 +115,12 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found.starts_now else NOT_NOW
 
 
-async def _ask(args: argparse.Namespace, config: SchedulerConfig, plugins: KnownPlugins) -> Answer:
+async def _ask(
+    args: argparse.Namespace,
+    documents: Sequence[Document],
+    config: SchedulerConfig,
+    plugins: KnownPlugins,
+) -> Answer:
     # Preemption in the trial affects no real pod; without the flag the trial runs as with allowEviction:
     # false.
     config = replace(config, settings=on_trial(config.settings, allow_eviction=args.preempt))
@@ -120,22 +129,28 @@ async def _ask(args: argparse.Namespace, config: SchedulerConfig, plugins: Known
         priorities = await priority_classes(client)
         now_s = time.monotonic()
         snapshot = await take_snapshot(client, config, plugins, now_s=now_s)
-    manifests = read_manifests(
-        args.filename, kinds_of(snapshot.scheduler), priorities, namespace=args.namespace
-    )
+    kinds = kinds_of(snapshot.scheduler)
+    manifests = read_manifests(documents, kinds, priorities, namespace=args.namespace)
     served = [profile.scheduler_name for profile in config.profiles]
     check(manifests, snapshot, served, way="correct it, or give the one that serves it by --config")
     question = Question(args.add_nodes, args.like, args.drain, args.without, args.preempt)
     return examine(question, snapshot, manifests, now_s, datetime.now(UTC))
 
 
-async def _ask_scheduler(args: argparse.Namespace) -> Answer:
+async def _ask_scheduler(args: argparse.Namespace, texts: Sequence[str]) -> Answer:
     """By the state and the configuration of the one that runs."""
     for flag in ("config", "plugin", "master"):
         if getattr(args, flag):
             raise ConfigError("goes with what the API server lists, not with --server", path=f"--{flag}")
-    yaml = "\n---\n".join(text_of(path)[1] for path in args.filename)
-    asked = Asked(yaml, args.add_nodes, args.like, args.drain, args.without, args.preempt, args.namespace)
+    asked = Asked(
+        "\n---\n".join(texts),
+        args.add_nodes,
+        args.like,
+        args.drain,
+        args.without,
+        args.preempt,
+        args.namespace,
+    )
     body = await ask(args, ASKED_AT, msgspec.json.encode(asked))
     if body is None:
         raise ApiError(f"{args.server} answers no such question: its dashboard is off, or it is older")

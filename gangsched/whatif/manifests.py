@@ -29,6 +29,7 @@ Json = dict[str, Any]
 _MAX_CHARACTERS = 4_000_000
 _MAX_DOCUMENTS = 1000
 _MAX_PODS = 10_000
+_NO_POD = "there is no pod in it, and nothing that makes pods"
 
 
 class Manifests(NamedTuple):
@@ -45,8 +46,16 @@ def kinds_of(scheduler: Scheduler) -> tuple[Kind, ...]:
     return (*plain, *(one for one in owners if one.name not in {kind.name for kind in plain}))
 
 
+class Document(NamedTuple):
+    """source: the file that it is from; place: where it stands there, for people."""
+
+    source: str
+    place: str
+    body: Json
+
+
 def read_manifests(
-    paths: Sequence[str],
+    documents: Sequence[Document],
     kinds: Sequence[Kind],
     priorities: Mapping[str, int],
     *,
@@ -54,40 +63,33 @@ def read_manifests(
 ) -> Manifests:
     """kinds: what the core follows; priorities: by PriorityClass; namespace: of what names none. Raises:
     ConfigError, with its place."""
-    return manifests_of([text_of(path) for path in paths], kinds, priorities, namespace=namespace)
-
-
-def manifests_of(
-    texts: Sequence[tuple[str, str]],
-    kinds: Sequence[Kind],
-    priorities: Mapping[str, int],
-    *,
-    namespace: str = "default",
-) -> Manifests:
-    """texts: (where it is from, YAML). As `read_manifests`. Raises: ConfigError, with its place."""
     pods: list[Pod] = []
     others: list[Event] = []
     by_name = {(kind.group, kind.kind): kind for kind in kinds if not kind.has_no_type}
-    for source, text in texts:
-        for place, document in _documents(source, text):
-            try:
-                _complete(document, len(pods) + len(others), namespace)
-                kind = document["kind"]
-                group = document["apiVersion"].rpartition("/")[0]
-                if (followed := by_name.get((group, kind))) is not None and kind != "Pod":
-                    others.append(_event(followed, document))
-                elif kind not in controllers.KINDS:
-                    raise ConfigError(_unknown(kind, kinds), path="kind")
-                if kind in controllers.KINDS:
-                    pods += _pods(document, by_name["", "Pod"], len(pods), priorities)
-            except ConfigError as error:
-                raise ConfigError(error.message, source=place, path=error.path) from None
+    for _, place, document in documents:
+        try:
+            _complete(document, len(pods) + len(others), namespace)
+            kind = document["kind"]
+            group = document["apiVersion"].rpartition("/")[0]
+            if (followed := by_name.get((group, kind))) is not None and kind != "Pod":
+                others.append(_event(followed, document))
+            elif kind not in controllers.KINDS:
+                raise ConfigError(_unknown(kind, kinds), path="kind")
+            if kind in controllers.KINDS:
+                pods += _pods(document, by_name["", "Pod"], len(pods), priorities)
+        except ConfigError as error:
+            raise ConfigError(error.message, source=place, path=error.path) from None
     if not pods:
-        raise ConfigError(
-            "there is no pod in it, and nothing that makes pods",
-            source=", ".join(source for source, _ in texts),
-        )
+        raise ConfigError(_NO_POD, source=", ".join(dict.fromkeys(one.source for one in documents)))
     return Manifests(pods, others)
+
+
+def read_documents(texts: Sequence[tuple[str, str]]) -> list[Document]:
+    """texts: (where it is from, YAML). Raises: ConfigError, with its place."""
+    found = [one for source, text in texts for one in _documents(source, text)]
+    if not found:
+        raise ConfigError(_NO_POD, source=", ".join(source for source, _ in texts))
+    return found
 
 
 def text_of(path: str) -> tuple[str, str]:
@@ -101,7 +103,7 @@ def text_of(path: str) -> tuple[str, str]:
     return source, text
 
 
-def _documents(source: str, text: str) -> Iterator[tuple[str, Json]]:
+def _documents(source: str, text: str) -> Iterator[Document]:
     if len(text) > _MAX_CHARACTERS:
         raise ConfigError(f"has more than {_MAX_CHARACTERS:,} characters", source=source)
     found: list[Any] = []
@@ -127,7 +129,7 @@ def _documents(source: str, text: str) -> Iterator[tuple[str, Json]]:
         place = source if len(found) == 1 else f"{source}, document {number}"
         if not isinstance(document, dict):
             raise ConfigError("is no object with apiVersion and kind", source=place)
-        yield place, document
+        yield Document(source, place, document)
 
 
 def _complete(document: Json, number: int, namespace: str) -> None:

@@ -363,7 +363,10 @@ async def test_the_command_asks_the_running_scheduler(
         assert sorted(gang["starts"] for gang in json.loads(out)["gangs"]) == ["not", "now"]
         assert (await run(one, more, "--without=d/runs"))[0] == 0
         code, _, err = await run(bad)
-        assert (code, err[:37]) == (2, "gangsched: the text: line 1: is not Y")
+        assert (code, f"gangsched: {bad[2:]}: line 1: is not YAML" in err) == (2, True)
+        (tmp_path / "bad.yaml").write_text("apiVersion: v1\nkind: Podd\nmetadata: {name: p}\n")
+        code, _, err = await run(bad)
+        assert (code, err[:38]) == (2, "gangsched: the text: kind: 'Podd' is n")
         code, _, err = await run(one, "--config=x.yaml")
         assert (code, "--config: goes with what the API server lists, not with --server" in err) == (2, True)
         code, _, err = await run(one, token="made-up")

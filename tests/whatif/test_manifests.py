@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
+from gangsched.cli import main
 from gangsched.config import Settings
 from gangsched.errors import ConfigError
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
 from gangsched.model.quantity import to_int
 from gangsched.sim.making import make_scheduler
-from gangsched.whatif.manifests import Manifests, kinds_of, manifests_of, read_manifests
+from gangsched.whatif.manifests import Manifests, kinds_of, read_documents, read_manifests, text_of
 from tests.support.yaml_bombs import BOMBS, refused
 
 KINDS = kinds_of(make_scheduler(Settings()))
@@ -31,7 +32,11 @@ TEMPLATE = {"metadata": {"labels": {"app": "train"}}, "spec": SPEC}
 def read(tmp_path: Path, *documents: Any, priorities: dict[str, int] | None = None) -> Manifests:
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump_all(documents))
-    return read_manifests([str(file)], KINDS, priorities or {})
+    return read_file(str(file), priorities)
+
+
+def read_file(path: str, priorities: dict[str, int] | None = None) -> Manifests:
+    return read_manifests(read_documents([text_of(path)]), KINDS, priorities or {})
 
 
 def job(**spec: Any) -> dict[str, Any]:
@@ -140,7 +145,7 @@ def test_a_class_gives_its_priority(tmp_path: Path) -> None:
 
 def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(yaml.safe_dump(job())))
-    assert len(read_manifests(["-"], KINDS, {}).pods) == 1
+    assert len(read_file("-").pods) == 1
 
 
 @pytest.mark.parametrize(
@@ -176,7 +181,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, error: str
     file = tmp_path / "wrong.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as raised:
-        read_manifests([str(file)], KINDS, {})
+        read_file(str(file))
     assert str(raised.value).startswith(str(file))
     assert error in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -184,4 +189,13 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, error: str
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_short_text_that_stands_for_a_long_one_is_refused(bomb: str) -> None:
-    refused(bomb, lambda text: manifests_of([("f.yaml", text)], KINDS, {}), ConfigError)
+    refused(bomb, lambda text: read_documents([("f.yaml", text)]), ConfigError)
+
+
+def test_a_mistake_in_a_file_is_told_before_a_cluster_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("a: [")
+    assert main(["whatif", "-f", str(file), "--kubeconfig", str(tmp_path / "none")]) == 2
+    assert "wrong.yaml: line 1: is not YAML" in capsys.readouterr().err

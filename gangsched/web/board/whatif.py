@@ -18,7 +18,7 @@ from gangsched.errors import ApiError, ConfigError
 from gangsched.model.events import LeadershipGained
 from gangsched.snapshot import Snapshot
 from gangsched.web.board.aside import AsideFailed, Found, aside
-from gangsched.whatif.manifests import kinds_of, manifests_of
+from gangsched.whatif.manifests import kinds_of, read_documents, read_manifests
 from gangsched.whatif.question import Asked, Question, check, examine
 
 # Pure Python reads some 100 kB of YAML a second.
@@ -90,9 +90,8 @@ class WhatIf:
         if not core.is_synced:
             raise AsideFailed("the scheduler has not read the whole cluster yet")
         snapshot = snapshot_of(core)
-        manifests = manifests_of(
-            [(_SOURCE, asked.yaml)], kinds_of(core), priorities, namespace=asked.namespace
-        )
+        documents = read_documents([(_SOURCE, asked.yaml)])
+        manifests = read_manifests(documents, kinds_of(core), priorities, namespace=asked.namespace)
         check(
             manifests, snapshot, list(core.shared.profiles), way="correct it, or ask the one that serves it"
         )
