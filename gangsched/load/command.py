@@ -97,6 +97,10 @@ async def _nodes(client: ApiClient) -> list[Node]:
         body = await client.get(kind.path("v1"), query, timeout_s=_REQUEST_S)
         items, unread, meta = kind.read_page(body)
         found += items
+        for one in unread:
+            print(
+                f"gangsched: node {one_line(one.name)} is not shown: {one_line(one.message)}", file=sys.stderr
+            )
         query["continue"] = pages.after(meta.continue_, n_items=len(items) + len(unread), n_bytes=len(body))
         if not query["continue"]:
             return found
@@ -104,6 +108,9 @@ async def _nodes(client: ApiClient) -> list[Node]:
 
 def print_report(report: LoadReport, console: Console) -> None:
     """The table, and a line on the cluster."""
+    if not report.nodes:
+        console.print("There is no node to show.")
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("NODE")
     for name in TERMS:

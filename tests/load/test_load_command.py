@@ -77,6 +77,8 @@ class Metrics:
     def __init__(self) -> None:
         self.usage: dict[str, tuple[str, str]] | None = {}
         self.n_asked = 0
+        # Listed after the others, whatever it is.
+        self.more_nodes: list[Any] = []
 
     def body(self) -> bytes:
         when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -103,7 +105,11 @@ def aggregated(upstream: str, metrics: Metrics) -> Iterator[str]:
                 self._answer(404, b"{}") if metrics.usage is None else self._answer(200, metrics.body())
                 return
             with urlopen(upstream + self.path) as answer:
-                self._answer(answer.status, answer.read())
+                body = answer.read()
+                if metrics.more_nodes and self.path.startswith("/api/v1/nodes"):
+                    page = json.loads(body)
+                    body = json.dumps({**page, "items": page["items"] + metrics.more_nodes}).encode()
+                self._answer(answer.status, body)
 
         def _answer(self, code: int, body: bytes) -> None:
             self.send_response(code)
@@ -217,6 +223,24 @@ async def test_nodes_without_an_agent_are_shown_by_metrics_server(
     assert node["withoutData"] == ["network", "disk"]
     assert node["utilisation"] == {"cpu": 0.5, "memory": 0.25, "network": 0.0, "disk": 0.0}
     assert "No node is measured" in capsys.readouterr().out
+
+
+async def test_a_node_that_cannot_be_read_is_told_and_costs_its_own_line_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    metrics = Metrics()
+    metrics.more_nodes = [{"metadata": {"name": "odd", "uid": "u"}, "spec": {"unschedulable": "maybe"}}]
+    async with EmbeddedCluster() as served:
+        with aggregated(served.url, metrics) as url:
+            assert await run_load(url, tmp_path) == 1
+            assert capsys.readouterr().out == "There is no node to show.\n"
+            client = await client_of(served.url, tmp_path)
+            await create(client, "good", {LOAD_KEY: said(Utilisation(0.5, 0.5, 0.5, 0.5), SMALL)})
+            client.close()
+            assert await run_load(url, tmp_path) == 0
+            out, err = capsys.readouterr()
+    assert "good" in out
+    assert "gangsched: node odd is not shown: Expected `bool`, got `str`" in err
 
 
 async def test_a_server_that_cannot_be_reached_is_an_error_in_one_line(
