@@ -27,7 +27,7 @@ _HARMLESS = frozenset((WALLTIME_KEY, f"{_OURS}min-members", f"{_OURS}queue", f"{
 # Fields of a PodGroup's spec, likewise.
 _NUMBERS = frozenset(("schedulingPolicy", "minMember"))
 
-_Free = dict[str, dict[str, int]]
+Room = dict[str, dict[str, int]]
 """By node: what is free of each resource; where devices are listed, the healthy ones that nobody holds."""
 
 
@@ -44,20 +44,20 @@ def unfilled(
     """
     claims = scheduler.shared.queue.claims
     standing = claims.all if claims is not None else []
-    found: dict[tuple[int, ...], _Free] = {}
+    found: dict[tuple[int, ...], Room] = {}
     for group in scheduler.shared.groups.values():
         if group.state is not GroupState.UNSCHEDULABLE or group.recovering or group.problem:
             continue
         if any(group in claim.unit for claim in standing):
             continue
-        needed = _needed(group, told)
+        needed = needed_pods(group, told)
         if not needed:
             continue
         until_s = now_s + max(stated_s(told.pods[uid]) for uid in group.members if uid in told.pods)
         holding = [c for c in standing if c.priority >= group.priority and c.start_s < until_s]
         serials = tuple(claim.serial for claim in holding)
         if serials not in found:
-            found[serials] = _free(scheduler, told, holding)
+            found[serials] = free_room(scheduler, told, holding)
         nodes = _places(needed, found[serials])
         if nodes and (keeps_out is None or not keeps_out(needed, scheduler, told)):
             yield f"I5: {group.key} waits, and fits on {', '.join(nodes)}: {group.message}"
@@ -74,7 +74,7 @@ def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
     for group in scheduler.shared.groups.values():
         if group.state is not GroupState.UNSCHEDULABLE or group.recovering or group.problem:
             continue
-        needed = [] if any(group in claim.unit for claim in standing) else _needed(group, told)
+        needed = [] if any(group in claim.unit for claim in standing) else needed_pods(group, told)
         if not needed:
             continue
         lowest = min(pod.spec.priority or 0 for pod in needed)
@@ -84,13 +84,14 @@ def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
             if pod.spec.node_name and not pod.is_terminal and (pod.spec.priority or 0) < lowest
         }
         holding = [claim for claim in standing if claim.priority >= lowest]
-        if lower and _places(needed, _free(scheduler, told, holding, without=lower)):
+        if lower and _places(needed, free_room(scheduler, told, holding, without=lower)):
             names = sorted(told.pods[uid].metadata.name for uid in lower)
             yield f"33: {group.key} waits, and less important pods hold its room, of {names}: {group.message}"
 
 
-def _needed(group: Group, told: Told) -> list[Pod]:
-    """The pods that have to start together, of those that wait the ones that ask for least; none: not known.
+def needed_pods(group: Group, told: Told, *, with_volumes: bool = False) -> list[Pod]:
+    """The pods that have to start together, of those that wait the ones that ask for least; none: not known,
+    as for pods that ask for more than resources, and volumes.
 
     Where as many as it needs have started, each of the others may start by itself.
     """
@@ -100,24 +101,31 @@ def _needed(group: Group, told: Told) -> list[Pod]:
     has_place = told.promised.by_uid
     waiting = [pod for pod in staying if not (pod.spec.node_name or pod.metadata.uid in has_place)]
     if not group.is_gang:
-        return [pod for pod in waiting[:1] if _is_plain(pod, None)]
+        return [pod for pod in waiting[:1] if _is_plain(pod, None, with_volumes=with_volumes)]
     gang = gang_of(waiting[0]) if waiting else None
     if gang is None or len(staying) < len(group.members):
         return []
     item = told.groups.get(gang)
     minima = {least(gang, pod, item) for pod in staying}
     n = minima.pop()
-    if minima or n is None or n > len(staying) or not all(_is_plain(pod, item) for pod in waiting):
+    are_plain = all(_is_plain(pod, item, with_volumes=with_volumes) for pod in waiting)
+    if minima or n is None or n > len(staying) or not are_plain:
         return []
     n_missing = max(n - (len(staying) - len(waiting)), 1)
     return sorted(waiting, key=lambda pod: sorted(pod_asks(pod.spec).items()))[:n_missing]
 
 
-def _is_plain(pod: Pod, item: CustomObject | None) -> bool:
+def _is_plain(pod: Pod, item: CustomObject | None, *, with_volumes: bool = False) -> bool:
     """Whether it asks for resources and nothing else, by its gang's object too."""
     spec, own = pod.spec, pod.metadata.annotations or {}
-    restricts = (spec.node_selector, spec.affinity, spec.topology_spread_constraints, spec.volumes)
-    if any(restricts) or spec.resource_claims or spec.host_network or spec.scheduling_gates:
+    restricts = (spec.node_selector, spec.affinity, spec.topology_spread_constraints)
+    if (
+        any(restricts)
+        or (spec.volumes and not with_volumes)
+        or spec.resource_claims
+        or spec.host_network
+        or spec.scheduling_gates
+    ):
         return False
     if any(one.ports for one in (*spec.containers, *(spec.init_containers or ()))):
         return False
@@ -128,7 +136,7 @@ def _is_plain(pod: Pod, item: CustomObject | None) -> bool:
     return all(key in _HARMLESS or key.startswith("sim/") for key in own)
 
 
-def _places(needed: Sequence[Pod], free: _Free) -> list[str]:
+def _places(needed: Sequence[Pod], free: Room) -> list[str]:
     """A node for each of them; none: it is not known whether they fit."""
     left = {name: dict(room) for name, room in free.items()}
     found = []
@@ -145,9 +153,9 @@ def _places(needed: Sequence[Pod], free: _Free) -> list[str]:
     return found
 
 
-def _free(
+def free_room(
     scheduler: Scheduler, told: Told, holding: Sequence[StartClaim], *, without: Collection[str] = ()
-) -> _Free:
+) -> Room:
     """Without nodes of which more is held than they have, or which cannot be read. without: UIDs of pods as
     if they were gone."""
     found = {}

@@ -38,11 +38,11 @@ from gangsched.sim.driver import Simulation
 from gangsched.sim.faults import Weather
 from gangsched.sim.hook_bodies import HookBodies
 from gangsched.sim.timeline import Timeline
+from gangsched.sim.volume_places import unserved
 from gangsched.sim.volume_rules import VolumeRules
-from gangsched.sim.volumes import DRIVER, LOCAL, MANY, NET, claims_of
+from gangsched.sim.volumes import DRIVER, LOCAL, MANY, NET, SELECTED, claims_of
 from gangsched.sim.workloads import Workload
 
-SELECTED = "volume.kubernetes.io/selected-node"
 COMPLETED = "pv.kubernetes.io/bind-completed"
 DEEDS = ("delete_claim", "lose_volume", "limit_node", "fill_node", "cut_watch")
 _FAILS, _STRAYS = 0.25, 0.2
@@ -286,6 +286,7 @@ class VolumeSimulation(Simulation):
         self.weather.clear()
         self.storage.repair()
         super().settle()
+        self._judge(unserved(self.scheduler, self.told, self.api.objects))
 
     def _fresh(self) -> Scheduler:
         make: Callable[..., Scheduler] = self._make

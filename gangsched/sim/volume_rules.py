@@ -66,16 +66,16 @@ class VolumeRules:
                 known.popleft()
 
     def _judge(self, bind: BindPod, told: Told, store: Mapping[str, Mapping[Any, Any]]) -> Iterator[str]:
-        pod, now = told.pods[bind.uid], _Now(told, store)
+        pod, now = told.pods[bind.uid], StorageNow(told, store)
         others = [
-            (one, node) for uid, one in told.pods.items() if uid != bind.uid and (node := _node_of(one, told))
+            (one, node) for uid, one in told.pods.items() if uid != bind.uid and (node := node_of(one, told))
         ]
         for name in claims_of(pod):
             claim = now.claim(name)
             if claim is None:
                 continue
             volume = now.volume(claim)
-            if volume is not None and not _reaches(volume, bind.node):
+            if volume is not None and not reaches(volume, bind.node):
                 yield f"35: {bind.name} is bound to {bind.node}, which {volume.metadata.name} does not reach"
             # As in kube-scheduler, who is on a node that is gone uses nothing any more.
             users = [one.metadata.name for one, on in others if on in told.nodes and name in claims_of(one)]
@@ -90,7 +90,7 @@ class VolumeRules:
                 yield f"37: {bind.name} is bound to {bind.node}, as volume {len(there | new)} of {most}"
 
 
-class _Now:
+class StorageNow:
     """What claims are, to a process that was told something of them."""
 
     def __init__(self, told: Told, store: Mapping[str, Mapping[Any, Any]]) -> None:
@@ -125,14 +125,14 @@ class _Now:
         return found
 
 
-def _node_of(pod: Pod, told: Told) -> str:
+def node_of(pod: Pod, told: Told) -> str:
     """Where it is, or is about to be; "" once it has ended."""
     promised = told.promised.by_uid.get(pod.metadata.uid)
     node = promised.node if promised is not None else pod.spec.node_name
     return "" if pod.is_terminal else node
 
 
-def _reaches(volume: PersistentVolume, node: str) -> bool:
+def reaches(volume: PersistentVolume, node: str) -> bool:
     """By the one form of an affinity that there is here: to nodes by name."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:

@@ -58,6 +58,8 @@ SHARED, DISK = "shared", "disk"
 """Claims for a whole gang: to a volume that is made, or a local one."""
 ONCE, MANY, ONE_POD = "ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"
 WAITS = "WaitForFirstConsumer"
+SELECTED = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim: the node for which its volume is to be made."""
 Objects = tuple[tuple[str, Any], ...]
 
 

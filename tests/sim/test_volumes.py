@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gangsched.model.storage import CLAIMS
+from gangsched.plugins.volume_binding import VolumeBinding
 from gangsched.sim.driver import Simulation
 from gangsched.sim.faults import CALM
 from gangsched.sim.storage import VolumeSimulation
@@ -40,6 +43,21 @@ def test_in_good_weather_everybody_starts() -> None:
         sim.run_for(60.0)
         sim.settle()
         assert {pod.metadata.name for pod in sim.api.pods.values() if not pod.spec.node_name} <= waiting(sim)
+
+
+def test_a_gang_whose_shared_volume_is_not_seen_by_its_second_pod_is_found_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The volume that one pod gets was taken for the other's too, and not found again by it."""
+    given = VolumeBinding._given
+    monkeypatch.setattr(
+        VolumeBinding,
+        "_given",
+        lambda plugin, view: {f"another's {uid}": volume for uid, volume in given(plugin, view).items()},
+    )
+    found = case(VOLUMES, 4).failure()
+    assert found is not None
+    assert "39: d/g15 waits, and fits on n0, n0 with its volumes" in str(found)
 
 
 def waiting(sim: Simulation) -> set[str]:

@@ -1,0 +1,138 @@
+"""Places for pods with volumes: whether a pod or a gang waits at rest though all of it would find one.
+
+Each pod is tried on each node in turn, with the volumes that it would get there. If all find a node, they
+fit; if not, they may still fit, and nothing is said. Called by sim.storage when a run has come to rest. Not
+here: what no bind may do (sim.volume_rules).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import GroupState
+from gangsched.model.objects import Pod
+from gangsched.model.storage import (
+    CAPACITIES,
+    NODES,
+    VOLUMES,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
+from gangsched.sim.filling import Room, free_room, needed_pods
+from gangsched.sim.reading import pod_asks
+from gangsched.sim.told import Told
+from gangsched.sim.volume_rules import Held, StorageNow, node_of, reaches
+from gangsched.sim.volumes import LOCAL, MADE, ONE_POD, SELECTED, claims_of
+
+_MADE_GIB = 5
+"""How much each claim of this storm asks for."""
+
+
+def unserved(scheduler: Scheduler, told: Told, store: Mapping[str, Mapping[Any, Any]]) -> Iterator[str]:
+    """39: when a run has come to rest nothing with volumes waits that would find its room and its volumes."""
+    free = free_room(scheduler, told, ())
+    for group in scheduler.shared.groups.values():
+        if group.state is not GroupState.UNSCHEDULABLE or group.recovering or group.problem:
+            continue
+        needed = needed_pods(group, told, with_volumes=True)
+        if any(pod.spec.volumes for pod in needed) and (nodes := _Trial(told, store, free).places(needed)):
+            yield f"39: {group.key} waits, and fits on {', '.join(nodes)} with its volumes: {group.message}"
+
+
+class _Trial:
+    """Places that are given one after the other."""
+
+    def __init__(self, told: Told, store: Mapping[str, Mapping[Any, Any]], free: Room) -> None:
+        self._store, self._now = store, StorageNow(told, store)
+        self._free = {name: dict(room) for name, room in free.items()}
+        self._on = {name: [pod for pod in told.pods.values() if node_of(pod, told) == name] for name in free}
+        self._used = {name for pods in self._on.values() for pod in pods for name in claims_of(pod)}
+        self._attached: dict[str, set[Held]] = {
+            name: {held for pod in pods for held in self._now.held(pod)} for name, pods in self._on.items()
+        }
+        self._given: dict[str, PersistentVolume] = {}
+        """Free volumes, by the name of the claim that would get them."""
+        self._made: dict[str, str] = {}
+        """The node for which a claim's volume would be made, by the claim's name."""
+
+    def places(self, needed: Sequence[Pod]) -> list[str]:
+        """A node for each of them; none: it is not known whether they fit."""
+        found = []
+        for pod in needed:
+            node = next((name for name in self._free if self._take(pod, name)), "")
+            if not node:
+                return []
+            found.append(node)
+        return found
+
+    def _take(self, pod: Pod, node: str) -> bool:
+        """Whether it fits there, whose room and volumes it then has."""
+        room, asked = self._free[node], pod_asks(pod.spec)
+        if any(amount > room.get(resource, 0) for resource, amount in asked.items()):
+            return False
+        given, made, attached = dict(self._given), dict(self._made), set(self._attached[node])
+        for name in claims_of(pod):
+            claim = self._now.claim(name)
+            if claim is None or claim.metadata.deletion_timestamp is not None:
+                return False
+            if ONE_POD in (claim.spec.access_modes or ()) and name in self._used:
+                return False
+            if not self._serves(claim, node, given, made, attached):
+                return False
+        if attached - self._attached[node] and len(attached) > self._limit(node):
+            return False
+        for resource, amount in asked.items():
+            room[resource] -= amount
+        self._given, self._made, self._attached[node] = given, made, attached
+        self._used.update(claims_of(pod))
+        return True
+
+    def _serves(
+        self,
+        claim: PersistentVolumeClaim,
+        node: str,
+        given: dict[str, PersistentVolume],
+        made: dict[str, str],
+        attached: set[Held],
+    ) -> bool:
+        """Whether the claim has a volume for that node, or gets one, which is noted."""
+        name, kind = claim.metadata.name, claim.spec.storage_class_name
+        if claim.spec.volume_name:
+            volume = self._now.volume(claim)
+            if volume is None or claim.status.phase != "Bound" or not reaches(volume, node):
+                return False
+            if volume.spec.csi is not None:
+                attached.add((volume.spec.csi.driver, volume.spec.csi.volume_handle))
+            return True
+        if kind == LOCAL:
+            chosen = given.get(name) or self._free_volume(node, given)
+            if chosen is None or not reaches(chosen, node):
+                return False
+            given[name] = chosen
+            return True
+        if kind != MADE or (claim.metadata.annotations or {}).get(SELECTED, node) != node:
+            return False
+        made.setdefault(name, node)
+        attached.add(("to be made", name))
+        return self._has_room(node, sum(on == node for on in made.values()))
+
+    def _free_volume(self, node: str, given: Mapping[str, PersistentVolume]) -> PersistentVolume | None:
+        taken = {volume.metadata.name for volume in given.values()}
+        volumes: Mapping[Any, PersistentVolume] = self._store[VOLUMES]
+        for volume in volumes.values():
+            is_free = volume.spec.claim_ref is None and volume.spec.storage_class_name == LOCAL
+            if is_free and volume.metadata.name not in taken and reaches(volume, node):
+                return volume
+        return None
+
+    def _limit(self, node: str) -> float:
+        one = self._store[NODES]["", node]
+        counts = [driver.allocatable.count for driver in (one.spec.drivers or ()) if driver.allocatable]
+        return min((count for count in counts if count is not None), default=float("inf"))
+
+    def _has_room(self, node: str, n: int) -> bool:
+        """Whether the driver says to have room for so many; where it says nothing, it has none."""
+        one = self._store[CAPACITIES].get(("kube-system", f"on-{node}"))
+        return one is not None and int(one.capacity.removesuffix("Gi")) >= n * _MADE_GIB
