@@ -339,3 +339,14 @@ def checked(plane: ControlPlane, directory: Path) -> Iterator[Cluster]:
     """A cluster of this control plane, as `checking` has it."""
     with checking(Cluster(plane, directory)) as made:
         yield made
+
+
+def is_let_through(plane: ControlPlane, pod: Json) -> bool:
+    """Whether admission would take it now: what it checks pods by, it reads from watches."""
+    try:
+        plane.request("POST", f"{PODS}?dryRun=All", pod)
+    except ApiError as error:
+        if error.code == 403:
+            return False
+        raise
+    return True

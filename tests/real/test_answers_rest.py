@@ -13,11 +13,12 @@ from gangsched.controlplane.assets import Assets
 from gangsched.controlplane.processes import ControlPlane
 from tests.extenders.server import ExtenderServer
 from tests.real.answers import BACKS_OFF, NOBODY, AskedCluster, shown
-from tests.real.cluster import MERGE, checking
+from tests.real.cluster import MERGE, checking, is_let_through
 from tests.real.jobs import JobCluster, job_control_plane
 from tests.real.picture import GPU
 from tests.real.process import binding_gate
 from tests.real.test_preemption import priority_class
+from tests.support.processes import until
 
 pytestmark = pytest.mark.real
 
@@ -63,6 +64,10 @@ def test_a_quota_refuses_members(assets: Assets, tmp_path: Path) -> None:
         plane.request("POST", QUOTAS, {"metadata": {"name": "gpus"}, "spec": {"hard": hard}})
         used = {"status": {"hard": hard, "used": {f"requests.{GPU}": "0"}}}  # as its controller would
         plane.request("PATCH", f"{QUOTAS}/gpus/status", used, content_type=MERGE)
+        asks = {"limits": {GPU: "17"}, "requests": {GPU: "17"}}
+        spec = {"containers": [{"name": "c", "image": "c", "resources": asks}]}
+        large = {"metadata": {"name": "large"}, "spec": spec}
+        until(lambda: not is_let_through(plane, large), "admission has seen the quota")
         annotations = {"gangsched.io/min-members": "4"}
         template = {"labels": {"gangsched.io/pod-group": "train"}, "annotations": annotations}
         cluster.job("train", pods=4, gpus=8, template=template)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from gangsched.controlplane.processes import ControlPlane
-from gangsched.errors import ApiError
-from tests.real.cluster import MERGE, PODS, Cluster, checked
+from tests.real.cluster import MERGE, PODS, Cluster, checked, is_let_through
 from tests.real.picture import Json, node_of
 from tests.support.processes import until
 
@@ -34,18 +33,7 @@ def priority_class(plane: ControlPlane, name: str, **more: Any) -> None:
         plane.request("POST", CLASSES, {"metadata": {"name": name}, "value": 1000, **more})
         tried = {"containers": [{"name": "c", "image": "c"}], "priorityClassName": name}
         body = {"metadata": {"name": f"tried-{name}"}, "spec": tried}
-        until(lambda: _is_let_through(plane, body), f"admission has seen the class {name}")
-
-
-def _is_let_through(plane: ControlPlane, pod: Json) -> bool:
-    """Admission reads classes from a watch."""
-    try:
-        plane.request("POST", f"{PODS}?dryRun=All", pod)
-    except ApiError as error:
-        if error.code == 403:
-            return False
-        raise
-    return True
+        until(lambda: is_let_through(plane, body), f"admission has seen the class {name}")
 
 
 def budget(cluster: Cluster, allowed: int, **labels: str) -> None:
