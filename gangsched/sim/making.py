@@ -22,6 +22,7 @@ from gangsched.sim.objects import at
 # Which methods a plugin serves a field of Points with: any one of them.
 _METHODS = {
     "pre_enqueue": ("pre_enqueue",),
+    "admits": ("admit",),
     "pre_filter": ("pre_filter",),
     "filters": ("filter", "filter_node"),
     "capacities": ("capacity",),

@@ -113,11 +113,10 @@ class Attempts:
             if admitted.is_success:
                 self.decide(unit)
             else:
-                claimed, why = self.claiming.kept_out(unit), f"{admitted.plugin}: {admitted.reason}"
-                self.reject(unit, f"{claimed} {why}" if claimed else why, plugin=admitted.plugin)
+                self._keep_out(unit, f"{admitted.plugin}: {admitted.reason}", admitted.plugin)
         except PluginError as error:
             self._shared.hooks.blame(error, group)
-            self.reject(unit, str(error), plugin=error.plugin)
+            self._keep_out(unit, str(error), error.plugin)
 
     def _waits_for_labels(self, unit: list[Group]) -> bool:
         """Whether pods must first be regrouped by labels that its members have, or select by. A unit with
@@ -177,8 +176,7 @@ class Attempts:
             self.nominations.drop(each, keep_written=True)
         refused = self._reserve(unit, answer)
         if refused is not None:
-            said = refused.reason or f"{refused.plugin} says no in Reserve"
-            self.reject(unit, said, plugin=refused.plugin)
+            self._keep_out(unit, refused.reason or f"{refused.plugin} says no in Reserve", refused.plugin)
             return
         self._permit(unit)
 
@@ -295,7 +293,7 @@ class Attempts:
         others = [status for _, status in answers if not status.is_success]
         refused = next((status for status in others if status.code is not Code.WAIT), None)
         if refused is not None:
-            self.reject(unit, refused.reason or f"{refused.plugin} says no in Permit", plugin=refused.plugin)
+            self._keep_out(unit, refused.reason or f"{refused.plugin} says no in Permit", refused.plugin)
         elif not others:
             for group in unit:
                 self._permits.forget(group)
@@ -315,6 +313,13 @@ class Attempts:
         shared.queue.park(group, Cause.PERMIT_WAITS, deadline_s)
         if not self._permits.is_asking(group):
             self._reporter.waiting(group, status.reason or "another group of its set", wait_s)
+
+    def _keep_out(self, unit: list[Group], why: str, plugin: str) -> None:
+        """A plugin says no, or fails, whatever room there is."""
+        for group in unit:
+            self._shared.forget_all(group, why)
+        claimed = self.claiming.kept_out(unit)
+        self.reject(unit, f"{claimed} {why}" if claimed else why, plugin=plugin)
 
     def reject(
         self, unit: list[Group], message: str, *, plugin: str = GANG, answer: FitError | None = None

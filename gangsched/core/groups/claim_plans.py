@@ -69,22 +69,26 @@ class ClaimPlans:
     def eased(self, claims: Claims, claim: StartClaim) -> StartClaim | None:
         """The claim for the same start, where it keeps less of what is free now; None: it keeps no more than
         it must, or it cannot stay."""
-        at_s, unit = claim.start_s, list(claim.unit)
-        rooms = self.rooms.of(unit)
-        if len(rooms) != 1 or not rooms[0].is_known or at_s <= self._shared.now_s:
-            return None
-        view, room = self._shared.cache.view, rooms[0]
-        rows = [row for one in claim.held if (row := view.row_of(one.node_name)) is not None]
-        asked = _Asked(claims, unit, to_all=True)
-        ahead = self.rooms.held(self._holding_up(asked, at_s))
-        if room.n_beyond(at_s, ahead, np.array(rows, dtype=np.int64)) <= 0:
+        if claim.start_s <= self._shared.now_s:
             return None
         try:
-            answer = self._at(asked, at_s, rooms, spared=self._spared(asked, at_s, rooms))
+            plan = self._easier(_Asked(claims, list(claim.unit), to_all=True), claim)
         except PluginError as error:
-            self._shared.hooks.blame(error, unit[0])
+            self._shared.hooks.blame(error, claim.unit[0])
             return None
-        return self._claim(claims, unit, at_s, answer) if isinstance(answer, Plan) else None
+        return None if plan is None else self._claim(claims, list(claim.unit), claim.start_s, plan)
+
+    def _easier(self, asked: _Asked, claim: StartClaim) -> Plan | None:
+        """Raises: PluginError."""
+        view, at_s, rooms = self._shared.cache.view, claim.start_s, self.rooms.of(asked.unit)
+        if len(rooms) != 1 or not rooms[0].is_known:
+            return None
+        rows = [row for one in claim.held if (row := view.row_of(one.node_name)) is not None]
+        ahead = self.rooms.held(self._holding_up(asked, at_s))
+        if rooms[0].n_beyond(at_s, ahead, np.array(rows, dtype=np.int64)) <= 0:
+            return None
+        answer = self._at(asked, at_s, rooms, spared=self._spared(asked, at_s, rooms))
+        return answer if isinstance(answer, Plan) else None
 
     def _claim(self, claims: Claims, unit: list[Group], start_s: float, plan: Plan) -> StartClaim:
         now_s = self._shared.now_s

@@ -203,12 +203,13 @@ class Claiming:
         return self._told.words(claim) if claims.of(unit[0]) is claim else self._told.why_none(unit[0])
 
     def kept_out(self, unit: Sequence[Group]) -> str:
-        """Of a unit that Admit keeps out: a sentence about its claim, which stays until it is late, as who
-        ends before may use what is limited until then. Otherwise nothing counts as passing the unit until it
-        is admitted."""
+        """Of a unit that a plugin keeps out: a sentence about its claim, which stays until it is late, as
+        Admit, say, may let it in by then. Otherwise nothing counts as passing the unit until room alone keeps
+        it out."""
         claims, bypasses = self._claims, self._shared.queue.bypasses
         if claims is not None and (claim := claims.of(unit[0])) is not None:
             if claims.is_sound(claim) and self._shared.now_s < claim.start_s + _LATE_S:
+                self._mark = self._shared.cache.view.journal_end  # what it held in its turn is no news
                 return self._told.words(claim)
             self._drop(claims, claim)
         if bypasses is not None:
