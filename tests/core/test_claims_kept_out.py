@@ -1,4 +1,4 @@
-"""Gangs with claims that a plugin keeps out, or fails on: their room is not kept from others for ever."""
+"""Gangs with claims that something else than room keeps out: plugins, their set. No room is kept for ever."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
+from gangsched.model.pod_group import MAX_START_TOGETHER
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import make_node
 from tests.core.plugins import Permitter, Reserver, with_plugins
 from tests.core.test_claims import claim, claims, lone
 from tests.core.test_kept_now import on
+from tests.core.test_start_together import chain, listing, tell_all
 from tests.support.scenario import Cluster, gang, with_annotations
 
 
@@ -148,6 +150,21 @@ def test_a_gang_at_its_bound_on_which_a_plugin_fails_keeps_nobody_waiting(plugin
     c.submit(lone("third", 8, "2h")).run()
     assert claim(c, "large").is_promise
     assert not c.pod("third").spec.node_name
+
+
+def test_the_claim_of_a_gang_whose_set_has_become_too_large_ends_when_it_is_late() -> None:
+    c = bounded().submit(lone("holds", 8, "600s")).run()
+    c.submit(listing("large", ["g0"], pods=2, gpus=8)).run()
+    c.submit(lone("before", 8, "10s")).run().delete("before").run().submit(lone("passes", 8, "2h")).run()
+    assert claim(c, "large").start_s == 601.0
+    others = chain(MAX_START_TOGETHER)
+    tell_all(c, [listing("g0", ["large", "g1"]), *others[1:]]).run()
+    c.wait(600.0).delete("holds").run()
+    assert "starts together with more than 63 other groups" in c.said("large-0")
+    assert not c.pod("passes").spec.node_name
+    c.wait(60.0)
+    assert claims(c).all == []
+    assert c.pod("passes").spec.node_name
 
 
 def test_a_plugin_that_fails_on_a_gang_with_a_claim_refuses_nobody_else() -> None:

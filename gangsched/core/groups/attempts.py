@@ -91,10 +91,8 @@ class Attempts:
         siblings = self._shared.siblings(group)
         busy = [g for g in siblings.values() if g.state in _BUSY and not g.satisfied] if siblings else []
         if busy and not group.recovering:
-            self.reject(
-                [group],
-                f"gang {group.key} starts together with {busy[0].key}, which is {busy[0].state.value}",
-            )
+            why = f"gang {group.key} starts together with {busy[0].key}, which is {busy[0].state.value}"
+            self._keep_out([group], why, GANG)
             return
         unit = self._units.of(group)
         if self._shared.cache.index.selected.waiting and self._waits_for_labels(unit):
@@ -143,7 +141,7 @@ class Attempts:
     def _refuse_set(self, group: Group, why: str) -> None:
         """More groups start with this one than allowed. Those already waiting are refused in their turn."""
         self._shared.start_together.refused[group.key] = None
-        self.reject([group], why)
+        self._keep_out([group], why, GANG)
         for other in self._shared.start_together.neighbours(group):
             if other.state is GroupState.WAITING:
                 self._shared.queue.activate(other, Cause.LOOK_AGAIN)
@@ -315,7 +313,7 @@ class Attempts:
             self._reporter.waiting(group, status.reason or "another group of its set", wait_s)
 
     def _keep_out(self, unit: list[Group], why: str, plugin: str) -> None:
-        """A plugin says no, or fails, whatever room there is."""
+        """A plugin says no or fails, or their set cannot start, whatever room there is."""
         for group in unit:
             self._shared.forget_all(group, why)
         claimed = self.claiming.kept_out(unit)

@@ -203,9 +203,9 @@ class Claiming:
         return self._told.words(claim) if claims.of(unit[0]) is claim else self._told.why_none(unit[0])
 
     def kept_out(self, unit: Sequence[Group]) -> str:
-        """Of a unit that a plugin keeps out: a sentence about its claim, which stays until it is late, as
-        Admit, say, may let it in by then. Otherwise nothing counts as passing the unit until room alone keeps
-        it out."""
+        """Of a unit that something else than room keeps out, a plugin, say: a sentence about its claim, which
+        stays until it is late, as the unit may be let in by then. Otherwise nothing counts as passing the
+        unit until it is room that it lacks."""
         claims, bypasses = self._claims, self._shared.queue.bypasses
         if claims is not None and (claim := claims.of(unit[0])) is not None:
             if claims.is_sound(claim) and self._shared.now_s < claim.start_s + _LATE_S:
