@@ -10,10 +10,10 @@ from gangsched.config.devices import DeviceSettings
 from gangsched.model import effects as ef
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.device_report import DEVICE_REPORT_KEY, PodDevices, report_annotation
-from gangsched.model.devices import INVENTORY_KEY, Device, inventory_annotation
+from gangsched.model.devices import INVENTORY_KEY, Device, allocation_annotations, inventory_annotation
 from gangsched.model.objects import Container, Pod, ResourceRequirements
 from gangsched.model.pod_group import GROUPS_KEY
-from gangsched.sim.objects import GPU, at, make_node, make_pod
+from gangsched.sim.objects import GPU, STRANGER, at, make_node, make_pod
 from tests.support.scenario import Cluster, gang, with_annotations
 
 
@@ -203,6 +203,35 @@ def test_a_device_that_fails_under_a_held_member_is_exchanged_for_another() -> N
     c.wait(5.0)
     assert c.placed("a")
     assert sick not in c.ids("a-1")
+
+
+def test_a_device_that_another_scheduler_takes_from_a_held_member_is_exchanged_for_another() -> None:
+    c = two_sockets().submit(asking("a-0", 2, n=2), asking("a-1", 2, n=2, sameNUMA=True)).run()
+    held = next(info for info in c.group("a").members.values() if info.pod.metadata.name == "a-1")
+    taken = held.ids[GPU]
+    own = allocation_annotations({"main": {GPU: taken}})
+    theirs = make_pod("theirs", gpus=2, scheduler=STRANGER, annotations=own)
+    c.submit(replace(theirs, spec=replace(theirs.spec, node_name="n0"))).run()
+    admit(c, "a-0", "theirs")
+    c.wait(5.0)
+    assert c.placed("a")
+    assert not {*taken} & {*c.ids("a-1")}
+
+
+def test_a_member_that_is_held_later_is_waited_for_as_long_as_the_first_was() -> None:
+    c = two_sockets().submit(asking("a-0", 1, n=2), asking("a-1", 1, n=2, sameNUMA=True)).run()
+    c.wait(10.0)
+    admit(c, "a-0")
+    assert bound(c) == ["a-0", "a-1"]
+    c.submit(asking("a-2", 1, n=2)).run()
+    c.wait(10.0)
+    assert c.state("a") == "binding", "20 s after the first was held, 10 s after this one"
+    assert c.group("a").attempts == 2
+    c.wait(10.0)
+    assert c.group("a").attempts > 2
+    admit(c, "a-1")
+    c.wait(20.0)
+    assert bound(c) == ["a-0", "a-1", "a-2"]
 
 
 def test_a_restart_between_the_waves_goes_on_where_it_was() -> None:
