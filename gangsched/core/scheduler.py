@@ -95,11 +95,11 @@ class Scheduler:
         self.binder = Binder(
             self.shared, self.reporter, AdmissionConflicts(self.shared, self.audit.is_reported)
         )
-        self.health = DeviceHealth(self.shared, self.reporter, self.binder)
         self.permits = Permits(self.shared)
         self.ties = Ties(self.shared, pick)
         self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, self.ties)
         self.attempts.forecasts.owner_of = self.owners.of_group
+        self.health = DeviceHealth(self.shared, self.reporter, self.binder, self.attempts.give_back)
         self.walltime_evictions = WalltimeEvictions(self.shared, self.reporter, self.binder, self.attempts)
         self.reservations = Reservations(self.shared, self.attempts, self.binder)
         self.reconciler = GroupReconciler(self.shared, self.reporter, self.owners, self.binder, self.attempts)

@@ -175,6 +175,71 @@ def test_a_refused_eviction_is_asked_again_while_the_device_is_sick() -> None:
     assert not c.pods
 
 
+def test_a_second_device_that_fails_while_the_gang_is_being_evicted_begins_nothing_anew() -> None:
+    """A budget refuses for longer than it takes until the same group may be evicted again."""
+    c = watched("evictGang").submit(gang("a", pods=2, gpus=2)).run()
+    c.evictions = "429"
+    fail(c, 0)
+    c.wait(5.0)
+    fail(c, 0, 2)
+    c.wait(700.0)
+    assert c.state("a") == "unwinding"
+    assert len(told(c, "DeviceEviction")) == 1
+    c.evictions = "ok"
+    c.wait(2.0)
+    assert not c.pods
+
+
+def half_bound(c: Cluster) -> Cluster:
+    c.answer = lambda bind: "ok" if bind.name == "a-0" else "403"
+    c.evictions = "429"
+    c.submit(gang("a", pods=2, gpus=2)).run()
+    assert [pod.metadata.name for pod in c.pods.values() if pod.spec.node_name] == ["a-0"]
+    return c
+
+
+def test_a_device_that_fails_under_a_gang_that_is_unwound_begins_nothing_anew() -> None:
+    c = half_bound(watched("evictGang", on_partial_bind="unwind"))
+    fail(c, *range(8))
+    c.wait(60.0)
+    assert c.state("a") == "unwinding"
+    assert c.group("a").attempts == 2
+    c.evictions = "ok"
+    c.wait(2.0)
+    assert [pod.metadata.name for pod in c.pods.values()] == ["a-1"]
+
+
+def test_a_gang_bound_in_part_that_is_evicted_for_a_device_is_not_unwound_too() -> None:
+    c = half_bound(watched("evictGang", grace_s=5.0))
+    fail(c, *range(8))
+    c.wait(6.0)
+    attempts = c.group("a").attempts
+    assert c.state("a") == "unwinding"
+    c.wait(60.0)
+    assert c.state("a") == "unwinding"
+    assert c.group("a").attempts == attempts
+    c.evictions = "ok"
+    c.wait(2.0)
+    assert [pod.metadata.name for pod in c.pods.values()] == ["a-1"]
+
+
+def test_a_gang_that_waits_for_victims_keeps_no_room_once_it_is_evicted_itself() -> None:
+    c = watched("evictGang", grace_s=5.0).submit(gang("a", pods=2, gpus=2, priority=5)).run()
+    c.submit(make_pod("low", gpus=4)).run()
+    c.evictions = "slow"
+    c.submit(make_pod("a-2", gpus=4, group="a", min_members=2, priority=5)).run()
+    assert c.state("a") == "waiting"
+    fail(c, *range(4))
+    c.wait(6.0)
+    assert c.state("a") == "unwinding"
+    assert not c.scheduler.shared.cache.nominated
+    c.delete("low").run()
+    c.submit(make_pod("other", gpus=4)).run()
+    assert c.pod("other").spec.node_name
+    c.delete("a-0", "a-1").run().wait(20.0)
+    assert c.state("a") == "gathering"
+
+
 def test_without_evictions_it_is_reported_and_left() -> None:
     c = watched("evictGang", allow_eviction=False).submit(make_pod("x", gpus=1)).run()
     fail(c, 0)

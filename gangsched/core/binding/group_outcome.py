@@ -169,6 +169,7 @@ class GroupOutcome:
     def _evict_all(self, group: Group, cause: Cause) -> None:
         shared = self._shared
         group.recovering = False
+        shared.settle_by_s.drop(group.key)
         shared.forget_all(group, "its gang is evicted")
         group.attempts += 1
         group.cause_id = f"{group.key}#{group.attempts}"

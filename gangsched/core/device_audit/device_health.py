@@ -13,6 +13,7 @@ configuration's. Called by core.scheduler; evictions are repeated while the pod 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import get_args
 
 import msgspec
@@ -35,6 +36,8 @@ ACTION = "DeviceHealth"
 _EVICT_AGAIN_S = 10.0
 _LOOK_AGAIN_S = 1.0
 _A_DAY_S = 86_400.0
+# Its binds must be answered first, or it is being evicted already.
+_MOVING = (GroupState.BINDING, GroupState.UNWINDING)
 
 
 class _Failure(msgspec.Struct):
@@ -48,10 +51,18 @@ class _Failure(msgspec.Struct):
 class DeviceHealth:
     """Which running pods have failed devices, and the actions taken."""
 
-    def __init__(self, shared: SharedState, reporter: Reporter, binder: Binder) -> None:
+    def __init__(
+        self,
+        shared: SharedState,
+        reporter: Reporter,
+        binder: Binder,
+        give_back: Callable[[Group, str], None],
+    ) -> None:
+        """give_back: a waiting group releases what it holds."""
         self._shared = shared
         self._reporter = reporter
         self._binder = binder
+        self._give_back = give_back
         self._settings = shared.settings.devices
         self._listed: dict[str, str | None] = {}
         self._looks: dict[str, None] = {}
@@ -177,7 +188,7 @@ class DeviceHealth:
         if not shared.settings.allow_eviction:
             self._tell(info, "Warning", "DeviceFailed", f"pod {info.pod.key} stays: allowEviction is off")
             return
-        if group.state is GroupState.BINDING:
+        if group.state in _MOVING:
             self._due.set(info.uid, shared.now_s + _LOOK_AGAIN_S)
             return
         if not failure.is_acted_on:
@@ -193,6 +204,8 @@ class DeviceHealth:
         if self._policy(info)[0] == "evictGang" and group.is_gang:
             shared.requeue_order.keep(group, (), shared.now_s)
             self._tell(info, "Warning", "DeviceEviction", f"gang {group.key} is evicted: {failed}")
+            if group.state is GroupState.WAITING:
+                self._give_back(group, failed)
             self._binder.outcome.evict_gang(group)
             return
         shared.requeue_order.keep(group, (info,), shared.now_s)
