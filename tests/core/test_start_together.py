@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from gangsched.config import Settings
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
@@ -180,3 +182,36 @@ def test_a_group_that_is_refused_does_not_start_as_another_names_it() -> None:
     c.delete("b-x").wait(2.0)
     assert c.placed("a")
     assert c.placed("b")
+
+
+def preempting() -> Cluster:
+    """Two groups that start together wait for two pods to go."""
+    c = cluster(nodes=2, settings=Settings(permit_wait_s=60.0))
+    c.submit(make_pod("low-0", gpus=8), make_pod("low-1", gpus=8)).run()
+    c.evictions = "slow"
+    for name, other in (("a", "b"), ("b", "a")):
+        pods = listing(name, [other], gpus=8)
+        c.submit([replace(pod, spec=replace(pod.spec, priority=5)) for pod in pods])
+    c.run()
+    assert [c.state("a"), c.state("b")] == ["waiting", "waiting"]
+    return c
+
+
+def test_a_group_whose_partner_is_gone_makes_room_for_itself() -> None:
+    c = preempting().delete("a-0").run().wait(3.0)
+    assert c.said("b-0") == (
+        "gang d/b: preemption: room is reserved on 1 node; waiting for 1 pod of lower priority to go: d/low-0"
+    )
+    assert c.scheduler.shared.counters["permit_timeouts"] == 0
+    assert not [one for one in c.all(ef.RecordEvent) if "WaitOnPermit" in one.message]
+
+
+def test_a_group_that_waited_for_victims_waits_for_its_partner_as_long_as_any() -> None:
+    c = preempting().delete("a-0").run().wait(3.0)
+    c.delete("low-0").run()
+    assert "group d/a does not exist, or does not list this group; for 60 s at most" in c.said("b-0")
+    c.wait(59.0)
+    assert c.state("b") == "waiting"
+    assert c.scheduler.shared.counters["permit_timeouts"] == 0
+    c.wait(2.0)
+    assert c.scheduler.shared.counters["permit_timeouts"] == 1

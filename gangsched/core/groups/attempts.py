@@ -171,6 +171,8 @@ class Attempts:
             self.reject(unit, _CLAIMS_FIRST, answer=later)
             return
         for each in unit:
+            if waited is not None and not each.n_assumed:
+                self._shared.queue.set_deadline(each, NEVER_S)  # it was for its victims
             self.nominations.drop(each, keep_written=True)
         refused = self._reserve(unit, answer)
         if refused is not None:
@@ -347,6 +349,9 @@ class Attempts:
                 self._shared.count("preemption_timeouts")
                 left = ", ".join(info.pod.key for info in group.preemption.waits_for.values())
                 self.give_back(group, f"preemption: not gone in time: {left}")
+            return
+        if not group.n_assumed:  # it waited for victims, with a group that has gone or is of its set no more
+            self._shared.queue.activate(group, Cause.LOOK_AGAIN)
             return
         self._shared.count("permit_timeouts")
         waited_for = group.message.removeprefix(f"gang {group.key} is reserved and waits: ")
