@@ -73,6 +73,18 @@ def test_what_is_beyond_the_guarantee_leaves_claims_their_room() -> None:
     assert not c.pod("second").spec.node_name, "with it the queue would hold 9 of 8"
 
 
+def test_members_that_come_later_count_although_nothing_on_the_nodes_has_changed() -> None:
+    """The first two want too much CPU to start anywhere; with 2 GPUs they are within the guarantee."""
+    c = claimed().node(make_node("n2", gpus=4))
+    [beside] = lone("beside", "a", 4)
+    c.submit(replace(beside, spec=replace(beside.spec, node_name="n2"))).run()
+    c.submit(gang("g", pods=2, gpus=1, namespace="a", cpu="1000")).run()
+    c.submit(gang("g", pods=2, gpus=4, namespace="a", first=2)).delete("g-0", "g-1").run()
+    c.wait(20.0)
+    assert c.untouched("g"), "the queue would hold 12 of 8"
+    assert "kept for b/large" in c.said("g-2")
+
+
 def test_a_claim_within_its_own_queues_guarantee_keeps_its_room() -> None:
     """Another scheduler's pods are in its way, so nothing can be got back for it."""
     c = queued(TREE.format(b=24, reclaim="guaranteed"), nodes=4)

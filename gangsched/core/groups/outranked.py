@@ -35,14 +35,14 @@ class Outranked:
         if view is None or not claims or not self._shared.profile_of(unit[0]).admit_plugins:
             return list(claims)
         tree = None if view.queues is None else view.queues.tree
-        asked = (tree, revision, self._shared.cache.view.journal_end, *unit)
+        asked = (tree, revision, self._shared.n_heard, self._shared.cache.view.journal_end, *unit)
         if asked != self._asked:
             self._asked, self._serials = asked, self._outranked(list(unit), claims, view)
         return [claim for claim in claims if claim.serial not in self._serials]
 
     def taken(self, unit: Sequence[Group], claims: Sequence[StartClaim], nodes: frozenset[str]) -> None:
         """The unit has started on these nodes."""
-        if self._asked[3:] != tuple(unit):
+        if self._asked[4:] != tuple(unit):
             return
         for claim in claims:
             if claim.serial in self._serials and not nodes.isdisjoint(claim.nodes):
