@@ -385,6 +385,57 @@ def test_an_edit_of_bound_members_evicts_nobody_of_a_gang_that_is_whole() -> Non
     assert not c.all(ef.EvictPod)
 
 
+def test_a_member_that_fails_before_the_last_bind_is_answered_has_started_with_its_gang() -> None:
+    c = cluster(nodes=2)
+    c.answer = lambda bind: "ok" if bind.name == "a-0" else "hold"
+    c.submit(gang("a", pods=2, gpus=8)).run()
+    c.phase("a-0", "Failed").run()
+    assert c.state("a") == "binding"
+    [bind] = c.held_binds
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind))).run()
+    assert c.state("a") == "bound"
+    assert c.reasons() == ["GangScheduled"]
+    c.wait(100.0)
+    assert c.all(ef.EvictPod) == []
+
+
+def gone_while_binding(c: Cluster, *, needed: int) -> Cluster:
+    """Of a gang's members, as many as needed and one more or not, the last is deleted before its bind."""
+    c.answer = lambda bind: "ok" if bind.name != "a-1" else "hold"
+    c.submit(gang("a", pods=2, gpus=8, min_members=needed)).run()
+    [bind] = c.held_binds
+    gone = c.pods.pop(bind.uid)
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 404, "NotFound", "no"), ev.PodDeleted(gone))
+    return c.run()
+
+
+def test_a_gang_bound_in_part_says_that_it_waits_for_a_member_that_is_gone() -> None:
+    c = gone_while_binding(cluster(nodes=2), needed=2)
+    assert c.state("a") == "gathering"
+    c.wait(6.0)
+    assert c.group("a").message == "gang d/a waits for members: 1 of 2 exist"
+    c.submit(gang("a", pods=1, min_members=2, gpus=8, first=2)).run()
+    assert c.placed("a", on=2)
+
+
+def test_a_further_member_that_is_deleted_before_its_bind_is_owed_nothing() -> None:
+    c = gone_while_binding(cluster(nodes=2), needed=1)
+    assert c.state("a") == "bound"
+    assert c.reasons() == ["GangScheduled"]
+    assert [one.message for one in c.all(ef.WritePodCondition)] == []
+
+
+def test_a_gang_that_is_given_back_in_time_is_given_back_once_however_long_that_takes() -> None:
+    c = cluster(nodes=2)
+    c.evictions = "429"
+    c.answer = lambda bind: "422" if bind.name == "a-1" else "ok"
+    c.submit(gang("a", pods=2, gpus=8)).run().wait(c.settings.settle_s)
+    assert c.state("a") == "unwinding"
+    c.wait(120.0)
+    assert c.state("a") == "unwinding"
+    assert c.scheduler.shared.counters["groups_unwound"] == 1
+
+
 def test_a_refused_eviction_is_asked_again() -> None:
     c = cluster(nodes=2, settings=Settings(on_partial_bind="unwind"))
     c.evictions = "429"

@@ -140,7 +140,9 @@ def test_a_gang_at_its_bound_on_which_a_plugin_fails_keeps_nobody_waiting(plugin
     c = at_bound(bounded(own))
     own.fails = True
     for name in ("first", "second"):
-        c.submit(lone(name, 8, "100s")).run().wait(5.0)
+        c.submit(lone(name, 8, "100s")).run()
+        assert ("PreFilter" if plugin is Filtering else "Admit", "d/large") in blamed(c)
+        c.wait(5.0)
         assert c.pod(name).spec.node_name, c.said(name)
         own.fails = name == "first"
         c.delete(name).run()
