@@ -437,6 +437,19 @@ def test_a_gang_that_is_deleted_while_it_waits_leaves_nothing() -> None:
     assert c.pod("next").spec.node_name
 
 
+def test_of_two_gangs_that_wait_for_one_victim_the_other_goes_on_when_one_is_deleted() -> None:
+    c = singles(cluster(nodes=1), 1, gpus=8)
+    c.evictions = "slow"
+    for name in ("x", "y"):
+        c.submit(gang(name, pods=2, gpus=2, priority=10)).run()
+    assert [c.state("x"), c.state("y")] == ["waiting", "waiting"]
+    c.delete("x-0", "x-1").run()
+    assert c.state("y") == "waiting"
+    c.delete("low-0").run()
+    assert c.placed("y")
+    c.five_more_turns_change_nothing()
+
+
 def test_a_node_that_goes_breaks_the_promise() -> None:
     c = slow(singles(cluster(nodes=1), 2))
     c.drop_node("n0").run()
