@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import explain
+from gangsched.core.framework.status import SUCCESS
 from gangsched.core.groups import claiming
 from gangsched.core.groups.claim_plans import ClaimPlans
 from gangsched.core.queueing.claims import KEPT, Claims
@@ -27,6 +28,7 @@ from gangsched.model.objects import (
 )
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import at, make_node, make_pod, make_pod_group
+from tests.core.plugins import AsyncPermitter, with_plugins
 from tests.core.queued import queued
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
@@ -432,6 +434,24 @@ def test_an_unknown_end_promises_nothing_and_still_holds_the_bound() -> None:
     c.delete("holds").run().wait(15.0)
     assert c.placed("large", on=2)
     assert not claims(c).promises
+
+
+@pytest.mark.parametrize("standing", [False, True], ids=["no claim", "a claim"])
+def test_who_waits_in_permit_starts_when_that_says_so(standing: bool) -> None:
+    """All of it is reserved by then, and nothing is placed in that turn."""
+    settings = Settings(queueing=QueueingSettings(1, mode="hard"))
+    c = with_plugins(AsyncPermitter(), nodes=2, settings=settings)
+    if standing:
+        c.submit(lone("holds", 8, "600s")).run()
+        c.submit(gang("large", pods=2, gpus=8)).run()
+        c.submit(lone("before", 8, "10s")).run().delete("before").run()
+        c.submit(lone("passes", 8, "2h")).run().delete("passes").run()
+        assert claim(c, "large").start_s == 601.0
+    c.hook = lambda hook: None
+    c.submit(with_annotations(gang("asks", pods=2, gpus=4), {WALLTIME_KEY: "10s"})).run()
+    assert c.state("asks") == "waiting"
+    c.say(c.held_hooks[0], SUCCESS).run()
+    assert c.placed("asks", on=1)
 
 
 def test_two_gangs_at_their_bound_do_not_wait_for_each_other() -> None:

@@ -210,6 +210,8 @@ class Attempts:
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
         demands = self._units.demands(unit, observed=True)
+        if not demands:
+            return Plan([])  # all of it is reserved already
         groups, view = [demand.group for demand in demands], self._shared.cache.view
         answer: Plan | FitError | None = None
         if yielding := self.claiming.yielding(groups):  # where it makes none of them late, if it fits there
