@@ -127,7 +127,8 @@ class Tampering:
             for device_id in booked:
                 if owner.setdefault((pod.spec.node_name, device_id), pod.key) != pod.key:
                     yield f"1: {device_id} is with {pod.key} and {owner[pod.spec.node_name, device_id]}"
-        if drifts := self._scheduler().audit.drifts:
+        audit = self._scheduler().audit
+        if drifts := {*audit.drifts, *audit.unusable}:
             yield f"10: drift is left of {sorted(drifts)}"
 
     # -- what there is ---------------------------------------------------------------------------------

@@ -19,8 +19,15 @@ from gangsched.sim.objects import GPU, STRANGER, inventory, make_node, make_pod
 from tests.support.scenario import Cluster, gang, with_annotations
 
 
-def audited(*, repair: bool = True, on_mismatch: Literal["none", "evict"] = "none", gpus: int = 8) -> Cluster:
-    settings = Settings(devices=DeviceSettings(repair=repair, on_mismatch=on_mismatch))
+def audited(
+    *,
+    repair: bool = True,
+    on_mismatch: Literal["none", "evict"] = "none",
+    allow_eviction: bool = True,
+    gpus: int = 8,
+) -> Cluster:
+    devices = DeviceSettings(repair=repair, on_mismatch=on_mismatch)
+    settings = Settings(devices=devices, allow_eviction=allow_eviction)
     return Cluster(settings).node(make_node("n0", gpus=gpus))
 
 
@@ -312,6 +319,57 @@ def test_a_set_that_its_constraints_do_not_allow_is_reported_and_by_policy_evict
         assert any("are not nvidia.com/gpu linked with each other" in said for said in mismatches(c))
         assert [pod.metadata.name for pod in c.pods.values()] == left
     assert drift(c)["unusable"] == 0
+
+
+def unlinked(*, on_mismatch: Literal["none", "evict"] = "none", **answers: str) -> Cluster:
+    """A pod that asks for linked devices and was just given others by kubelet; and the server's answers."""
+    c = audited(on_mismatch=on_mismatch)
+    c.submit(make_pod("x", gpus=2, annotations={CONSTRAINTS_KEY: '{"nvidia.com/gpu":{"linked":true}}'})).run()
+    c.patches, c.evictions = answers.get("patches", "ok"), answers.get("evictions", "ok")
+    given(c, x=[1, 2])
+    return c.wait(1.0)
+
+
+def test_what_a_pod_that_cannot_use_its_devices_has_is_written_also_after_a_conflict() -> None:
+    c = unlinked(patches="409")
+    assert drift(c) == {"edited": 0, "kubelet": 0, "unusable": 1}, "it counts once"
+    c.patches = "ok"
+    c.wait(60.0)
+    assert numbers(c, "x") == [1, 2]
+    assert drift(c)["unusable"] == 1, "that does not change with what is written"
+    c.clear().five_more_turns_change_nothing()
+
+
+def test_an_edit_does_not_save_a_pod_that_cannot_use_its_devices_from_its_eviction() -> None:
+    c = unlinked(on_mismatch="evict", evictions="429")
+    assert numbers(c, "x") == [1, 2]
+    assert len(c.all(ef.EvictPod)) == 1
+    edit(c, "x", visible="GPU-n0-7")
+    c.wait(1.0)
+    assert (c.pod("x").metadata.annotations or {})[VISIBLE_KEY] == "GPU-n0-1,GPU-n0-2", "it is undone"
+    assert drift(c) == {"edited": 0, "kubelet": 0, "unusable": 1}
+    c.evictions = "ok"
+    c.wait(30.0)
+    assert not c.pods
+
+
+def test_a_pod_that_cannot_use_its_devices_is_told_that_it_stays_while_nobody_may_be_evicted() -> None:
+    c = audited(on_mismatch="evict", allow_eviction=False)
+    c.submit(make_pod("x", gpus=2, annotations={CONSTRAINTS_KEY: '{"nvidia.com/gpu":{"linked":true}}'})).run()
+    given(c, x=[1, 2])
+    c.wait(100.0)
+    assert any("allowEviction is off, so it is left alone" in said for said in mismatches(c))
+    assert not any("it is evicted" in said for said in mismatches(c))
+    assert not c.all(ef.EvictPod)
+
+
+def test_a_pod_that_got_devices_that_it_can_use_after_all_is_not_evicted() -> None:
+    c = unlinked(on_mismatch="evict", evictions="429")
+    given(c, x=[2, 3])
+    c.clear().wait(100.0)
+    assert numbers(c, "x") == [2, 3]
+    assert not any(drift(c).values())
+    assert not c.all(ef.EvictPod)
 
 
 def test_a_gang_that_waits_holds_what_is_left_or_gives_back() -> None:

@@ -14,6 +14,8 @@ core.groups.membership and core.scheduler with events of pods and nodes; acts at
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from gangsched.core.cycle.device_allocation import annotations_of
@@ -38,7 +40,7 @@ REASON = "DeviceMismatch"
 EDITED = "edited"
 """The annotations differ from what was bound."""
 SWAPPED = "kubelet"
-"""kubelet gave other devices than planned."""
+"""kubelet gave other devices than planned, and the annotations do not say so yet."""
 UNUSABLE = "unusable"
 """The pod's devices do not satisfy its constraints, or went to another pod."""
 _FIRST_RETRY_S = 0.2
@@ -49,7 +51,7 @@ _EVICT_AGAIN_S = 30.0
 
 
 class Drift(msgspec.Struct):
-    """One pod's drift."""
+    """What is wrong with one pod's annotations: EDITED or SWAPPED."""
 
     kind: str
     said: str
@@ -70,7 +72,11 @@ class DriftAudit:
         self._nodes: dict[str, None] = {}
         self.drifts: dict[str, Drift] = {}
         self.due: Deadlines[str] = Deadlines(shared.timers)
-        """By UID: when to act on a drift next; NEVER_S: only after another event."""
+        """By UID: when to correct the annotations next; NEVER_S: only after another event."""
+        self.unusable: dict[str, str] = {}
+        """By UID: why a pod cannot use its devices, which corrected annotations do not change."""
+        self._evict_s: Deadlines[str] = Deadlines(shared.timers)
+        """By UID: when such a pod is evicted next."""
         self._ended_pods = EndedPods(shared)
 
     # -- events ----------------------------------------------------------------------------------------
@@ -120,7 +126,7 @@ class DriftAudit:
             return False
         if self._is_right(info, pod):
             info.allocated = allocation_text(pod.metadata.annotations, pod.metadata.labels)
-            if self.drifts.get(info.uid, _NONE).kind in (EDITED, SWAPPED):
+            if info.uid in self.drifts:
                 self._mended(info)
             return True
         allocation, problem = allocation_of(pod)
@@ -135,6 +141,7 @@ class DriftAudit:
     def pod_gone(self, uid: str) -> None:
         self.drifts.pop(uid, None)
         self.due.drop(uid)
+        self._usable_again(uid)
 
     def patched(self, event: PodPatched) -> None:
         """The watch will show the result; until then nothing more is sent."""
@@ -180,25 +187,30 @@ class DriftAudit:
 
     def advance(self) -> None:
         """Repairs and evictions that are due."""
+        for info in self._bound_of(self.due):
+            self._repair(info)
+        for info in self._bound_of(self._evict_s):
+            self._evict(info)
+        for ended in self._ended_pods.advance():
+            self._confirm(ended, allocation_of(ended.pod)[0])
+
+    def _bound_of(self, deadlines: Deadlines[str]) -> Iterator[PodInfo]:
+        """The pods that are due and bound; those that hold nothing any more are forgotten."""
         now_s = self._shared.now_s
-        for uid in self.due.due(now_s):
+        for uid in deadlines.due(now_s):
             info = self._shared.cache.pods.get(uid)
             if info is None or info.state not in (MemberState.BOUND, MemberState.ASSUMED):
                 self.pod_gone(uid)
             elif info.state is MemberState.ASSUMED:
-                self.due.set(uid, now_s + _FIRST_RETRY_S)  # its bind is in flight
-            elif self.drifts[uid].kind == UNUSABLE:
-                self._evict(info)
+                deadlines.set(uid, now_s + _FIRST_RETRY_S)  # its bind is in flight
             else:
-                self._repair(info)
-        for ended in self._ended_pods.advance():
-            self._confirm(ended, allocation_of(ended.pod)[0])
+                yield info
 
     def statistics(self) -> dict[str, int]:
-        """Numbers of drifting pods, by kind."""
-        found = dict.fromkeys((EDITED, SWAPPED, UNUSABLE), 0)
-        for drift in self.drifts.values():
-            found[drift.kind] += 1
+        """Numbers of drifting pods, by kind; each counts once."""
+        found = dict.fromkeys((EDITED, SWAPPED), 0) | {UNUSABLE: len(self.unusable)}
+        for uid, drift in self.drifts.items():
+            found[drift.kind] += uid not in self.unusable
         return found
 
     # -- the comparison --------------------------------------------------------------------------------
@@ -225,6 +237,8 @@ class DriftAudit:
             return
         planned = {info.uid: info.allocation for info, _ in changed}
         corrected = correct(cache, changed, had_theirs)
+        for info in (*corrected.exchanged, *(info for info, _ in changed)):
+            self._usable_again(info.uid)  # it has other devices now
         for info, device_id in corrected.lost:
             self._lost_to_another(info, device_id)
         for info in corrected.exchanged:
@@ -280,21 +294,27 @@ class DriftAudit:
         self._tell(info, said if can_repair else f"{said}; repairAnnotations is off, so it is left as it is")
 
     def _unusable(self, info: PodInfo, said: str) -> None:
-        known = self.drifts.get(info.uid)
-        if known is not None and (known.kind, known.said) == (UNUSABLE, said):
+        if self.unusable.get(info.uid) == said:
             return
-        if known is not None and self._shared.settings.devices.repair:
-            self._repair(info)
-        evicts = self._shared.settings.devices.on_mismatch == "evict"
-        self._shared.count("device_drift_unusable")
-        self.drifts[info.uid] = Drift(UNUSABLE, said)
-        self.due.set(info.uid, self._shared.now_s if evicts else NEVER_S)
-        self._tell(
-            info, f"{said}; it is evicted" if evicts else f"{said}; onMismatch is none, so it is left alone"
-        )
+        settings = self._shared.settings
+        evicts = settings.devices.on_mismatch == "evict"
+        self._shared.count(f"device_drift_{UNUSABLE}")
+        self.unusable[info.uid] = said
+        self._evict_s.set(info.uid, self._shared.now_s if evicts else NEVER_S)
+        if not evicts:
+            self._tell(info, f"{said}; onMismatch is none, so it is left alone")
+        elif settings.allow_eviction:
+            self._tell(info, f"{said}; it is evicted")
+        else:
+            self._tell(info, f"{said}; allowEviction is off, so it is left alone")
+
+    def _usable_again(self, uid: str) -> None:
+        self.unusable.pop(uid, None)
+        self._evict_s.drop(uid)
 
     def _mended(self, info: PodInfo) -> None:
-        self.pod_gone(info.uid)
+        self.drifts.pop(info.uid, None)
+        self.due.drop(info.uid)
         self._confirm(info, info.allocation)
 
     def _confirm(self, info: PodInfo, allocation: Allocation) -> None:
@@ -315,7 +335,7 @@ class DriftAudit:
         self._shared.emit(written_anew(info, info.allocation, in_labels=in_labels))
 
     def _evict(self, info: PodInfo) -> None:
-        self.due.set(info.uid, self._shared.now_s + _EVICT_AGAIN_S)
+        self._evict_s.set(info.uid, self._shared.now_s + _EVICT_AGAIN_S)
         meta = info.pod.metadata
         if meta.deletion_timestamp is None and self._shared.settings.allow_eviction:
             cause_id = info.group.cause_id if info.group else ""
