@@ -24,7 +24,7 @@ from typing import Any
 
 from gangsched.core.cache.recount import recount_group, recount_rows, take_out
 from gangsched.core.parts import SchedulerParts
-from gangsched.core.refused_pods import ON_THE_WAY, RefusedPods
+from gangsched.core.refused_pods import RefusedPods
 from gangsched.core.state.pending_hooks import POST_BIND
 from gangsched.core.state.reporter import NODE_REFUSED
 from gangsched.core.state.state import SharedState
@@ -35,6 +35,7 @@ from gangsched.core.types.group import (
     ASSUMED,
     NEVER_S,
     NO_ROW,
+    ON_ITS_WAY,
     PENDING,
     UNASKED,
     BindState,
@@ -42,11 +43,11 @@ from gangsched.core.types.group import (
     GroupState,
 )
 from gangsched.model import events as ev
-from gangsched.model.effects import GetPod
+from gangsched.model.effects import BumpPod, GetPod
 from gangsched.model.objects import Node
 from gangsched.model.pod_group import GroupKey
 
-_ANSWERS = (ev.BindSucceeded, ev.BindFailed, ev.BindCancelled, ev.BindUnknown, ev.PodRead)
+_ANSWERS = (ev.BindSucceeded, ev.BindFailed, ev.BindCancelled, ev.BindUnknown, ev.PodRead, ev.PodBumped)
 # The groups of a set that were tried with a group; others of its set wait, and keep their reservations.
 _WERE_TRIED = (
     GroupState.ACTIVE,
@@ -193,12 +194,15 @@ class Containment:
         if isinstance(event, ev.BindUnknown):
             shared.emit(GetPod(event.uid, pod.metadata.namespace, pod.metadata.name, ""))
             return
+        if shared.settings.fence and _may_land(event):
+            shared.emit(BumpPod(event.uid, pod.metadata.namespace, pod.metadata.name, ""))
+            return
         del shared.unanswered[event.uid]
         if isinstance(event, ev.BindSucceeded):
             return  # the watch shows it
         self._pods.drop(event.uid, pod)
-        if isinstance(event, ev.PodRead):
-            pod = event.pod if event.pod is not None else None
+        if isinstance(event, ev.PodRead | ev.PodBumped):
+            pod = event.pod
         if pod is not None:
             self._scheduler.apply(self._scheduler.membership.put_pods, [ev.PodUpdated(pod)])
 
@@ -254,7 +258,7 @@ class Containment:
                 shared.changes += shared.cache.unnominate(uid)
         rows = set()
         for info in group.members.values():
-            is_unsent = info.bind not in ON_THE_WAY or info.bind_tries == 0
+            is_unsent = info.bind not in ON_ITS_WAY or info.bind_tries == 0
             is_promise = info.state is ASSUMED and is_unsent
             if is_promise or (info.state is PENDING and info.node_name):
                 rows.add(info.row)
@@ -275,6 +279,13 @@ class Containment:
             shared.settle_by_s.set_if_absent(group.key, shared.now_s + shared.settings.settle_s / 2)
         shared.queue.back_off(group, Cause.CONTAINED, shared.now_s)
         self._faults.step(lambda: scheduler.reporter.rejected(group, said))
+
+
+def _may_land(event: Any) -> bool:
+    """Whether a bind sent before may still land after this answer, unless the pod's version changes."""
+    if isinstance(event, ev.PodRead):
+        return event.pod is not None and not event.pod.spec.node_name
+    return isinstance(event, ev.BindFailed | ev.BindCancelled)
 
 
 def _about(event: Any) -> str:

@@ -14,11 +14,18 @@ from gangsched.core.parts import SchedulerParts
 from gangsched.core.state.state import SharedState
 from gangsched.core.steps import Faults
 from gangsched.core.types.cluster_events import Change, ClusterChange
-from gangsched.core.types.group import ASSUMED, BOUND, NEVER_S, NO_ROW, UNASKED, BindState, PodInfo
+from gangsched.core.types.group import (
+    ASSUMED,
+    BOUND,
+    NEVER_S,
+    NO_ROW,
+    ON_ITS_WAY,
+    UNASKED,
+    BindState,
+    PodInfo,
+)
 from gangsched.model.effects import GetPod
 from gangsched.model.objects import Pod
-
-ON_THE_WAY = (BindState.SENT, BindState.READING)
 
 
 class RefusedPods:
@@ -60,7 +67,8 @@ class RefusedPods:
     def refuse(self, uid: str, pod: Pod, said: str) -> None:
         """The pod is in no group; its resources count on its node, or where its bind may land."""
         info = self._shared.cache.pods.get(uid)
-        is_on_the_way = info is not None and info.bind in ON_THE_WAY and not pod.spec.node_name
+        is_asked = info is not None and (info.bind in ON_ITS_WAY or uid in self._shared.unanswered)
+        is_on_the_way = is_asked and not pod.spec.node_name
         node_name = pod.spec.node_name
         allocation = {} if info is None else info.allocation
         if info is not None and is_on_the_way:

@@ -45,9 +45,9 @@ class Fault(Exception):
 class Guarded:
     """A cluster whose scheduler is guarded, and what it was told."""
 
-    def __init__(self, *, nodes: int = 2) -> None:
+    def __init__(self, *, nodes: int = 2, settings: Settings | None = None) -> None:
         self.defects: list[Defect] = []
-        self.cluster = Cluster(make=self._make)
+        self.cluster = Cluster(settings, make=self._make)
         for i in range(nodes):
             self.cluster.node(make_node(f"n{i}"))
 
@@ -88,6 +88,10 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> Poison:
         monkeypatch.setattr(owner, method, faulty)
 
     return put
+
+
+def fails(*_: Any) -> Any:
+    raise Fault("for now")
 
 
 def is_bad(found: Any) -> bool:
@@ -173,10 +177,6 @@ def test_a_refused_pod_is_ours_again_when_it_is_mended(
 ) -> None:
     c = guarded.cluster
     with monkeypatch.context() as broken:
-
-        def fails(*_: Any) -> Any:
-            raise Fault("for now")
-
         broken.setattr(Membership, "_group_of", fails)
         c.submit(gang("g", pods=2))
     assert len(guarded.defects) == 2
@@ -211,10 +211,6 @@ def test_the_room_of_a_pod_whose_bind_is_on_the_way_is_kept_until_that_is_answer
     c.submit(*gang("g", pods=2, gpus=8)).run()
     assert len(c.held_binds) == 2
     with monkeypatch.context() as broken:
-
-        def fails(*_: Any) -> Any:
-            raise Fault("for now")
-
         broken.setattr(Membership, "_state_of", fails)
         c.update(c.pod("g-0"))
     late = next(bind for bind in c.held_binds if bind.name == "g-0")
@@ -226,6 +222,87 @@ def test_the_room_of_a_pod_whose_bind_is_on_the_way_is_kept_until_that_is_answer
     assert [effect.uid for effect in c.all(ef.GetPod)] == [late.uid]
     c.read("g-0").wait(30)
     assert c.scheduler.shared.unanswered == {}
+
+
+def test_the_room_of_a_bind_on_the_way_is_kept_also_when_its_pod_is_refused_again(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    c = guarded.cluster
+    c.answer = lambda bind: "hold"
+    c.submit(*gang("g", pods=2, gpus=8)).run()
+    with monkeypatch.context() as broken:
+        broken.setattr("gangsched.core.groups.membership.is_newer", fails)
+        c.update(c.pod("g-0"))
+        c.update(c.pod("g-0"))
+    assert len(guarded.defects) == 2
+    c.answer = lambda bind: "ok"
+    c.submit(make_pod("thief", gpus=8)).run()
+    assert not c.pod("thief").spec.node_name
+    c.tell(*(ev.PodUpdated(c.commit(bind)) for bind in c.held_binds)).run()
+    assert c.placed("g")
+    assert guarded.n_free() == 0
+
+
+def fenced() -> Guarded:
+    """One node, behind a fence; all of it is reserved for the pod bad, whose bind has no known outcome."""
+    guarded = Guarded(nodes=1, settings=Settings(fence=True))
+    guarded.cluster.answer = lambda bind: "hold"
+    guarded.cluster.submit(make_pod("bad", gpus=8)).run()
+    return guarded
+
+
+def nobody_gets_its_room_before_it_is_bumped(guarded: Guarded, *, landed: bool) -> None:
+    c, (bind, *_) = guarded.cluster, guarded.cluster.held_binds
+    assert guarded.defects
+    c.answer = lambda bind: "ok"
+    c.node(make_node("n0")).submit(make_pod("late", gpus=8)).run().wait(5.0)
+    assert not c.pod("late").spec.node_name, "the bind may still land"
+    assert {bump.uid for bump in c.all(ef.BumpPod)} == {bind.uid}
+    c.tell(ev.PodBumped(bind.uid, c.commit(bind) if landed else c.store(c.pod("bad")))).run().wait(30.0)
+    assert bool(c.pod("bad").spec.node_name) != bool(c.pod("late").spec.node_name)
+    assert c.scheduler.shared.unanswered == {}
+    assert guarded.n_free() == 0
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_group_that_our_code_fails_on_keeps_the_room_of_a_bind_that_is_given_up_until_it_cannot_land(
+    landed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded = fenced()
+    c, (bind,) = guarded.cluster, guarded.cluster.held_binds
+    c.node(replace(c.nodes["n0"], spec=replace(c.nodes["n0"].spec, unschedulable=True)))
+    with monkeypatch.context() as broken:
+        broken.setattr(GroupReconciler, "look", fails)
+        c.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out")).read("bad").wait(1.0)
+    nobody_gets_its_room_before_it_is_bumped(guarded, landed=landed)
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_pod_that_our_code_fails_on_keeps_the_room_of_a_bind_that_is_given_up_until_it_cannot_land(
+    landed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded = fenced()
+    c, (bind,) = guarded.cluster, guarded.cluster.held_binds
+    c.node(replace(c.nodes["n0"], spec=replace(c.nodes["n0"].spec, unschedulable=True)))
+    c.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out")).read("bad").wait(1.0)
+    assert c.all(ef.BumpPod)
+    with monkeypatch.context() as broken:
+        broken.setattr(Membership, "_state_of", fails)
+        c.update(c.pod("bad"))
+    nobody_gets_its_room_before_it_is_bumped(guarded, landed=landed)
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_behind_a_fence_a_refused_pod_that_is_read_unbound_keeps_its_room_until_it_is_bumped(
+    landed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded = fenced()
+    c, (bind,) = guarded.cluster, guarded.cluster.held_binds
+    with monkeypatch.context() as broken:
+        broken.setattr(Membership, "_state_of", fails)
+        c.update(c.pod("bad"))
+    c.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out")).read("bad")
+    nobody_gets_its_room_before_it_is_bumped(guarded, landed=landed)
 
 
 def test_a_node_that_our_code_fails_on_is_refused_alone(guarded: Guarded, poison: Poison) -> None:
@@ -246,9 +323,6 @@ def test_a_node_that_our_code_fails_on_is_refused_alone(guarded: Guarded, poison
 def test_a_pod_group_that_our_code_fails_on_is_a_problem_of_its_pods(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(*_: Any) -> Any:
-        raise Fault("for now")
-
     monkeypatch.setattr("gangsched.core.groups.group_spec.group_from_object", fails)
     c = guarded.cluster
     c.object("coscheduling", make_pod_group("g", spec={"minMember": 1}))
