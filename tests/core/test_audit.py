@@ -174,9 +174,34 @@ def test_a_refused_patch_of_an_ended_pod_is_asked_again() -> None:
     assert numbers(c, "a-0") == [0, 1]
     n_asked = len(c.all(ef.PatchPod))
     assert 2 <= n_asked < 30
+    reported(c, {}, {"a_0": [2, 3]})
+    assert len([one for one in mismatches(c) if "it has ended" in one]) == 1, "it is told once"
     c.patches = "ok"
     c.wait(35.0)
     assert numbers(c, "a-0") == [2, 3]
+
+
+def test_without_the_right_to_patch_it_is_seldom_asked_for_an_ended_pod() -> None:
+    c = audited().submit(gang("a", pods=2, gpus=2)).run()
+    c.phase("a-0", "Succeeded").clear()
+    c.patches = "403"
+    reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
+    c.wait(250.0)
+    assert len([patch for patch in c.all(ef.PatchPod) if patch.name == "a-0"]) == 1
+    c.patches = "ok"
+    c.wait(60.0)
+    assert numbers(c, "a-0") == [2, 3]
+
+
+def test_a_node_that_is_gone_in_the_turn_of_its_report_is_not_compared() -> None:
+    c = audited().submit(gang("a", pods=2, gpus=2)).run().clear()
+    meta = c.pod("a-0").metadata
+    other = [PodDevices(meta.uid, meta.namespace, meta.name, {"main": {GPU: ("GPU-n0-7",)}})]
+    node = make_node("n0", annotations={DEVICE_REPORT_KEY: report_annotation([GPU], other, [])})
+    newer = replace(node, metadata=replace(node.metadata, resource_version="1000"))
+    c.tell(ev.NodeUpdated(newer), ev.NodeDeleted(newer))
+    assert booked(c, "a-0") == [0, 1]
+    assert not mismatches(c)
 
 
 def test_a_scheduler_that_starts_finds_what_is_left_to_say_of_ended_pods() -> None:
@@ -283,16 +308,20 @@ def test_a_device_given_to_another_has_one_holder_also_if_none_is_left_in_exchan
 
 def test_a_pod_whose_devices_kubelet_has_given_on_keeps_its_annotation() -> None:
     """x has ended on its node, which kubelet has not told the API server, and y has got what x had."""
-    c = audited(on_mismatch="evict", gpus=3).submit(make_pod("x", gpus=1)).run()
-    given(c, x=[0])
+    c = audited(on_mismatch="evict", gpus=4).submit(make_pod("x", gpus=2)).run()
+    given(c, x=[0, 1])
     c.submit(make_pod("y", gpus=1)).run()
     given(c, y=[0])
     c.wait(1.0)
-    assert (numbers(c, "x"), numbers(c, "y")) == ([0], [0]), "x had it, y has it"
+    assert (numbers(c, "x"), numbers(c, "y")) == ([0, 1], [0]), "x had it, y has it"
+    assert booked(c, "x") == [1]
     assert sorted(pod.metadata.name for pod in c.pods.values()) == ["x", "y"], "nobody is evicted"
     assert not any(drift(c).values())
     c.submit(make_pod("z", gpus=1)).run()
-    assert numbers(c, "z") == [1]
+    assert numbers(c, "z") == [2]
+    c.delete("y")
+    devices = c.scheduler.shared.cache.ledger.columns[GPU]
+    assert devices.at[0].held.keys() == {"GPU-n0-1", "GPU-n0-2"}, "nobody has it any more"
 
 
 def test_a_pod_in_the_middle_of_its_admission_is_listed_in_part() -> None:

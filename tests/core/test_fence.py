@@ -75,6 +75,8 @@ def test_a_pod_that_is_gone_by_then_holds_nothing() -> None:
     c, bind = given_up()
     c.tell(ev.PodBumped(bind.uid, None))
     assert not holds(c)
+    c.clear().node(make_node("n0")).run().wait(9.0)
+    assert not c.all(ef.BindPod), "nobody is there to be bound"
 
 
 def test_a_watch_that_lags_behind_a_bump_shows_a_pod_bound_that_is_gone() -> None:

@@ -47,10 +47,12 @@ def test_a_pod_that_is_gone_is_looked_for_now_and_then_until_the_watch_confirms_
     c = cluster(nodes=1)
     c.answer = lambda bind: "404"
     c.submit(gang("a", pods=1, gpus=8)).run()
+    c.wait(11.0)
     for _ in range(3):
-        c.clear().wait(65.0)
         assert len(c.all(ef.GetPod)) == 1
-        c.tell(ev.PodRead(c.pod("a-0").metadata.uid, None))
+        c.clear().tell(ev.PodRead(c.pod("a-0").metadata.uid, None)).wait(55.0)
+        assert not c.all(ef.GetPod)
+        c.wait(10.0)
     c.clear().delete("a-0").wait(300.0)
     assert not c.effects
     assert not c.scheduler.shared.groups
@@ -82,6 +84,40 @@ def test_a_bind_that_a_webhook_denies_gives_up_soon_and_gives_the_reason() -> No
     assert len(c.all(ef.BindPod)) == 3
     assert c.scheduler.statistics()["reservations"] == 0
     assert "did not take effect after 3 tries: 400: denied by a webhook" in c.said("a-0")
+
+
+def test_each_attempt_has_all_of_its_tries() -> None:
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "denied"
+    c.submit(gang("a", pods=1, gpus=8)).run()
+    for attempt in (1, 2):
+        for n_tries in (1, 2, 3):
+            assert [bind.attempt for bind in c.all(ef.BindPod)] == [attempt] * n_tries
+            c.read("a-0").wait(0.25)
+        assert c.scheduler.statistics()["reservations"] == 0
+        c.clear().wait(3.0)
+
+
+def test_a_bind_without_effect_is_repeated_ever_more_rarely() -> None:
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "unknown"
+    c.submit(gang("a", pods=1, gpus=8)).run()
+    for pause_s in (0.1, 0.2, 0.4, 0.8):
+        c.clear().read("a-0").wait(0.9 * pause_s)
+        assert not c.all(ef.BindPod)
+        c.wait(0.2 * pause_s)
+        assert len(c.all(ef.BindPod)) == 1
+
+
+def test_the_answer_to_an_earlier_question_says_nothing_of_a_bind_that_was_sent_since() -> None:
+    c = said_gone("404")
+    c.wait(11.0)
+    asked = c.all(ef.GetPod)
+    assert [read.name for read in asked] == ["a-1"]
+    c.answer = lambda bind: "hold"
+    c.clear().update(c.pod("a-1")).run().wait(2.0)
+    c.read("a-1").wait(2.0)
+    assert len(c.all(ef.BindPod)) == 1, "its own answer is still to come"
 
 
 def test_binds_that_stay_unclear_are_reported_on_the_gang() -> None:
