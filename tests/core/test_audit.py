@@ -306,6 +306,21 @@ def test_a_device_given_to_another_has_one_holder_also_if_none_is_left_in_exchan
     assert not any(drift(c).values())
 
 
+def test_a_pod_whose_device_went_to_another_before_it_was_bound_is_evicted_once_it_is() -> None:
+    c = audited(on_mismatch="evict", gpus=2).submit(make_pod("x", gpus=1)).run()
+    c.answer = lambda bind: "hold"
+    c.submit(make_pod("y", gpus=1)).run()
+    [bind] = c.held_binds
+    c.node(make_node("n0", gpus=2, annotations={INVENTORY_KEY: inventory("n0", 2, unhealthy=[0])}))
+    given(c, x=[1])
+    c.wait(1.0)
+    assert drift(c)["unusable"] == 1
+    assert not c.all(ef.EvictPod), "it is not bound yet"
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind))).wait(1.0)
+    assert [pod.metadata.name for pod in c.pods.values()] == ["x"]
+    assert not any(drift(c).values())
+
+
 def test_a_pod_whose_devices_kubelet_has_given_on_keeps_its_annotation() -> None:
     """x has ended on its node, which kubelet has not told the API server, and y has got what x had."""
     c = audited(on_mismatch="evict", gpus=4).submit(make_pod("x", gpus=2)).run()
