@@ -216,3 +216,17 @@ def test_a_waiting_gang_whose_members_are_all_deleted_is_gone() -> None:
     c = cluster().submit(together("a", "b")).run().delete("a-0", "a-1")
     assert c.scheduler.statistics()["reservations"] == 0
     assert not c.scheduler.shared.groups
+
+
+def test_a_started_gang_whose_last_waiting_member_goes_waits_no_more() -> None:
+    """It has nothing to reserve or bind, and stayed in binding until something else touched it."""
+    c = cluster(nodes=1, gpus=8)
+    c.submit(make_pod("low", gpus=4)).run()
+    first, more = gang("train", pods=2, gpus=4, min_members=1, priority=5)
+    c.submit(first).run()
+    c.evictions = "slow"
+    c.submit(more).run()
+    assert c.state("train") == "waiting"
+    c.delete(more.metadata.name).run()
+    assert c.state("train") == "bound"
+    assert not c.scheduler.shared.cache.nominated

@@ -103,6 +103,10 @@ class GroupReconciler:
             why = group.problem or f"{group.n_existing} of {group.min_count} members are left{_roles(group)}"
             self._attempts.give_back(group, why)
             self._look_at_rest(group)
+        elif not group.n_pending and not group.n_assumed:
+            # Whoever waited is gone, and the others run: there is nothing to reserve for, nor to bind.
+            self._attempts.nominations.drop(group)
+            self._look_at_rest(group)
         else:
             # Reconsidered in its turn, keeping its reservations.
             self._shared.queue.activate(group, Cause.LOOK_AGAIN)

@@ -90,9 +90,9 @@ _ROWS: tuple[tuple[Iterable[GroupState], Cause, GroupState | None], ...] = (
     # The state that its members imply. None: it stays where it is.
     ((_GATED, _GATHERING, _UNSCHEDULABLE, _BOUND), Cause.COMPLETE, _ACTIVE),
     (_AT_REST, Cause.INCOMPLETE, _GATHERING),
-    (_AT_REST, Cause.NOTHING_PENDING, _GATHERING),
-    (_AT_REST, Cause.GATED, _GATED),
-    (_AT_REST, Cause.BOUND_ELSEWHERE, _BOUND),
+    ((*_AT_REST, _WAITING), Cause.NOTHING_PENDING, _GATHERING),
+    ((*_AT_REST, _WAITING), Cause.GATED, _GATED),
+    ((*_AT_REST, _WAITING), Cause.BOUND_ELSEWHERE, _BOUND),
     (_AT_REST, Cause.PROBLEM, _UNSCHEDULABLE),
     # An attempt, and how it ends.
     ((_ACTIVE, _ASKING), Cause.ASKED_EXTENDERS, _ASKING),
