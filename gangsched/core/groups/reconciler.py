@@ -146,6 +146,8 @@ class GroupReconciler:
         if group.first_complete_s == NEVER_S:
             group.first_complete_s = self._shared.requeue_order.take(group, now_s)
         if group.state in _TRIED_ANYWAY:
+            if queue.bypasses is not None:
+                queue.bypasses.moved(group)  # one that was unwound may be passed from now on
             return
         if group.state is GroupState.UNSCHEDULABLE:
             queue.wake(group, Cause.COMPLETE, now_s)

@@ -345,7 +345,7 @@ class Bypasses:
 
     def _is_eligible(self, record: Record) -> bool:
         group = record.group
-        if group.key in self._claimed or not record.can_fit:
+        if group.key in self._claimed or not record.can_fit or not group.is_complete:
             return False
         return group.state in IN_LINE and not group.problem and not group.recovering
 
