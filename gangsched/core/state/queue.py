@@ -197,10 +197,12 @@ class SchedulingQueue:
     def wake(self, group: Group, cause: Cause, now_s: float) -> None:
         """Something may have cured the group: into line, or first to the end of its backoff.
 
-        Room is kept for one with a claim, so that one does not wait for that.
+        Room is kept for one with a claim, so that one does not wait for that; but where a plugin refuses it,
+        each of two such would wake the other by what it gives back.
         """
         if group.state is GroupState.UNSCHEDULABLE:
             is_awaited = self.claims is not None and self.claims.of(group) is not None
+            is_awaited = is_awaited and any(template is not None for _, template in group.rejected_by)
             if group.backoff_until_s > now_s and not is_awaited:
                 self.park(group, Cause.CURED_EARLY, group.backoff_until_s)
                 if (waiting := self._backing_off) is not None:
