@@ -182,7 +182,9 @@ class Cluster:
     def _evict(self, effect: ef.EvictPod | ef.DeletePod) -> None:
         """`evictions` says ok (gone at once), slow (on its way), silent, or a code; no code stops DELETE."""
         uid = effect.uid
-        if self.evictions == "slow":
+        if uid not in self.pods:
+            self.tell(ev.EvictionFailed(uid, 404, "not found"))
+        elif self.evictions == "slow":
             self.tell(ev.EvictionSucceeded(uid)).leave(effect.name)
         elif self.evictions == "ok" or (isinstance(effect, ef.DeletePod) and self.evictions != "silent"):
             self.tell(ev.EvictionSucceeded(uid), ev.PodDeleted(self.pods.pop(uid)))
