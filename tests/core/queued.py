@@ -10,7 +10,7 @@ from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.objects import Pod
 from gangsched.plugins import IN_TREE, build_profiles
-from gangsched.sim.objects import make_node, make_pod
+from gangsched.sim.objects import at, make_node, make_pod
 from tests.support.scenario import Cluster
 
 GPU = "nvidia.com/gpu"
@@ -26,7 +26,8 @@ def queued(ours: str, *, nodes: int = 1, gpus: int = 8, kind: type[Cluster] = Cl
     config, settings = settings_of(ours)
 
     def make(settings: Settings) -> Scheduler:
-        return Scheduler(build_profiles(config), settings, node_capacity=4)
+        wall_ahead_s = at(0).timestamp()
+        return Scheduler(build_profiles(config), settings, node_capacity=4, wall_ahead_s=wall_ahead_s)
 
     c = kind(settings, make=make)
     for i in range(nodes):

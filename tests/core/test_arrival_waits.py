@@ -4,7 +4,9 @@ would have let anybody wait, and has a claim then."""
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from gangsched.sim.objects import at, make_node
 from tests.core.queued import pods, queued
 from tests.core.test_claims import claims, lone
 from tests.core.test_kept_now import walled
@@ -122,4 +124,36 @@ def test_what_runs_in_its_queue_would_have_been_waited_for() -> None:
     one_waits_for_all(c)
     # A quarter of the cluster for four hours more, of which it runs for half.
     assert is_passed(c.wait(_UNTIL_CLAIM * 1800.0 - 60.0))
+    assert not is_passed(c.wait(120.0))
+
+
+def test_after_a_restart_what_runs_has_run_for_as_long_as_its_kubelet_says() -> None:
+    c = two_nodes()
+    c.submit(lone("runs", 4, "8h")).run()
+    runs = c.pod("runs")
+    c.update(runs, status=replace(runs.status, phase="Running", start_time=at(c.now_s)))
+    one_waits_for_all(c.wait(4 * 3600.0).restart())
+    assert is_passed(c.wait(_UNTIL_CLAIM * 1800.0 - 60.0))
+    assert not is_passed(c.wait(120.0))
+
+
+def test_who_has_outrun_its_walltime_counts_as_none() -> None:
+    c = two_nodes()
+    c.submit(lone("runs", 2, "8h")).run()
+    c.submit(lone("late", 2, "1h")).run()
+    one_waits_for_all(c.wait(4 * 3600.0)).delete("late").run()
+    # An eighth of the cluster for four hours more, of which it runs for half.
+    assert is_passed(c.wait(_UNTIL_CLAIM * 900.0 - 60.0))
+    assert not is_passed(c.wait(120.0))
+
+
+def test_what_runs_counts_by_the_cluster_as_it_is_now() -> None:
+    c = two_nodes()
+    c.submit(lone("runs", 4, "8h")).run().wait(4 * 3600.0)
+    for name in ("n2", "n3"):
+        c.node(make_node(name, gpus=8))
+        c.submit(walled(pods("x", f"holds-{name}", gpus=8), "4000h")).run()
+    one_waits_for_all(c)
+    # An eighth of the cluster, which was a quarter of it when it started.
+    assert is_passed(c.wait(_UNTIL_CLAIM * 900.0 - 60.0))
     assert not is_passed(c.wait(120.0))

@@ -19,6 +19,7 @@ read through core.cache.namespace_usage.QueueView.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -26,15 +27,15 @@ from typing import NamedTuple
 
 from gangsched.core.cache.queue_tree import OTHERS, QueueTree
 from gangsched.core.cache.usage_trackers import NOTHING_NEW, UsageNews
-from gangsched.core.types.group import Group, PodInfo
+from gangsched.core.types.group import PodInfo
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
 
 PRESENT_WEIGHT = 15.0
 """How much what a queue holds now weighs beside what it has held lately."""
 _NOTHING: Mapping[str, int] = MappingProxyType({})
-_Held = tuple[str, Mapping[str, int], float, float]
-"""Queue, requests, and where the shortest go first: the part of the cluster, and that times the pod's end."""
+_Held = tuple[str, Mapping[str, int], float]
+"""Queue, requests, and where the shortest go first until when it runs; inf: nobody knows, or it is over."""
 
 
 class Place(tuple[tuple[bool, float, str], ...]):
@@ -89,10 +90,13 @@ class QueueBook:
         self._now_s = 0.0
         self._there: dict[str, dict[str, PodInfo]] = {}
         self._has_borrowed = False
-        self.walltime_of: Callable[[Group], float] | None = None
-        """How long a group runs, where the configuration has `queueing`."""
-        self._work: dict[str, tuple[float, float]] = {}
-        """Sums of those two by queue."""
+        self.runs_until_s: Callable[[PodInfo, float], float] | None = None
+        """When a pod that is on its node now has run for its group's walltime, where the configuration has
+        `queueing`."""
+        self._work: dict[str, dict[str, tuple[float, float]]] = {}
+        """By queue and compared resource, of those of whom it is known: amounts, and amounts times ends."""
+        self._ends: list[tuple[float, int, str]] = []
+        """A heap: until when, row and UID; also of pods that have left since."""
 
     def inherit(self, before: QueueBook, now_s: float) -> None:
         """The queues of these names have held what `before` says; call while this one is still empty."""
@@ -210,10 +214,16 @@ class QueueBook:
         return min(1.0, max(shares, default=0.0))
 
     def running_s(self, queue: str, now_s: float) -> float:
-        """What a queue's pods will still run by their walltimes, each by its part of the cluster: in seconds
-        of the whole cluster. Known where the shortest go first; unknown walltimes count as none."""
-        part, ends = self._work.get(queue, (0.0, 0.0))
-        return max(0.0, ends - part * now_s)
+        """How long the whole cluster would be busy with what a queue's pods will still run by their
+        walltimes. Known where the shortest go first; who states none, or has outrun it, counts as none."""
+        while self._ends and self._ends[0][0] <= now_s:
+            until_s, row, uid = heapq.heappop(self._ends)
+            held = self._on_row.get(row, {}).get(uid)
+            if held is not None and held[2] == until_s:
+                self._add_work(*held, -1)
+                self._on_row[row][uid] = (held[0], held[1], math.inf)
+        work, totals = self._work.get(queue, {}).items(), self._totals
+        return max(((until - n * now_s) / totals[r] for r, (n, until) in work if totals.get(r)), default=0.0)
 
     def decayed(self, queue: str, now_s: float) -> float:
         """H: the part of the cluster that it has held lately."""
@@ -277,7 +287,9 @@ class QueueBook:
                 continue
             # As it is counted now: the pod may be another version when it leaves.
             requests = info.template.requests
-            held = on_row[info.uid] = (queue, requests, *self._work_of(queue, info, now_s))
+            held = on_row[info.uid] = (queue, requests, self._until_s(queue, info, now_s))
+            if held[2] < math.inf:
+                heapq.heappush(self._ends, (held[2], row, info.uid))
             self._there.setdefault(queue, {})[info.uid] = info
             self._add(held, 1)
 
@@ -292,20 +304,15 @@ class QueueBook:
         self._now_s = now_s
         return ()
 
-    def _work_of(self, queue: str, info: PodInfo, now_s: float) -> tuple[float, float]:
-        if self.walltime_of is None or info.group is None or self.tree.queues[queue].order != "shortest":
-            return 0.0, 0.0
-        walltime_s = self.walltime_of(info.group)
-        if not math.isfinite(walltime_s):
-            return 0.0, 0.0
-        part = self.part(info.template.requests)
-        return part, part * (now_s + walltime_s)
+    def _until_s(self, queue: str, info: PodInfo, now_s: float) -> float:
+        if self.runs_until_s is None or self.tree.queues[queue].order != "shortest":
+            return math.inf
+        return self.runs_until_s(info, now_s)
 
     def _add(self, held: _Held, sign: int) -> None:
-        queue, requests, part, ends = held
-        if part:
-            work = self._work.get(queue, (0.0, 0.0))
-            self._work[queue] = (work[0] + sign * part, work[1] + sign * ends)
+        queue, requests, until_s = held
+        if until_s < math.inf:
+            self._add_work(queue, requests, until_s, sign)
         for name in self.tree.paths[queue]:
             self._changed.add(f"/{name}")
             use = self._uses[name]
@@ -322,3 +329,13 @@ class QueueBook:
                 else:
                     use.used.pop(resource, None)
             self._settle(use, self._now_s)
+
+    def _add_work(self, queue: str, requests: Mapping[str, int], until_s: float, sign: int) -> None:
+        work = self._work.setdefault(queue, {})
+        for resource in self._compared & requests.keys():
+            amount, until = work.get(resource, (0.0, 0.0))
+            own = float(sign * requests[resource])
+            if amount + own:
+                work[resource] = (amount + own, until + own * until_s)
+            else:
+                work.pop(resource, None)

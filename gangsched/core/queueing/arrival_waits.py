@@ -9,14 +9,18 @@ the first time, and estimated when it is asked for, by how long pods run as know
     work of all that wait or run in its queue x how long pods run by their walltimes / the queue's part
 
 where a group's work is the part of the cluster that it asks for times its walltime, in seconds of the whole
-cluster; of what runs, the rest of that. The queue's part is what it holds now, or what is due to it by shares
-if that is more. Walltimes that nobody knows count as none.
+cluster; of what runs, how long the whole cluster would be busy with the rest (QueueBook.running_s). The
+queue's part is what it holds now, or what is due to it by shares if that is more. Walltimes that nobody knows
+count as none.
 
 By a model of the policies on 19 workloads and loads this misses 24 of 57 figures, most of them by little: a
 mean slowdown of 0.7 of EASY's, its p95 of 0.6, a longest wait of 1.25 times EASY's (geometric means 0.62,
 0.50, 0.78). The whole wait misses 31, 0.8 of it 21 with longest waits of 0.81, half 24 with slowdowns of
 0.69; a wait that is worked out for good when it is noted, 33. A claim for the shortest as well, as soon as it
-has waited for as long as it runs, gains nothing (24): its promise keeps the first in line waiting.
+has waited for as long as it runs, gains nothing (24): its promise keeps the first in line waiting. Nor does
+an order by how long a user's last two jobs of this size ran (25). What no policy here can know would not do
+it either: an order by how long jobs will run misses 20, a longest wait of EASY's that is known from the start
+24.
 
 Called by core.queueing.bypasses.
 """

@@ -161,6 +161,17 @@ class Ends:
                 found = max(found, min(end_s, self._promised_s.get(info.uid, math.inf)))
         return found if found > -math.inf else math.inf
 
+    def runs_until_s(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
+        """When a pod has run for its group's walltime, over or not; inf: that is not known. One that has no
+        node yet begins now. Remembers nothing."""
+        if info.group is None:
+            return math.inf
+        began_s = self._began_s.get(info.uid)
+        if began_s is None:
+            is_found = bool(info.pod.spec.node_name)
+            began_s = _began_s(info.pod, now_s, wall_ahead_s) if is_found else now_s
+        return began_s + self._walltimes.of(info.group).seconds
+
     def _begin_s(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
         began_s = self._began_s.get(info.uid)
         if began_s is None:

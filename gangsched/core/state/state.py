@@ -160,7 +160,7 @@ class SharedState:
             trackers.append(usage)
             if self.settings.queues is not None:
                 self.queue_book = QueueBook(QueueTree(self.settings.queues), usage.changed)
-                self.queue_book.walltime_of = self._walltime_s
+                self.queue_book.runs_until_s = self._runs_until_s
                 trackers.append(self.queue_book)
                 if known is not None:
                     self.queue_book.inherit(known, self.now_s)
@@ -223,6 +223,9 @@ class SharedState:
     def passing_place(self, group: Group) -> tuple[object, ...]:
         """The group's place in its lane: who comes behind that and starts before it has passed it."""
         return self._order.passing(group)[1]
+
+    def _runs_until_s(self, info: PodInfo, now_s: float) -> float:
+        return NEVER_S if self.ends is None else self.ends.runs_until_s(info, now_s, self.wall_ahead_s)
 
     def _walltime_s(self, group: Group) -> float:
         return NEVER_S if self.walltimes is None else self.walltimes.of(group).seconds
