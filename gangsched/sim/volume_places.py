@@ -23,7 +23,7 @@ from gangsched.model.storage import (
 from gangsched.sim.filling import Room, free_room, needed_pods
 from gangsched.sim.reading import pod_asks
 from gangsched.sim.told import Told
-from gangsched.sim.volume_rules import Held, StorageNow, node_of, reaches
+from gangsched.sim.volume_rules import Held, StorageNow, attached_by, limit_of, node_of, reaches
 from gangsched.sim.volumes import LOCAL, MADE, ONE_POD, SELECTED, claims_of
 
 _MADE_GIB = 5
@@ -81,7 +81,8 @@ class _Trial:
                 return False
             if not self._serves(claim, node, given, made, attached):
                 return False
-        if attached - self._attached[node] and len(attached) > self._limit(node):
+        limit = limit_of(self._store[NODES]["", node])
+        if limit is not None and attached - self._attached[node] and len(attached) > limit:
             return False
         for resource, amount in asked.items():
             room[resource] -= amount
@@ -103,8 +104,7 @@ class _Trial:
             volume = self._now.volume(claim)
             if volume is None or claim.status.phase != "Bound" or not reaches(volume, node):
                 return False
-            if volume.spec.csi is not None:
-                attached.add((volume.spec.csi.driver, volume.spec.csi.volume_handle))
+            attached |= attached_by(volume)
             return True
         if kind == LOCAL:
             chosen = given.get(name) or self._free_volume(node, given)
@@ -126,11 +126,6 @@ class _Trial:
             if is_free and volume.metadata.name not in taken and reaches(volume, node):
                 return volume
         return None
-
-    def _limit(self, node: str) -> float:
-        one = self._store[NODES]["", node]
-        counts = [driver.allocatable.count for driver in (one.spec.drivers or ()) if driver.allocatable]
-        return min((count for count in counts if count is not None), default=float("inf"))
 
     def _has_room(self, node: str, n: int) -> bool:
         """Whether the driver says to have room for so many; where it says nothing, it has none."""

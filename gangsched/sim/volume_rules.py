@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangsched.model.effects import BindPod
 from gangsched.model.objects import Pod
-from gangsched.model.storage import CLAIMS, NODES, VOLUMES, PersistentVolume, PersistentVolumeClaim
+from gangsched.model.storage import CLAIMS, NODES, VOLUMES, CsiNode, PersistentVolume, PersistentVolumeClaim
 from gangsched.sim.hook_bodies import HookBodies
 from gangsched.sim.told import Told
 from gangsched.sim.volumes import ONE_POD, claims_of
@@ -57,8 +57,7 @@ class VolumeRules:
 
     def _note_limits(self, told: Told, now_s: float) -> None:
         for (_, name), one in told.objects.get(NODES, {}).items():
-            counts = [driver.allocatable.count for driver in one.spec.drivers or () if driver.allocatable]
-            limit = counts[0] if counts else None
+            limit = limit_of(one)
             known = self._limits.setdefault(name, deque())
             if not known or known[-1][1] != limit:
                 known.append((now_s, limit))
@@ -120,8 +119,8 @@ class StorageNow:
             if claim is None:
                 continue
             volume = self.volume(claim)
-            if volume is not None and volume.spec.csi is not None:
-                found.add((volume.spec.csi.driver, volume.spec.csi.volume_handle))
+            if volume is not None:
+                found |= attached_by(volume)
         return found
 
 
@@ -130,6 +129,17 @@ def node_of(pod: Pod, told: Told) -> str:
     promised = told.promised.by_uid.get(pod.metadata.uid)
     node = promised.node if promised is not None else pod.spec.node_name
     return "" if pod.is_terminal else node
+
+
+def limit_of(node: CsiNode) -> int | None:
+    """How many volumes of the one driver here may be attached to it; None: as many as come."""
+    counts = [driver.allocatable.count for driver in node.spec.drivers or () if driver.allocatable]
+    return counts[0] if counts else None
+
+
+def attached_by(volume: PersistentVolume) -> set[Held]:
+    """What the volume's users have attached to their nodes for it; a local one is there already."""
+    return {(csi.driver, csi.volume_handle)} if (csi := volume.spec.csi) is not None else set()
 
 
 def reaches(volume: PersistentVolume, node: str) -> bool:
