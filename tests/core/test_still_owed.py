@@ -8,10 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.config.devices import DeviceSettings
 from gangsched.model import events as ev
+from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import Pod
 from gangsched.model.owners import ORDERED
-from gangsched.sim.objects import OURS, make_pod
+from gangsched.sim.objects import OURS, inventory, make_node, make_pod
 from tests import controllers as made
 from tests.support.scenario import Cluster, cluster, gang
 
@@ -180,3 +182,36 @@ def test_indices_that_have_failed_are_counted_as_the_job_writes_them(indexes: st
     status = {"failedIndexes": indexes}
     owner = made.owner(made.job("a", parallelism=100, completions=100, status=status))
     assert owner.n_owed(OURS) == 100 - n
+
+
+def watched(settings: Settings) -> Cluster:
+    c = Cluster(settings)
+    for i in range(4):
+        c.node(make_node(f"n{i}", gpus=8))
+    return c
+
+
+def test_a_gang_that_is_evicted_for_a_device_starts_again_without_those_that_have_succeeded() -> None:
+    c = watched(Settings(devices=DeviceSettings(on_failure="evictGang", failure_grace_s=30.0)))
+    c.submit(gang("a", pods=3, gpus=8)).run().phase("a-0", "Succeeded")
+    node = c.nodes[c.pod("a-2").spec.node_name]
+    listed = {INVENTORY_KEY: inventory(node.metadata.name, 8, unhealthy=[3])}
+    c.node(replace(node, metadata=replace(node.metadata, annotations=listed))).wait(31.0)
+    assert [pod.metadata.name for pod in c.pods.values()] == ["a-0"]
+    c.submit(make_pod("a-3", group="a", min_members=3, gpus=8)).run().wait(15.0)
+    assert bound(c, "a-3") == [False], "two are owed"
+    c.submit(make_pod("a-4", group="a", min_members=3, gpus=8)).run().wait(15.0)
+    assert bound(c, "a-3", "a-4") == [True, True]
+    c.five_more_turns_change_nothing()
+
+
+def test_a_gang_that_is_unwound_starts_again_without_those_that_have_succeeded() -> None:
+    c = watched(Settings(on_partial_bind="unwind"))
+    c.answer = lambda bind: "403" if bind.name == "a-2" else "hold" if bind.name == "a-1" else "ok"
+    c.submit(gang("a", pods=3, gpus=8)).run().phase("a-0", "Succeeded")
+    c.answer = lambda bind: "ok"
+    [held] = c.held_binds
+    c.tell(ev.BindSucceeded(held.uid, held.attempt), ev.PodUpdated(c.commit(held))).run()
+    assert "a-1" not in [pod.metadata.name for pod in c.pods.values()]
+    c.submit(make_pod("a-3", group="a", min_members=3, gpus=8)).run().wait(15.0)
+    assert bound(c, "a-2", "a-3") == [True, True]

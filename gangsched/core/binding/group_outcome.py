@@ -17,7 +17,7 @@ from gangsched.core.binding.staggered_bind import StaggeredBind
 from gangsched.core.state.reporter import Reporter, clean
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.group import LEAVING, Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.model.effects import EvictPod
 from gangsched.model.events import EvictionFailed
 
@@ -196,14 +196,11 @@ class GroupOutcome:
             self._reporter.aborted(info.group, refused)
 
     def unwound(self, group: Group) -> None:
-        """When the last bound member is gone the gang starts over with the remaining ones."""
+        """When the last bound member is gone the gang starts over with those that have not succeeded."""
         if group.counts[MemberState.BOUND]:
             return
-        overran = self._overrun.pop(group, None) is not None
-        if overran:
+        if self._overrun.pop(group, None) is not None:
             group.message = ""
-        for info in () if overran else group.in_state(MemberState.DONE):
-            group.move(info, LEAVING)
         self._shared.queue.back_off(group, Cause.UNWOUND, self._shared.now_s)
         self._shared.stir_siblings(group)
 
