@@ -41,9 +41,18 @@ def _gathering(group: Group, pods: dict[str, Pod]) -> Cure:
     """The user must create something: members, or the group's object."""
     if group.definition is None or group.problem:
         return "its numbers"
-    if group.n_existing < group.start_count or not group.n_pending:
+    n_counted = sum(_counts(info, pods[uid]) for uid, info in group.members.items() if uid in pods)
+    if n_counted < group.start_count or not group.n_pending:
         return "members"
     return _by_deadline(group, pods)
+
+
+def _counts(info: PodInfo, pod: Pod) -> bool:
+    """Whether it is one of those that must exist; who has succeeded does not come back, and is."""
+    if pod.spec.node_name:
+        return pod.status.phase != "Failed"
+    is_open = not pod.spec.scheduling_gates and info.state is not MemberState.GATED
+    return is_open and pod.metadata.deletion_timestamp is None and not pod.is_terminal
 
 
 def _gated(group: Group, pods: dict[str, Pod]) -> Cure:

@@ -70,6 +70,14 @@ STORMS: dict[str, Storm] = {
         "as storm; gangs bound in part are unwound at once",
         settings=replace(FENCED, on_partial_bind="unwind"),
     ),
+    "sick": Storm(
+        "as storm; who has a device that has failed is evicted, with all of its gang",
+        settings=replace(
+            FENCED,
+            devices=DeviceSettings(on_failure="evictGang", failure_grace_s=2.0),
+            on_partial_bind="unwind",
+        ),
+    ),
     "one-process": Storm("as storm, and the process never dies", rates=replace(STORM, crashes=False)),
     "labels": Storm(
         "as storm, with device IDs in labels",

@@ -13,15 +13,17 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.groups import membership
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.group import MemberState
+from gangsched.core.types.group import Group, MemberState
 from gangsched.model import bounded, quantity, resources
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.sim.faults import CALM, BindFate
 from gangsched.sim.making import make_scheduler
+from gangsched.sim.mischief import DEEDS
 from gangsched.sim.objects import make_node, make_pod
 from gangsched.sim.reading import MARK
 from gangsched.sim.storms import HOSTILE, ROUGH, STORMS, Case, Storm, case
@@ -250,6 +252,21 @@ def a_parser_reads_half(patch: Patch) -> Storm:
     return STORMS["storm"]
 
 
+def who_has_succeeded_is_gone_with_its_gang(patch: Patch) -> Storm:
+    """A gang that is evicted whole waits for members too that no controller makes any more."""
+    right = GroupOutcome.unwound
+
+    def wrong(self: GroupOutcome, group: Group) -> None:
+        for info in group.in_state(MemberState.DONE) if not group.counts[MemberState.BOUND] else ():
+            group.move(info, MemberState.LEAVING)
+        right(self, group)
+
+    patch.setattr(GroupOutcome, "unwound", wrong)
+    sick = STORMS["sick"]
+    others = tuple(name for name in DEEDS if name != "break_device")
+    return replace(sick, rates=replace(sick.rates, without=others))
+
+
 # The mistake, and how what is found must begin.
 EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "M4 the standby ignores its leader": (m4_the_standby_ignores_its_leader, ("1:", "2:")),
@@ -262,6 +279,7 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "a bare 404 frees a pod": (a_bare_404_frees_a_pod, ("1:", "2:", "3", "5:")),
     "said to be gone is gone for ever": (said_to_be_gone_is_gone_for_ever, ("5:",)),
     "an edited annotation is not read anew": (an_edited_annotation_is_not_read_anew, ("7:",)),
+    "who has succeeded is gone with its gang": (who_has_succeeded_is_gone_with_its_gang, ("5:",)),
     "a parser reads half": (a_parser_reads_half, ("2:", "10:", "6:")),
 }
 

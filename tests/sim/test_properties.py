@@ -53,6 +53,11 @@ def test_unwinding_at_once_is_as_safe(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS // 4))
+def test_evicting_for_failed_devices_is_as_safe(seed: int) -> None:
+    run_or_shrink(STORMS["sick"], 2500 + seed)
+
+
+@pytest.mark.parametrize("seed", range(N_SEEDS // 4))
 def test_no_gang_needs_a_restart_to_be_placed(seed: int) -> None:
     """A restart puts everything in another order, which hides what one order never finds."""
     sim = run_or_shrink(STORMS["one-process"], 3000 + seed)
