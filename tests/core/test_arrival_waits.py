@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.sim.objects import at, make_node
-from tests.core.queued import pods, queued
+from tests.core.queued import book, pods, queued
 from tests.core.test_claims import claims, lone
 from tests.core.test_kept_now import walled
 from tests.support.scenario import Cluster, gang
@@ -157,3 +157,12 @@ def test_what_runs_counts_by_the_cluster_as_it_is_now() -> None:
     # An eighth of the cluster, which was a quarter of it when it started.
     assert is_passed(c.wait(_UNTIL_CLAIM * 900.0 - 60.0))
     assert not is_passed(c.wait(120.0))
+
+
+def test_little_is_kept_of_thousands_that_have_ended_early() -> None:
+    c = two_nodes()
+    c.submit(lone("runs", 4, "8h")).run()
+    for k in range(1100):
+        c.submit(lone(f"quick-{k}", 1, "40h")).run().delete(f"quick-{k}").run()
+    assert len(book(c)._ends) <= 1001
+    assert book(c).running_s("all", c.now_s) == pytest.approx(8 * 3600.0 / 4)

@@ -34,6 +34,8 @@ from gangsched.model.objects import Node
 PRESENT_WEIGHT = 15.0
 """How much what a queue holds now weighs beside what it has held lately."""
 _NOTHING: Mapping[str, int] = MappingProxyType({})
+# So many of pods that have left, beside one for each that is there, are kept before they are looked for.
+_MOST_GONE = 1000
 _Held = tuple[str, Mapping[str, int], float]
 """Queue, requests, and where the shortest go first until when it runs; inf: nobody knows, or it is over."""
 
@@ -96,7 +98,8 @@ class QueueBook:
         self._work: dict[str, dict[str, tuple[float, float]]] = {}
         """By queue and compared resource, of those of whom it is known: amounts, and amounts times ends."""
         self._ends: list[tuple[float, int, str]] = []
-        """A heap: until when, row and UID; also of pods that have left since."""
+        """A heap: until when, row and UID; also of pods that have left since, until there are too many."""
+        self._most_ends = _MOST_GONE
 
     def inherit(self, before: QueueBook, now_s: float) -> None:
         """The queues of these names have held what `before` says; call while this one is still empty."""
@@ -216,12 +219,6 @@ class QueueBook:
     def running_s(self, queue: str, now_s: float) -> float:
         """How long the whole cluster would be busy with what a queue's pods will still run by their
         walltimes. Known where the shortest go first; who states none, or has outrun it, counts as none."""
-        while self._ends and self._ends[0][0] <= now_s:
-            until_s, row, uid = heapq.heappop(self._ends)
-            held = self._on_row.get(row, {}).get(uid)
-            if held is not None and held[2] == until_s:
-                self._add_work(*held, -1)
-                self._on_row[row][uid] = (held[0], held[1], math.inf)
         work, totals = self._work.get(queue, {}).items(), self._totals
         return max(((until - n * now_s) / totals[r] for r, (n, until) in work if totals.get(r)), default=0.0)
 
@@ -289,7 +286,7 @@ class QueueBook:
             requests = info.template.requests
             held = on_row[info.uid] = (queue, requests, self._until_s(queue, info, now_s))
             if held[2] < math.inf:
-                heapq.heappush(self._ends, (held[2], row, info.uid))
+                self._remember_end(held[2], row, info.uid)
             self._there.setdefault(queue, {})[info.uid] = info
             self._add(held, 1)
 
@@ -302,6 +299,12 @@ class QueueBook:
 
     def advance(self, now_s: float) -> Iterable[int]:
         self._now_s = now_s
+        while self._ends and self._ends[0][0] <= now_s:
+            until_s, row, uid = heapq.heappop(self._ends)
+            held = self._on_row.get(row, {}).get(uid)
+            if held is not None and held[2] == until_s:
+                self._add_work(*held, -1)
+                self._on_row[row][uid] = (held[0], held[1], math.inf)
         return ()
 
     def _until_s(self, queue: str, info: PodInfo, now_s: float) -> float:
@@ -329,6 +332,18 @@ class QueueBook:
                 else:
                     use.used.pop(resource, None)
             self._settle(use, self._now_s)
+
+    def _remember_end(self, until_s: float, row: int, uid: str) -> None:
+        heapq.heappush(self._ends, (until_s, row, uid))
+        if len(self._ends) > self._most_ends:
+            self._ends = [
+                (held[2], row, uid)
+                for row, on_row in self._on_row.items()
+                for uid, held in on_row.items()
+                if held[2] < math.inf
+            ]
+            heapq.heapify(self._ends)
+            self._most_ends = 2 * len(self._ends) + _MOST_GONE
 
     def _add_work(self, queue: str, requests: Mapping[str, int], until_s: float, sign: int) -> None:
         work = self._work.setdefault(queue, {})
