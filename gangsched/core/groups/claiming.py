@@ -176,7 +176,7 @@ class Claiming:
         """Renews the claims of an earlier process: its counts are lost, but each such group was at its
         bound."""
         bypasses, first = self._shared.queue.bypasses, unit[0]
-        if bypasses is None or first.attempts != 1 or claims.of(first) is not None:
+        if bypasses is None or first.attempts != 1 or claims.own(unit) is not None:
             return
         for group in unit:
             if had_claim(group):
@@ -189,10 +189,11 @@ class Claiming:
         claims = self._claims
         if claims is not None:
             self._recall(claims, unit)
-        claim = claims.of(unit[0]) if claims is not None else None
+        claim = claims.own(unit) if claims is not None else None
         if claims is None or claim is None:
             return self._told.why_none(unit[0])
-        if claim.unit != tuple(unit) or not claims.is_sound(claim):
+        # Any group of a set may have its turn before the others.
+        if frozenset(claim.unit) != frozenset(unit) or not claims.is_sound(claim):
             self._drop(claims, claim)
             return ""
         now_s = self._shared.now_s
@@ -207,7 +208,7 @@ class Claiming:
         stays until it is late, as the unit may be let in by then. Otherwise nothing counts as passing the
         unit until it is room that it lacks."""
         claims, bypasses = self._claims, self._shared.queue.bypasses
-        if claims is not None and (claim := claims.of(unit[0])) is not None:
+        if claims is not None and (claim := claims.own(unit)) is not None:
             if claims.is_sound(claim) and self._shared.now_s < claim.start_s + _LATE_S:
                 self._mark = self._shared.cache.view.journal_end  # what it held in its turn is no news
                 return self._told.words(claim)
@@ -219,7 +220,7 @@ class Claiming:
 
     def is_due(self, unit: Sequence[Group]) -> bool:
         """Whether the unit's claim starts so soon that evicting others is not worth it, and is not late."""
-        claim = self._claims.of(unit[0]) if self._claims is not None else None
+        claim = self._claims.own(unit) if self._claims is not None else None
         return claim is not None and abs(claim.start_s - self._shared.now_s) < _SOON_S
 
     # -- between turns -----------------------------------------------------------------------------------

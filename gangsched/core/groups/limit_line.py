@@ -72,7 +72,7 @@ class LimitLine:
         view, bypasses = self._shared.queue_view, self._shared.queue.bypasses
         is_out = answer.code is Code.UNSCHEDULABLE and answer.plugin == _FAIRNESS and self._is_on
         claims = self._shared.queue.claims
-        if claims is not None and claims.of(unit[0]) is not None:  # which keeps what it needs
+        if claims is not None and claims.own(unit) is not None:  # which keeps what it needs
             is_out = False
         if not is_out or view is None or view.queues is None or bypasses is None:
             for group in unit if self._known else ():

@@ -37,7 +37,7 @@ def past_walltime(
 ) -> PostFilterResult | None:
     """The pods to evict so that the unit, which has a claim, can start; None: no choice would help."""
     claims, own = shared.queue.claims, shared.settings.queueing
-    claim = claims.of(unit[0]) if claims is not None else None
+    claim = claims.own(unit) if claims is not None else None
     if claim is None or own is None or own.on_overrun not in YIELDS or not shared.settings.allow_eviction:
         return None
     gone = _over(shared, claim)

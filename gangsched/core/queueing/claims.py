@@ -112,6 +112,10 @@ class Claims:
         """The group's claim, if it has one."""
         return self.by_key.get(group.key)
 
+    def own(self, unit: Sequence[Group]) -> StartClaim | None:
+        """The claim of the unit, or of one of its groups."""
+        return next((claim for group in unit if (claim := self.of(group)) is not None), None)
+
     def waiting_for(self, uid: str) -> list[StartClaim]:
         """Those that wait for the end of this pod."""
         if len(self._waits) > 2 * MAX_CLAIMS:
@@ -147,7 +151,7 @@ class Claims:
         """
         if not self.by_key or any(completes(group) for group in unit):
             return []
-        own = self._own(unit)
+        own = self.own(unit)
         found = []
         for claim in self._ahead_of(unit, own, among, to_all=to_all):
             later_s = 0.0
@@ -162,7 +166,7 @@ class Claims:
     def yielding(self, unit: Sequence[Group], from_s: float, until_s: float) -> list[StartClaim]:
         """Those that yield to the unit's own claim, which starts later than `from_s`, and have promised
         starts in that time."""
-        own = self._own(unit)
+        own = self.own(unit)
         if own is None or own.start_s <= from_s:
             return []
         found = self.holding_up(unit, from_s, until_s, to_all=True)
@@ -183,10 +187,7 @@ class Claims:
 
         among: of these, None: of all; to_all: also those that yield to its own.
         """
-        return self._ahead_of(unit, self._own(unit), among, to_all=to_all)
-
-    def _own(self, unit: Sequence[Group]) -> StartClaim | None:
-        return next((claim for group in unit if (claim := self.of(group)) is not None), None)
+        return self._ahead_of(unit, self.own(unit), among, to_all=to_all)
 
     def _ahead_of(
         self,

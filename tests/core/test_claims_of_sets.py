@@ -1,0 +1,62 @@
+"""Claims of groups that start together: one for the whole set, whichever of its groups has its turn."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from gangsched.core.cache.queue_tree import QUEUE_KEY
+from gangsched.core.queueing.claims import KEPT
+from gangsched.model import effects as ef
+from gangsched.model.walltime import WALLTIME_KEY
+from tests.core.queued import queued
+from tests.core.test_claims import claim, claims, lone
+from tests.core.test_start_together import listing
+from tests.support.scenario import Cluster, gang, with_annotations
+
+QUEUES = """
+queueing: {bound: {groups: 50, mode: hard}}
+queues:
+- {name: patient, namespaces: ['*']}
+- {name: quick, namespaces: [d], bound: 2}
+"""
+
+
+def claimed_set() -> Cluster:
+    """The second of two that start together is at its bound first, and the first is before it in line."""
+    c = queued(QUEUES, nodes=2).submit(lone("holds", 8, "600s")).run()
+    first = with_annotations(listing("first", ["second"]), {QUEUE_KEY: "patient"})
+    c.submit(first, listing("second", ["first"], pods=2, gpus=7)).run()
+    for k in range(3):
+        c.submit(lone(f"passes-{k}", 1, "100s")).run()
+    return c
+
+
+def test_a_set_keeps_its_claim_whichever_of_its_groups_is_tried() -> None:
+    c = claimed_set()
+    kept = claim(c, "first")
+    assert kept is claim(c, "second")
+    assert [group.key.name for group in kept.unit] == ["second", "first"]
+    c.delete("passes-0").run().wait(5.0)  # both are woken, and the first has its turn
+    assert c.group("first").message.startswith("It starts")
+    assert claim(c, "second") is claim(c, "first") is kept
+    c.delete("passes-1", "holds").run().wait(2.0)
+    assert c.placed("second", on=2)
+    assert c.placed("first")
+    assert claims(c).promises == {KEPT: 1}
+    assert [one.reason for one in c.all(ef.RecordEvent)].count("RoomClaimed") == 2, "of two groups, once"
+
+
+def test_two_who_have_a_claim_each_lose_both_when_they_become_a_set() -> None:
+    c = queued(QUEUES, nodes=2).submit(lone("holds", 8, "600s")).run()
+    lasts = {WALLTIME_KEY: "600s"}
+    for name in ("first", "second"):
+        c.submit(with_annotations(gang(name, pods=2, gpus=7), lasts)).run()
+    for k in range(3):
+        c.submit(lone(f"passes-{k}", 1, "100s")).run()
+    assert (claim(c, "first").start_s, claim(c, "second").start_s) == (601.0, 1201.0)
+    for name, other in (("first", "second"), ("second", "first")):
+        for pod in with_annotations(listing(name, [other], pods=2, gpus=7), lasts):
+            now = c.pod(pod.metadata.name)
+            c.update(now, metadata=replace(now.metadata, annotations=pod.metadata.annotations))
+    c.run()
+    assert not claims(c).by_key, "neither was made for the two of them"
