@@ -14,6 +14,7 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.queueing import walltimes
 from gangsched.core.queueing.walltimes import kind_name
 from gangsched.model import effects as ef
+from gangsched.model import events as ev
 from gangsched.model.objects import Condition, OwnerReference, Pod
 from gangsched.model.pod_group import COSCHEDULING_LABEL
 from gangsched.model.walltime import (
@@ -241,6 +242,28 @@ def test_other_defaults_are_in_effect_at_once() -> None:
     other = QueueingSettings(default_walltime_s={"gangsched": 60.0})
     c.scheduler.reconfigure(c.scheduler.shared.profiles, replace(c.settings, queueing=other), c.now_s)
     assert of(c, "a").seconds == 60.0
+
+
+def test_other_defaults_are_in_effect_for_those_that_run() -> None:
+    c = queueing(DAY_S).submit(gang("a", pods=1), with_annotations(gang("b", pods=1), {WALLTIME_KEY: "1h"}))
+    c.run()
+    a, b = (next(iter(c.group(name).members.values())) for name in "ab")
+    assert (c.scheduler.shared.end_of(a).at_s, c.scheduler.shared.end_of(b).at_s) == (1.0 + DAY_S, 3601.0)
+    other = QueueingSettings(default_walltime_s={"gangsched": 7200.0})
+    c.scheduler.reconfigure(c.scheduler.shared.profiles, replace(c.settings, queueing=other), c.now_s)
+    assert (c.scheduler.shared.end_of(a).at_s, c.scheduler.shared.end_of(b).at_s) == (7201.0, 3601.0)
+
+
+def test_a_pod_that_is_reserved_once_more_runs_from_then_on() -> None:
+    c = queueing()
+    c.answer = lambda bind: "hold"
+    c.submit(with_annotations([make_pod("a")], {WALLTIME_KEY: "600s"})).run()
+    [info] = c.scheduler.shared.cache.pods.values()
+    assert c.scheduler.shared.end_of(info).at_s == 601.0
+    [bind], c.now_s = c.held_binds, 300.0
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 403, "Forbidden", "not now")).wait(10.0)
+    assert [one.attempt for one in c.held_binds] == [1, 2]
+    assert c.scheduler.shared.end_of(info).at_s == pytest.approx(901.0, abs=10.0)
 
 
 def test_members_are_read_once_however_many_of_them_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,10 +89,15 @@ class Ends:
                 self._known.pop(uid, None)
         self._told = {uid: pod for uid, pod in self._told.items() if uid in self._promised_s}
 
+    def configured(self) -> None:
+        """Other default walltimes are in effect."""
+        self._known = {uid: one for uid, one in self._known.items() if one.stated_s is not None}
+
     def began(self, infos: Iterable[PodInfo], now_s: float) -> None:
-        """Records that these pods are reserved now."""
+        """Records that these pods are reserved now, perhaps not for the first time."""
         for info in infos:
             self._began_s[info.uid] = now_s
+            self._known.pop(info.uid, None)
         if len(self._began_s) > 2 * len(self._pods) + _MAX_GONE:
             self._began_s = {uid: at_s for uid, at_s in self._began_s.items() if uid in self._pods}
             self._known = {uid: one for uid, one in self._known.items() if uid in self._pods}

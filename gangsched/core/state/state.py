@@ -205,6 +205,7 @@ class SharedState:
             )
         else:
             self.walltimes.configure(own)
+            self.ends.configured()
             self.queue.bypasses.configure(own)
         if own.mode == SHADOW:
             self.queue.claims = None
