@@ -17,6 +17,7 @@ from gangsched.core.queueing.claims import KEPT, Claims
 from gangsched.core.state.reporter import START_PROMISED
 from gangsched.core.types.claim import StartClaim
 from gangsched.model import effects as ef
+from gangsched.model import events as ev
 from gangsched.model.objects import (
     Affinity,
     LabelSelector,
@@ -730,6 +731,22 @@ def test_a_start_is_an_estimate_while_somebody_fills_in_whose_end_is_a_guess() -
     c.delete("fills").run().wait(40.0)
     assert "It starts by 2026-01-01 00:16 UTC" in c.said("large-0")
     assert "1 pod there ends: d/holds" in str(explain(c.scheduler, c.group("large"), c.now_s))
+
+
+def test_who_fills_in_again_after_its_bind_has_failed_is_waited_for_once() -> None:
+    c = bounded(bound=1, pod_initial_backoff_s=0.05).submit(lone("holds", 8, "600s")).run()
+    c.submit(gang("large", pods=2, gpus=7)).run()
+    for name in ("before", "after"):
+        c.submit(lone(name, 1, "10s")).run().delete(name)
+    c.answer = lambda bind: "hold"
+    c.submit(lone("fills", 1)).run()
+    [bind] = c.held_binds
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 403, "Forbidden", "not now")).wait(0.1)
+    assert c.scheduler.shared.cache.pods[bind.uid].attempt == 2
+    assert [one.name for one in claim(c, "large").blockers] == ["d/fills", "d/holds"]
+    c.wait(2.0)
+    assert c.said("large-0").startswith("An estimate: ")
+    assert "no end stated by 1 there." in c.said("large-0")
 
 
 def test_what_was_on_its_nodes_all_the_time_is_not_why_a_claim_slips() -> None:

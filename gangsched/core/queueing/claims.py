@@ -223,7 +223,12 @@ class Claims:
         """Of those that had to end first some are gone, and these have to end as well; returns whether its
         start is promised now and was not, or the other way round."""
         pods, was_promise = self._cache.pods, claim.is_promise
-        left = [one for one in claim.blockers if (info := pods.get(one.uid)) is not None and info.row >= 0]
+        again = {one.uid for one in more}  # its bind has failed, and it is reserved once more
+        left = [
+            one
+            for one in claim.blockers
+            if one.uid not in again and (info := pods.get(one.uid)) is not None and info.row >= 0
+        ]
         if more or len(left) < len(claim.blockers):
             self.revision += 1
             claim.blockers = tuple(sorted((*left, *more), key=lambda one: (one.end_s, one.name)))
