@@ -8,6 +8,7 @@ validating the configuration (config, plugins), when it is read (extension.reloa
 | plugins, args, weights | reservations stay; Permit is asked anew; rejected groups may try again |
 | QueueSort | the line is sorted anew |
 | a profile comes | its pods, another scheduler's until now, are listed again and are ours |
+| evictions are not allowed any more | who waits for victims gives up, what is being evicted stays |
 | a profile goes | its reservations are released, its pods are another scheduler's; while it binds it stays |
 """
 
@@ -16,10 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gangsched.config import Settings
+from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.framework.profile import Profile
-from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.attempts import NOT_ANY_MORE, Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
+from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
@@ -39,6 +42,7 @@ def reconfigure(
     membership: Membership,
     group_specs: GroupSpecs,
     attempts: Attempts,
+    outcome: GroupOutcome,
     profiles: Mapping[str, Profile],
     settings: Settings,
 ) -> None:
@@ -53,7 +57,10 @@ def reconfigure(
     for group in gone:
         shared.drop_group(group)
     added = frozenset(profiles).difference(shared.profiles)
+    is_off = shared.settings.allow_eviction and not settings.allow_eviction
     shared.configure(profiles, settings)
+    if is_off:
+        _stop_evicting(shared, attempts, outcome)
     membership.reconfigured()
     membership.pre_enqueue.forget_all()
     for info in left:
@@ -72,6 +79,16 @@ def reconfigure(
             shared.queue.activate(group, Cause.RECONFIGURED)
         elif group.state is GroupState.UNSCHEDULABLE:
             shared.queue.wake(group, Cause.RECONFIGURED, shared.now_s)
+
+
+def _stop_evicting(shared: SharedState, attempts: Attempts, outcome: GroupOutcome) -> None:
+    """Evictions are asked again until the pods go, and are not allowed any more."""
+    for group in list(shared.groups.values()):
+        waited = group.preemption
+        if waited is not None and not all(is_leaving(info) for info in waited.waits_for.values()):
+            attempts.give_back(group, NOT_ANY_MORE)
+        if group.state is GroupState.UNWINDING:
+            outcome.stays(group)
 
 
 def _is_ours_now(info: PodInfo, added: frozenset[str]) -> bool:

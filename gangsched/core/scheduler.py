@@ -187,7 +187,15 @@ class Scheduler:
         if observer is not None:
             profiles = {name: ObservedProfile(profile, observer) for name, profile in profiles.items()}
         are_inferred = self.shared.settings.infer_gangs
-        reconfigure(self.shared, self.membership, self.group_specs, self.attempts, profiles, settings)
+        reconfigure(
+            self.shared,
+            self.membership,
+            self.group_specs,
+            self.attempts,
+            self.binder.outcome,
+            profiles,
+            settings,
+        )
         if settings.infer_gangs != are_inferred:
             self.membership.regroup(list(self.shared.groups.values()))
         more = self.unfollowed(profiles, settings)

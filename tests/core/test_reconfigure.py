@@ -8,14 +8,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from gangsched.config import Settings, parse_config
+from gangsched.config.queueing import QueueingSettings
 from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.framework.profile import Profile
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import make_pod
 from tests.core.plugins import AsyncPermitter, Permitter, PreBinder, Reserver, with_plugins
-from tests.support.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -196,3 +198,68 @@ def test_the_new_queue_sort_orders_the_groups_in_line() -> None:
     }
     reconfigured(c, new)
     assert c.bind_order() == ["c", "b", "a"]
+
+
+ON, OFF = Settings(settle_s=4.0), Settings(settle_s=4.0, allow_eviction=False)
+
+
+def n_evictions(c: Cluster) -> int:
+    return len(c.all(ef.EvictPod)) + len(c.all(ef.DeletePod))
+
+
+def refusing_evictions(*, nodes: int) -> Cluster:
+    c = cluster(nodes=nodes, settings=ON)
+    c.evictions = "silent"
+    return c
+
+
+def test_who_waits_for_victims_gives_up_when_evictions_are_not_allowed_any_more() -> None:
+    c = refusing_evictions(nodes=1).submit(make_pod("low", gpus=8)).run()
+    c.submit(make_pod("high", gpus=8, priority=10)).run().wait(5.0)
+    n, _ = n_evictions(c), reconfigured(c, profiles_of(DEFAULT), OFF)
+    assert n == 3
+    assert "its victims may not be evicted any more" in c.said("high")
+    c.wait(600.0)
+    assert n_evictions(c) == n
+    assert c.pod("low").spec.node_name
+    reconfigured(c, profiles_of(DEFAULT), ON).wait(600.0)
+    assert n_evictions(c) > n, "allowed again, and nobody had been found not to go"
+
+
+def test_victims_that_are_going_are_waited_for_when_no_more_may_be_evicted() -> None:
+    c = cluster(nodes=1, settings=ON).submit(make_pod("low", gpus=8)).run()
+    c.evictions = "slow"
+    c.submit(make_pod("high", gpus=8, priority=10)).run()
+    reconfigured(c, profiles_of(DEFAULT), OFF).wait(5.0)
+    assert c.state("high") == "waiting"
+    c.delete("low").run()
+    assert c.pod("high").spec.node_name
+
+
+def test_a_gang_that_is_unwound_is_completed_when_evictions_are_not_allowed_any_more() -> None:
+    c = refusing_evictions(nodes=2)
+    c.answer = lambda bind: "ok" if bind.name == "g-0" else "403"
+    c.submit(gang("g", pods=2, gpus=8)).run().wait(10.0)
+    assert c.state("g") == "unwinding"
+    n, _ = n_evictions(c), reconfigured(c, profiles_of(DEFAULT), OFF).wait(60.0)
+    assert n_evictions(c) == n
+    assert "cannot be given back: allowEviction is off" in "".join(e.message for e in c.all(ef.RecordEvent))
+    c.answer = lambda bind: "ok"
+    c.wait(120.0)
+    assert c.placed("g", on=2)
+
+
+def test_a_gang_past_its_walltime_stays_when_evictions_are_not_allowed_any_more() -> None:
+    evicting = QueueingSettings(on_overrun="evict")
+    c = cluster(nodes=1, settings=replace(ON, queueing=evicting))
+    c.evictions = "silent"
+    c.submit(with_annotations(gang("g", pods=2), {WALLTIME_KEY: "60s"})).run().wait(100.0)
+    assert c.state("g") == "unwinding"
+    n, _ = n_evictions(c), reconfigured(c, profiles_of(DEFAULT), replace(OFF, queueing=evicting))
+    assert c.state("g") == "bound"
+    assert c.group("g").message == ""
+    c.wait(600.0)
+    assert n_evictions(c) == n
+    assert c.reasons().count("OverrunStays") == 1
+    reconfigured(c, profiles_of(DEFAULT), replace(ON, queueing=evicting)).wait(5.0)
+    assert n_evictions(c) > n

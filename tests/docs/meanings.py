@@ -78,7 +78,8 @@ OURS = {
     " allocatable, without IDs).",
     "allowEviction": (
         "Whether pods may be evicted: to give back a half-bound gang, and by preemption. `false`: the bound pods"
-        " of such a gang stay, and the rest is tried first in line until it has room."
+        " of such a gang stay, and the rest is tried first in line until it has room. From `true` to `false` while"
+        " it runs: no pod is asked to go again, be it for others, for its walltime or with its gang."
     ),
     "fence": "Whether every pod is listed in one object before it is bound, so that a leader that was paused or cut"
     " off binds nobody once another leads. Not set: as `leaderElect`. From the next start.",

@@ -204,6 +204,13 @@ class GroupOutcome:
         self._shared.queue.back_off(group, Cause.UNWOUND, self._shared.now_s)
         self._shared.stir_siblings(group)
 
+    def stays(self, group: Group) -> None:
+        """Evictions are not allowed any more: what is left of the group is not asked to go again."""
+        if self._overrun.pop(group, None) is not None:
+            group.message = ""
+        self._shared.queue.park(group, Cause.STAYS)
+        self._shared.touch(group)
+
     def evict_again(self, group: Group) -> None:
         """Repeats evictions without effect until they succeed."""
         again_s, overrun = _EVICT_AGAIN_S, self._overrun.get(group)

@@ -46,6 +46,7 @@ from gangsched.core.types.placement import Nominated, Placement
 _BUSY = (GroupState.BINDING, GroupState.UNWINDING)
 # So many claims for others are made in one turn, each of which costs a plan.
 _MAX_CLAIMED = 4
+NOT_ANY_MORE = "preemption: its victims may not be evicted any more"
 _CLAIMS_FIRST = "others in front of it have been passed as often as they may be: room is kept for them first"
 
 
@@ -346,7 +347,7 @@ class Attempts:
         """WaitOnPermit's deadline: the whole set's reservations are released."""
         if group.preemption is not None:
             if self._is_outdated(group):
-                self.give_back(group, "preemption: its victims may not be evicted any more")
+                self.give_back(group, NOT_ANY_MORE)
             elif not self.nominations.again(group):
                 self._shared.count("preemption_timeouts")
                 left = ", ".join(info.pod.key for info in group.preemption.waits_for.values())

@@ -66,6 +66,7 @@ class Cause(enum.Enum):
     EVICTED = "a device failed: the whole gang is evicted"
     OVERRUN = "it ran past its walltime: all of it is evicted"
     UNWOUND = "the last bound member is gone"
+    STAYS = "evictions are not allowed any more: what is left of it stays"
     RECONFIGURED = "the configuration has changed"
     CONTAINED = "our own code failed on it, and what it held was given back"
     CONTAINED_BINDING = "our own code failed on it while binds were on their way"
@@ -125,6 +126,7 @@ _ROWS: tuple[tuple[Iterable[GroupState], Cause, GroupState | None], ...] = (
     ((*_AT_REST, _WAITING), Cause.EVICTED, _UNWINDING),
     ((*_AT_REST, _WAITING), Cause.OVERRUN, _UNWINDING),
     ((_UNWINDING,), Cause.UNWOUND, _BACKOFF),
+    ((_UNWINDING,), Cause.STAYS, _GATHERING),
     # A fault of ours (core.containment), and the end.
     (_ANY, Cause.CONTAINED, _BACKOFF),
     (_ANY, Cause.CONTAINED_BINDING, _BINDING),
