@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 
@@ -147,6 +149,38 @@ def test_members_of_two_schedulers() -> None:
     pods = [*gang("a", pods=1, min_members=2), *gang("a", pods=1, min_members=2, first=1, scheduler=STRANGER)]
     c = refused(cluster(), pods, "members name different schedulers (default-scheduler, gangsched)")
     assert not [e for e in c.effects if getattr(e, "name", "") == "a-1"]
+
+
+def ends(c: Cluster) -> None:
+    c.phase("a-2", "Succeeded")
+
+
+def leaves(c: Cluster) -> None:
+    c.update(c.pod("a-2"), metadata=make_pod("a-2").metadata)
+
+
+def goes(c: Cluster) -> None:
+    c.delete("a-2")
+
+
+@pytest.mark.parametrize("mended", [ends, leaves, goes])
+def test_a_gang_starts_when_the_member_of_another_scheduler_is_none_any_more(
+    mended: Callable[[Cluster], None],
+) -> None:
+    strange = gang("a", pods=1, min_members=2, first=2, scheduler=STRANGER)
+    said = "members name different schedulers (default-scheduler, gangsched)"
+    c = refused(cluster(), [*gang("a", pods=2), *strange], said)
+    mended(c)
+    c.run().wait(15.0)
+    assert all(c.pod(name).spec.node_name for name in ("a-0", "a-1"))
+
+
+def test_a_pod_of_another_scheduler_that_joins_a_gang_later_keeps_it_from_starting() -> None:
+    c = cluster().submit(make_pod("other", scheduler=STRANGER)).submit(gang("a", pods=1, min_members=2))
+    other = gang("a", pods=1, min_members=2, first=1)[0]
+    meta = replace(other.metadata, name="other", uid=c.pod("other").metadata.uid)
+    c.update(c.pod("other"), metadata=meta).submit(gang("a", pods=1, min_members=2, first=2)).run()
+    assert "members name different schedulers" in c.said("a-0")
 
 
 def test_more_members_asked_for_than_exist() -> None:

@@ -252,21 +252,31 @@ class GroupSpecs:
         return ""
 
     def note_stranger(self, pod: Pod) -> None:
-        """A pod of another scheduler; recorded if it names a group."""
-        uid = pod.metadata.uid
-        if uid in self._stranger_of:
+        """A pod of another scheduler; recorded if it names a group, and has not ended."""
+        uid, key = pod.metadata.uid, self._key_of_stranger(pod)
+        known, now = self._stranger_of.get(uid), None if key is None else (key, pod.spec.scheduler_name)
+        if known == now:
             return
+        self.forget_stranger(uid)
+        if now is not None:
+            key, name = self._stranger_of[uid] = now
+            self._strangers.setdefault(key, Counter())[name] += 1
+            self._touch(key)
+
+    def _key_of_stranger(self, pod: Pod) -> GroupKey | None:
+        if pod.is_terminal:
+            return None
         try:
             key = group_key(pod, self.is_basic)
             if key.dialect == POD:
                 key = self._owners.key_of_stranger(pod) or key
         except ParseError:
-            return
-        if key.dialect != POD and not pod.is_terminal:
-            self._stranger_of[uid] = (key, pod.spec.scheduler_name)
-            self._strangers.setdefault(key, Counter())[pod.spec.scheduler_name] += 1
-            if key in self._shared.groups:
-                self._shared.touch(self._shared.groups[key])
+            return None
+        return None if key.dialect == POD else key
+
+    def _touch(self, key: GroupKey) -> None:
+        if (group := self._shared.groups.get(key)) is not None:
+            self._shared.touch(group)
 
     def forget_strangers_of(self, names: Collection[str]) -> None:
         """These schedulers' pods are ours from now on."""
@@ -274,7 +284,7 @@ class GroupSpecs:
             self.forget_stranger(uid)
 
     def forget_stranger(self, uid: str) -> None:
-        """That pod is gone."""
+        """That pod is gone, or is no member any more."""
         known = self._stranger_of.pop(uid, None)
         if known is not None:
             key, name = known
@@ -284,8 +294,7 @@ class GroupSpecs:
                 del names[name]
             if not names:
                 del self._strangers[key]
-            if key in self._shared.groups:
-                self._shared.touch(self._shared.groups[key])
+            self._touch(key)
 
 
 def _with_wishes(
