@@ -110,7 +110,6 @@ class RefusedPods:
         self._faults.step(lambda: scheduler.group_specs.forget_stranger(uid))
         self._faults.step(lambda: scheduler.audit.pod_gone(uid))
         shared.changes += shared.cache.unnominate(uid)
-        shared.cache.ledger.unclaim(uid)
         if info is not None:
             row, info.group, info.bind = info.row, None, UNASKED
             take_out(shared.cache, info, pod.spec.node_name)

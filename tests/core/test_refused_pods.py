@@ -1,0 +1,103 @@
+"""Pods that our own code failed on: what they held is free for others, and what may land is asked about."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.core.groups.membership import Membership
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.sim.objects import make_pod
+from tests.core.test_containment import Guarded, fails
+from tests.support.scenario import Cluster
+
+
+def refused(c: Cluster, event: ev.Event) -> None:
+    """Our code fails on the event."""
+    with pytest.MonkeyPatch.context() as broken:
+        for method in ("_state_of", "_remove"):
+            broken.setattr(Membership, method, fails)
+        c.tell(event)
+
+
+def unanswered(*, at_s: float = 30.0) -> Guarded:
+    """A pod was refused while its bind is on its way to the one node."""
+    guarded = Guarded(nodes=1, settings=Settings(settle_s=at_s))
+    c = guarded.cluster
+    c.answer = lambda bind: "hold"
+    c.submit(make_pod("bad", gpus=8)).run()
+    refused(c, ev.PodUpdated(c.store(c.pod("bad"))))
+    return guarded
+
+
+def test_who_waits_for_the_room_of_a_pod_that_is_gone_and_refused_gets_it() -> None:
+    c = Guarded(nodes=1).cluster
+    c.submit(make_pod("bad", gpus=8)).run().submit(make_pod("next", gpus=8)).run()
+    refused(c, ev.PodDeleted(c.pods.pop(c.pod("bad").metadata.uid)))
+    c.wait(2.0)
+    assert c.pod("next").spec.node_name
+
+
+def test_who_waits_for_a_victim_that_is_gone_and_refused_gets_its_turn() -> None:
+    c = Guarded(nodes=1).cluster
+    c.evictions = "slow"
+    c.submit(make_pod("bad", gpus=8)).run().submit(make_pod("high", gpus=8, priority=10)).run()
+    refused(c, ev.PodDeleted(c.pods.pop(c.pod("bad").metadata.uid)))
+    assert c.run().pod("high").spec.node_name
+
+
+def test_room_that_was_made_for_a_refused_pod_is_free_for_others() -> None:
+    c = Guarded(nodes=1).cluster
+    c.evictions = "slow"
+    c.submit(make_pod("low", gpus=8)).run().submit(make_pod("bad", gpus=8, priority=10)).run()
+    assert c.state("bad") == "waiting"
+    refused(c, ev.PodUpdated(c.store(c.pod("bad"))))
+    c.delete("low").submit(make_pod("next", gpus=8)).run()
+    assert c.pod("next").spec.node_name
+
+
+def test_a_bind_without_an_answer_is_asked_about_until_there_is_one() -> None:
+    c = unanswered(at_s=30.0).cluster
+    assert not c.wait(29.0).all(ef.GetPod)
+    for n in (1, 2, 3):
+        assert [one.name for one in c.wait(30.0).all(ef.GetPod)] == ["bad"] * n
+    c.read("bad").wait(100.0)
+    assert len(c.all(ef.GetPod)) == 3
+    assert c.scheduler.shared.unanswered == {}
+
+
+def test_nothing_is_asked_about_a_pod_that_is_shown_on_its_node_when_it_is_refused() -> None:
+    guarded = Guarded(nodes=1)
+    c = guarded.cluster
+    c.answer = lambda bind: "hold"
+    c.submit(make_pod("bad", gpus=8)).run()
+    [bind] = c.held_binds
+    refused(c, ev.PodUpdated(c.commit(bind)))
+    assert c.scheduler.shared.unanswered == {}
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt)).wait(100.0)
+    assert not c.all(ef.GetPod)
+    assert guarded.n_free() == 0
+    c.delete("bad")
+    assert guarded.n_free() == 8
+
+
+def test_a_refused_pod_is_none_of_those_whose_devices_differ() -> None:
+    c = Guarded(nodes=1).cluster
+    c.submit(make_pod("bad", gpus=2)).run()
+    now = c.pod("bad")
+    edited = {**(now.metadata.annotations or {}), "gangsched.io/allocated-devices": "{}"}
+    c.update(now, metadata=replace(now.metadata, annotations=edited))
+    assert sum(c.scheduler.audit.statistics().values()) == 1
+    refused(c, ev.PodDeleted(c.pods.pop(now.metadata.uid)))
+    assert sum(c.scheduler.audit.statistics().values()) == 0
+
+
+def test_the_rest_of_a_gang_waits_for_another_in_place_of_a_refused_member() -> None:
+    c = Guarded().cluster
+    pods = [make_pod(f"g-{k}", group="g", min_members=2, gpus=8) for k in range(2)]
+    c.submit(make_pod("holds", gpus=8)).run().submit(pods).run()
+    assert c.state("g") == "unschedulable"
+    refused(c, ev.PodUpdated(c.store(c.pod("g-1"))))
+    assert c.state("g") == "gathering"
