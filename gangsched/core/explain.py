@@ -148,7 +148,7 @@ def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None
         case GroupState.BINDING:
             return _binding(group)
         case GroupState.UNWINDING:
-            n = group.n_bound
+            n = group.n_holding
             return Found(f"It is taken back: {several(n, 'pod')} of it still to go. {group.message}".strip())
         case GroupState.BOUND | GroupState.DELETED:
             return _started(scheduler, group)

@@ -65,6 +65,20 @@ def test_a_bind_of_unknown_outcome_is_given_up_only_when_it_cannot_land() -> Non
     assert c.state("a") == "backoff"
 
 
+def test_a_second_answer_to_a_bump_frees_nothing_that_was_sent_since() -> None:
+    c, bind = given_up()
+    bumped = ev.PodBumped(bind.uid, c.store(c.pod("a")))
+    c.tell(bumped).tell(bumped)
+    assert c.state("a") == "backoff"
+    c.node(make_node("n0")).wait(5.0)
+    again = c.all(ef.BindPod)[-1]
+    assert again.resource_version == version_of(c.pod("a")), "the version that the bump has made"
+    c.tell(bumped)
+    assert holds(c)
+    c.tell(ev.BindSucceeded(again.uid, again.attempt))
+    assert c.state("a") == "bound"
+
+
 def test_a_bind_that_was_faster_than_its_bump_has_bound() -> None:
     c, bind = given_up()
     c.tell(ev.PodBumped(bind.uid, c.commit(bind)))

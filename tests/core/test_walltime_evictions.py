@@ -237,6 +237,19 @@ def test_a_budgets_refusal_is_asked_again_ever_more_rarely_and_explained() -> No
     assert len(told(c)) == 1
 
 
+def test_why_a_gang_is_evicted_is_explained_until_it_is_over() -> None:
+    c = evicting().submit(timed_gang("a")).run()
+    c.evictions = "silent"
+    c.phase("a-0", "Succeeded").wait(631.0)
+    said = explain(c.scheduler, c.group("a"), c.now_s).answer
+    assert said == (
+        "It is taken back: 2 pods of it still to go. gang d/a has run past its walltime, which was over at"
+        " 2026-01-01 00:11 UTC."
+    )
+    c.delete("a-1", "a-2").run()
+    assert c.group("a").message == ""
+
+
 def test_another_refusal_is_told() -> None:
     c = evicting().submit(timed_gang("a")).run()
     c.evictions = "403"
