@@ -224,6 +224,29 @@ def test_an_ended_pod_is_left_alone_where_annotations_are_not_repaired() -> None
     c.delete("a-0").wait(60.0)
 
 
+def test_of_ended_pods_whose_node_is_gone_nothing_is_kept() -> None:
+    c = audited(repair=False).submit(gang("a", pods=2, gpus=2)).run()
+    c.phase("a-0", "Succeeded")
+    reported(c, {"a_1": [0, 1]}, {"a_0": [2, 3]})
+    ended = c.scheduler.audit._ended_pods.pods
+    assert list(ended) == [c.pod("a-0").metadata.uid]
+    c.drop_node("n0").delete("a-0", "a-1")
+    assert not ended
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+@pytest.mark.parametrize("repair", [True, False])
+def test_a_pod_that_has_ended_is_none_of_those_with_other_devices_than_it_says(
+    repair: bool, phase: str
+) -> None:
+    c = audited(repair=repair).submit(make_pod("x", gpus=2)).run()
+    c.patches = "403"
+    given(c, x=[2, 3])
+    assert sum(c.scheduler.audit.statistics().values()) == 1
+    c.phase("x", phase)
+    assert sum(c.scheduler.audit.statistics().values()) == 0
+
+
 def test_devices_that_kubelet_gave_are_not_promised_again() -> None:
     c = audited(gpus=4).submit(make_pod("x", gpus=2)).run()
     given(c, x=[2, 3])

@@ -25,7 +25,7 @@ from gangsched.core.device_audit.reported_devices import Allocation, as_reported
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.timers import Deadlines
-from gangsched.core.types.group import NEVER_S, ON_ITS_WAY, MemberState, PodInfo
+from gangsched.core.types.group import ENDED, NEVER_S, ON_ITS_WAY, MemberState, PodInfo
 from gangsched.errors import ParseError
 from gangsched.model.device_labels import allocated_labels, allocation_labels, allocation_of, allocation_text
 from gangsched.model.device_report import DEVICE_REPORT_KEY, DeviceReport, parse_report
@@ -106,6 +106,7 @@ class DriftAudit:
         self._listed.pop(name, None)
         self._unread.pop(name, None)
         self._nodes.pop(name, None)
+        self._ended_pods.node_gone(name)
 
     def pod_bound(self, info: PodInfo) -> None:
         """The API has shown a pod's node."""
@@ -207,10 +208,13 @@ class DriftAudit:
                 yield info
 
     def statistics(self) -> dict[str, int]:
-        """Numbers of drifting pods, by kind; each counts once."""
-        found = dict.fromkeys((EDITED, SWAPPED), 0) | {UNUSABLE: len(self.unusable)}
-        for uid, drift in self.drifts.items():
-            found[drift.kind] += uid not in self.unusable
+        """Numbers of drifting pods that have not ended, by kind; each counts once."""
+        found = dict.fromkeys((EDITED, SWAPPED, UNUSABLE), 0)
+        kinds = {uid: drift.kind for uid, drift in self.drifts.items()}
+        kinds |= dict.fromkeys(self.unusable, UNUSABLE)
+        for uid, kind in kinds.items():
+            info = self._shared.cache.pods.get(uid)
+            found[kind] += info is not None and info.state not in ENDED
         return found
 
     # -- the comparison --------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ core.device_audit.drift.
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import msgspec
 
 from gangsched.core.device_audit.reported_devices import Allocation, as_reported, in_order, told, written_anew
@@ -42,10 +44,7 @@ class EndedPods:
     def compare(self, name: str, report: DeviceReport) -> list[tuple[PodInfo, str]]:
         """Compares with a node's report; returns new findings: pods, and the message about each."""
         there = {one.uid: one for one in report.ended}
-        for uid in [
-            uid for uid, ended_pod in self.pods.items() if ended_pod.node_name == name and uid not in there
-        ]:
-            self._drop(uid)
+        self._drop_of(name, there)
         found = []
         for uid, one in there.items():
             info = self._shared.cache.pods.get(uid)
@@ -59,6 +58,10 @@ class EndedPods:
                     (info, f"kubelet gave it {told(had)}, planned were {told(planned)}, and it has ended")
                 )
         return found
+
+    def node_gone(self, name: str) -> None:
+        """Nobody says any more what its pods had."""
+        self._drop_of(name, ())
 
     def advance(self) -> list[PodInfo]:
         """Writes what is due; returns pods whose annotations are correct now."""
@@ -83,6 +86,11 @@ class EndedPods:
                 ended_pod.n_tries += 1
                 self._shared.emit(written_anew(info, had, in_labels=devices.in_labels))
         return right
+
+    def _drop_of(self, name: str, there: Container[str]) -> None:
+        """Those of this node, but for these."""
+        for uid in [uid for uid, one in self.pods.items() if one.node_name == name and uid not in there]:
+            self._drop(uid)
 
     def _drop(self, uid: str) -> None:
         del self.pods[uid]
