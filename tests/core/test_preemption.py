@@ -262,6 +262,21 @@ def test_a_gang_that_waits_in_permit_gives_its_reservations_up_and_nobody_is_evi
     assert "preempted by gang d/high" in c.said("low-0")
 
 
+def test_where_nobody_may_be_evicted_reservations_are_given_up_only_if_they_are_enough() -> None:
+    c = cluster(nodes=2, settings=Settings(allow_eviction=False, tells_victims=True))
+    own = {"gangsched.io/total-members": "2"}
+    c.submit(make_pod("runs", gpus=8)).run()
+    c.submit(with_annotations(gang("low", pods=1, gpus=8, min_members=1), own)).run()
+    assert c.state("low") == "waiting"
+    c.submit(gang("two", pods=2, gpus=8, priority=10)).run()
+    assert c.state("low") == "waiting"
+    assert "in place of 1 pod of lower priority: d/runs; nothing is evicted" in c.said("two-0")
+    c.delete("two-0", "two-1").submit(gang("one", pods=1, gpus=8, priority=10)).run()
+    assert c.placed("one")
+    assert c.state("low") == "backoff"
+    assert not evicted(c)
+
+
 def test_a_pod_that_is_being_bound_may_be_evicted_after_that() -> None:
     c = cluster(nodes=1)
     c.answer = lambda bind: "hold"

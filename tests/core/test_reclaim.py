@@ -212,6 +212,21 @@ def test_freed_room_never_goes_back_to_the_victims() -> None:
     assert len(evicted(c)) == 8
 
 
+def test_a_refused_eviction_is_repeated_as_long_as_the_guarantee_gives_the_right() -> None:
+    """What was promised to the unit, and who goes for it, do not count against it."""
+    c = queued(TWO.replace("gpu: 8}, namespaces: [a]", "gpu: 4}, namespaces: [a]"), nodes=3, gpus=4)
+    c.evictions = "429"
+    for k in range(3):
+        c.submit(pods("b", f"b{k}", gpus=4))
+    c.run().submit(pods("a", "a0", gpus=4)).run().wait(5.0)
+    [first, *others] = evicted(c)
+    assert others == [first, first]
+    c.evictions = "ok"
+    c.wait(5.0)
+    assert c.pod("a0").spec.node_name
+    assert (held(c, "a"), held(c, "b")) == (4, 8)
+
+
 def test_who_was_to_go_stays_once_its_queue_holds_no_more_than_its_guarantee() -> None:
     """Its eviction was refused; until it is repeated another pod of its queue has ended, and what that held
     is taken."""
