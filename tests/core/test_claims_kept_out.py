@@ -12,6 +12,7 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import SUCCESS, BoolArray, CycleState, Status
+from gangsched.core.groups import claiming
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model import effects as ef
@@ -23,7 +24,7 @@ from tests.core.plugins import Permitter, Reserver, with_plugins
 from tests.core.test_claims import claim, claims, lone
 from tests.core.test_kept_now import on
 from tests.core.test_start_together import chain, listing, tell_all
-from tests.support.scenario import Cluster, gang, with_annotations
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
 class Admitting:
@@ -185,3 +186,37 @@ def test_a_plugin_that_fails_on_a_gang_with_a_claim_refuses_nobody_else() -> Non
     assert "are kept for d/large" in c.said("asks-again")
     assert "failed" not in c.said("asks-again")
     assert {about for _, about in blamed(c)} == {"d/large"}
+
+
+def first_in_line(c: Cluster) -> Cluster:
+    """The bound is far away, and the start of the first in line could be promised."""
+    return c.submit(lone("holds", 8, "600s")).run().submit(gang("large", pods=2, gpus=8)).run()
+
+
+def test_the_first_in_line_that_a_plugin_fails_on_is_passed_until_its_bound() -> None:
+    own = Admitting()
+    c = first_in_line(bounded(own, bound=None))
+    own.fails = True
+    c.submit(lone("passes", 8, "2h")).run()
+    assert c.pod("passes").spec.node_name
+    assert not claims(c).by_key
+    assert ("Admit", "d/large") in blamed(c)
+
+
+def test_where_no_more_claims_may_be_made_the_first_in_line_is_passed_until_its_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(claiming, "MAX_CLAIMS", 0)
+    c = first_in_line(bounded(bound=None)).submit(lone("passes", 8, "2h")).run()
+    assert c.pod("passes").spec.node_name
+    assert not claims(c).by_key
+
+
+def test_in_mode_budget_the_first_in_line_is_passed_until_what_it_would_keep_idle_is_earned() -> None:
+    own = Settings(queueing=QueueingSettings(mode="budget", idle_share=0.01))
+    c = first_in_line(cluster(nodes=2, settings=own)).submit(lone("passes", 8, "2h")).run()
+    assert c.pod("passes").spec.node_name
+    assert not claims(c).by_key
+    c = first_in_line(cluster(nodes=2, settings=own).wait(200_000.0)).submit(lone("passes", 8, "2h")).run()
+    assert not c.pod("passes").spec.node_name
+    assert claim(c, "large").is_promise
