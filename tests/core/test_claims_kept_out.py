@@ -28,15 +28,16 @@ from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
 class Admitting:
-    """An Admit that fails on the gang while it `fails`."""
+    """An Admit that fails on the gang while it `fails`, or refuses it."""
 
     name = "Own"
-    fails = False
+    fails = refuses = False
 
     def admit(self, group: Group, members: Sequence[PodInfo], view: QueueView) -> Status:
         if self.fails and group.key.name == "large":
             raise ValueError("broken")
-        return SUCCESS
+        is_out = self.refuses and group.key.name == "large"
+        return Status.unschedulable("over its limit") if is_out else SUCCESS
 
 
 class Filtering:
@@ -201,6 +202,17 @@ def test_the_first_in_line_that_a_plugin_fails_on_is_passed_until_its_bound() ->
     assert c.pod("passes").spec.node_name
     assert not claims(c).by_key
     assert ("Admit", "d/large") in blamed(c)
+
+
+def test_the_first_in_line_that_is_not_admitted_any_more_is_passed_until_its_bound() -> None:
+    own = Admitting()
+    c = first_in_line(bounded(own, bound=None))
+    own.refuses = True
+    c.submit(lone("passes", 8, "2h")).run()
+    assert c.pod("passes").spec.node_name
+    assert not claims(c).by_key
+    c.wait(5.0)
+    assert "over its limit" in c.said("large-0"), "it is tried again, and told so"
 
 
 def test_where_no_more_claims_may_be_made_the_first_in_line_is_passed_until_its_bound(
