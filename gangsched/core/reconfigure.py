@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gangsched.config import Settings
+from gangsched.config.queueing import EVICT, YIELDS
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.attempts import NOT_ANY_MORE, Attempts
@@ -57,10 +58,8 @@ def reconfigure(
     for group in gone:
         shared.drop_group(group)
     added = frozenset(profiles).difference(shared.profiles)
-    is_off = shared.settings.allow_eviction and not settings.allow_eviction
     shared.configure(profiles, settings)
-    if is_off:
-        _stop_evicting(shared, attempts, outcome)
+    _stop_evicting(shared, attempts, outcome)
     membership.reconfigured()
     membership.pre_enqueue.forget_all()
     for info in left:
@@ -82,13 +81,19 @@ def reconfigure(
 
 
 def _stop_evicting(shared: SharedState, attempts: Attempts, outcome: GroupOutcome) -> None:
-    """Evictions are asked again until the pods go, and are not allowed any more."""
+    """Evictions are asked again until the pods go: those that are not allowed any more are not."""
+    is_allowed, own = shared.settings.allow_eviction, shared.settings.queueing
+    on_overrun = "none" if own is None or not is_allowed else own.on_overrun
     for group in list(shared.groups.values()):
         waited = group.preemption
-        if waited is not None and not all(is_leaving(info) for info in waited.waits_for.values()):
-            attempts.give_back(group, NOT_ANY_MORE)
-        if group.state is GroupState.UNWINDING:
-            outcome.stays(group)
+        if waited is not None:
+            is_wanted = on_overrun in YIELDS if waited.is_overrun else is_allowed
+            if not is_wanted and not all(is_leaving(info) for info in waited.waits_for.values()):
+                attempts.give_back(group, NOT_ANY_MORE)
+        elif group.state is GroupState.UNWINDING:
+            is_wanted = on_overrun == EVICT if outcome.is_overrun(group) else is_allowed
+            if not is_wanted:
+                outcome.stays(group)
 
 
 def _is_ours_now(info: PodInfo, added: frozenset[str]) -> bool:

@@ -645,6 +645,19 @@ def test_who_runs_past_its_walltime_is_evicted_for_the_claim_that_waits() -> Non
     assert claims(c).promises == {KEPT: 1}
 
 
+def test_an_eviction_for_a_claim_is_not_asked_again_once_overrunners_need_not_yield() -> None:
+    c = overrunning()
+    c.evictions = "silent"
+    c.wait(645.0)
+    n = len(evicted(c))
+    assert c.state("large") == "waiting"
+    own = QueueingSettings(1, mode="hard")
+    c.scheduler.reconfigure(c.scheduler.shared.profiles, Settings(queueing=own), c.now_s)
+    c.wait(600.0)
+    assert len(evicted(c)) == n
+    assert not c.placed("large")
+
+
 def test_nobody_is_evicted_for_its_walltime_unless_it_is_asked_for() -> None:
     for c in (overrunning("none"), overrunning(allow_eviction=False)):
         c.wait(3600.0)

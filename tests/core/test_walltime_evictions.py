@@ -319,6 +319,19 @@ def test_it_begins_and_ends_with_the_configuration() -> None:
         assert evicted(c) == gone
 
 
+@pytest.mark.parametrize("queueing", [None, QueueingSettings(), QueueingSettings(on_overrun="yield")])
+def test_a_refused_eviction_is_not_repeated_once_that_is_switched_off(queueing: Any) -> None:
+    c = evicting().submit(timed_gang("a")).run()
+    c.evictions = "429"
+    c.wait(640.0)
+    n = len(evicted(c))
+    assert n > 3
+    c.scheduler.reconfigure(c.scheduler.shared.profiles, Settings(queueing=queueing), c.now_s)
+    c.wait(600.0)
+    assert len(evicted(c)) == n
+    assert c.state("a") == "bound"
+
+
 def test_a_running_pod_is_told_that_it_will_be_evicted() -> None:
     c = evicting().submit(lone("a"), lone("b", "")).run()
     admit(c, "a", "b")

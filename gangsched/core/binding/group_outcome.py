@@ -204,6 +204,10 @@ class GroupOutcome:
         self._shared.queue.back_off(group, Cause.UNWOUND, self._shared.now_s)
         self._shared.stir_siblings(group)
 
+    def is_overrun(self, group: Group) -> bool:
+        """Whether it is evicted for its walltime."""
+        return group in self._overrun
+
     def stays(self, group: Group) -> None:
         """Evictions are not allowed any more: what is left of the group is not asked to go again."""
         if self._overrun.pop(group, None) is not None:
