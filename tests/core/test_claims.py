@@ -13,7 +13,7 @@ from gangsched.core.explain import explain
 from gangsched.core.framework.status import SUCCESS
 from gangsched.core.groups import claiming
 from gangsched.core.groups.claim_plans import ClaimPlans
-from gangsched.core.queueing.claims import KEPT, Claims
+from gangsched.core.queueing.claims import KEPT, OVERRUN, Claims
 from gangsched.core.state.reporter import START_PROMISED
 from gangsched.core.types.claim import StartClaim
 from gangsched.model import effects as ef
@@ -656,6 +656,25 @@ def test_an_eviction_for_a_claim_is_not_asked_again_once_overrunners_need_not_yi
     c.wait(600.0)
     assert len(evicted(c)) == n
     assert not c.placed("large")
+
+
+def test_a_start_that_waits_long_for_who_is_evicted_was_made_late_by_who_ran_on() -> None:
+    c = overrunning()
+    c.evictions = "slow"
+    c.wait(645.0)
+    assert evicted(c) == ["holds"]
+    c.wait(20.0)
+    c.delete("holds").run().wait(10.0)
+    assert c.placed("large", on=2)
+    assert claims(c).promises == {OVERRUN: 1}
+
+
+def test_a_promise_to_a_gang_that_is_deleted_is_neither_kept_nor_late() -> None:
+    c = claimed(fill="2h")
+    assert claim(c, "large").is_promise
+    c.tell(*(ev.PodDeleted(c.pods.pop(c.pod(name).metadata.uid)) for name in ("large-0", "large-1"))).run()
+    assert not claims(c).by_key
+    assert not claims(c).promises
 
 
 def test_nobody_is_evicted_for_its_walltime_unless_it_is_asked_for() -> None:
