@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.sim.objects import at, make_node
-from tests.core.queued import book, pods, queued
+from tests.core.queued import book, pods, queued, reconfigured
 from tests.core.test_claims import claims, lone
 from tests.core.test_kept_now import walled
 from tests.support.scenario import Cluster, gang
@@ -135,6 +135,26 @@ def test_after_a_restart_what_runs_has_run_for_as_long_as_its_kubelet_says() -> 
     one_waits_for_all(c.wait(4 * 3600.0).restart())
     assert is_passed(c.wait(_UNTIL_CLAIM * 1800.0 - 60.0))
     assert not is_passed(c.wait(120.0))
+
+
+def test_what_runs_counts_from_when_the_shortest_go_first() -> None:
+    c = queued("onPartialBind: complete", nodes=2)
+    c.submit(lone("runs", 4, "8h")).run().wait(4 * 3600.0)
+    reconfigured(c, f"queueing: {{bound: {{groups: auto, mode: hard}}}}\n{_ALL}")
+    one_waits_for_all(c)
+    assert is_passed(c.wait(_UNTIL_CLAIM * 1800.0 - 60.0))
+    assert not is_passed(c.wait(120.0))
+
+
+def test_who_is_reserved_again_runs_from_then_on() -> None:
+    c = two_nodes()
+    c.answer = lambda bind: "422"
+    c.submit(lone("runs", 4, "8h")).run()
+    c.answer = lambda bind: "ok"
+    c.wait(3600.0)
+    assert c.pod("runs").spec.node_name
+    began_s = c.group("runs").since_s
+    assert book(c).running_s("all", began_s) == pytest.approx(8 * 3600.0 / 4)
 
 
 def test_who_has_outrun_its_walltime_counts_as_none() -> None:

@@ -113,8 +113,8 @@ class SharedState:
         self.broken_reservations: dict[GroupKey, tuple[Group, str]] = {}
         """Groups for which a broken reservation was found in this turn, and why."""
         self.queue = self._new_queue(settings)
-        self._take_order(profiles)
         self._take_queueing(settings)
+        self._take_order(profiles)
 
     def _new_queue(self, settings: Settings) -> SchedulingQueue:
         return SchedulingQueue(
@@ -140,8 +140,8 @@ class SharedState:
         )
         signs = any(profile.signing.is_used for profile in profiles.values())
         self.cache.sign_by(self._sign if signs else None)
-        self._take_order(profiles)
         self._take_queueing(settings)
+        self._take_order(profiles)
 
     def go_on_trial(self, *, allow_eviction: bool) -> None:
         """From now on this is a copy for somebody's question: observers hear no more of it."""
