@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
+from gangsched.core.framework.interface import SUCCESS, Change, Status
 from gangsched.model import effects as ef
 from gangsched.model.objects import SchedulingGroup, Taint
 from gangsched.sim.objects import STRANGER, make_node, make_pod, make_pod_group
+from tests.core.plugins import with_plugins
 from tests.support.scenario import cluster, gang, with_annotations
 
 
@@ -126,6 +130,32 @@ def test_what_can_cure_wakes(cure: str) -> None:
     else:
         c.node(make_node("n0", uid="new") if cure == "node" else node)
     assert c.run().placed("a")
+
+
+def test_a_plugin_that_fails_when_it_is_asked_what_cures_is_named_and_its_group_is_tried_again() -> None:
+    class Unsure:
+        name = "Unsure"
+        cured_by = Change.ROOM_FREED
+        is_open = True
+
+        def reserve(self, state: Any, group: Any, placements: Any) -> Status:
+            return SUCCESS if self.is_open else Status.unschedulable("closed")
+
+        def unreserve(self, group: Any, infos: Any) -> None: ...
+
+        def cures(self, change: Any, template: Any, view: Any) -> bool:
+            raise ValueError("who knows")
+
+    unsure = Unsure()
+    c = with_plugins(unsure).submit(make_pod("before")).run()
+    unsure.is_open = False
+    c.submit(make_pod("p-0")).run().wait(5.0)
+    assert c.untouched("p")
+    unsure.is_open = True
+    c.delete("before").run()
+    assert c.placed("p")
+    said = [one.message for one in c.all(ef.RecordEvent) if one.reason == "PluginFailed"]
+    assert said == ["plugin Unsure failed in EventsToRegister: ValueError: who knows"]
 
 
 def test_room_for_a_sibling_of_another_shape_wakes_the_gang_too() -> None:

@@ -65,7 +65,7 @@ from gangsched.model.objects import Pod
 
 T = TypeVar("T")
 P = ParamSpec("P")
-DEVICES, GATES = "Devices", "SchedulingGates"
+DEVICES, GATES, _HINT = "Devices", "SchedulingGates", "EventsToRegister"
 _NO = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
 _NO_OR_SKIP = _NO | {Code.SKIP}
 _NO_OR_WAIT = _NO_OR_SKIP | {Code.WAIT}
@@ -373,7 +373,7 @@ class Profile:
         rejected_by: Iterable[tuple[str, PodTemplate | None]],
         view: ClusterView,
     ) -> bool:
-        """Whether one of the refusing plugins may accept after this change."""
+        """Whether one of the refusing plugins may accept after this change. Raises: PluginError."""
         for name, template in rejected_by:
             if name == TOPOLOGY:
                 if change.what & _CHANGES_DOMAINS:
@@ -382,7 +382,7 @@ class Profile:
             plugin = self._by_name.get(name)
             if not serves(plugin, CuringPlugin):
                 return True
-            if change.what & plugin.cured_by and plugin.cures(change, template, view):
+            if change.what & plugin.cured_by and guarded(name, _HINT, plugin.cures, change, template, view):
                 return True
         return False
 
