@@ -41,8 +41,9 @@ class Rates(msgspec.Struct, frozen=True):
     moment, so checks against it run at rest. crashes: whether mischief includes the scheduler itself; a
     restart reorders everything. proxied: a front end answers in the API server's place, or with an answer
     about another object. throttled: 429, and that kind of request pauses. spite: hostile edits, thieves,
-    clocks (sim.spite). without: names of faults, mischief and spite that are drawn but not carried out, so
-    that all others happen as before.
+    clocks (sim.spite). bad_temper: how many of the spells of plugins are bad (sim.tempers). without: names of
+    faults, mischief, spite and plugins that are drawn but not carried out, so that all others happen as
+    before.
     """
 
     lost_before: float = 0.0
@@ -61,6 +62,7 @@ class Rates(msgspec.Struct, frozen=True):
     proxied: float = 0.0
     throttled: float = 0.0
     spite_per_s: float = 0.0
+    bad_temper: float = 0.0
     without: frozenset[str] = frozenset()
     crashes: bool = True
     watch_delay_s: float = 0.02

@@ -36,10 +36,12 @@ def unfilled(
     told: Told,
     now_s: float,
     keeps_out: Callable[[Sequence[Pod], Scheduler, Told], bool] | None = None,
+    excuses: Callable[[Group], bool] | None = None,
 ) -> Iterator[str]:
     """I5: at rest nothing that waits for room fits beside the claims that keep room from it.
 
-    keeps_out: whether a limit of their queue may keep pods out. Not for who has a claim, for pods that ask
+    keeps_out: whether a limit of their queue may keep pods out; excuses: whether the group may wait for
+    something else. Not for who has a claim, for pods that ask
     for more than resources, nor for a gang of which anything has ended or is going.
     """
     claims = scheduler.shared.queue.claims
@@ -59,7 +61,9 @@ def unfilled(
         if serials not in found:
             found[serials] = free_room(scheduler, told, holding)
         nodes = _places(needed, found[serials])
-        if nodes and (keeps_out is None or not keeps_out(needed, scheduler, told)):
+        if not nodes or (excuses is not None and excuses(group)):
+            continue
+        if keeps_out is None or not keeps_out(needed, scheduler, told):
             yield f"I5: {group.key} waits, and fits on {', '.join(nodes)}: {group.message}"
 
 

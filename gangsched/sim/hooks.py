@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from gangsched.core.framework.interface import Code
-from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND
+from gangsched.core.state.pending_hooks import BIND, PERMIT, PRE_BIND, PRE_ENQUEUE
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.pod_group import ATTEMPT_KEY
@@ -23,6 +23,7 @@ HOOK_DEADLINE_S = 5.0
 BODY_DEADLINE_S = 60.0
 """Of a plugin's own body, as a profile may set it (bindTimeoutSeconds of VolumeBinding)."""
 _LONGEST_WAIT_S = 8.0
+_ASKS_AGAIN_S = 2.0
 
 
 class SimHooks:
@@ -76,7 +77,9 @@ class SimHooks:
         effect = self._open.pop(ticket, None)
         if effect is None:
             return
-        if fate is HookFate.REFUSES:
+        if fate is HookFate.REFUSES and effect.point == PRE_ENQUEUE:
+            self._say(effect, Code.WAIT, "the weather is bad", _ASKS_AGAIN_S)  # a "no" would be for good
+        elif fate is HookFate.REFUSES:
             self._say(effect, Code.UNSCHEDULABLE, "the weather is bad")
         elif fate is not HookFate.ANSWERS:
             bind = as_bind(effect)

@@ -1,20 +1,21 @@
-"""KeptRoom: whether what starts leaves claims their room, and whether bounds hold, recounted from binds.
+"""KeptRoom: whether what starts leaves claims their room, and whether bounds hold, recounted step by step.
 
 Kept by sim.driver over one process' life. Requests, IDs and walltimes are read from the pods as told
-(sim.reading), where claims stand from the scheduler; who yields to whom is worked out anew.
+(sim.reading), where pods are reserved and where claims stand from the scheduler; who yields to whom is worked
+out anew.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
-from gangsched.core.types.group import GroupState
+from gangsched.core.types.group import ASSUMED, GroupState
 from gangsched.core.types.needed import completes
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
@@ -72,8 +73,8 @@ class KeptRoom:
         others are promised room."""
         self._takes_kept_room = takes_kept_room
         self._started: dict[str, _Started] = {}
-        self._sent: dict[str, ef.BindPod] = {}
-        """By UID: the last bind, also of those that no claim holds up."""
+        self._reserved: dict[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {}
+        """By UID: the node and the IDs that it is reserved with, before this step."""
         self._held: dict[int, tuple[object, int, dict[str, dict[str, int] | None]]] = {}
         """By serial of a claim: where it stands, since which step, and what its nodes had then."""
         self._own: dict[str, StartClaim] = {}
@@ -90,21 +91,18 @@ class KeptRoom:
         claims = scheduler.shared.queue.claims
         if claims is None:
             return
-        binds = []
         for effect in effects:
             if isinstance(effect, (ef.EvictPod, ef.DeletePod)):
                 yield from self._may_go(scheduler, effect, now_s)
-            if isinstance(effect, ef.BindPod) and self._is_another(effect) and effect.uid in told.pods:
-                binds.append(effect)
-        starting = [told.pods[bind.uid] for bind in binds]
+        starting = [told.pods[uid] for uid in self._placed(scheduler) if uid in told.pods]
         promised = [one.info.pod for one in scheduler.shared.cache.nominated.values()]
         yielding = frozenset(
             one.serial
             for one in self._own.values()
             if starting and self._takes_kept_room(starting, one, told, promised)
         )
-        for bind, pod in zip(binds, starting, strict=True):
-            self._note(scheduler, bind, pod, now_s, yielding)
+        for pod in starting:
+            self._note(scheduler, pod, now_s, yielding)
         standing = claims.all
         self._own = {str(key): claim for key, claim in claims.by_key.items()}
         self._held = {
@@ -146,16 +144,18 @@ class KeptRoom:
         if started is not None and any(one.is_overrun for one in waiting) and now_s < started.ends_s:
             yield f"I10: {effect.uid} is evicted at {now_s:g} for a claim, and has stated {started.ends_s:g}"
 
-    def _is_another(self, bind: ef.BindPod) -> bool:
-        """Whether it gives the pod another place: a bind that is sent again is no start."""
-        before, self._sent[bind.uid] = self._sent.get(bind.uid), bind
-        return before is None or (before.node, before.annotations) != (bind.node, bind.annotations)
+    def _placed(self, scheduler: Scheduler) -> list[str]:
+        """UIDs of pods that were given another place in this step; their binds may wait for plugins."""
+        before, self._reserved = self._reserved, {}
+        for uid, info in scheduler.shared.cache.pods.items():
+            if info.state is ASSUMED:
+                self._reserved[uid] = (info.node_name, info.ids)
+        return [uid for uid, place in self._reserved.items() if before.get(uid) != place]
 
-    def _note(
-        self, scheduler: Scheduler, bind: ef.BindPod, pod: Pod, now_s: float, before: frozenset[int]
-    ) -> None:
-        self._started.pop(bind.uid, None)
-        info = scheduler.shared.cache.pods.get(bind.uid)
+    def _note(self, scheduler: Scheduler, pod: Pod, now_s: float, before: frozenset[int]) -> None:
+        uid = pod.metadata.uid
+        self._started.pop(uid, None)
+        info = scheduler.shared.cache.pods.get(uid)
         group = info.group if info is not None else None
         if group is None or completes(group):
             return
@@ -163,7 +163,7 @@ class KeptRoom:
         if own is not None:
             before |= {one.serial for one in self._own.values() if one.serial > own.serial}
         ends_s = now_s + max(stated_s(one.pod) for one in group.members.values())
-        self._started[bind.uid] = _Started(self._n, ends_s, group.priority, before)
+        self._started[uid] = _Started(self._n, ends_s, group.priority, before)
 
     def _keeps(self, claim: StartClaim, told: Told) -> Iterator[str]:
         """Pods that started while it stands there, and end after its start, leave it its room and IDs."""

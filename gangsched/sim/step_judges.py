@@ -5,11 +5,12 @@ Called by sim.driver, with a new one for each process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from gangsched.config import Settings
 from gangsched.config.queueing import EVICT
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import Group
 from gangsched.model import effects as ef
 from gangsched.sim.capped import Limits
 from gangsched.sim.checkers import Preemptions
@@ -38,6 +39,8 @@ class StepJudges:
             KeptRoom() if self._guarantees is None else KeptRoom(self._guarantees.takes_kept_room)
         )
 
+        self.excuses: Callable[[Group], bool] = _nobody
+        """Whether a group may wait for something else than room, a plugin, say."""
         self.has_more = queueing is not None or bool(queues)
         """Whether anything is judged but preemptions: without claims and queues, nothing is."""
 
@@ -49,7 +52,7 @@ class StepJudges:
             yield from self._kept_room.look(scheduler, effects, told, now_s)
             yield from acyclic(scheduler)
         if self._guarantees is not None:
-            yield from self._guarantees.look(effects, told)
+            yield from self._guarantees.look(scheduler, effects, told)
         if self._given_back is not None:
             self._given_back.look(effects, told)
         if self._limits is not None:
@@ -63,7 +66,7 @@ class StepJudges:
         """calm_since_s: 0 as long as anything goes wrong; is_idle: nothing is left to hear, or in line."""
         if self._fills and is_idle and scheduler.is_synced:
             keeps_out = None if self._limits is None else self._limits.keeps_out
-            yield from unfilled(scheduler, told, now_s, keeps_out)
+            yield from unfilled(scheduler, told, now_s, keeps_out, self.excuses)
         if self._overtime is not None and calm_since_s and scheduler.is_synced:
             yield from self._overtime.not_gone(told, now_s, calm_since_s)
         if calm_since_s and scheduler.is_synced:
@@ -73,3 +76,7 @@ class StepJudges:
         """In calm weather, and when nothing moves any more."""
         if self._given_back is not None:
             yield from self._given_back.too_late(told, now_s)
+
+
+def _nobody(group: Group) -> bool:
+    return False

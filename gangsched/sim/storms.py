@@ -24,6 +24,8 @@ from gangsched.sim.faults import CALM, STORM, Rates
 from gangsched.sim.given_back import lending_workload
 from gangsched.sim.limits import limited_workload, overtime_workload
 from gangsched.sim.making import make_scheduler
+from gangsched.sim.moody import MoodySimulation, moody_workload
+from gangsched.sim.moody_plugins import KINDS
 from gangsched.sim.racks import racked_workload
 from gangsched.sim.storage import VolumeSimulation
 from gangsched.sim.teams import SETTINGS, make_with_queues, teams_workload
@@ -35,10 +37,11 @@ FENCED = Settings(fence=True)
 # its room was released, or after another process listed its pod.
 ROUGH = replace(STORM, late=0.0)
 HOSTILE = replace(STORM, proxied=0.06, throttled=0.03, spite_per_s=1.0)
+MOODY = replace(STORM, bad_temper=0.4)
 # One in eight of thousands of binds would be lost, and each loss occupies a place among those in flight.
 CROWDED = replace(ROUGH, lost_before=0.01, lost_after=0.01, slow=0.01, longest_timeout_s=2.0)
 _STORM_S = 40.0
-_PACES = ("mischief_per_s", "spite_per_s", "tampering_per_s")
+_PACES = ("mischief_per_s", "spite_per_s", "tampering_per_s", "bad_temper")
 _MEASURES = frozenset(("watch_delay_s", "longest_timeout_s", "without", "crashes", *_PACES))
 Make = Callable[[Settings], Scheduler]
 
@@ -47,8 +50,8 @@ class Storm(msgspec.Struct, frozen=True):
     """A way to run seeds.
 
     `title`: for people. `is_slow`: a seed takes seconds; one in four is run beside other storms. `is_duel`:
-    two schedulers. `foresees`: they list pods in the fence before they place them. `has_volumes`: its pods
-    have claims, and hooks bind them.
+    two schedulers. `foresees`: they list pods in the fence before they place them. `simulation`: with what
+    else there is.
     """
 
     title: str
@@ -60,7 +63,7 @@ class Storm(msgspec.Struct, frozen=True):
     is_slow: bool = False
     is_duel: bool = False
     foresees: bool = False
-    has_volumes: bool = False
+    simulation: Callable[..., Simulation] = Simulation
 
 
 STORMS: dict[str, Storm] = {
@@ -173,7 +176,13 @@ STORMS: dict[str, Storm] = {
         "as storm, of gangs with claims; volumes, claims and what nodes may attach change and get lost",
         volumes_workload,
         settings=replace(FENCED, permit_wait_s=15.0),
-        has_volumes=True,
+        simulation=VolumeSimulation,
+    ),
+    "moody": Storm(
+        "as others, with plugins that refuse, raise and make gangs wait, in spells; most with claims",
+        moody_workload,
+        rates=MOODY,
+        simulation=MoodySimulation,
     ),
     "unfenced": Storm("as storm, without a fence, and without late binds", rates=ROUGH, settings=Settings()),
 }
@@ -194,9 +203,7 @@ class Case(msgspec.Struct, frozen=True):
     def run(self) -> Simulation | Duel:
         """The storm, then calm until all is at rest. Raises: Broken."""
         storm = self.storm
-        start = partial(Duel, foresees=storm.foresees) if storm.is_duel else Simulation
-        if storm.has_volumes:
-            start = VolumeSimulation
+        start = partial(Duel, foresees=storm.foresees) if storm.is_duel else storm.simulation
         sim = start(
             self.seed,
             self.workload,
@@ -244,6 +251,8 @@ def _faults(rates: Rates) -> list[str]:
         names += mischief.DEEDS
     if rates.spite_per_s:
         names += spite.DEEDS
+    if rates.bad_temper:
+        names += [kind.name for kind in KINDS]
     return [name for name in names if name not in rates.without]
 
 

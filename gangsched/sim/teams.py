@@ -10,10 +10,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
+from typing import Any
 
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
+from gangsched.core.types.group import ASSUMED
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
@@ -39,9 +41,9 @@ _CONFIG = config_with(_OURS)
 SETTINGS = _CONFIG.settings
 
 
-def make_with_queues(settings: Settings) -> Scheduler:
-    """As it is assembled live with this configuration."""
-    return scheduler_of(_CONFIG, settings)
+def make_with_queues(settings: Settings, *plugins: Any) -> Scheduler:
+    """As it is assembled live with this configuration, and with `plugins` behind its own."""
+    return scheduler_of(_CONFIG, settings, *plugins)
 
 
 def teams_workload(seed: int, *, n_arrivals: int = 36, over_s: float = 45.0) -> Workload:
@@ -95,20 +97,25 @@ class Guarantees:
     """31: no queue at or below its guarantee loses a pod to another, and none above it comes below.
 
     Counted from what the process was told and the binds that it sent. A pod whose eviction was refused may
-    stay or go, and one whose bind was read as not done, or whose bump is not answered, may be bound yet, so
-    it is a find only if it is one both ways. While the cluster is smaller than all that is guaranteed,
-    nothing is checked. A pod counts for the queue in which it started, whatever it names later.
+    stay or go, and one that waits in Permit, whose bind was read as not done, or whose bump is not answered
+    may be bound yet, so it is a find only if it is one both ways. While the cluster is smaller than all that
+    is guaranteed, nothing is checked. A pod counts for the queue in which it started, whatever it names
+    later.
     """
 
     def __init__(self) -> None:
         self._asked: set[str] = set()
         self._unsure: dict[str, int] = {}
         """By UID of a pod whose bind or bump was sent: how often its binds had been settled by then."""
+        self._reserved: set[str] = set()
+        """UIDs of pods that are reserved, whose binds may wait for plugins."""
         self._sent: dict[str, str] = {}
         """By UID: the queue that its last bind writes."""
 
-    def look(self, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
+    def look(self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
         """After every step."""
+        cache = scheduler.shared.cache
+        self._reserved = {uid for uid, info in cache.pods.items() if info.state is ASSUMED}
         by_cause: dict[str, list[Pod]] = {}
         for one in effects:
             if isinstance(one, ef.BindPod | ef.BumpPod):
@@ -116,7 +123,9 @@ class Guarantees:
             if isinstance(one, ef.BindPod):
                 self._sent[one.uid] = one.annotations[STARTED_IN_KEY]
             if isinstance(one, ef.EvictPod | ef.DeletePod) and one.uid in told.pods:
-                by_cause.setdefault(one.cause_id.rpartition("#")[0], []).append(told.pods[one.uid])
+                cause = one.cause_id.rpartition("#")[0]
+                if cause:  # else nobody has had a turn for which it may go: its own devices have failed, say
+                    by_cause.setdefault(cause, []).append(told.pods[one.uid])
         if not by_cause or gpus_there(told) < sum(GUARANTEED.values()):
             return
         for cause, lost in by_cause.items():
@@ -179,8 +188,9 @@ class Guarantees:
         return sum(map(gpus_of, stay)), sum(map(gpus_of, there)) + self._may_come(queue, told)
 
     def _may_come(self, queue: str, told: Told) -> int:
-        unsure = (uid for uid, n in self._unsure.items() if told.n_settled[uid] == n and uid in told.pods)
-        pods = (told.pods[uid] for uid in unsure if uid not in told.promised.by_uid)
+        unsure = {uid: None for uid, n in self._unsure.items() if told.n_settled[uid] == n}
+        unsure |= dict.fromkeys(self._reserved)
+        pods = (told.pods[uid] for uid in unsure if uid in told.pods and uid not in told.promised.by_uid)
         return sum(
             gpus_of(pod) for pod in pods if not pod.spec.node_name and self._queue_of(pod, told) == queue
         )

@@ -15,7 +15,7 @@ from gangsched.model import events as ev
 from gangsched.sim.driver import Simulation
 from gangsched.sim.objects import make_node, make_pod
 from gangsched.sim.storms import STORMS, case
-from gangsched.sim.teams import QUEUE_KEY, Guarantees
+from gangsched.sim.teams import QUEUE_KEY, SETTINGS, Guarantees, make_with_queues
 from gangsched.sim.told import Told
 from tests.support.breaking import found, keep_behind_claims
 
@@ -74,8 +74,9 @@ def test_two_that_go_together_are_judged_together() -> None:
         told.hear([ev.PodAdded(on("n0", f"b{k}", "b"))])
     told.hear([ev.PodAdded(make_pod("asks", annotations={QUEUE_KEY: "a"}))])
     one, two = (ef.EvictPod(f"uid-d-b{k}", "d", f"b{k}", "d/asks#1") for k in range(2))
-    assert not list(Guarantees().look([one], told)), "3 are held, 2 are guaranteed"
-    assert list(Guarantees().look([one, two], told))
+    scheduler = make_with_queues(SETTINGS)
+    assert not list(Guarantees().look(scheduler, [one], told)), "3 are held, 2 are guaranteed"
+    assert list(Guarantees().look(scheduler, [one, two], told))
 
 
 def on(node: str, name: str, queue: str) -> Any:

@@ -1,0 +1,195 @@
+"""MoodySimulation: a storm in which plugins of outsiders change their minds, beside claims, failing devices,
+queues, preemption and evictions that are refused.
+
+A seed draws which of them there are, and how the cluster is configured. Not here: the plugins
+(sim.moody_plugins), their tempers (sim.tempers), what else goes wrong (sim.faults, sim.mischief).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from random import Random
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from gangsched.config import Settings
+from gangsched.config.devices import DeviceSettings
+from gangsched.config.queueing import QueueingSettings
+from gangsched.core.framework.interface import Code
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.pending_hooks import PRE_ENQUEUE
+from gangsched.core.types.group import Group, MemberState
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.pod_group import GroupKey
+from gangsched.sim import teams
+from gangsched.sim.driver import Simulation
+from gangsched.sim.limits import limited_workload, overtime_workload
+from gangsched.sim.making import make_scheduler
+from gangsched.sim.moody_plugins import MoodyGate, MoodyReserve, some_kinds
+from gangsched.sim.tempers import Refusals, Temper
+from gangsched.sim.told import Told
+from gangsched.sim.workloads import Workload, preempting_workload, random_workload
+
+LOOKED_AGAIN_S = 315.0
+"""Who is unschedulable is tried again after 300 s, whatever has changed; then a backoff ends."""
+_NO = (Code.UNSCHEDULABLE.value, Code.UNRESOLVABLE.value, Code.ERROR.value)
+_OVERRUN: tuple[Literal["none", "yield", "evict"], ...] = ("none", "yield", "evict")
+_WORKLOADS = (
+    partial(limited_workload, n_arrivals=24),
+    partial(overtime_workload),
+    teams.teams_workload,
+    partial(preempting_workload, stubborn=False),
+    random_workload,
+)
+
+
+def moody_workload(seed: int) -> Workload:
+    """One of those of other storms."""
+    return _WORKLOADS[seed % len(_WORKLOADS)](seed)
+
+
+def _has_queues(seed: int) -> bool:
+    return _WORKLOADS[seed % len(_WORKLOADS)] is teams.teams_workload
+
+
+def moody_settings(seed: int, settings: Settings) -> Settings:
+    """The same, with what else a seed draws."""
+    rng = Random(f"{seed}-settings")
+    bound: int | None = rng.choice((1, 1, 2, None))
+    queueing = QueueingSettings(bound, mode="hard", on_overrun=rng.choice(_OVERRUN))
+    if _has_queues(seed):
+        settings = replace(settings, queues=teams.SETTINGS.queues)
+    return replace(
+        settings,
+        devices=DeviceSettings(
+            on_failure=rng.choice(("none", "evictGang", "evictMember")),
+            failure_grace_s=rng.choice((0.0, 5.0)),
+        ),
+        on_partial_bind=rng.choice(("complete", "unwind")),
+        permit_wait_s=rng.choice((3.0, 15.0)),
+        queueing=queueing if rng.random() < 0.85 else None,
+    )
+
+
+class _ToldOfHooks(Told):
+    """Also of groups that a plugin at the edge has refused."""
+
+    def __init__(self, refusals: Refusals) -> None:
+        super().__init__()
+        self._asked: dict[int, ef.RunHook] = {}
+        self._refusals = refusals
+
+    def hear(self, events: Iterable[ev.Event]) -> None:
+        super().hear(events)
+        for event in events:
+            if isinstance(event, ev.GroupRejected):
+                self._refused(event.group)
+            elif isinstance(event, ev.HookAnswered) and (asked := self._asked.pop(event.ticket, None)):
+                self._answered(asked, event.code)
+
+    def asks(self, effect: ef.RunHook) -> None:
+        """The process has it called."""
+        self._asked[effect.ticket] = effect
+        if effect.point == PRE_ENQUEUE and effect.pod is not None:
+            self._refusals.let_in.discard(effect.pod.metadata.uid)
+
+    def _answered(self, asked: ef.RunHook, code: str) -> None:
+        if asked.point == PRE_ENQUEUE and asked.pod is not None:
+            if code == Code.SUCCESS.value:
+                self._refusals.let_in.add(asked.pod.metadata.uid)
+        elif code in _NO:
+            self._refused(asked.group)
+
+    def _refused(self, key: GroupKey) -> None:
+        for group in self._refusals.groups():
+            if group.key == key:
+                self._refusals.refused(group, n_more=1)  # in the turn that this answer gives it
+
+
+class MoodySimulation(Simulation):
+    """A simulation in which plugins refuse, raise and wait in spells."""
+
+    def __init__(self, seed: int, workload: Workload, *, settings: Settings, **named: Any) -> None:
+        super().__init__(seed, workload, settings=moody_settings(seed, settings), **named)
+
+    def _begin(self, workload: Workload) -> None:
+        self._kinds = some_kinds(self.seed)
+        tempers = (Temper(one.name, self.seed, self.timeline, self.weather) for one in self._kinds)
+        self._tempers = {temper.name: temper for temper in tempers}
+        self._make_usual = teams.make_with_queues if _has_queues(self.seed) else make_scheduler
+        self._make = self._make_moody
+        self.watchers += [_judge_refusals, _judge_book]
+        super()._begin(workload)
+
+    def _make_moody(self, settings: Settings) -> Scheduler:
+        refusals = Refusals(self.timeline, has_gate=MoodyGate in self._kinds)
+        plugins = [kind(self._tempers[kind.name], refusals) for kind in self._kinds]
+        scheduler = self._make_usual(settings, *plugins)
+        refusals.groups = scheduler.shared.groups.values
+        return scheduler
+
+    def _fresh(self) -> Scheduler:
+        """Without them, as they agree to everything then, and some only once the edge has said so."""
+        self._make = self._make_usual
+        try:
+            return super()._fresh()
+        finally:
+            self._make = self._make_moody
+
+    def _start_process(self, **named: Any) -> None:
+        super()._start_process(**named)
+        self.told = self._told = _ToldOfHooks(self.refusals)
+        self.judges.excuses = self._may_be_refused
+
+    @property
+    def refusals(self) -> Refusals:
+        """Of the present process."""
+        found: Refusals = self._plugin(self._kinds[0].name).refusals
+        return found
+
+    def _plugin(self, name: str) -> Any:
+        return next(iter(self.scheduler.shared.profiles.values())).plugin(name)
+
+    def _may_be_refused(self, group: Group) -> bool:
+        """Whether it may wait for a plugin that has refused it."""
+        is_over = self.calm_since_s and self.timeline.now_s > self.calm_since_s
+        return not is_over and self.refusals.waits_since(group)
+
+    def _send(self, effect: ef.Effect) -> None:
+        if isinstance(effect, ef.RunHook):
+            self._told.asks(effect)
+        super()._send(effect)
+
+    def settle(self) -> None:
+        """As that, once whom plugins have refused has been tried again in calm weather."""
+        self.weather.clear()
+        self.mischief.repair()
+        self.run_for(LOOKED_AGAIN_S)
+        super().settle()
+
+
+def _judge_refusals(sim: Simulation) -> Iterator[str]:
+    """40: nobody is refused over and over again."""
+    assert isinstance(sim, MoodySimulation)
+    yield from sim.refusals.too_many
+
+
+def _judge_book(sim: Simulation) -> Iterator[str]:
+    """4: what a plugin has reserved is what is reserved."""
+    assert isinstance(sim, MoodySimulation)
+    plugin = sim._plugin(MoodyReserve.name)
+    if plugin is None:
+        return
+    pods = sim.scheduler.shared.cache.pods
+    held = {info.uid for info in pods.values() if info.state is MemberState.ASSUMED}
+    ran = (MemberState.BOUND, MemberState.DONE)
+    booked = {
+        uid
+        for uid in plugin.held
+        if uid in pods and pods[uid].state not in ran and not pods[uid].pod.spec.node_name
+    }
+    if held != booked:
+        yield f"4: reserved {sorted(held)}, in the plugin's book {sorted(booked)}"

@@ -1,0 +1,115 @@
+"""Tempers: when plugins of outsiders are in a bad temper, and whom they have refused since.
+
+A plugin has spells, drawn from a seed and lived through in virtual time: in some it says no to a part of what
+it is asked, or to all. Once the weather is calm it agrees to everything, for good. Not here: what it is asked
+(sim.moody_plugins), who judges by it (sim.moody).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from random import Random
+from zlib import crc32
+
+from gangsched.core.types.group import Group, PodInfo
+from gangsched.sim.faults import Weather
+from gangsched.sim.timeline import Timeline
+
+_SHARES = (0.3, 0.6, 1.0)
+"""Of what a plugin is asked it says no to so much in a bad spell."""
+_SHORTEST_S, _LONGEST_S = 0.5, 12.0
+_WITHIN_S = 1.0
+_MANY = 4
+"""So often a plugin may refuse one group within that time. Its backoff lasts as long at least, and ends early
+where its members, or what they ask for, change."""
+
+Tries = Callable[[], Iterable[Group]]
+
+
+class Temper:
+    """One plugin's spells, and its answers in them."""
+
+    def __init__(self, name: str, seed: int, timeline: Timeline, weather: Weather) -> None:
+        self.name = name
+        self._timeline = timeline
+        self._weather = weather
+        self._spells = Random(f"{seed}-spells-{name}")
+        self._answers = Random(f"{seed}-answers-{name}")
+        self._n = 0
+        self._share = 0.0
+        self._until_s = 0.0
+
+    def is_bad(self) -> bool:
+        """Whether it says no this time; the next time it is asked the same it may not."""
+        share = self._share_now()
+        return bool(share) and self._answers.random() < share
+
+    def is_bad_about(self, *what: Hashable) -> bool:
+        """Likewise, with one answer for one question as long as the spell lasts."""
+        share = self._share_now()
+        return bool(share) and self.number_of(*what) < share
+
+    def number_of(self, *what: Hashable) -> float:
+        """From 0 to 1, another one in each spell."""
+        return crc32(f"{self.name} {self._n} {what}".encode()) / 2.0**32
+
+    def choose(self, *moods: str) -> str:
+        return self._answers.choice(moods)
+
+    def _share_now(self) -> float:
+        rates = self._weather.rates
+        if not rates.bad_temper or self.name in rates.without:
+            return 0.0
+        while self._until_s <= self._timeline.now_s:
+            self._n += 1
+            self._until_s += self._spells.uniform(_SHORTEST_S, _LONGEST_S)
+            is_bad = self._spells.random() < rates.bad_temper
+            self._share = self._spells.choice(_SHARES) if is_bad else 0.0
+        return self._share
+
+
+class Refusals:
+    """Whom the plugins of one process have refused, or failed on, and at which of its attempts.
+
+    40: none of them has to refuse one group many times within a second.
+    """
+
+    def __init__(self, timeline: Timeline, *, has_gate: bool) -> None:
+        """has_gate: whether each pod is kept out until the edge has let it in."""
+        self._timeline = timeline
+        self._has_gate = has_gate
+        self._at: dict[str, int] = {}
+        self.groups: Tries = tuple
+        """All that the process has now."""
+        self._times_s: dict[str, list[float]] = {}
+        self.too_many: list[str] = []
+        """What is found."""
+        self.kept_out: set[str] = set()
+        """UIDs of pods, by PreEnqueue."""
+        self.let_in: set[str] = set()
+        """UIDs of pods, by PreEnqueue at the edge."""
+
+    def refused(self, group: Group | None, *, n_more: int = 0) -> None:
+        """None: it was asked about a template alone, which may be anybody's. n_more: how many of its turns
+        will still end with that."""
+        for one in self.groups() if group is None else (group,):
+            self._at[str(one.key)] = one.attempts + n_more
+
+    def refused_places(self, group: Group, point: str) -> None:
+        """By a plugin that is asked once the group has its places."""
+        self.refused(group)
+        now_s, key = self._timeline.now_s, f"{group.key} in {point}"
+        times_s = [one for one in self._times_s.get(key, ()) if one > now_s - _WITHIN_S]
+        self._times_s[key] = [*times_s, now_s]
+        if len(times_s) >= _MANY:
+            self.too_many.append(f"40: {key} was refused {len(times_s) + 1} times within a second")
+
+    def waits_since(self, group: Group) -> bool:
+        """Whether a plugin has refused it, or may have, and it was not tried since."""
+        is_refused = self._at.get(str(group.key), -1) >= group.attempts
+        return is_refused or any(self._is_out(info) for info in group.members.values())
+
+    def _is_out(self, info: PodInfo) -> bool:
+        if info.pod.spec.node_name:
+            return False
+        return info.uid in self.kept_out or (self._has_gate and info.uid not in self.let_in)

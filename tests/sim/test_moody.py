@@ -1,0 +1,70 @@
+"""Plugins that change their minds in storms: nothing is lost by it, and once they agree everybody starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from gangsched.core.framework.plan import FitError, Plan
+from gangsched.core.groups.attempts import Attempts
+from gangsched.core.state.queue import SchedulingQueue
+from gangsched.core.state.transitions import Cause
+from gangsched.core.types.group import Group, GroupState
+from gangsched.sim.moody import MoodySimulation
+from gangsched.sim.moody_plugins import MoodyReserve
+from gangsched.sim.storms import STORMS, case
+from tests.support.breaking import found
+
+MOODY = STORMS["moody"]
+
+
+def test_plugins_refuse_raise_and_wait_and_all_comes_to_rest() -> None:
+    said = b""
+    n_claims = 0
+    for seed in range(57_000, 57_006):
+        sim = case(MOODY, seed).run()
+        assert isinstance(sim, MoodySimulation)
+        said += b"".join(sim.history)
+        n_claims += sim.scheduler.shared.counters["claims_made"]
+    assert b"BindPod" in said
+    assert b"ValueError: of bad temper" in said, "no plugin raised"
+    assert b"in two minds" in said, "no plugin asked to wait"
+    assert n_claims, "nobody was claimed for"
+
+
+def test_the_same_seed_decides_the_same() -> None:
+    first, again = case(MOODY, 57_001).run(), case(MOODY, 57_001).run()
+    assert first.history == again.history
+
+
+def test_a_core_in_which_two_with_claims_that_a_plugin_refuses_wake_each_other_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wake = SchedulingQueue.wake
+
+    def at_once(self: SchedulingQueue, group: Group, cause: Cause, now_s: float) -> None:
+        is_awaited = self.claims is not None and self.claims.of(group) is not None
+        if is_awaited and group.state is GroupState.UNSCHEDULABLE:
+            self.activate(group, cause)
+        else:
+            wake(self, group, cause, now_s)
+
+    monkeypatch.setattr(SchedulingQueue, "wake", at_once)
+    assert any("40: " in one for one in found(MOODY, (10,)))
+
+
+def test_a_core_that_fails_where_all_is_reserved_and_waits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With claims, what has to yield to nobody was asked for once Permit let such a gang go on."""
+    place = Attempts._place
+
+    def asked_for_nobody(self: Attempts, unit: list[Group]) -> Plan | FitError:
+        if not self._units.demands(unit):
+            self.claiming.yielding([])
+        return place(self, unit)
+
+    monkeypatch.setattr(Attempts, "_place", asked_for_nobody)
+    assert any("core raised ValueError" in one for one in found(MOODY, range(10)))
+
+
+def test_a_plugin_that_is_not_told_what_is_given_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MoodyReserve, "unreserve", lambda self, group, infos: None)
+    assert any("4: reserved " in one for one in found(MOODY, range(12)))
