@@ -349,6 +349,7 @@ class Scheduler:
                     self.for_group(group, self.reconciler.look)
                 for group in touched.values() if self.walltime_evictions.is_on else ():
                     self.for_group(group, self.walltime_evictions.look_at)
+            steps.each(self.health.look_at_policies)
             steps.each(self.walltime_evictions.look)
             steps.each(self.attempts.claiming.look)
             steps.each(self.attempts.limits.look)

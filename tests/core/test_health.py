@@ -11,7 +11,7 @@ from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings, OnFailure
 from gangsched.model import effects as ef
 from gangsched.model.devices import INVENTORY_KEY
-from gangsched.model.objects import OwnerReference, Pod
+from gangsched.model.objects import CustomObject, OwnerReference, Pod
 from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY
 from gangsched.sim.actors import reborn
 from gangsched.sim.objects import inventory, make_node, make_pod, make_pod_group
@@ -262,6 +262,68 @@ def test_a_pods_own_word_goes_before_the_settings(asked: str, expected: list[str
             "'sometimes' is not one of none, evictMember, evictGang, so evictMember applies"
             in told(c, "DeviceFailed")[0].message
         )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [("evictMember", "none", []), ("evictGang", "none", []), ("none", "evictMember", ["a-1"])],
+)
+def test_a_pods_word_counts_as_it_is_once_the_grace_is_over(
+    before: OnFailure, after: OnFailure, expected: list[str]
+) -> None:
+    c = watched(before).submit(gang("a", pods=2, gpus=2)).run()
+    fail(c, 2)
+    c.wait(5.0)
+    [pod] = with_annotations([c.pod("a-1")], {ON_DEVICE_FAILURE_KEY: after})
+    c.update(pod).wait(24.0)
+    assert evicted(c) == []
+    c.wait(60.0)
+    assert evicted(c) == expected
+
+
+def test_a_word_that_comes_after_the_grace_counts_at_once() -> None:
+    c = watched().submit(gang("a", pods=2, gpus=2)).run()
+    fail(c, 2)
+    c.wait(100.0)
+    [pod] = with_annotations([c.pod("a-1")], {ON_DEVICE_FAILURE_KEY: "evictMember"})
+    c.update(pod).wait(0.1)
+    assert evicted(c) == ["a-1"]
+
+
+def test_so_does_the_word_of_a_groups_object() -> None:
+    def asked(policy: str) -> CustomObject:
+        annotations = {ON_DEVICE_FAILURE_KEY: policy}
+        spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        return make_pod_group("a", spec=spec, annotations=annotations)
+
+    c = watched().object("core", asked("none"))
+    c.submit([replace(pod, spec=replace(pod.spec, scheduling_group=_names("a"))) for pod in _plain(2)]).run()
+    fail(c, 1)
+    c.wait(100.0).object("core", asked("evictGang")).wait(0.1)
+    assert evicted(c) == ["a-0", "a-1"]
+
+
+def test_an_eviction_that_is_refused_is_not_repeated_once_the_pod_says_none() -> None:
+    c = watched("evictMember").submit(make_pod("x", gpus=2)).run()
+    fail(c, 0)
+    c.evictions = "429"
+    c.wait(45.0)
+    assert evicted(c) == ["x", "x"]
+    c.update(with_annotations([c.pod("x")], {ON_DEVICE_FAILURE_KEY: "none"})[0]).wait(60.0)
+    assert evicted(c) == ["x", "x"]
+
+
+def test_each_device_has_its_own_grace() -> None:
+    c = watched("evictMember").submit(make_pod("x", gpus=2)).run()
+    fail(c, 0)
+    c.wait(25.0)
+    fail(c, 0, 1)
+    c.wait(2.0)
+    fail(c, 1)
+    c.wait(27.0)
+    assert evicted(c) == [], "neither has been unhealthy for as long"
+    c.wait(2.0)
+    assert evicted(c) == ["x"]
 
 
 # -- back again ----------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@
     the same group again, sooner than failure_again_s               waits until then
     the pod, or what replaces the gang, comes back                  takes the place in the queue that it had
 
-The grace period restarts each time the device has been healthy, so a flapping one keeps its pod. A group's
-own setting (annotation gangsched.io/on-device-failure on its object, or on the pod) overrides the
-configuration's. Called by core.scheduler; evictions are repeated while the pod is there.
+Each device has a grace period of its own, which restarts each time it has been healthy, so a flapping one
+keeps its pod. A group's own setting (annotation gangsched.io/on-device-failure on its object, or on the pod)
+overrides the configuration's, as it is when the grace period is over, and when it is edited later. Called by
+core.scheduler; evictions are repeated while the pod is there.
 """
 
 from __future__ import annotations
@@ -41,11 +42,16 @@ _MOVING = (GroupState.BINDING, GroupState.UNWINDING)
 
 
 class _Failure(msgspec.Struct):
-    """A pod with failed devices."""
+    """A pod with failed devices: since when each has been unhealthy, and the policy as looked at last."""
 
     info: PodInfo
-    devices: str
+    since_s: dict[str, float]
+    policy: str
     is_acted_on: bool = False
+
+    @property
+    def devices(self) -> str:
+        return ", ".join(self.since_s)
 
 
 class DeviceHealth:
@@ -105,10 +111,16 @@ class DeviceHealth:
                 elif reservation_broken(self._shared.cache, info):
                     again[name] = None  # its bind may be in flight
         self._looks = again
-        for uid in [
-            uid for uid, failure in self.failing.items() if failure.info.state is not MemberState.BOUND
-        ]:
-            self._gone(uid)
+        for uid, failure in list(self.failing.items()):
+            if failure.info.state is not MemberState.BOUND:
+                self._gone(uid)
+
+    def look_at_policies(self) -> None:
+        """Pods, and their groups' objects, may say anew what becomes of those with failed devices."""
+        for failure in self.failing.values():
+            if (policy := self._policy(failure.info)[0]) != failure.policy:
+                failure.policy = policy
+                self._set_due(failure)
 
     def advance(self) -> None:
         """Acts when a grace period is over."""
@@ -129,20 +141,28 @@ class DeviceHealth:
             if known is not None and not known.is_acted_on:
                 self._recovered(known)
             return
-        devices = ", ".join(failed)
         if known is not None:
-            known.devices = devices
+            first_s = min(known.since_s.values())
+            known.since_s = {device: known.since_s.get(device, self._shared.now_s) for device in failed}
+            if min(known.since_s.values()) > first_s and not known.is_acted_on:
+                self._set_due(known)
             return
         group = info.group
         assert group is not None
         policy, problem = self._policy(info)
-        acts_s = NEVER_S if policy == "none" else self._shared.now_s + self._settings.failure_grace_s
-        self.failing[info.uid] = _Failure(info, devices)
-        self._due.set(info.uid, acts_s)
+        failure = _Failure(info, dict.fromkeys(failed, self._shared.now_s), policy)
+        self.failing[info.uid] = failure
+        self._set_due(failure)
         self._shared.count("device_failures")
-        said = f"device {devices} on node {info.node_name} has failed under pod {info.pod.key}{problem}"
+        failed_under = f"has failed under pod {info.pod.key}{problem}"
+        said = f"device {failure.devices} on node {info.node_name} {failed_under}"
         self._tell(info, "Warning", "DeviceFailed", said)
         self._reporter.devices(group, healthy=False, reason="DeviceFailed", message=said)
+
+    def _set_due(self, failure: _Failure) -> None:
+        """When the first of its failed devices has been unhealthy for the grace period, if it is acted on."""
+        acts_s = min(failure.since_s.values()) + self._settings.failure_grace_s
+        self._due.set(failure.info.uid, NEVER_S if failure.policy == "none" else acts_s)
 
     def _policy(self, info: PodInfo) -> tuple[str, str]:
         """(the action, what is wrong with the pod's own setting)."""
@@ -201,7 +221,7 @@ class DeviceHealth:
             self._acted_s[name_of(group)] = shared.now_s
             shared.count("device_evictions")
         failed = f"device {failure.devices} on node {info.node_name} has failed under {info.pod.key}"
-        if self._policy(info)[0] == "evictGang" and group.is_gang:
+        if failure.policy == "evictGang" and group.is_gang:
             shared.requeue_order.keep(group, (), shared.now_s)
             self._tell(info, "Warning", "DeviceEviction", f"gang {group.key} is evicted: {failed}")
             if group.state is GroupState.WAITING:
