@@ -10,11 +10,14 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings, OnFailure
 from gangsched.model import effects as ef
+from gangsched.model import events as ev
 from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import CustomObject, OwnerReference, Pod
+from gangsched.model.owners import ORDERED
 from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY
 from gangsched.sim.actors import reborn
-from gangsched.sim.objects import inventory, make_node, make_pod, make_pod_group
+from gangsched.sim.objects import OURS, inventory, make_node, make_pod, make_pod_group
+from tests import controllers as made
 from tests.support.scenario import Cluster, gang, with_annotations
 
 
@@ -357,3 +360,23 @@ def test_a_lone_pods_successor_is_known_by_its_controller() -> None:
     c.run().wait(20.0)
     assert c.placed("web")
     assert not c.pod("newer").spec.node_name
+
+
+def test_the_next_attempt_at_a_job_set_goes_ahead_of_newer_work_and_is_not_evicted_at_once() -> None:
+    """Its pods say which attempt they are of, and so its gang has another name."""
+    c = watched("evictGang", grace_s=5.0, infer_gangs={OURS: ORDERED})
+    roles = {"worker": (1, 1)}
+    c.tell(ev.OwnerPut(made.owner(made.job_set("a", roles))))
+    first, second = (made.decoded(made.job_set_pods("a", roles, attempt=k)) for k in (0, 1))
+    c.submit(first).run().wait(100.0).submit(gang("newer", pods=1, gpus=8)).run()
+    fail(c, 0)
+    c.wait(6.0)
+    assert evicted(c) == ["a-worker-0-0-a0"]
+    c.submit(second).run()
+    fail(c)
+    c.run().wait(20.0)
+    assert c.untouched("newer")
+    assert c.pod("a-worker-0-0-a1").spec.node_name
+    fail(c, 0)
+    c.wait(60.0)
+    assert evicted(c) == ["a-worker-0-0-a0"]

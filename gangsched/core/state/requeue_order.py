@@ -1,8 +1,8 @@
 """RequeueOrder: pods that replace evicted ones take their place in the queue, ahead of newer work.
 
-A gang is identified by its key, a lone pod by its controller, as its successor has another name. Written by
-core.device_audit.device_health, read by core.groups.reconciler when a group becomes complete for the first
-time.
+A gang is identified by its key, whichever of its controller's attempts it is, a lone pod by its controller,
+as its successor has another name. Written by core.device_audit.device_health, read by core.groups.reconciler
+when a group becomes complete for the first time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gangsched.core.types.group import NEVER_S, Group, PodInfo
+from gangsched.model.owners import lineage
 from gangsched.model.pod_group import POD
 
 # A successor that comes later than this has lost its place.
@@ -54,7 +55,7 @@ class RequeueOrder:
 
 def name_of(group: Group) -> str:
     """The identity shared by a gang and its replacement."""
-    return f"{group.key.dialect} {group.key}"
+    return lineage(group.key)
 
 
 def _owner(info: PodInfo) -> str:

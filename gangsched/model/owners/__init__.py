@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.objects import Pod
 from gangsched.model.owners import job_sets, jobs, kueue, leader_worker_sets, mpi_jobs, ray
 from gangsched.model.owners.owner import Claim, Owner, OwnerName, Role, Start
@@ -114,6 +115,13 @@ def owners_of(pod: Pod) -> tuple[OwnerName, ...]:
     return (*found, mpi_job) if mpi_job is not None else tuple(found)
 
 
+def lineage(key: GroupKey) -> str:
+    """What a gang has in common with the one that its controller makes in its place, and with no other."""
+    if key.dialect in (job_sets.DIALECT, kueue.WORKLOAD_DIALECT):
+        return f"{key.dialect} {key.namespace}/{job_sets.name_of_all(key.name)} {key.uid}"
+    return f"{key.dialect} {key}"
+
+
 def kinds_read(inferred: tuple[str, ...]) -> tuple[str, ...]:
     """The kinds to be followed, as Kind.name has them, to infer these."""
     if not inferred:
@@ -148,5 +156,6 @@ __all__ = [
     "claim_of",
     "is_marked",
     "kinds_read",
+    "lineage",
     "owners_of",
 ]

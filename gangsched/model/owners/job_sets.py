@@ -8,6 +8,9 @@ Job's other pods are refused until its first one has a node.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 import msgspec
 
 from gangsched.model.objects import ObjectMeta, Pod
@@ -22,6 +25,7 @@ ROLE_KEY = "jobset.sigs.k8s.io/replicatedjob-name"
 ATTEMPT_KEY = "jobset.sigs.k8s.io/restart-attempt"
 EXCLUSIVE_KEY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 BY_NODE_LABEL_KEY = "alpha.jobset.sigs.k8s.io/node-selector"
+_RESTARTED = re.compile(r"-restart-\d+")
 
 
 class DependsOn(Wire):
@@ -49,15 +53,25 @@ class JobSet(Wire):
     spec: JobSetSpec = msgspec.field(default_factory=JobSetSpec)
 
 
+def name_of_attempt(name: str, labels: Mapping[str, str]) -> str:
+    """The name of the attempt's gang that a pod with these labels belongs to."""
+    attempt = labels.get(ATTEMPT_KEY, "0")
+    return name if attempt == "0" else f"{name}-restart-{attempt}"
+
+
+def name_of_all(name: str) -> str:
+    """What the names of all attempts' gangs have in common."""
+    return _RESTARTED.sub("", name)
+
+
 def claim(pod: Pod) -> Claim | None:
     meta, labels = pod.metadata, pod.metadata.labels or {}
     name = labels.get(NAME_KEY)
     if not name:
         return None
-    attempt = labels.get(ATTEMPT_KEY, "0")
     return Claim(
         DIALECT,
-        name if attempt == "0" else f"{name}-restart-{attempt}",
+        name_of_attempt(name, labels),
         labels.get(UID_KEY, name),
         OwnerName(KIND, meta.namespace, name),
         role=labels.get(ROLE_KEY, ""),

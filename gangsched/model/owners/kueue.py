@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from gangsched.model.objects import ObjectMeta, Pod
-from gangsched.model.owners.job_sets import ATTEMPT_KEY
+from gangsched.model.owners.job_sets import name_of_attempt
 from gangsched.model.owners.owner import (
     Claim,
     Count,
@@ -77,10 +77,8 @@ def claim(pod: Pod) -> Claim | None:
     workload = annotations.get(WORKLOAD_KEY)
     if not workload or SLICE_KEY in annotations or annotations.get(ELASTIC_KEY) == "true":
         return None
-    attempt = labels.get(ATTEMPT_KEY, "0")
-    name = workload if attempt == "0" else f"{workload}-restart-{attempt}"
     owner = OwnerName(KIND, pod.metadata.namespace, workload)
-    return Claim(WORKLOAD_DIALECT, name, workload, owner)
+    return Claim(WORKLOAD_DIALECT, name_of_attempt(workload, labels), workload, owner)
 
 
 def read(workload: Workload) -> Owner:
