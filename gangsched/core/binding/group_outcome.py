@@ -77,6 +77,7 @@ class GroupOutcome:
         group.satisfied = True
         group.recovering = False
         shared.settle_by_s.drop(group.key)
+        shared.requeue_order.drop(group)
         shared.queue.park(group, Cause.ALL_BOUND)
         if not is_short or any(landed):
             shared.count("groups_bound")

@@ -2,7 +2,7 @@
 
 A gang is identified by its key, whichever of its controller's attempts it is, a lone pod by its controller,
 as its successor has another name. Written by core.device_audit.device_health, read by core.groups.reconciler
-when a group becomes complete for the first time.
+when a group becomes complete for the first time, and dropped by core.binding.group_outcome.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ class RequeueOrder:
                     self._places.setdefault(owner, []).append(kept)
         while len(self._places) > _MAX_PLACES:
             del self._places[next(iter(self._places))]
+
+    def drop(self, group: Group) -> None:
+        """The gang is whole again: the next one of its name has no part in its place."""
+        if self._places and group.key.dialect != POD:
+            self._places.pop(name_of(group), None)
 
     def take(self, group: Group, now_s: float) -> float:
         """The time since which a group that is complete now counts as complete."""
