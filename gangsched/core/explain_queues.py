@@ -48,7 +48,7 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
     amounts = (used, limit, needs, used + kept + needs - limit, kept)
     used_text, limit_text, needs_text, over_text, kept_text = (told_amount(resource, n) for n in amounts)
     kept_for = (
-        f", {kept_text} are kept for who is promised a start or was passed as often as may be" if kept else ""
+        f", {kept_text} are kept for who is promised room or was passed as often as may be" if kept else ""
     )
     sentence = (
         f"Queue {name} is at its limit: {used_text} of {limit_text} {resource} are used{kept_for}, and it"

@@ -125,7 +125,7 @@ def _over(over: OverLimit) -> Status:
             f"queue {queue}: needs {texts[0]} {resource}, more than its limit of {texts[2]}: it never starts",
             Fairness.name,
         )
-    beside = f", {texts[3]} kept for who is promised a start or was passed as often as may be" if kept else ""
+    beside = f", {texts[3]} kept for who is promised room or was passed as often as may be" if kept else ""
     return Status(
         Code.UNSCHEDULABLE,
         f"queue {queue}: {texts[1]} of {texts[2]} {resource} used{beside}, needs {texts[0]}",

@@ -57,7 +57,7 @@ def test_of_its_queue_only_who_ends_before_a_promised_start_uses_its_limit() -> 
     c = promised()
     c.submit(lasting("2h", pods("a", "long", gpus=2))).run()
     assert why(c, "long").startswith(
-        "Fairness: queue a: 0 of 16 nvidia.com/gpu used, 16 kept for who is promised a start or was passed as"
+        "Fairness: queue a: 0 of 16 nvidia.com/gpu used, 16 kept for who is promised room or was passed as"
         " often as may be, needs 2"
     )
     c.submit(lasting("500s", pods("a", "short", gpus=2)), lasting("2h", pods("b", "other"))).run()

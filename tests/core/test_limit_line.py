@@ -64,7 +64,7 @@ def test_so_many_pass_and_then_room_is_kept_within_the_limit() -> None:
     c.submit(pods("a", "s9")).run().delete("s3").run().wait(2.0)
     assert "s9" not in started(c)
     assert why(c, "s9") == (
-        "Fairness: queue a: 4 of 4 nvidia.com/gpu used, 4 kept for who is promised a start or was passed as"
+        "Fairness: queue a: 4 of 4 nvidia.com/gpu used, 4 kept for who is promised room or was passed as"
         " often as may be, needs 1"
     )
     told = explain(c.scheduler, c.group("wide"), c.now_s)

@@ -1,20 +1,23 @@
-"""ClaimedLimits: what claims need within the limits of their queues when they start.
+"""ClaimedLimits: what claims, and groups that wait for their victims, need within the limits of their queues.
 
 A claim keeps nodes; a limit that others of its queue have used up by then would break its promise all the
 same. So what its groups need is kept within their limits too, from those to whom the claim matters: who would
 still run when it starts, and yields to it (core.queueing.claims). What pods of the same queue hold that end
-before, and on whose nodes it waits, is not kept twice. Called by core.groups.limit_line.
+before, and on whose nodes it waits, is not kept twice. Nor would room on nodes be of use to a group that has
+had others evicted for it, if its limit were used up by the time they are gone. Called by
+core.groups.limit_line.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.queue_tree import QueueTree
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
-from gangsched.core.types.group import Group
+from gangsched.core.types.group import Group, PodInfo
 
 Amounts = dict[str, dict[str, int]]
 """By queue with a limit, by resource."""
@@ -59,6 +62,19 @@ class ClaimedLimits:
             add_needs(found, self._needs[claim.serial])
         return found
 
+    def kept_by_preemption(self, group: Group) -> Amounts:
+        """What it must leave to those that wait for their victims, and whose room on nodes it must leave."""
+        found, shared, view = Amounts(), self._shared, self._shared.queue_view
+        if view is None or shared.queue_book is None or not shared.cache.nominated:
+            return found
+        owners = (one.info.group for one in shared.cache.nominated.values())
+        waiting = {id(p): p for owner in owners if owner is not None and (p := owner.preemption) is not None}
+        for one in waiting.values():
+            rank = max(one.keeps_at, min(other.priority for other in one.unit))
+            if group not in one.unit and rank >= group.priority:
+                add_needs(found, self._beside(one.unit, one.waits_for.values(), view, shared.queue_book.tree))
+        return found
+
     def standing(self) -> list[StartClaim]:
         """The claims that keep something within limits."""
         claims, view = self._shared.queue.claims, self._shared.queue_view
@@ -81,11 +97,20 @@ class ClaimedLimits:
         }
 
     def _needs_of(self, claim: StartClaim, view: QueueView, tree: QueueTree) -> Amounts:
-        needs = Amounts()
-        for group in claim.unit:
-            add_needs(needs, limited_needs(view, tree, group))
         pods = self._shared.cache.pods
-        for info in (pods[one.uid] for one in (claim.blockers if needs else ()) if one.uid in pods):
+        return self._beside(
+            claim.unit, (pods[one.uid] for one in claim.blockers if one.uid in pods), view, tree
+        )
+
+    @staticmethod
+    def _beside(
+        unit: Sequence[Group], ending: Iterable[PodInfo], view: QueueView, tree: QueueTree
+    ) -> Amounts:
+        """What the unit needs, less what pods of the same queues hold that end before it starts."""
+        needs = Amounts()
+        for group in unit:
+            add_needs(needs, limited_needs(view, tree, group))
+        for info in ending if needs else ():
             path = tree.paths.get(tree.of(info.pod).queue, ())
             for name in (name for name in path if name in needs):
                 for resource, n in needs[name].items():

@@ -6,7 +6,7 @@ is kept out by a limit on something that the start takes. So does a start in ano
 limit, if that limit alone keeps the group out, and the group's queue would have the next turn with it. From
 its bound (core.queueing.bypasses) on, what the group needs is kept for it within its limits: later ones start
 only if they leave it that. No node is kept, and nothing once it is admitted; a claim keeps within limits what
-it needs besides nodes (core.groups.claimed_limits).
+it needs besides nodes, and so does who waits for its victims (core.groups.claimed_limits).
 
 Of each queue 8 to 16 of the first in line are counted, those behind them once they have come forward. Only
 with `queueing` and an enforced bound. Not here: the limits (plugins.fairness).
@@ -111,11 +111,14 @@ class LimitLine:
     def kept_ahead_of(self, group: Group) -> Mapping[str, Mapping[str, int]]:
         """What is kept within limits from this group, by queue with a limit.
 
-        From who has a claim only older claims keep anything. Groups at their bound leave it what it needs
+        Who waits for its victims keeps what it needs from whoever leaves it its room. From who has a claim
+        only older claims keep anything besides. Groups at their bound leave it what it needs
         itself: if it waited for them too, none of them would start, and the limit would be idle. It passes
         them once, and no other gets a claim as long as they keep it out.
         """
-        found = Amounts() if completes(group) else self._claimed.kept_from(group)
+        found = self._claimed.kept_by_preemption(group)
+        if not completes(group):
+            add_needs(found, self._claimed.kept_from(group))
         claims = self._shared.queue.claims
         if not self._known or self._shared.queue_view is None or completes(group):
             return found
