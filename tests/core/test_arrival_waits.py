@@ -6,19 +6,23 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gangsched.sim.objects import at, make_node
+from gangsched.model.objects import CustomObject, Pod
+from gangsched.model.pod_group import COSCHEDULING_LABEL
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import at, make_node, make_pod, make_pod_group
 from tests.core.queued import book, pods, queued, reconfigured
 from tests.core.test_claims import claims, lone
 from tests.core.test_kept_now import walled
 from tests.support.scenario import Cluster, gang
 
+_HARD = "queueing: {bound: {groups: auto, mode: hard}}"
 _ALL = "queues: [{name: all, order: shortest, namespaces: [d]}]"
 _WEEK_S = 7 * 86_400.0
 _UNTIL_CLAIM = 0.7
 
 
 def two_nodes(queues: str = _ALL) -> Cluster:
-    return queued(f"queueing: {{bound: {{groups: auto, mode: hard}}}}\n{queues}", nodes=2)
+    return queued(f"{_HARD}\n{queues}", nodes=2)
 
 
 def one_waits_for_all(c: Cluster) -> Cluster:
@@ -186,3 +190,70 @@ def test_little_is_kept_of_thousands_that_have_ended_early() -> None:
         c.submit(lone(f"quick-{k}", 1, "40h")).run().delete(f"quick-{k}").run()
     assert len(book(c)._ends) <= 1001
     assert book(c).running_s("all", c.now_s) == pytest.approx(8 * 3600.0 / 4)
+
+
+def half_an_hour_is_waited_for(c: Cluster) -> None:
+    """A quarter of the cluster for four hours more, of which it runs for half."""
+    one_waits_for_all(c)
+    assert is_passed(c.wait(_UNTIL_CLAIM * 1800.0 - 60.0))
+    assert not is_passed(c.wait(120.0))
+
+
+def running(c: Cluster, those: list[Pod]) -> Cluster:
+    """They hold a quarter of the cluster, and have done so for four hours."""
+    c.submit(those).run()
+    for pod in those:
+        now = c.pod(pod.metadata.name)
+        c.update(now, status=replace(now.status, phase="Running", start_time=at(c.now_s)))
+    return c.wait(4 * 3600.0)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("", id="neither queues nor walltimes"),
+        pytest.param(_ALL.replace("order: shortest, ", ""), id="queues in the order of arrival"),
+    ],
+)
+def test_what_runs_counts_once_the_configuration_says_that_the_shortest_go_first(before: str) -> None:
+    c = running(queued(before, nodes=2), lone("runs", 4, "8h"))
+    half_an_hour_is_waited_for(reconfigured(c, f"{_HARD}\n{_ALL}"))
+
+
+def test_other_defaults_count_for_what_runs() -> None:
+    c = running(queued(f"queueing: {{defaultWalltime: 8h}}\n{_ALL}", nodes=2), lone("runs", 4))
+    assert book(c).running_s("all", c.now_s) == pytest.approx(4 * 3600.0 / 4)
+    reconfigured(c, f"queueing: {{defaultWalltime: 12h}}\n{_ALL}").wait(1.0).submit(lone("next", 1)).run()
+    assert book(c).running_s("all", c.now_s) == pytest.approx(8 * 3600.0 / 4 + 12 * 3600.0 / 16, abs=1.0)
+
+
+def test_a_walltime_that_is_edited_counts_as_it_is_now() -> None:
+    c = running(two_nodes(), walled(gang("runs", pods=2, gpus=2), "5h"))
+    one_waits_for_all(c)
+    c.update(*walled([c.pod("runs-1")], "8h")).run().delete("long-0", "long-1").run()
+    half_an_hour_is_waited_for(c)
+
+
+@pytest.mark.parametrize("how", ["edited", "after a restart"])
+def test_a_walltime_of_a_gangs_object_counts(how: str) -> None:
+    def says(walltime: str) -> CustomObject:
+        return make_pod_group("runs", spec={"minMember": 2}, annotations={WALLTIME_KEY: walltime})
+
+    c = two_nodes().object("coscheduling", says("5h" if how == "edited" else "8h"))
+    running(c, [make_pod(f"runs-{k}", gpus=2, labels={COSCHEDULING_LABEL: "runs"}) for k in range(2)])
+    if how == "edited":
+        one_waits_for_all(c).delete("long-0", "long-1").run()
+        c.object("coscheduling", says("8h"))
+    else:
+        c.restart()
+    half_an_hour_is_waited_for(c)
+
+
+def test_a_walltime_may_be_edited_of_a_gang_of_which_the_last_has_ended() -> None:
+    def says(walltime: str) -> CustomObject:
+        return make_pod_group("runs", spec={"minMember": 1}, annotations={WALLTIME_KEY: walltime})
+
+    c = two_nodes().object("coscheduling", says("5h"))
+    c.submit(make_pod("runs-0", gpus=2, labels={COSCHEDULING_LABEL: "runs"})).run()
+    c.phase("runs-0", "Succeeded").object("coscheduling", says("8h")).run()
+    assert book(c).running_s("all", c.now_s) == 0.0

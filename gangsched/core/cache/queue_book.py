@@ -100,6 +100,9 @@ class QueueBook:
         self._ends: list[tuple[float, int, str]] = []
         """A heap: until when, row and UID; also of pods that have left since, until there are too many."""
         self._most_ends = _MOST_GONE
+        self._unasked: dict[str, tuple[int, PodInfo]] = {}
+        """By UID: row and pod, where the shortest go first. Until when it runs is asked late: its group's
+        object may be listed, and settings be in effect, only after it was counted."""
 
     def inherit(self, before: QueueBook, now_s: float) -> None:
         """The queues of these names have held what `before` says; call while this one is still empty."""
@@ -219,6 +222,7 @@ class QueueBook:
     def running_s(self, queue: str, now_s: float) -> float:
         """How long the whole cluster would be busy with what a queue's pods will still run by their
         walltimes. Known where the shortest go first; who states none, or has outrun it, counts as none."""
+        self._ask(now_s)
         work, totals = self._work.get(queue, {}).items(), self._totals
         return max(((until - n * now_s) / totals[r] for r, (n, until) in work if totals.get(r)), default=0.0)
 
@@ -273,6 +277,7 @@ class QueueBook:
     def remove_node(self, row: int) -> None:
         for uid, held in self._on_row.pop(row, {}).items():
             self._there[held[0]].pop(uid, None)
+            self._unasked.pop(uid, None)
             self._add(held, -1)
 
     def enter(self, infos: Iterable[PodInfo], row: int, now_s: float) -> None:
@@ -284,9 +289,9 @@ class QueueBook:
                 continue
             # As it is counted now: the pod may be another version when it leaves.
             requests = info.template.requests
-            held = on_row[info.uid] = (queue, requests, self._until_s(queue, info, now_s))
-            if held[2] < math.inf:
-                self._remember_end(held[2], row, info.uid)
+            held = on_row[info.uid] = (queue, requests, math.inf)
+            if self.tree.queues[queue].order == "shortest":
+                self._unasked[info.uid] = row, info
             self._there.setdefault(queue, {})[info.uid] = info
             self._add(held, 1)
 
@@ -295,6 +300,7 @@ class QueueBook:
         held = self._on_row.get(row, {}).pop(info.uid, None)
         if held is not None:
             self._there[held[0]].pop(info.uid, None)
+            self._unasked.pop(info.uid, None)
             self._add(held, -1)
 
     def advance(self, now_s: float) -> Iterable[int]:
@@ -303,14 +309,39 @@ class QueueBook:
             until_s, row, uid = heapq.heappop(self._ends)
             held = self._on_row.get(row, {}).get(uid)
             if held is not None and held[2] == until_s:
-                self._add_work(*held, -1)
-                self._on_row[row][uid] = (held[0], held[1], math.inf)
+                self._work_is_known_until(row, uid, math.inf)
         return ()
 
-    def _until_s(self, queue: str, info: PodInfo, now_s: float) -> float:
-        if self.runs_until_s is None or self.tree.queues[queue].order != "shortest":
-            return math.inf
-        return self.runs_until_s(info, now_s)
+    def may_end_otherwise(self, info: PodInfo) -> None:
+        """A pod, or its group's object, was edited: all of the group may run for longer than was said, or
+        shorter."""
+        if info.uid in self._unasked:
+            return
+        for one in (info,) if info.group is None else info.group.members.values():
+            held = self._on_row.get(one.row, {}).get(one.uid)
+            if held is not None and self.tree.queues[held[0]].order == "shortest":
+                self._work_is_known_until(one.row, one.uid, math.inf)
+                self._unasked[one.uid] = one.row, one
+
+    def _ask(self, now_s: float) -> None:
+        """Until when the pods run that have come since."""
+        if self.runs_until_s is None:
+            return
+        for uid, (row, info) in self._unasked.items():
+            until_s = self.runs_until_s(info, now_s)
+            if now_s < until_s < math.inf:
+                self._work_is_known_until(row, uid, until_s)
+                self._remember_end(until_s, row, uid)
+        self._unasked.clear()
+
+    def _work_is_known_until(self, row: int, uid: str, until_s: float) -> None:
+        """A pod has so much more to run; inf: nobody knows, or it is over."""
+        queue, requests, before_s = self._on_row[row][uid]
+        if before_s < math.inf:
+            self._add_work(queue, requests, before_s, -1)
+        if until_s < math.inf:
+            self._add_work(queue, requests, until_s, 1)
+        self._on_row[row][uid] = queue, requests, until_s
 
     def _add(self, held: _Held, sign: int) -> None:
         queue, requests, until_s = held

@@ -140,8 +140,11 @@ class GroupSpecs:
 
     def resolve(self, group: Group) -> None:
         """Computes the group's numbers, or the problem with them, from its members and its object."""
-        listed = group.start_together
+        listed, defined = group.start_together, group.definition
         group.definition, group.problem = self._spec_of(group)
+        book = self._shared.queue_book
+        if book is not None and group.n_holding and _walltime(group.definition) != _walltime(defined):
+            book.may_end_otherwise(group.in_state(MemberState.BOUND)[0])
         if group.definition is not None and not group.problem and not group.satisfied:
             group.problem = self._refusal(group, group.definition)
         if group.start_together != listed:
@@ -367,6 +370,10 @@ def _same_numbers(known: PodGroup | str | None, read: PodGroup | str) -> bool:
     if not isinstance(known, PodGroup) or not isinstance(read, PodGroup):
         return known == read
     return _numbers_of(known) == _numbers_of(read)
+
+
+def _walltime(definition: PodGroup | None) -> object:
+    return None if definition is None else definition.walltime
 
 
 def _numbers_of(group: PodGroup) -> PodGroup:

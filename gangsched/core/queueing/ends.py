@@ -171,9 +171,10 @@ class Ends:
         node yet begins now. Remembers nothing."""
         if info.group is None:
             return math.inf
-        began_s = self._began_s.get(info.uid) if info.pod.spec.node_name else now_s
+        began_s = self._began_s.get(info.uid)
         if began_s is None:
-            began_s = _began_s(info.pod, now_s, wall_ahead_s)
+            is_found = bool(info.pod.spec.node_name)
+            began_s = _began_s(info.pod, now_s, wall_ahead_s) if is_found else now_s
         return began_s + self._walltimes.of(info.group).seconds
 
     def _begin_s(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:

@@ -160,7 +160,9 @@ class SharedState:
             trackers.append(usage)
             if self.settings.queues is not None:
                 self.queue_book = QueueBook(QueueTree(self.settings.queues), usage.changed)
-                self.queue_book.runs_until_s = self._runs_until_s
+                if (ends := self.ends) is not None:
+                    ahead_s = self.wall_ahead_s
+                    self.queue_book.runs_until_s = lambda info, now_s: ends.runs_until_s(info, now_s, ahead_s)
                 trackers.append(self.queue_book)
                 if known is not None:
                     self.queue_book.inherit(known, self.now_s)
@@ -224,9 +226,6 @@ class SharedState:
     def passing_place(self, group: Group) -> tuple[object, ...]:
         """The group's place in its lane: who comes behind that and starts before it has passed it."""
         return self._order.passing(group)[1]
-
-    def _runs_until_s(self, info: PodInfo, now_s: float) -> float:
-        return NEVER_S if self.ends is None else self.ends.runs_until_s(info, now_s, self.wall_ahead_s)
 
     def _walltime_s(self, group: Group) -> float:
         return NEVER_S if self.walltimes is None else self.walltimes.of(group).seconds
@@ -352,7 +351,7 @@ class SharedState:
 
     def stir_siblings(self, group: Group) -> None:
         """The group has come to rest: groups that start with it are tried again."""
-        for other in self.siblings(group).values():
+        for other in self.start_together.siblings(group).values():
             if other.state is GroupState.WAITING:
                 self.queue.activate(other, Cause.LOOK_AGAIN)
             else:
@@ -379,6 +378,8 @@ class SharedState:
     def may_end_otherwise(self, info: PodInfo) -> None:
         """A running pod was edited."""
         self.queue.may_end_otherwise(info, self.now_s)
+        if self.queue_book is not None:
+            self.queue_book.may_end_otherwise(info)
         own = self.settings.queueing
         if info.group is not None and own is not None and own.on_overrun == EVICT:
             self.touch(info.group)
