@@ -113,6 +113,8 @@ class VolumeBinding:
         """By pod's UID: what no other pod may take."""
         self._to_bind: dict[str, Choice] = {}
         """By pod's UID: what PreBind has not begun with; its claims may be seen bound before."""
+        self._binding: set[str] = set()
+        """UIDs of pods with whose claims PreBind has begun."""
         self._waiting: set[int] = set()
         self._volumes, self._provisioning = FreeVolumes(), Provisioning()
         self.hook_timeout_s = float(self._args.bind_timeout_seconds)
@@ -178,11 +180,13 @@ class VolumeBinding:
         return claims.looked_up
 
     def _forget_bound(self, view: ObjectQueries) -> None:
-        """Drop reservations whose claims are bound, or gone, according to the API server."""
+        """Drop reservations whose claims are bound, or gone, according to the API server; while PreBind may
+        still write for a claim that is gone, its volume is given to nobody else."""
         for uid, choice in list(self._promised.items()):
             given = [(one, volume.metadata.name) for one, volume in choice.volumes]
             claims = [*given, *((one, "") for one in choice.made)]
-            if all(_is_over(claim, volume, view) for claim, volume in claims):
+            writes = uid in self._to_bind or uid in self._binding
+            if all(_is_over(claim, volume, view, writes=writes) for claim, volume in claims):
                 del self._promised[uid]
 
     def _matching(self, claims: _Claims, view: ClusterView) -> Matching:
@@ -282,13 +286,17 @@ class VolumeBinding:
         return SUCCESS if template.serial in self._waiting else SKIP
 
     async def pre_bind(self, pod: Pod, node_name: str, handle: Handle) -> Status:
-        choice = self._to_bind.pop(pod.metadata.uid, None)
+        uid = pod.metadata.uid
+        choice = self._to_bind.pop(uid, None)
         if choice is None:
             return SUCCESS
+        self._binding.add(uid)
         try:
             problem = await bind_claims(choice, node_name, handle)
         except ApiError as error:
             problem = f"binding volumes: {error}"
+        finally:
+            self._binding.discard(uid)
         return Status.unschedulable(problem) if problem else SUCCESS
 
 
@@ -315,14 +323,15 @@ def _problem(
     return ""
 
 
-def _is_over(promised: PersistentVolumeClaim, volume_name: str, view: ObjectQueries) -> bool:
-    """Whether the claim is gone, or bound and its volume is known to be its own.
+def _is_over(promised: PersistentVolumeClaim, volume_name: str, view: ObjectQueries, *, writes: bool) -> bool:
+    """Whether the claim is gone, and nobody writes for it any more, or is bound and its volume is known to be
+    its own.
 
     Claims and volumes are watched apart, so the volume may look free for a while after the claim is bound.
     """
     claim = claim_of(view, (promised.metadata.namespace, promised.metadata.name))
     if claim is None:
-        return True
+        return not writes
     volume = volume_of(view, volume_name) if claim.spec.volume_name == volume_name else None
     return is_bound(claim) and (volume is None or volume.spec.claim_ref is not None)
 

@@ -305,3 +305,19 @@ async def test_an_answer_that_cannot_be_read_costs_the_attempt(made: Json) -> No
     status = await outcome(server)
     assert status.code is Code.UNSCHEDULABLE
     assert status.reason.startswith("binding volumes: /api/v1/persistentvolumes/made cannot be read: ")
+
+
+async def test_while_a_volume_may_be_written_for_a_claim_that_is_gone_nobody_else_is_given_it() -> None:
+    class GoneMeanwhile(Server):
+        """Somebody deletes the claim once its volume has been asked for."""
+
+        async def patch(self, path: str, body: Any, *, content_type: str = "") -> Any:
+            c.cache.objects.remove(kinds.CLAIMS, "default", "mine", "uid-mine")
+            c.cache.objects.remove(kinds.CLAIMS, "default", "new", "uid-new")
+            assert allowed(c, plugin, using("next", name="q")) == []
+            raise ApiError("the object has been modified", code=404)
+
+    c, plugin, info = both_ways()
+    claim(c, "next")
+    assert (await plugin.pre_bind(info.pod, "a", GoneMeanwhile())).code is Code.UNSCHEDULABLE
+    assert allowed(c, plugin, using("next", name="q")) == ["a"]
