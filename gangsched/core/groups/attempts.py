@@ -197,10 +197,9 @@ class Attempts:
 
     def _refuse(self, unit: list[Group], answer: FitError) -> None:
         """It does not fit now."""
-        claimed = ""
         if self._shared.settings.queueing is not None:
             self._passed_over.refused(self._units.demands(unit), answer)
-            claimed = self.claiming.refused(unit)
+        claimed = self.claiming.refused(unit)
         message = answer.message
         if answer.shortage is not None:
             holding = self._shared.queue.waiting

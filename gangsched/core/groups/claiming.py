@@ -26,15 +26,14 @@ from gangsched.core.groups.units import Units
 from gangsched.core.queueing.bypasses import Bypasses
 from gangsched.core.queueing.claims import MAX_CLAIMS, Claims
 from gangsched.core.queueing.idle_of_queues import IdleOfQueues
-from gangsched.core.state.reporter import Reporter
+from gangsched.core.state.reporter import START_PROMISED, Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.group import NEVER_S, Group
 from gangsched.core.types.placement import Nominated
 
-# What cannot be claimed, or promised early, is not tried again for so long: a plan costs as much as several
-# turns.
+# What cannot be claimed, or promised early, is not tried again for so long: a plan costs several turns.
 _HOPELESS_S = 60.0
 # Kubelets take a moment to end a pod that is over: a claim is not late before this.
 _LATE_S = 30.0
@@ -156,8 +155,8 @@ class Claiming:
             nodes = frozenset(self._shared.cache.view.name(one.row) for one in plan.placements)
             self._outranked.taken(unit, claims.all, nodes)
             self._filled_in(claims, unit, plan, nodes)
-        for group in unit if self._claims is not None else ():
-            if group.attempts == 1 and was_claimed(group):
+        for group in unit:
+            if was_claimed(group) and START_PROMISED not in group.conditions_told:
                 self._told.started(group)
 
     def _filled_in(self, claims: Claims, unit: Sequence[Group], plan: Plan, nodes: frozenset[str]) -> None:
@@ -172,23 +171,24 @@ class Claiming:
             self._stands(claim)
             self._told.moved(claim)
 
-    def _recall(self, claims: Claims, unit: list[Group]) -> None:
+    def _recall(self, unit: Sequence[Group]) -> None:
         """Renews the claims of an earlier process: its counts are lost, but each such group was at its
-        bound."""
-        bypasses, first = self._shared.queue.bypasses, unit[0]
-        if bypasses is None or first.attempts != 1 or claims.own(unit) is not None:
+        bound. Where there is none any more, what that process told is withdrawn."""
+        claims, bypasses, first = self._claims, self._shared.queue.bypasses, unit[0]
+        if first.attempts != 1 or START_PROMISED in first.conditions_told:
             return
-        for group in unit:
-            if had_claim(group):
+        if claims is not None and bypasses is not None and claims.own(unit) is None:
+            for group in (found := [one for one in unit if had_claim(one)]):
                 bypasses.at_bound(group, self._shared.now_s)
-        if any(had_claim(group) for group in unit) and len(claims) < MAX_CLAIMS:
-            self._make(claims, bypasses, first, is_paid=True)
+            if found and len(claims) < MAX_CLAIMS:
+                self._make(claims, bypasses, first, is_paid=True)
+        if claims is None or claims.own(unit) is None:
+            self._told.withdrawn(unit)
 
     def refused(self, unit: list[Group]) -> str:
         """Checks the claim of a unit that does not fit now; returns a sentence about it."""
         claims = self._claims
-        if claims is not None:
-            self._recall(claims, unit)
+        self._recall(unit)
         claim = claims.own(unit) if claims is not None else None
         if claims is None or claim is None:
             return self._told.why_none(unit[0])
@@ -208,6 +208,7 @@ class Claiming:
         stays until it is late, as the unit may be let in by then. Otherwise nothing counts as passing the
         unit until it is room that it lacks."""
         claims, bypasses = self._claims, self._shared.queue.bypasses
+        self._recall(unit)
         if claims is not None and (claim := claims.own(unit)) is not None:
             if claims.is_sound(claim) and self._shared.now_s < claim.start_s + _LATE_S:
                 self._mark = self._shared.cache.view.journal_end  # what it held in its turn is no news

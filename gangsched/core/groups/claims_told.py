@@ -29,6 +29,7 @@ LATEST_S = 400 * 366 * 86_400.0
 _STARTED = (GroupState.WAITING, GroupState.BINDING, GroupState.BOUND)
 _CLAIMED, _ESTIMATED = "Claimed", "Estimated"
 _TAKEN = "the room that was kept for it is taken"
+_NONE_KEPT = "no room is kept for it any more"
 
 
 def had_claim(group: Group) -> bool:
@@ -129,6 +130,12 @@ class ClaimsTold:
         """The group is reserved, while its object still shows an earlier process' claim."""
         self._say(group, "Started", _TAKEN)
 
+    def withdrawn(self, unit: Sequence[Group]) -> None:
+        """No room is kept for the groups, of which the objects of some show an earlier process' claim."""
+        for group in unit:
+            if was_claimed(group):
+                self._say(group, "Withdrawn", _NONE_KEPT)
+
     def made(self, claim: StartClaim) -> None:
         """A claim was made."""
         self._tell(claim)
@@ -147,7 +154,7 @@ class ClaimsTold:
             if group.state in _STARTED and group.preemption is None:
                 self.started(group)
             else:
-                self._say(group, "Withdrawn", "no room is kept for it any more")
+                self._say(group, "Withdrawn", _NONE_KEPT)
         claims.ended.clear()
 
     def extended(self, claims: Claims) -> None:
