@@ -238,3 +238,50 @@ def test_a_gang_that_was_bound_in_part_has_no_right_to_more_once_none_of_it_is_b
     assert "1 of 4 nvidia.com/gpu used, needs 4" in why(c, "wide")
     c.delete("s0").run().wait(2.0)
     assert {"wide-0", "wide-1"} <= {*started(c)}
+
+
+@pytest.mark.parametrize("how", ["a member is made anew", "its binds fail"])
+def test_the_count_is_kept_while_it_cannot_be_tried_and_through_failed_binds(how: str) -> None:
+    c = kept_out()
+    come_and_go(c, 2)
+    if how == "its binds fail":
+        c.answer = lambda bind: "422"
+        c.delete(*started(c)).run()
+        assert c.state("wide") == "backoff"
+        c.answer = lambda bind: "ok"
+        c.submit(pods("a", "s96", "s97", "s98", "s99")).run()
+    else:
+        c.delete("wide-0").run().submit(gang("wide", pods=1, min_members=4, namespace="a")).run()
+    c.wait(2.0)
+    line = c.scheduler.attempts.limits.of(c.group("wide"))
+    assert line is not None
+    assert line.n == 2
+
+
+THREE_LEVELS = """
+queueing: {bound: {groups: 3, mode: hard}}
+queues:
+- name: top
+  limit: {nvidia.com/gpu: 4}
+  queues:
+  - name: team
+    limit: {nvidia.com/gpu: 4}
+    queues:
+    - {name: a, namespaces: [a]}
+  - {name: b, namespaces: [b]}
+"""
+
+
+@pytest.mark.parametrize("name", ["team", "top"])
+def test_a_reload_that_renames_a_queue_above_it_fails_nobody_and_loses_no_count(name: str) -> None:
+    c = queued(THREE_LEVELS, nodes=2)
+    c.submit(pods("b", "s0", "s1", "s2", "s3")).run()
+    c.submit(gang("wide", pods=4, namespace="a")).run().delete("s0").run()
+    c.submit(pods("b", "s4")).run()
+    reconfigured(c, THREE_LEVELS.replace(f"name: {name}", "name: renamed")).delete("s1")
+    c.submit(pods("b", "s5")).run()
+    assert "s5" in started(c)
+    assert "PluginFailed" not in c.reasons()
+    line = c.scheduler.attempts.limits.of(c.group("wide"))
+    assert line is not None
+    assert line.n == 2

@@ -8,7 +8,8 @@ its bound (core.queueing.bypasses) on, what the group needs is kept for it withi
 only if they leave it that. No node is kept, and nothing once it is admitted; a claim keeps within limits what
 it needs besides nodes, and so does who waits for its victims (core.groups.claimed_limits).
 
-Of each queue 8 to 16 of the first in line are counted, those behind them once they have come forward. Only
+Of each queue 8 to 16 of the first in line are counted, those behind them once they have come forward. A count
+ends when its group has started or is gone; it outlives failed binds, gates, and other names of queues. Only
 with `queueing` and an enforced bound. Not here: the limits (plugins.fairness).
 Called by core.groups.attempts; read by plugins, through their QueueView, and by core.explain_queues.
 """
@@ -22,13 +23,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from gangsched.core.cache.namespace_usage import QueueView
+from gangsched.core.cache.queue_tree import QueueTree
 from gangsched.core.framework.status import Code, Status
 from gangsched.core.groups.claimed_limits import Amounts, ClaimedLimits, add_needs, limited_needs
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group
 from gangsched.core.types.needed import completes
-from gangsched.core.types.states import IN_LINE
+from gangsched.core.types.states import IN_LINE, NOT_QUEUED
 from gangsched.model.pod_group import GroupKey
 
 _N_COUNTED = 16
@@ -38,7 +40,7 @@ _GIVEN_UP: tuple[float, frozenset[str]] = (math.inf, frozenset())
 
 class KeptOut(msgspec.Struct, eq=False):
     """One group. needs: of what is limited; n: how many have passed it, of at most `bound`. is_out: since its
-    last try; queue: its lane."""
+    last try; is_away: since then it is reserved, gated or lacks members; queue: its lane."""
 
     group: Group
     queue: str
@@ -46,6 +48,7 @@ class KeptOut(msgspec.Struct, eq=False):
     bound: int
     n: int = 0
     is_out: bool = True
+    is_away: bool = False
 
     @property
     def is_at_bound(self) -> bool:
@@ -60,6 +63,7 @@ class LimitLine:
         self._claimed = ClaimedLimits(shared)
         self._claims: dict[int, tuple[float, frozenset[str]]] = {}
         """By serial: when claims start that keep something limited, and of which resources."""
+        self._tree: QueueTree | None = None
         self._known: dict[GroupKey, KeptOut] = {}
         self._of_queue: dict[str, dict[GroupKey, KeptOut]] = {}
         self._first: dict[str, list[KeptOut]] = {}
@@ -79,7 +83,7 @@ class LimitLine:
                 if (known := self._known.get(group.key)) is not None:
                     known.is_out = False
             return
-        tree = view.queues.tree
+        tree = self._follow(view, view.queues.tree)
         for group in unit:
             queue, needs = view.queue_of(group), limited_needs(view, tree, group)
             known = self._known.get(group.key)
@@ -90,7 +94,9 @@ class LimitLine:
                 known = self._known[group.key] = KeptOut(group, queue, needs, bound)
                 self._of_queue.setdefault(queue, {})[group.key] = known
                 self._line_up(known)
-            known.needs, known.is_out = needs, True
+            elif known.is_away:
+                self._line_up(known)
+            known.needs, known.is_out, known.is_away = needs, True, False
 
     def started(self, unit: Sequence[Group]) -> None:
         """The unit's members are about to be reserved."""
@@ -98,8 +104,6 @@ class LimitLine:
         if not self._known or view is None or view.queues is None:
             return
         for group in unit:
-            if (own := self._known.get(group.key)) is not None:
-                self._drop(own)
             if completes(group):
                 continue
             taken = view.request_of(group)
@@ -143,11 +147,11 @@ class LimitLine:
             return
         given_up = {*self._given_up_by_claims()}
         if self._known or self._held:
-            gone = [one for first in self._first.values() for one in first if not self._is_there(one)]
+            for one in [one for first in self._first.values() for one in first if not self._is_there(one)]:
+                self._leave(one)
             if len(self._known) > 2 * len(self._shared.groups) + _N_COUNTED:
-                gone = [one for one in self._known.values() if not self._is_there(one)]
-            for one in gone:
-                self._drop(one)
+                for one in [one for one in self._known.values() if self._has_ended(one)]:
+                    self._drop(one)
             counted = (one for first in self._first.values() for one in first)
             held = tuple(one for one in counted if one.is_at_bound and self._is_kept_out(one))
             left = (one for one in self._held if one not in held)
@@ -170,7 +174,7 @@ class LimitLine:
         view, bypasses = self._shared.queue_view, self._shared.queue.bypasses
         if view is None or view.queues is None or bypasses is None:
             return
-        queue, tree = view.queue_of(group), view.queues.tree
+        queue, tree = view.queue_of(group), self._follow(view, view.queues.tree)
         for one in self._first.get(queue, ()):
             if self._is_kept_out(one) and self._is_before(one.group, group):
                 yield one, one.needs
@@ -205,21 +209,51 @@ class LimitLine:
 
     def _line_up(self, one: KeptOut) -> None:
         first = self._first.setdefault(one.queue, [])
+        if one in first:
+            return
         first.append(one)
         if len(first) > _N_COUNTED:
             first.remove(max(first, key=lambda each: self._place(each.group)))
 
+    def _follow(self, view: QueueView, tree: QueueTree) -> QueueTree:
+        """Finds the queues of all, and what they need there, anew where there are other queues since."""
+        if tree is not self._tree:
+            self._tree = tree
+            known = [one for one in self._known.values() if not self._has_ended(one)]
+            self._known, self._of_queue, self._first = {}, {}, {}
+            for one in known:
+                one.queue, one.needs = view.queue_of(one.group), limited_needs(view, tree, one.group)
+                self._known[one.group.key] = one
+                self._of_queue.setdefault(one.queue, {})[one.group.key] = one
+                self._line_up(one)
+        return tree
+
+    def _leave(self, one: KeptOut) -> None:
+        """It is not kept out for now. Its count stays: it may come back with its reservations given back."""
+        if self._has_ended(one):
+            self._drop(one)
+        else:
+            one.is_away = True
+            self._fill_up(one)
+
     def _drop(self, one: KeptOut) -> None:
-        """It has started, or no longer waits there. The first few become as many again once they are half."""
-        first, of_queue = self._first[one.queue], self._of_queue[one.queue]
+        """It has started, or no longer waits there."""
+        of_queue = self._of_queue[one.queue]
         del self._known[one.group.key], of_queue[one.group.key]
         if not of_queue:
             del self._of_queue[one.queue], self._first[one.queue]
-        elif one in first:
-            first.remove(one)
+        else:
+            self._fill_up(one)
+
+    def _fill_up(self, without: KeptOut) -> None:
+        """The first few become as many again once they are half."""
+        queue = without.queue
+        first, of_queue = self._first[queue], self._of_queue[queue]
+        if without in first:
+            first.remove(without)
             if len(first) <= _N_COUNTED // 2 and len(of_queue) > len(first):
                 left = (each for each in of_queue.values() if self._is_there(each))
-                self._first[one.queue] = heapq.nsmallest(
+                self._first[queue] = heapq.nsmallest(
                     _N_COUNTED, left, key=lambda each: self._place(each.group)
                 )
 
@@ -231,6 +265,10 @@ class LimitLine:
     def _is_there(self, one: KeptOut) -> bool:
         group = self._shared.groups.get(one.group.key)
         return group is one.group and group.state in IN_LINE and group.is_complete and self._is_on
+
+    def _has_ended(self, one: KeptOut) -> bool:
+        group = self._shared.groups.get(one.group.key)
+        return group is not one.group or group.state in NOT_QUEUED or not self._is_on
 
     def _is_kept_out(self, one: KeptOut) -> bool:
         return one.is_out and self._is_there(one)
