@@ -30,7 +30,7 @@ from gangsched.model.objects import (
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import at, make_node, make_pod, make_pod_group
 from tests.core.plugins import AsyncPermitter, with_plugins
-from tests.core.queued import queued
+from tests.core.queued import queued, reconfigured
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
@@ -507,6 +507,18 @@ def test_claims_end_when_the_configuration_says_so() -> None:
     c.run().wait(15.0)
     assert c.scheduler.shared.queue.claims is None
     assert c.pod("passes").spec.node_name
+
+
+def test_without_its_queue_a_gang_that_backs_off_is_passed_no_more_often_than_its_bound() -> None:
+    ours = "queueing: {bound: {groups: 2, mode: hard}}"
+    c = queued(f"{ours}\nqueues: [{{name: all, namespaces: [d]}}]", nodes=2).submit(lone("holds", 8)).run()
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    for name in ("first", "second"):
+        c.submit(lone(name, 8)).run().delete(name).run()
+    assert c.state("large") == "backoff"
+    reconfigured(c, ours).submit(lone("third", 8)).run()
+    assert c.bind_order() == ["holds", "first", "second"]
+    assert len(claims(c)) == 1
 
 
 def budgeted(*, percent: int = 10, n: int = 8, bound: int = 8) -> Cluster:

@@ -105,8 +105,11 @@ class Bypasses:
         """Groups that have come to where they would be claimed."""
 
     def configure(self, settings: QueueingSettings) -> None:
-        """Another bound is in effect, for groups that are refused for the first time from now on."""
+        """Another bound, for groups first refused from now on, and maybe another order are in effect."""
         self._settings = settings
+        for record in self._records.values():
+            self._leave(record)
+        self._moved = dict(self._records)
 
     def count_claimed(self, claimed: Collection[GroupKey]) -> None:
         """Replaces the set of groups with claims; those are not counted."""
