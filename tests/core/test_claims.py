@@ -712,8 +712,15 @@ def extend(c: Cluster, name: str, walltime: str) -> None:
     c.update(pod, metadata=replace(pod.metadata, annotations=own)).run()
 
 
-def test_an_extension_moves_the_claim_and_the_cause_is_told() -> None:
-    c = overrunning("none").wait(100.0)
+@pytest.mark.parametrize(
+    ("on_overrun", "allows"),
+    [
+        ("none", True),
+        pytest.param("yield", False, id="who overruns should yield, and nothing may be evicted"),
+    ],
+)
+def test_an_extension_moves_the_claim_and_the_cause_is_told(on_overrun: str, allows: bool) -> None:
+    c = overrunning(on_overrun, allow_eviction=allows).wait(100.0)
     extend(c, "holds", "1800s")
     c.wait(2.0)
     found = claim(c, "large")

@@ -36,9 +36,9 @@ def past_walltime(
     cycle: Callable[[Sequence[Demand], ClusterView, int | None], Plan | FitError],
 ) -> PostFilterResult | None:
     """The pods to evict so that the unit, which has a claim, can start; None: no choice would help."""
-    claims, own = shared.queue.claims, shared.settings.queueing
+    claims = shared.queue.claims
     claim = claims.own(unit) if claims is not None else None
-    if claim is None or own is None or own.on_overrun not in YIELDS or not shared.settings.allow_eviction:
+    if claim is None or not _may_evict(shared):
         return None
     gone = _over(shared, claim)
     plan = _without(shared, demands, gone, cycle) if gone else None
@@ -53,17 +53,22 @@ def past_walltime(
 
 def fix_ends(shared: SharedState, claims: Claims) -> None:
     """Promised starts rest on the ends that are stated now: longer ones stated later do not count."""
-    own, ends = shared.settings.queueing, shared.ends
-    if own is not None and ends is not None:
-        promises = claims.all if own.on_overrun in YIELDS else ()
+    if (ends := shared.ends) is not None:
+        promises = claims.all if _may_evict(shared) else ()
         ends.rest_on({one.uid: one.end_s for claim in promises for one in claim.blockers if one.is_said})
 
 
 def may_be_evicted_for(shared: SharedState, claim: StartClaim) -> bool:
     """Whether pods in its way are past their walltime and will be evicted for it if they do not end."""
-    own, now_s = shared.settings.queueing, shared.now_s
-    is_on = own is not None and own.on_overrun in YIELDS and now_s >= claim.start_s
+    now_s = shared.now_s
+    is_on = _may_evict(shared) and now_s >= claim.start_s
     return is_on and any(one.is_said and one.end_s <= now_s for one in claim.blockers)
+
+
+def _may_evict(shared: SharedState) -> bool:
+    """Whether a pod past its walltime is evicted for a claim; otherwise a longer walltime is the truth."""
+    own = shared.settings.queueing
+    return own is not None and own.on_overrun in YIELDS and shared.settings.allow_eviction
 
 
 def _over(shared: SharedState, claim: StartClaim) -> _Over:
