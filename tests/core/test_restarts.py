@@ -35,6 +35,20 @@ def test_a_gang_that_failed_waits_for_all_its_successors() -> None:
     assert bound(c, "a-2", "a-3") == [True, True]
 
 
+@pytest.mark.parametrize("wanted", [3, 1], ids=["fewer", "one by one"])
+def test_members_that_failed_have_no_say_in_how_many_of_the_next_start_together(wanted: int) -> None:
+    c = cluster(nodes=4).submit(gang("a", pods=4, gpus=8)).run()
+    for k in range(4):
+        c.phase(f"a-{k}", "Failed")
+    c.submit(make_pod("other", gpus=8), make_pod("more", gpus=8)).run()
+    names = ["a-4", "a-5", "a-6"]
+    c.submit(gang("a", pods=3, gpus=8, first=4, min_members=wanted)).run().wait(5.0)
+    assert sum(bound(c, *names)) == (2 if wanted == 1 else 0), "two fit"
+    c.delete("other").run().wait(20.0)
+    assert bound(c, *names) == [True, True, True]
+    c.five_more_turns_change_nothing()
+
+
 def test_one_failed_member_is_replaced_beside_the_others() -> None:
     c = cluster(nodes=3).submit(gang("a", pods=3, gpus=8)).run()
     c.phase("a-1", "Failed").submit(make_pod("a-3", group="a", min_members=3, gpus=8)).run()

@@ -20,7 +20,7 @@ from gangsched.core.groups.owners import Owners
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.group import Group, GroupState, MemberState
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.errors import ParseError
 from gangsched.model.events import PodGroupAdded, PodGroupDeleted, PodGroupUpdated
 from gangsched.model.objects import Pod
@@ -150,7 +150,7 @@ class GroupSpecs:
         if group.start_together != listed:
             self._shared.list_changed(group, listed)
         before = group.priority
-        info = group.first()
+        info = _first_that_counts(group)
         if info is not None:
             group.priority = info.pod.spec.priority or 0
         if group.definition is not None and group.definition.priority is not None:
@@ -201,7 +201,7 @@ class GroupSpecs:
         if is_inferred(group.key):
             found, problem = self._owners.numbers(group)
             return (standing if found is None and problem else found), problem
-        info = group.first()
+        info = _first_that_counts(group)
         if one_speaks(group.key):
             info = next((one for one in group.members.values() if _speaks(one.stated)), info)
         if info is None or (group.definition is not None and group.read_from == info.stated):
@@ -304,7 +304,7 @@ def _with_wishes(
     group: Group, known: PodGroup | None, standing: PodGroup | None
 ) -> tuple[PodGroup | None, str]:
     """Its object's definition, with its pods' own requests merged in; or what is wrong with them."""
-    info = group.first()
+    info = _first_that_counts(group)
     if known is None or info is None:
         return known, ""
     try:
@@ -325,19 +325,33 @@ def _speaks(stated: tuple[object, ...]) -> bool:
     return any(value is not None for value in stated[N_COMMON:])
 
 
+def _first_that_counts(group: Group) -> PodInfo | None:
+    """The member that speaks for the gang: where they differ, one that has not failed and does not leave."""
+    first = group.first()
+    if len(group.stated) < 2:
+        return first
+    return next((info for info in group.members.values() if _counts(info)), first)
+
+
+def _counts(info: PodInfo) -> bool:
+    return info.state not in (MemberState.FAILED, MemberState.LEAVING)
+
+
 def _agree(group: Group) -> bool:
-    """Whether the members' statements agree, those without one left out."""
+    """Whether the members that count agree; where one may speak for all, those without a statement do."""
+    stated = {info.stated for info in group.members.values() if _counts(info)}
     if not one_speaks(group.key):
-        return False
-    said = {stated for stated in group.stated if _speaks(stated)}
-    return len(said) <= 1 and len({stated[:N_COMMON] for stated in group.stated}) == 1
+        return len(stated) <= 1
+    said = {one for one in stated if _speaks(one)}
+    return len(said) <= 1 and len({one[:N_COMMON] for one in stated}) <= 1
 
 
 def _disagreement(group: Group) -> str:
     for i, name in enumerate(stated_names(group.key)):
         by_value: dict[object, str] = {}
         for info in group.members.values():
-            by_value.setdefault(info.stated[i], info.pod.metadata.name)
+            if _counts(info):
+                by_value.setdefault(info.stated[i], info.pod.metadata.name)
         if len(by_value) > 1:
             said = ", ".join(f"{value!r} ({pod})" for value, pod in list(by_value.items())[:4])
             return f"gang {group.key}: members disagree on {name}: {said}; give all of them the same"
