@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, PodStatus
+from gangsched.model.pod_group import RANK_KEY
 from gangsched.sim.objects import at, make_pod
 from tests.support.scenario import Cluster, cluster, gang
 
@@ -33,6 +34,27 @@ def test_a_gang_that_failed_waits_for_all_its_successors() -> None:
     assert c.said("a-2") == "gang d/a waits for members: 1 of 2 exist"
     c.submit(make_pod("a-3", group="a", min_members=2, gpus=8)).run()
     assert bound(c, "a-2", "a-3") == [True, True]
+
+
+def ranks(c: Cluster, *names: str) -> list[str]:
+    return [(c.pod(name).metadata.annotations or {})[RANK_KEY] for name in names]
+
+
+def test_the_successors_of_a_gang_that_failed_have_its_ranks() -> None:
+    c = cluster(nodes=2).submit(gang("a", pods=2, gpus=8)).run()
+    c.phase("a-0", "Failed").phase("a-1", "Failed")  # kept by their Job
+    c.submit(gang("a", pods=2, gpus=8, first=2)).run()
+    assert ranks(c, "a-2", "a-3") == ["0", "1"]
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])
+def test_a_successor_has_the_rank_of_the_member_that_failed_or_is_being_deleted(*, restarts: bool) -> None:
+    c = cluster(nodes=5).submit(gang("a", pods=4, gpus=8)).run()
+    c.phase("a-0", "Succeeded").phase("a-1", "Failed").leave("a-3")
+    if restarts:
+        c.restart().run()
+    c.submit(gang("a", pods=2, gpus=8, first=4, min_members=4)).run()
+    assert ranks(c, "a-0", "a-2", "a-4", "a-5") == ["0", "2", "1", "3"]
 
 
 @pytest.mark.parametrize("wanted", [3, 1], ids=["fewer", "one by one"])

@@ -369,7 +369,11 @@ KEYS = {
         "`gpu.nvidia.com.visible-devices.gangsched.io/CONTAINER`: one container's IDs of one resource",
     ),
     "gangsched.io/gang": ("Pod", "scheduler", "the group: `namespace/name`"),
-    "gangsched.io/rank": ("Pod", "scheduler", "the member's number in the gang, from 0"),
+    "gangsched.io/rank": (
+        "Pod",
+        "scheduler",
+        "the member's number in the gang, from 0; what replaces it has the same",
+    ),
     "gangsched.io/attempt": ("Pod", "scheduler", "at which attempt it was bound, from 1"),
     "gangsched.io/started-in-queue": (
         "Pod",

@@ -13,11 +13,14 @@ from msgspec.structs import replace
 
 from gangsched.core.state.pending_hooks import BIND
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import LEAVING, SENT, Group, GroupState, PodInfo
+from gangsched.core.types.group import LEAVING, SENT, Group, GroupState, MemberState, PodInfo
 from gangsched.model.device_labels import allocation_labels, allocation_text
 from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations, is_device_key
 from gangsched.model.effects import BindPod, CancelBinds
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY, STARTED_IN_KEY
+
+# Their successors are of the gang in their place.
+_REPLACED = (MemberState.FAILED, LEAVING)
 
 
 class BindSender:
@@ -73,8 +76,8 @@ class BindSender:
 def assign_ranks(group: Group, members: list[PodInfo]) -> None:
     """The lowest free ranks, in the natural order of names ("w-2" before "w-10").
 
-    A pod keeps its rank; a replacement gets its predecessor's, so that a gang of n has the ranks 0 to n -
-    1, even when it was bound in part by a process that died.
+    A pod keeps its rank; a replacement gets its predecessor's, also while that is there, failed or being
+    deleted: so a gang of n has the ranks 0 to n - 1, even when it was bound in part by a process that died.
     """
     unranked = [info for info in members if info.rank < 0]
     if not unranked:
@@ -84,7 +87,11 @@ def assign_ranks(group: Group, members: list[PodInfo]) -> None:
         for rank, info in enumerate(unranked):
             info.rank = rank
         return
-    taken = {info.rank for info in group.members.values() if info.state is not LEAVING}
+    taken = {
+        info.rank
+        for info in group.members.values()
+        if info.state not in _REPLACED and info.pod.metadata.deletion_timestamp is None
+    }
     free = (rank for rank in count() if rank not in taken)
     for info in unranked:
         info.rank = next(free)
