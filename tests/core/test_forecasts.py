@@ -218,6 +218,26 @@ def started_after(c: Cluster, *shares: float) -> Cluster:
 SHARES = tuple(k / 10 for k in range(1, 21))
 
 
+@pytest.mark.parametrize("how", ["a reload", "another process"])
+def test_what_was_estimated_is_taken_back_where_nothing_is_any_more(how: str) -> None:
+    c = queueing().submit(lone("old", "600s")).run()
+    submit_gang(c, "large", 2)
+    estimate(c)
+    [said] = conditions(c, "large")
+    if how == "a reload":
+        c.scheduler.reconfigure(c.scheduler.shared.profiles, Settings(), c.now_s)
+    else:
+        c.objects["core", "large"] = replace(c.objects["core", "large"], status={"conditions": [said]})
+        c.settings = Settings()
+        c.restart()
+    c.run().wait(2.0)
+    assert conditions(c, "large")[-1]["reason"] == "Unknown"
+    assert "estimate" not in explain(c.scheduler, c.group("large"), c.now_s).answer
+    c.delete("old").run().wait(2.0)
+    assert c.placed("large")
+    assert conditions(c, "large")[-1]["reason"] == "Started"
+
+
 def test_after_twenty_starts_a_range_is_told_that_most_of_them_kept() -> None:
     c = started_after(queueing(nodes=1), *SHARES[:19])
     assert c.scheduler.attempts.forecasts.range_s(100.0) is None

@@ -330,6 +330,7 @@ class Attempts:
         for group in unit:
             self._shared.forget_all(group, message)
             self.nominations.drop(group)
+        self.forecasts.rejected(unit)
         self._shared.flush_changes()
         for group in unit:
             group.rejected_by = answer.rejected_by if answer is not None else ((plugin, None),)

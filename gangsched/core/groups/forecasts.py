@@ -120,7 +120,7 @@ class Forecasts:
     def started(self, unit: Sequence[Group]) -> None:
         """Its members are reserved. The condition goes with the next status that is written of each."""
         if self._shared.walltimes is None:
-            return
+            self._known.clear()
         for group in unit:
             one = self._known.pop(group.key, None)
             if one is not None and one.group is group and one.first_s >= one.from_s + _LEAST_S:
@@ -134,6 +134,19 @@ class Forecasts:
                     group, promised=False, reason="Started", message="it has started", is_written=False
                 )
 
+    def rejected(self, unit: Sequence[Group]) -> None:
+        """Where nothing is estimated any more, takes back what was told, by an earlier process too."""
+        if self._shared.walltimes is not None:
+            return
+        self._known.clear()
+        for group in unit:
+            if self._reporter.condition(group, START_PROMISED).get("reason") == FORECAST:
+                self._say_unknown(group)
+
+    def _say_unknown(self, group: Group) -> None:
+        message = "It is not known when it starts: what it waits for may never end."
+        self._reporter.start_promised(group, promised=False, reason=UNKNOWN, message=message)
+
     def _tell(self, one: _Forecast, at_s: float | None) -> None:
         now_s, group = self._shared.now_s, one.group
         if now_s < one.wrote_s + _ANEW_S:
@@ -142,8 +155,7 @@ class Forecasts:
         if at_s is None:
             if written == FORECAST:
                 one.told_s, one.wrote_s = None, now_s
-                message = "It is not known when it starts: what it waits for may never end."
-                self._reporter.start_promised(group, promised=False, reason=UNKNOWN, message=message)
+                self._say_unknown(group)
             return
         self._warn(one, at_s)
         enough_s = max(_ANEW_S, _ANEW_SHARE * (at_s - now_s))
