@@ -102,7 +102,9 @@ class Scheduler:
         self.health = DeviceHealth(self.shared, self.reporter, self.binder, self.attempts.give_back)
         self.walltime_evictions = WalltimeEvictions(self.shared, self.reporter, self.binder, self.attempts)
         self.reservations = Reservations(self.shared, self.attempts, self.binder)
-        self.reconciler = GroupReconciler(self.shared, self.reporter, self.owners, self.binder, self.attempts)
+        self.reconciler = GroupReconciler(
+            self.shared, self.reporter, self.owners, self.binder, self.attempts, self.membership.leaving
+        )
         self.watches = watched(profiles.values(), settings)
         self.kinds = (*KINDS, *self.watches)
         """Kinds that must have been fully listed, or be missing, before the first decision."""

@@ -13,6 +13,7 @@ from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.status import SUCCESS
 from gangsched.core.groups.group_spec import GroupSpecs
+from gangsched.core.groups.leaving import Leaving
 from gangsched.core.groups.named_twice import NamedTwice
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.pod_similarity import SimilarPods
@@ -84,6 +85,7 @@ class Membership:
         self._joined: Group | None = None
         """What the last pod joined in this run of events: it exists, and is marked for reconsideration."""
         self._named_twice = NamedTwice()
+        self.leaving = Leaving(shared)
         self.pre_enqueue = PreEnqueue(shared, reporter, self.look_again)
 
     def put_pods(self, events: Iterable[PodAdded | PodUpdated]) -> None:
@@ -171,6 +173,7 @@ class Membership:
         group = info.group
         if group is not None:
             group.remove(info)
+            self.leaving.forget(info, group)
             shared.touch(group)
         self._named_twice.remove(info.pod)
 
@@ -220,6 +223,8 @@ class Membership:
             info.attempt = number_or(annotations.get(ATTEMPT_KEY), 0)
             group.attempts = max(group.attempts, info.attempt)
         group.add(info)
+        if pod.metadata.deletion_timestamp is not None:
+            self.leaving.note(info)
         if info.state is DONE and shared.walltimes is not None:
             shared.walltimes.finished(group, info)
         if like.ignored and info.state in _AT_THE_GATE:
@@ -261,8 +266,6 @@ class Membership:
         target = self._state_of(info, pod)
         if target is info.state:
             self._replace_pod(info, pod)
-            if target is BOUND and group.satisfied and _is_leaving_an_inferred_gang(group.key, pod):
-                self._leave(info, group)
         elif info.state is ASSUMED:
             self._update_assumed(info, pod, target)
         else:
@@ -275,23 +278,11 @@ class Membership:
             else:
                 group.move(info, target)
             self._shared.touch(group)
+        if pod.metadata.deletion_timestamp is not None:
+            self.leaving.note(info)
         if old.status.phase != pod.status.phase and needs_object(group.key):
             self._shared.touch(group)
             self._reporter.progressed(group)
-
-    def _leave(self, info: PodInfo, group: Group) -> None:
-        """Removes a member that is being deleted from its gang; it keeps its room and devices until it is
-        gone.
-
-        Its controller may make the next pods of the gang while this one ends, and they start together again.
-        """
-        group.remove(info)
-        self._shared.touch(group)
-        key = lone_key(info.pod)
-        info.stated, info.role = stated_by(key, info.pod), role_of(key, info.pod)
-        alone = self._group_of(key, info.pod)
-        alone.add(info)
-        self._shared.touch(alone)
 
     def _update_assumed(self, info: PodInfo, pod: Pod, target: MemberState) -> None:
         shared, group = self._shared, info.group

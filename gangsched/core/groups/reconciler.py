@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from gangsched.core.binding.binder import Binder
 from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.leaving import Leaving
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.refusals import Refusals
 from gangsched.core.state.reporter import Reporter
@@ -31,9 +32,16 @@ class GroupReconciler:
     """Examines a group whose members or numbers changed and moves it along the table."""
 
     def __init__(
-        self, shared: SharedState, reporter: Reporter, owners: Owners, binder: Binder, attempts: Attempts
+        self,
+        shared: SharedState,
+        reporter: Reporter,
+        owners: Owners,
+        binder: Binder,
+        attempts: Attempts,
+        leaving: Leaving,
     ) -> None:
         self._shared = shared
+        self._leaving = leaving
         self._owners = owners
         self._reporter = reporter
         self._binder = binder
@@ -64,6 +72,7 @@ class GroupReconciler:
             self._attempts.nominations.drop(group)
             self._shared.drop_group(group)
             return
+        self._leaving.look(group)
         if not group.n_bound or (group.n_pending and not group.n_holding and not group.is_whole):
             # None of the former gang runs: its successors start together. Members that have succeeded do not
             # come back and count as they are, so that what starts whole is what is still owed.

@@ -1,0 +1,68 @@
+"""Leaving: members that are being deleted, and from when on they are no longer of their gang.
+
+A pod that is being deleted holds its node and devices until it is gone, and a gang's next pods are often made
+before. So that these start together and not one by one beside what is ending,
+
+    the gang is a controller's, and was whole          it leaves at once
+    any other                                          with all the others that run, once there are new ones
+    the gang is being bound, or is evicted             it stays: the gang starts again when the last is gone
+
+A member that has left is a lone pod. Called by core.groups.membership, and by core.groups.reconciler.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.group import BOUND, Group, GroupState, PodInfo
+from gangsched.model.pod_group import is_inferred, lone_key, role_of, stated_by
+
+_STAYS = (GroupState.BINDING, GroupState.UNWINDING)
+
+
+class Leaving:
+    """Which members of each gang are being deleted."""
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+        self._known: WeakKeyDictionary[Group, dict[str, PodInfo]] = WeakKeyDictionary()
+
+    def note(self, info: PodInfo) -> None:
+        """This pod is being deleted."""
+        group = info.group
+        if group is None or not group.is_gang:
+            return
+        if info.state is BOUND and group.satisfied and is_inferred(group.key):
+            self._leave(info, group)
+            return
+        known = self._known.setdefault(group, {})
+        known[info.uid] = info
+        if group.n_pending and len(known) >= group.n_holding:
+            self._shared.touch(group)
+
+    def forget(self, info: PodInfo, group: Group) -> None:
+        """It is a member no longer."""
+        if known := self._known.get(group):
+            known.pop(info.uid, None)
+
+    def look(self, group: Group) -> None:
+        """Members that hold nodes leave if all of them are being deleted, and others are to be placed."""
+        known = self._known.get(group)
+        if not known or not group.n_pending or group.n_assumed or group.state in _STAYS:
+            return
+        holding = [info for info in known.values() if info.state is BOUND]
+        if len(holding) == group.n_holding:
+            for info in holding:
+                self._leave(info, group)
+
+    def _leave(self, info: PodInfo, group: Group) -> None:
+        """It keeps its room and devices until it is gone."""
+        shared, key = self._shared, lone_key(info.pod)
+        self.forget(info, group)
+        group.remove(info)
+        shared.touch(group)
+        info.stated, info.role = stated_by(key, info.pod), role_of(key, info.pod)
+        alone = shared.groups[key] = Group(key, info.pod.spec.scheduler_name, now_s=shared.now_s)
+        alone.add(info)
+        shared.touch(alone)
