@@ -9,7 +9,7 @@ from gangsched.core.types.claim import StartClaim
 from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import STRANGER, make_node
-from tests.core.queued import pods, queued, started
+from tests.core.queued import pods, queued, reconfigured, started
 from tests.support.scenario import Cluster, gang, with_annotations
 
 OURS = """
@@ -134,3 +134,14 @@ def test_a_claim_ends_that_is_late_as_its_queue_is_at_its_limit() -> None:
     assert "passes" in started(c)
     c.delete("theirs", "passes").run().wait(5.0)
     assert {"large-0", "large-1"} <= {*started(c)}
+
+
+def test_a_claim_ends_at_once_when_its_gang_needs_more_than_a_new_limit() -> None:
+    c = promised()
+    assert "passes" not in started(c)
+    reconfigured(c, OURS.replace("LIMIT", "8")).run().wait(2.0)
+    assert why(c, "large") == (
+        "Fairness: queue a: needs 16 nvidia.com/gpu, more than its limit of 8: it never starts"
+    )
+    assert not claims(c).all
+    assert "passes" in started(c)

@@ -112,7 +112,8 @@ class Attempts:
             if admitted.is_success:
                 self.decide(unit)
             else:
-                self._keep_out(unit, f"{admitted.plugin}: {admitted.reason}", admitted.plugin)
+                why, for_good = f"{admitted.plugin}: {admitted.reason}", admitted.code is Code.UNRESOLVABLE
+                self._keep_out(unit, why, admitted.plugin, for_good=for_good)
         except PluginError as error:
             self._shared.hooks.blame(error, group)
             self._keep_out(unit, str(error), error.plugin)
@@ -316,11 +317,11 @@ class Attempts:
         if not self._permits.is_asking(group):
             self._reporter.waiting(group, status.reason or "another group of its set", wait_s)
 
-    def _keep_out(self, unit: list[Group], why: str, plugin: str) -> None:
+    def _keep_out(self, unit: list[Group], why: str, plugin: str, *, for_good: bool = False) -> None:
         """A plugin says no or fails, or their set cannot start, whatever room there is."""
         for group in unit:
             self._shared.forget_all(group, why)
-        claimed = self.claiming.kept_out(unit)
+        claimed = self.claiming.kept_out(unit, for_good=for_good)
         self.reject(unit, f"{claimed} {why}" if claimed else why, plugin=plugin)
 
     def reject(

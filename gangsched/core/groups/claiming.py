@@ -203,14 +203,14 @@ class Claiming:
             self._look_again(claims, claim)
         return self._told.words(claim) if claims.of(unit[0]) is claim else self._told.why_none(unit[0])
 
-    def kept_out(self, unit: Sequence[Group]) -> str:
+    def kept_out(self, unit: Sequence[Group], *, for_good: bool = False) -> str:
         """Of a unit that something else than room keeps out, a plugin, say: a sentence about its claim, which
-        stays until it is late, as the unit may be let in by then. Otherwise nothing counts as passing the
-        unit until it is room that it lacks."""
+        stays until it is late, as the unit may be let in by then, if not for good. Otherwise nothing counts
+        as passing the unit until it is room that it lacks."""
         claims, bypasses = self._claims, self._shared.queue.bypasses
         self._recall(unit)
         if claims is not None and (claim := claims.own(unit)) is not None:
-            if claims.is_sound(claim) and self._shared.now_s < claim.start_s + _LATE_S:
+            if not for_good and claims.is_sound(claim) and self._shared.now_s < claim.start_s + _LATE_S:
                 self._mark = self._shared.cache.view.journal_end  # what it held in its turn is no news
                 return self._told.words(claim)
             self._drop(claims, claim)
