@@ -19,7 +19,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.sim.making import config_with, scheduler_of
-from gangsched.sim.objects import OURS, make_node, make_pod
+from gangsched.sim.objects import OURS, at, make_node, make_pod
 from gangsched.sim.reading import gang_of, least
 from gangsched.sim.teams import QUEUE_KEY, gpus_of
 from gangsched.sim.told import Told
@@ -109,8 +109,8 @@ class Limits:
         ]
         waiting = _waiting(told)
         self._waits_s = {name: self._waits_s.get(name, now_s) for name in waiting}
-        for name in waiting:
-            self._first_s.setdefault(name, now_s)
+        for name, pods in waiting.items():
+            self._first_s.setdefault(name, min(now_s, _made_by_s(pods)))
         used = _used(told)
         # Where a limit has room for it nodes are what it lacks: then others may use the limit meanwhile.
         self._passes = Counter(
@@ -180,6 +180,13 @@ def _waiting(told: Told) -> dict[str, list[Pod]]:
         for name, pods in found.items()
         if name not in started and len(pods) >= (n := _least(pods[0]))
     }
+
+
+def _made_by_s(pods: Sequence[Pod]) -> float:
+    """When all of them were there at the latest, by API time: a process that starts is told in any order."""
+    start = at(0)
+    made_s = [((pod.metadata.creation_timestamp or start) - start).total_seconds() for pod in pods]
+    return max(made_s) + 1.0
 
 
 def _is_over(pods: Sequence[Pod], used: Mapping[str, int]) -> bool:
