@@ -112,9 +112,7 @@ class VolumeBinding:
         self._promised: dict[str, Choice] = {}
         """By pod's UID: what no other pod may take."""
         self._to_bind: dict[str, Choice] = {}
-        """By pod's UID: what PreBind has not begun with; its claims may be seen bound before."""
-        self._binding: set[str] = set()
-        """UIDs of pods with whose claims PreBind has begun."""
+        """By pod's UID: what PreBind has not ended with; its claims may be seen bound before."""
         self._waiting: set[int] = set()
         self._volumes, self._provisioning = FreeVolumes(), Provisioning()
         self.hook_timeout_s = float(self._args.bind_timeout_seconds)
@@ -185,8 +183,7 @@ class VolumeBinding:
         for uid, choice in list(self._promised.items()):
             given = [(one, volume.metadata.name) for one, volume in choice.volumes]
             claims = [*given, *((one, "") for one in choice.made)]
-            writes = uid in self._to_bind or uid in self._binding
-            if all(_is_over(claim, volume, view, writes=writes) for claim, volume in claims):
+            if all(_is_over(claim, volume, view, writes=uid in self._to_bind) for claim, volume in claims):
                 del self._promised[uid]
 
     def _matching(self, claims: _Claims, view: ClusterView) -> Matching:
@@ -287,16 +284,16 @@ class VolumeBinding:
 
     async def pre_bind(self, pod: Pod, node_name: str, handle: Handle) -> Status:
         uid = pod.metadata.uid
-        choice = self._to_bind.pop(uid, None)
+        choice = self._to_bind.get(uid)
         if choice is None:
             return SUCCESS
-        self._binding.add(uid)
         try:
             problem = await bind_claims(choice, node_name, handle)
         except ApiError as error:
             problem = f"binding volumes: {error}"
         finally:
-            self._binding.discard(uid)
+            if self._to_bind.get(uid) is choice:  # and not reserved anew meanwhile
+                del self._to_bind[uid]
         return Status.unschedulable(problem) if problem else SUCCESS
 
 

@@ -164,7 +164,7 @@ class MoodySimulation(Simulation):
         super()._send(effect)
 
     def settle(self) -> None:
-        """As that, once whom plugins have refused has been tried again in calm weather."""
+        """As in other storms, once whatever plugins refused has been tried again in calm weather."""
         self.weather.clear()
         self.mischief.repair()
         self.run_for(LOOKED_AGAIN_S)

@@ -33,7 +33,7 @@ _WAITS_S = (None, 1.0, 20.0)
 
 
 class Moody:
-    """Its temper, and whom it has refused."""
+    """Its temper, and the groups that it has refused."""
 
     name = ""
 

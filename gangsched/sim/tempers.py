@@ -1,4 +1,4 @@
-"""Tempers: when plugins of outsiders are in a bad temper, and whom they have refused since.
+"""Tempers: when outsiders' plugins are in a bad temper, and which groups they have refused since.
 
 A plugin has spells, drawn from a seed and lived through in virtual time: in some it says no to a part of what
 it is asked, or to all. Once the weather is calm it agrees to everything, for good. Not here: what it is asked

@@ -194,13 +194,17 @@ def first_in_line(c: Cluster) -> Cluster:
     return c.submit(lone("holds", 8, "600s")).run().submit(gang("large", pods=2, gpus=8)).run()
 
 
+def is_passed(c: Cluster) -> bool:
+    """It has no claim, and another has started although it would keep the first in line waiting."""
+    c.submit(lone("passes", 8, "2h")).run()
+    return bool(c.pod("passes").spec.node_name) and not claims(c).by_key
+
+
 def test_the_first_in_line_that_a_plugin_fails_on_is_passed_until_its_bound() -> None:
     own = Admitting()
     c = first_in_line(bounded(own, bound=None))
     own.fails = True
-    c.submit(lone("passes", 8, "2h")).run()
-    assert c.pod("passes").spec.node_name
-    assert not claims(c).by_key
+    assert is_passed(c)
     assert ("Admit", "d/large") in blamed(c)
 
 
@@ -208,9 +212,7 @@ def test_the_first_in_line_that_is_not_admitted_any_more_is_passed_until_its_bou
     own = Admitting()
     c = first_in_line(bounded(own, bound=None))
     own.refuses = True
-    c.submit(lone("passes", 8, "2h")).run()
-    assert c.pod("passes").spec.node_name
-    assert not claims(c).by_key
+    assert is_passed(c)
     c.wait(5.0)
     assert "over its limit" in c.said("large-0"), "it is tried again, and told so"
 

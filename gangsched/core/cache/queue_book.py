@@ -34,7 +34,7 @@ from gangsched.model.objects import Node
 PRESENT_WEIGHT = 15.0
 """How much what a queue holds now weighs beside what it has held lately."""
 _NOTHING: Mapping[str, int] = MappingProxyType({})
-# So many of pods that have left, beside one for each that is there, are kept before they are looked for.
+# Ends of so many pods that have left are kept, beside one for each that is there, before they are dropped.
 _MOST_GONE = 1000
 _Held = tuple[str, Mapping[str, int], float]
 """Queue, requests, and where the shortest go first until when it runs; inf: nobody knows, or it is over."""
@@ -96,7 +96,7 @@ class QueueBook:
         """When a pod that is on its node now has run for its group's walltime, where the configuration has
         `queueing`."""
         self._work: dict[str, dict[str, tuple[float, float]]] = {}
-        """By queue and compared resource, of those of whom it is known: amounts, and amounts times ends."""
+        """By queue and compared resource: amounts of pods whose ends are known, and amounts times ends."""
         self._ends: list[tuple[float, int, str]] = []
         """A heap: until when, row and UID; also of pods that have left since, until there are too many."""
         self._most_ends = _MOST_GONE

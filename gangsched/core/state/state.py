@@ -351,7 +351,7 @@ class SharedState:
 
     def stir_siblings(self, group: Group) -> None:
         """The group has come to rest: groups that start with it are tried again."""
-        for other in self.start_together.siblings(group).values():
+        for other in self.siblings(group).values():
             if other.state is GroupState.WAITING:
                 self.queue.activate(other, Cause.LOOK_AGAIN)
             else:
