@@ -177,6 +177,16 @@ def test_a_gang_that_never_fits_below_its_limit_holds_nobody_up() -> None:
     assert GroupKey("gangsched", "a", "wide") in c.scheduler.shared.groups
 
 
+def test_nor_does_one_that_never_fits_below_its_own_while_one_above_it_has_no_room() -> None:
+    ours = HARD_BELOW_ONE.replace("{name: a,", "{name: a, limit: {nvidia.com/gpu: 3},")
+    c = queued(ours, nodes=2)
+    c.submit(pods("b", "beside"), pods("a", "s0", "s1", "s2")).run()
+    c.submit(gang("wide", pods=4, namespace="a")).run().wait(1.0)
+    assert "queue a: needs 4 nvidia.com/gpu, more than its limit of 3: it never starts" in why(c, "wide")
+    come_and_go(c, 12)
+    assert "s15" in started(c)
+
+
 def test_in_a_storm_nobody_is_passed_more_often_than_the_bound() -> None:
     """Recounted: who came later to the queue, is no more important, and started first. On nodes there is
     room, and from the bound on there must be within the limit."""
