@@ -26,16 +26,29 @@ from gangsched.core.groups.membership import Membership
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.group import BOUND, ON_ITS_WAY, Group, GroupState, MemberState, PodInfo
 from gangsched.model.events import PodDeleted, PodUpdated
 from gangsched.model.owners import kinds_read
 
+_MOVING = (GroupState.BINDING, GroupState.UNWINDING)
+
 
 def unfinished(shared: SharedState, names: frozenset[str]) -> list[Group]:
-    """Groups of profiles other than `names` that cannot be dropped now: binds or evictions are in flight."""
-    moving = (GroupState.BINDING, GroupState.UNWINDING)
-    groups = shared.groups.values()
-    return [group for group in groups if group.scheduler_name not in names and group.state in moving]
+    """Groups of profiles other than `names` that cannot be dropped now.
+
+    Binds or evictions are in flight, or a bind is answered and not shown by the watch yet: of these pods only
+    we know where they are.
+    """
+    groups = [group for group in shared.groups.values() if group.scheduler_name not in names]
+    return [
+        group for group in groups if group.state in _MOVING or any(map(_is_unseen, group.members.values()))
+    ]
+
+
+def _is_unseen(info: PodInfo) -> bool:
+    """Whether it is on a node, or may be, and the pod as it was told does not say so."""
+    is_there = info.state is BOUND or info.bind in ON_ITS_WAY
+    return is_there and not info.pod.spec.node_name
 
 
 def reconfigure(

@@ -143,6 +143,22 @@ def test_a_gang_that_is_binding_keeps_its_profile_until_it_is_bound() -> None:
     assert not c.scheduler.unfinished(new)
 
 
+def test_a_gang_whose_binds_are_answered_keeps_its_profile_until_the_watch_shows_its_pods_there() -> None:
+    """Dropped before that, its pods would be nobody's, on no node, and their devices given to others."""
+    c = cluster(nodes=1)
+    c.answer = lambda bind: "hold"
+    c.submit(gang("a", pods=2, gpus=4)).run()
+    new = profiles_of("profiles: [{schedulerName: other}]")
+    bound = [c.commit(bind) for bind in c.held_binds]
+    c.tell(*(ev.BindSucceeded(bind.uid, bind.attempt) for bind in c.held_binds))
+    assert [str(group.key) for group in c.scheduler.unfinished(new)] == ["d/a"]
+    c.tell(*map(ev.PodUpdated, bound))
+    reconfigured(c, new)
+    pod = make_pod("b", gpus=1)
+    c.submit(replace(pod, spec=replace(pod.spec, scheduler_name="other"))).run()
+    assert c.state("b") == "unschedulable"
+
+
 def test_a_gang_that_is_prepared_is_not_disturbed_by_another_configuration() -> None:
     c = with_plugins(PreBinder("P"))
     c.hook = lambda hook: None
