@@ -78,6 +78,9 @@ def reconfigure(
     for info in left:
         membership.put_pods((PodUpdated(info.pod),))
     group_specs.forget_strangers_of(added)
+    for uid, kept in list(shared.cache.nominated.items()):
+        if kept.info.group is None and kept.info.pod.spec.scheduler_name in added:
+            shared.changes += shared.cache.unnominate(uid)  # another scheduler's word: it may be anywhere
     for info in [info for info in shared.cache.pods.values() if _is_ours_now(info, added)]:
         membership.remove_pod(PodDeleted(info.pod))
         membership.put_pods((PodUpdated(info.pod),))

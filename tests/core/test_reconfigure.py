@@ -132,6 +132,19 @@ def test_what_runs_of_a_profile_that_goes_still_holds_its_room() -> None:
     assert c.state("b") == "unschedulable"
 
 
+def test_room_that_was_kept_for_a_pod_of_a_profile_that_is_back_is_free() -> None:
+    """It was nominated by us; while its profile was gone that stood for another scheduler's word."""
+    c = cluster(nodes=1)
+    pod = make_pod("p", gpus=8)
+    pod = replace(pod, spec=replace(pod.spec, scheduler_name="other"))
+    c.submit(replace(pod, status=replace(pod.status, nominated_node_name="n0"))).run()
+    assert [*c.scheduler.shared.cache.nominated] == [pod.metadata.uid]
+    reconfigured(c, profiles_of("profiles: [{schedulerName: gangsched}, {schedulerName: other}]"))
+    c.tell(ev.PodUpdated(c.pod("p"))).run()
+    assert not c.scheduler.shared.cache.nominated
+    assert c.pod("p").spec.node_name == "n0"
+
+
 def test_a_gang_that_is_binding_keeps_its_profile_until_it_is_bound() -> None:
     c = cluster()
     c.answer = lambda bind: "hold"
