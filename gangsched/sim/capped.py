@@ -21,15 +21,14 @@ from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.sim.making import config_with, scheduler_of
 from gangsched.sim.objects import OURS, at, make_node, make_pod
 from gangsched.sim.reading import gang_of, least
-from gangsched.sim.teams import QUEUE_KEY, gpus_of
-from gangsched.sim.told import Told
+from gangsched.sim.teams import QUEUE_KEY, gpus_of, queue_of
+from gangsched.sim.told import STARTED_IN_KEY, Told, are_alike
 from gangsched.sim.workloads import Arrival, Workload
 
 LIMITS: Mapping[str, int] = {"ab": 6, "a": 4}
 """Of devices, by queue."""
 PATHS: Mapping[str, tuple[str, ...]] = {"a": ("ab", "a"), "b": ("ab",), "c": ()}
 """By queue: those with limits that it counts for."""
-BOUND = 2
 _OURS = """
 queueing: {bound: {groups: 2, mode: hard}}
 fairness: {halfLife: 20s, compare: [nvidia.com/gpu]}
@@ -99,6 +98,12 @@ class Limits:
         self._waits_s: dict[str, float] = {}
         """Of those that have waited without a break: since when."""
         self._passes = Counter[str]()
+        self._most: float = math.inf
+
+    def begin(self, bound: int | None) -> None:
+        """With this bound from now on, None: with one that is not known, what has passed does not count."""
+        self._passes.clear()
+        self._most = math.inf if bound is None else 2 * max(bound, 2)
 
     def look(self, effects: Iterable[ef.Effect], told: Told, now_s: float) -> Iterator[str]:
         """After every step, before its binds are counted as sent."""
@@ -111,47 +116,50 @@ class Limits:
         self._waits_s = {name: self._waits_s.get(name, now_s) for name in waiting}
         for name, pods in waiting.items():
             self._first_s.setdefault(name, min(now_s, _made_by_s(pods)))
-        used = _used(told)
+        used = _used(told, self._sent)
         # Where a limit has room for it nodes are what it lacks: then others may use the limit meanwhile.
         self._passes = Counter(
             {name: n for name, n in self._passes.items() if _is_over(waiting.get(name, ()), used)}
         )
-        if not starting or any(_completes(pod, starting, told) for pod in starting):
+        if not starting or any(_completes(pod, starting, told, self._sent) for pod in starting):
             return
         yield from self._passed(starting, waiting, used)
+        starting = [pod for pod in starting if gpus_of(pod)]
         for pod in starting:
-            for name in PATHS[_queue_of(pod)]:
+            for name in PATHS[queue_of(pod)]:
                 used[name] += gpus_of(pod)
-        for name in sorted({name for pod in starting for name in PATHS[_queue_of(pod)]}):
+        for name in sorted({name for pod in starting for name in PATHS[queue_of(pod)]}):
             if used[name] > LIMITS[name]:
                 names = " and ".join(pod.metadata.name for pod in starting)
                 yield f"32: with {names} queue {name} holds {used[name]} of {LIMITS[name]}"
 
     def keeps_out(self, needed: Sequence[Pod], scheduler: Scheduler, told: Told) -> bool:
         """Whether these may have to wait for a limit, beside what is used and all that is kept for others."""
-        used, own = _used(told), {pod.metadata.uid for pod in needed}
+        used, own = _used(told, self._sent), {pod.metadata.uid for pod in needed}
         for info in scheduler.shared.cache.pods.values():
             if info.state is ASSUMED and info.uid not in told.promised.by_uid:  # about to be sent again
-                _count(used, info.pod)
+                _count(used, info.pod, queue_of(info.pod))
         claims = scheduler.shared.queue.claims
-        kept = {one.info.uid: one.info.pod for claim in claims.all for one in claim.held} if claims else {}
+        kept = {uid: one.info.pod for uid, one in scheduler.shared.cache.nominated.items()}
+        for claim in claims.all if claims else ():
+            kept |= {one.info.uid: one.info.pod for one in claim.held}
         for group in scheduler.shared.groups.values():
             known = scheduler.attempts.limits.of(group)
             if known is not None and known.is_at_bound:
                 kept |= {info.uid: info.pod for info in group.members.values() if not info.node_name}
         for pod in [*needed, *(pod for uid, pod in kept.items() if uid not in own)]:
-            _count(used, pod)
-        return any(used[name] > LIMITS[name] for pod in needed for name in PATHS[_queue_of(pod)])
+            _count(used, pod, queue_of(pod))
+        return any(used[name] > LIMITS[name] for pod in needed for name in PATHS[queue_of(pod)])
 
     def _is_another(self, bind: ef.BindPod) -> bool:
         """Whether it gives the pod another place: a bind that is sent again is no start."""
         before, self._sent[bind.uid] = self._sent.get(bind.uid), bind
-        return before is None or (before.node, before.annotations) != (bind.node, bind.annotations)
+        return before is None or not are_alike(before, bind)
 
     def _passed(
         self, starting: Sequence[Pod], waiting: Mapping[str, Sequence[Pod]], used: Mapping[str, int]
     ) -> Iterator[str]:
-        asks = {name: (_queue_of(pods[0]), sum(map(gpus_of, pods))) for name, pods in waiting.items()}
+        asks = {name: (queue_of(pods[0]), sum(map(gpus_of, pods))) for name, pods in waiting.items()}
         begin = dict.fromkeys(_name(pod) for pod in starting)
         for name, (queue, n) in asks.items():
             limits = [one for one in PATHS[queue] if used[one] + n > LIMITS[one] >= n]
@@ -160,7 +168,7 @@ class Limits:
             for other in begin:
                 if other in asks and asks[other][0] == queue and self._first_s[other] > self._waits_s[name]:
                     self._passes[name] += 1
-            if self._passes[name] > 2 * BOUND:
+            if self._passes[name] > self._most:
                 yield f"32: {self._passes[name]} have passed {name} at the limit of queue {limits[0]}"
 
 
@@ -178,7 +186,7 @@ def _waiting(told: Told) -> dict[str, list[Pod]]:
     return {
         name: pods[:n]
         for name, pods in found.items()
-        if name not in started and len(pods) >= (n := _least(pods[0]))
+        if name not in started and len(pods) >= (n := _least(pods[0], told))
     }
 
 
@@ -192,12 +200,12 @@ def _made_by_s(pods: Sequence[Pod]) -> float:
 def _is_over(pods: Sequence[Pod], used: Mapping[str, int]) -> bool:
     """Whether a limit has no room for these, beside what is used."""
     n = sum(map(gpus_of, pods))
-    return any(used[name] + n > LIMITS[name] for pod in pods[:1] for name in PATHS[_queue_of(pod)])
+    return any(used[name] + n > LIMITS[name] for pod in pods[:1] for name in PATHS[queue_of(pod)])
 
 
-def _least(pod: Pod) -> int:
+def _least(pod: Pod, told: Told) -> int:
     gang = gang_of(pod)
-    return 1 if gang is None else least(gang, pod, None) or 1
+    return 1 if gang is None else least(gang, pod, told.groups.get(gang)) or 1
 
 
 def _name(pod: Pod) -> str:
@@ -205,34 +213,35 @@ def _name(pod: Pod) -> str:
     return pod.metadata.name if gang is None else gang.name
 
 
-def _used(told: Told) -> Counter[str]:
+def _used(told: Told, sent: Mapping[str, ef.BindPod]) -> Counter[str]:
     """By queue with a limit: what its pods hold on nodes that exist, or on the way there."""
     used = Counter[str]()
     for uid, pod in told.pods.items():
         promised = told.promised.by_uid.get(uid)
         node = promised.node if promised is not None else pod.spec.node_name
         if node in told.nodes and not pod.is_terminal:
-            _count(used, pod)
+            bind = sent.get(uid) if promised is not None else None
+            started = "" if bind is None else bind.annotations.get(STARTED_IN_KEY, "")
+            _count(used, pod, started if started in PATHS else queue_of(pod))
     return used
 
 
-def _count(used: Counter[str], pod: Pod) -> None:
-    for name in PATHS[_queue_of(pod)]:
+def _count(used: Counter[str], pod: Pod, queue: str) -> None:
+    for name in PATHS[queue]:
         used[name] += gpus_of(pod)
 
 
-def _completes(pod: Pod, starting: Sequence[Pod], told: Told) -> bool:
-    """Whether others of its gang have started, and too few for it to be whole."""
+def _completes(pod: Pod, starting: Sequence[Pod], told: Told, sent: Mapping[str, ef.BindPod]) -> bool:
+    """Whether others of its gang have started, and too few for it to be whole.
+
+    Or in an earlier process: then it may take the place of one that the gang has lost.
+    """
     gang, own = gang_of(pod), {one.metadata.uid for one in starting}
     if gang is None:
         return False
     others = [one for uid, one in told.pods.items() if uid not in own and gang_of(one) == gang]
-    n_there = sum(one.metadata.uid in told.promised.by_uid or bool(one.spec.node_name) for one in others)
-    n_least = least(gang, pod, None)
-    return n_there > 0 and (n_least is None or n_there < n_least)
-
-
-def _queue_of(pod: Pod) -> str:
-    """Whoever names none is in that which lists the namespace by its name."""
-    queue = (pod.metadata.annotations or {}).get(QUEUE_KEY, "")
-    return queue if queue in PATHS else "a"
+    there = [one for one in others if one.metadata.uid in told.promised.by_uid or one.spec.node_name]
+    n_least = least(gang, pod, told.groups.get(gang))
+    if n_least is None or any(one.metadata.uid not in sent for one in there):
+        return bool(there)
+    return 0 < len(there) < n_least

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.pending_hooks import PRE_BIND
-from gangsched.core.types.group import ASSUMED, LEAVING, GroupState, MemberState
+from gangsched.core.types.group import ASSUMED, LEAVING, Group, GroupState, MemberState
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.api import SimApi
@@ -223,7 +223,9 @@ def nothing_leaks(scheduler: Scheduler) -> Iterator[str]:
     if kept := sorted(scheduler.shared.cache.ledger.claimants):
         yield f"4: devices are claimed for {kept}"
     known = set(scheduler.shared.cache.pods)
-    if strange := set(scheduler.shared.cache.nominated) - known:
+    nominated, ours = scheduler.shared.cache.nominated, scheduler.shared.profiles
+    own = {uid for uid, one in nominated.items() if one.info.pod.spec.scheduler_name in ours}
+    if strange := own - known:
         yield f"4: nominations of {sorted(strange)}, which do not exist"
 
 
@@ -315,13 +317,23 @@ def nothing_starves(
             and group.priority <= claim.priority
             and bind.node in claim.nodes
         }
-        if kept:  # room kept for others: the fresh process has no claims yet
+        at_limit = any(_waits_at_limit(left[bind.uid], scheduler) for bind in binds if bind.uid in left)
+        if kept or at_limit:  # kept for others: the fresh process has no claims yet, and counts passes anew
             continue
         for bind in binds:
             group = left.get(bind.uid)
             if group is not None and not group.counts[LEAVING] and group.state not in skipped:
                 yield f"7: {group!r} fits ({bind.name} on {bind.node}) and is not bound"
             return
+
+
+def _waits_at_limit(group: Group, scheduler: Scheduler) -> bool:
+    """Whether it leaves others what they need within a limit, of which somebody runs."""
+    book = scheduler.shared.queues()
+    if book is None:
+        return False
+    kept = scheduler.attempts.limits.kept_ahead_of(group)
+    return any(book.used(name).get(resource) for name, some in kept.items() for resource in some)
 
 
 class _Placed(NamedTuple):

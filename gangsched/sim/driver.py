@@ -39,7 +39,7 @@ from gangsched.sim.spite import Spite
 from gangsched.sim.step_judges import StepJudges
 from gangsched.sim.tampering import Tampering
 from gangsched.sim.timeline import Timeline
-from gangsched.sim.told import Told
+from gangsched.sim.told import Told, are_alike
 from gangsched.sim.workloads import Workload
 
 # Backoff ends after at most 10 s, so a cluster without news for longer has nothing left to try.
@@ -213,12 +213,15 @@ class Simulation:
         # Here are only pods, nodes and groups of two dialects.
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
         self.told = Told()
-        self.judges = StepJudges(self.settings)
+        self.judges = self._new_judges()
         self.api.hang_up()
         if self.settings.fence:
             self._take_fence(down_s)
         else:
             self.api.connect(down_s=down_s)
+
+    def _new_judges(self) -> StepJudges:
+        return StepJudges(self.settings)
 
     def _take_fence(self, down_s: Callable[[], float]) -> None:
         """Makes binds of an earlier process harmless, before anything is listed."""
@@ -363,8 +366,9 @@ class Simulation:
             bind = replace(bind, resource_version="")  # the same bind may be sent for a later version
             before = self.sent.setdefault(bind.uid, [])
             if self._store_is_true:
-                self._judge(checkers.bind_is_sound(bind, self.told, is_repetition=bind in before))
-                if bind not in before:
+                is_repetition = any(are_alike(bind, other) for other in before)
+                self._judge(checkers.bind_is_sound(bind, self.told, is_repetition=is_repetition))
+                if not is_repetition:
                     self._judge(checkers.node_is_open(bind, self.told))
             self.told.promise(bind)
             if isinstance(effect, ef.RunHook):

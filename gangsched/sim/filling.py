@@ -105,21 +105,21 @@ def needed_pods(group: Group, told: Told, *, with_volumes: bool = False) -> list
     has_place = told.promised.by_uid
     waiting = [pod for pod in staying if not (pod.spec.node_name or pod.metadata.uid in has_place)]
     if not group.is_gang:
-        return [pod for pod in waiting[:1] if _is_plain(pod, None, with_volumes=with_volumes)]
+        return [pod for pod in waiting[:1] if is_plain(pod, None, with_volumes=with_volumes)]
     gang = gang_of(waiting[0]) if waiting else None
     if gang is None or len(staying) < len(group.members):
         return []
     item = told.groups.get(gang)
     minima = {least(gang, pod, item) for pod in staying}
     n = minima.pop()
-    are_plain = all(_is_plain(pod, item, with_volumes=with_volumes) for pod in waiting)
+    are_plain = all(is_plain(pod, item, with_volumes=with_volumes) for pod in waiting)
     if minima or n is None or n > len(staying) or not are_plain:
         return []
     n_missing = max(n - (len(staying) - len(waiting)), 1)
     return sorted(waiting, key=lambda pod: sorted(pod_asks(pod.spec).items()))[:n_missing]
 
 
-def _is_plain(pod: Pod, item: CustomObject | None, *, with_volumes: bool = False) -> bool:
+def is_plain(pod: Pod, item: CustomObject | None, *, with_volumes: bool = False) -> bool:
     """Whether it asks for resources and nothing else, by its gang's object too."""
     spec, own = pod.spec, pod.metadata.annotations or {}
     restricts = (spec.node_selector, spec.affinity, spec.topology_spread_constraints)

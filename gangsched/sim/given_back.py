@@ -18,7 +18,8 @@ from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.sim.api import GRACE_KEY
-from gangsched.sim.objects import GPU, make_node
+from gangsched.sim.filling import is_plain
+from gangsched.sim.objects import GPU, OURS, make_node
 from gangsched.sim.reading import allocatable, gang_of, healthy_ids, least
 from gangsched.sim.teams import GUARANTEED, QUEUE_KEY, gpus_of, gpus_there, group_pods, queue_of
 from gangsched.sim.told import Told
@@ -119,8 +120,13 @@ def _is_placed(pod: Pod, told: Told) -> bool:
 
 
 def _waiting(told: Told) -> Iterator[_Waiting]:
-    """Whole groups of which nothing has started, is going or has ended."""
+    """Whole groups of which nothing has started, is going or has ended, and that ask for nothing else.
+
+    Of the profile that never goes.
+    """
     for name, pods in _groups(told).items():
+        if any(pod.spec.scheduler_name != OURS or not is_plain(pod, None) for pod in pods):
+            continue
         if any(pod.is_terminal or _is_going(pod) or _is_placed(pod, told) for pod in pods):
             continue
         gang = gang_of(pods[0])

@@ -15,7 +15,7 @@ import msgspec
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
-from gangsched.core.types.group import ASSUMED, GroupState
+from gangsched.core.types.group import ASSUMED, Group, GroupState
 from gangsched.core.types.needed import completes
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
@@ -71,7 +71,7 @@ class KeptRoom:
     ) -> None:
         """takes_kept_room: whether pods that start together may have the claim's room by their queue, where
         others are promised room."""
-        self._takes_kept_room = takes_kept_room
+        self.begin(takes_kept_room)
         self._started: dict[str, _Started] = {}
         self._reserved: dict[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {}
         """By UID: the node and the IDs that it is reserved with, before this step."""
@@ -79,16 +79,25 @@ class KeptRoom:
         """By serial of a claim: where it stands, since which step, and what its nodes had then."""
         self._own: dict[str, StartClaim] = {}
         """By group: its claim, before this step."""
+        self._n = 0
+
+    def begin(
+        self, takes_kept_room: Callable[[Sequence[Pod], StartClaim, Told, Sequence[Pod]], bool] = _never
+    ) -> None:
+        """Other settings are in effect from the next step on."""
+        self._takes_kept_room = takes_kept_room
         self._promises: dict[int, _Promise] = {}
         """By serial of a claim: what was promised, before this step."""
-        self._n = 0
+        self._passed: dict[str, int] | None = None
+        """By group: how many had passed it before the first step, by settings that had another bound."""
 
     def look(
         self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told, now_s: float
     ) -> Iterator[str]:
         """After every step."""
         self._n += 1
-        claims = scheduler.shared.queue.claims
+        shared = scheduler.shared
+        claims = shared.queue.claims
         if claims is None:
             return
         for effect in effects:
@@ -116,14 +125,14 @@ class KeptRoom:
             yield from self._is_held(scheduler, claim, told)
             if (before := self._promises.get(claim.serial)) is not None:
                 yield from before.broken_by(claim)
+        if self._passed is None:
+            self._passed = {str(group.key): n for group, n, _ in _passes(scheduler, shared.groups.values())}
         self._promises = {
             one.serial: _Promise(one.start_s, one.is_promise, one.promised_s, one.n_slips) for one in standing
         }
-        for group in (group for claim in standing for group in claim.unit):
-            passed = scheduler.shared.queue.bypasses
-            count = passed.of(group) if passed is not None else None
-            if count is not None and count.n > count.bound and claims.budget is None:
-                yield f"I1: {group!r} was passed {count.n} times, its bound is {count.bound}"
+        for group, n, bound in _passes(scheduler, (group for claim in standing for group in claim.unit)):
+            if n > max(bound, self._passed.get(str(group.key), 0)) and claims.budget is None:
+                yield f"I1: {group!r} was passed {n} times, its bound is {bound}"
 
     def _is_held(self, scheduler: Scheduler, claim: StartClaim, told: Told) -> Iterator[str]:
         """I4: who a claim is for waits, all of it, and is there."""
@@ -193,6 +202,15 @@ class KeptRoom:
                 there = room.get(resource, 0)
                 if amount > there and not is_vast(there):
                     yield f"I2: {amount} {resource} of {there} on {name} are taken and kept for {claim.unit}"
+
+
+def _passes(scheduler: Scheduler, groups: Iterable[Group]) -> Iterator[tuple[Group, int, int]]:
+    """How many have passed each, and its bound."""
+    passed = scheduler.shared.queue.bypasses
+    for group in groups if passed is not None else ():
+        count = passed.of(group) if passed is not None else None
+        if count is not None:
+            yield group, count.n, count.bound
 
 
 def _room(told: Told, name: str) -> dict[str, int] | None:

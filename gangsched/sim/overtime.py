@@ -16,7 +16,7 @@ from gangsched.model.objects import Pod
 from gangsched.sim.limits import stated_s
 from gangsched.sim.objects import at
 from gangsched.sim.reading import Gang, gang_of, least
-from gangsched.sim.told import Told
+from gangsched.sim.told import Told, are_alike
 
 _SPARED_S = 30.0
 # To start a turn, and to be told of the deletion.
@@ -50,7 +50,7 @@ class Overtime:
         for one in effects:
             if isinstance(one, ef.BindPod):
                 before, self._last[one.uid] = self._last.get(one.uid), one
-                if before is None or (before.node, before.annotations) != (one.node, one.annotations):
+                if before is None or not are_alike(before, one):
                     self._bound_s[one.uid] = now_s
             elif isinstance(one, ef.EvictPod):
                 self._asked.add(one.uid)

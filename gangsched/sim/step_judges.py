@@ -23,25 +23,43 @@ from gangsched.sim.told import Told
 
 
 class StepJudges:
-    """One process' checkers; those of queues know the queues of their own storm alone."""
+    """One process' checkers; those of queues know the queues of their own storms alone."""
 
-    def __init__(self, settings: Settings) -> None:
-        queueing = settings.queueing
-        queues = () if settings.queues is None else settings.queues.queues
-        self.preemptions = Preemptions()
-        self._fills = queueing is not None
-        self._guarantees = Guarantees() if any(one.guaranteed for one in queues) else None
-        # With claims a group may have to wait for those of its own queue.
-        self._given_back = GivenBack() if self._guarantees is not None and queueing is None else None
-        self._limits = Limits() if any(one.limit for one in queues) else None
-        self._overtime = Overtime() if queueing is not None and queueing.on_overrun == EVICT else None
-        self._kept_room = (
-            KeptRoom() if self._guarantees is None else KeptRoom(self._guarantees.takes_kept_room)
-        )
-
+    def __init__(self, settings: Settings, *, follows: bool = False, knows_queues: bool = True) -> None:
+        """follows: other settings may be in effect later, and what happens until then counts for those too;
+        knows_queues: whether the checkers know what its queues may have."""
+        self.preemptions, self._kept_room = Preemptions(), KeptRoom()
+        self._follows = follows
+        self._guarantees = self._limits = self._overtime = None
+        if follows:
+            self._guarantees, self._limits, self._overtime = Guarantees(), Limits(), Overtime()
         self.excuses: Callable[[Group], bool] = _nobody
         """Whether a group may wait for something else than room, a plugin, say."""
-        self.has_more = queueing is not None or bool(queues)
+        self.take(settings, knows_queues=knows_queues)
+
+    def take(self, settings: Settings, *, knows_queues: bool = True) -> None:
+        """These settings are in effect from now on."""
+        queueing = settings.queueing
+        queues = settings.queues.queues if settings.queues is not None and knows_queues else ()
+        self._fills = queueing is not None and knows_queues
+        self._are_guaranteed = any(one.guaranteed for one in queues)
+        self._are_limited = any(one.limit for one in queues)
+        self._are_evicted = queueing is not None and queueing.on_overrun == EVICT
+        self._guarantees = self._guarantees or (Guarantees() if self._are_guaranteed else None)
+        self._limits = self._limits or (Limits() if self._are_limited else None)
+        self._overtime = self._overtime or (Overtime() if self._are_evicted else None)
+        if self._limits is not None:
+            is_counted = queueing is not None and queueing.mode in ("hard", "budget")
+            self._limits.begin(queueing.bound if queueing is not None and is_counted else None)
+        # With claims a group may have to wait for those of its own queue.
+        self._given_back = GivenBack() if self._are_guaranteed and queueing is None else None
+        if not knows_queues:
+            self._kept_room.begin(_always)
+        elif self._are_guaranteed and self._guarantees is not None:
+            self._kept_room.begin(self._guarantees.takes_kept_room)
+        else:
+            self._kept_room.begin()
+        self.has_more = queueing is not None or bool(queues) or self._follows
         """Whether anything is judged but preemptions: without claims and queues, nothing is."""
 
     def look(
@@ -52,22 +70,26 @@ class StepJudges:
             yield from self._kept_room.look(scheduler, effects, told, now_s)
             yield from acyclic(scheduler)
         if self._guarantees is not None:
-            yield from self._guarantees.look(scheduler, effects, told)
+            found = [*self._guarantees.look(scheduler, effects, told)]
+            yield from found if self._are_guaranteed else ()
         if self._given_back is not None:
             self._given_back.look(effects, told)
         if self._limits is not None:
-            yield from self._limits.look(effects, told, now_s)
+            found = [*self._limits.look(effects, told, now_s)]
+            yield from found if self._are_limited else ()
         if self._overtime is not None:
-            yield from self._overtime.look(scheduler, effects, told, now_s)
+            found = [*self._overtime.look(scheduler, effects, told, now_s)]
+            yield from found if self._are_evicted else ()
 
     def between_turns(
         self, scheduler: Scheduler, told: Told, now_s: float, *, calm_since_s: float, is_idle: bool
     ) -> Iterator[str]:
         """calm_since_s: 0 as long as anything goes wrong; is_idle: nothing is left to hear, or in line."""
         if self._fills and is_idle and scheduler.is_synced:
-            keeps_out = None if self._limits is None else self._limits.keeps_out
+            limits = self._limits if self._are_limited else None
+            keeps_out = None if limits is None else limits.keeps_out
             yield from unfilled(scheduler, told, now_s, keeps_out, self.excuses)
-        if self._overtime is not None and calm_since_s and scheduler.is_synced:
+        if self._overtime is not None and self._are_evicted and calm_since_s and scheduler.is_synced:
             yield from self._overtime.not_gone(told, now_s, calm_since_s)
         if calm_since_s and scheduler.is_synced:
             yield from self.at_rest(told, now_s)
@@ -76,6 +98,10 @@ class StepJudges:
         """In calm weather, and when nothing moves any more."""
         if self._given_back is not None:
             yield from self._given_back.too_late(told, now_s)
+
+
+def _always(*_: object) -> bool:
+    return True
 
 
 def _nobody(group: Group) -> bool:

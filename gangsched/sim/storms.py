@@ -27,6 +27,7 @@ from gangsched.sim.making import make_scheduler
 from gangsched.sim.moody import MoodySimulation, moody_workload
 from gangsched.sim.moody_plugins import KINDS
 from gangsched.sim.racks import racked_workload
+from gangsched.sim.reloads import ReloadSimulation, reloads_workload
 from gangsched.sim.storage import VolumeSimulation
 from gangsched.sim.teams import SETTINGS, make_with_queues, teams_workload
 from gangsched.sim.volumes import volumes_workload
@@ -183,6 +184,11 @@ STORMS: dict[str, Storm] = {
         moody_workload,
         rates=MOODY,
         simulation=MoodySimulation,
+    ),
+    "reloads": Storm(
+        "as others, and every few seconds another configuration is in effect",
+        reloads_workload,
+        simulation=ReloadSimulation,
     ),
     "unfenced": Storm("as storm, without a fence, and without late binds", rates=ROUGH, settings=Settings()),
 }

@@ -23,11 +23,10 @@ from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.sim.making import config_with, scheduler_of
 from gangsched.sim.objects import GPU, make_node, make_pod
 from gangsched.sim.reading import allocatable, gang_of, least, pod_asks
-from gangsched.sim.told import Told
+from gangsched.sim.told import STARTED_IN_KEY, Told
 from gangsched.sim.workloads import Arrival, Edit, Workload
 
 QUEUE_KEY = "gangsched.io/queue"
-STARTED_IN_KEY = "gangsched.io/started-in-queue"
 GUARANTEED: Mapping[str, int] = {"a": 4, "b": 2, "c": 0}
 _OURS = """
 queueing: {bound: {groups: 2, mode: hard}}
@@ -121,7 +120,7 @@ class Guarantees:
             if isinstance(one, ef.BindPod | ef.BumpPod):
                 self._unsure[one.uid] = told.n_settled[one.uid]
             if isinstance(one, ef.BindPod):
-                self._sent[one.uid] = one.annotations[STARTED_IN_KEY]
+                self._sent[one.uid] = one.annotations.get(STARTED_IN_KEY, "")
             if isinstance(one, ef.EvictPod | ef.DeletePod) and one.uid in told.pods:
                 cause = one.cause_id.rpartition("#")[0]
                 if cause:  # else nobody has had a turn for which it may go: its own devices have failed, say
@@ -206,7 +205,8 @@ class Guarantees:
         """While its bind may be on its way, the queue that this writes."""
         uid = pod.metadata.uid
         is_sent = not pod.spec.node_name and self._unsure.get(uid) == told.n_settled[uid]
-        return self._sent.get(uid, queue_of(pod)) if is_sent else queue_of(pod)
+        sent = self._sent.get(uid, "") if is_sent else ""
+        return sent if sent in GUARANTEED else queue_of(pod)
 
 
 def _node_of(pod: Pod, told: Told) -> str:
@@ -217,7 +217,8 @@ def _node_of(pod: Pod, told: Told) -> str:
 def queue_of(pod: Pod) -> str:
     """Whoever names none is in that which lists the namespace by its name."""
     own = pod.metadata.annotations or {}
-    queue = (own.get(STARTED_IN_KEY, "") if pod.spec.node_name else "") or own.get(QUEUE_KEY, "")
+    started = own.get(STARTED_IN_KEY, "") if pod.spec.node_name else ""
+    queue = started if started in GUARANTEED else own.get(QUEUE_KEY, "")
     return queue if queue in GUARANTEED else "a"
 
 
@@ -242,7 +243,7 @@ def _least(pods: Sequence[Pod], told: Told) -> int:
         return len(pods)
     others = [pod for uid, pod in told.pods.items() if uid not in starting and gang_of(pod) == gang]
     n_there = sum(bool(pod.spec.node_name) and pod.status.phase != "Failed" for pod in others)
-    return max((least(gang, pods[0], None) or len(pods)) - n_there, 1)
+    return max((least(gang, pods[0], told.groups.get(gang)) or len(pods)) - n_there, 1)
 
 
 def gpus_of(pod: Pod) -> int:

@@ -20,6 +20,17 @@ from gangsched.model.objects import CustomObject, Node, Pod
 from gangsched.sim.books import counts_alike
 from gangsched.sim.reading import Gang, Ids, gang_of, ids_in, ids_of, pod_asks
 
+STARTED_IN_KEY = "gangsched.io/started-in-queue"
+
+
+def are_alike(one: ef.BindPod, other: ef.BindPod) -> bool:
+    """Whether both give the pod the same; the queue that it starts in may be another one since a reload."""
+    return one.node == other.node and one.labels == other.labels and _given(one) == _given(other)
+
+
+def _given(bind: ef.BindPod) -> dict[str, str]:
+    return {key: text for key, text in bind.annotations.items() if key != STARTED_IN_KEY}
+
 
 class Claim(msgspec.Struct, frozen=True):
     """One pod's part of one node. ids: resource -> device IDs."""

@@ -20,7 +20,7 @@ from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import MemberState
 from gangsched.model.effects import EvictPod
 from gangsched.sim.driver import Broken, Simulation
-from gangsched.sim.filling import _is_plain, _places
+from gangsched.sim.filling import _places, is_plain
 from gangsched.sim.limits import limited_workload
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import GPU, make_pod
@@ -150,10 +150,10 @@ def test_the_packing_proves_that_a_gang_fits_and_says_nothing_where_it_is_not_su
     assert _places([one, two], free) == []  # the small one takes the place of the other
     assert _places([two, one], {**free, "n1": free["n0"]}) == ["n0", "n1"]
     assert _places([four], free) == []
-    assert _is_plain(one, None)
-    assert not _is_plain(replace(one, spec=replace(one.spec, node_selector={"a": "b"})), None)
+    assert is_plain(one, None)
+    assert not is_plain(replace(one, spec=replace(one.spec, node_selector={"a": "b"})), None)
     own = {**(one.metadata.annotations or {}), "gangsched.io/topology": "required: rack"}
-    assert not _is_plain(replace(one, metadata=replace(one.metadata, annotations=own)), None)
+    assert not is_plain(replace(one, metadata=replace(one.metadata, annotations=own)), None)
 
 
 def failure(seed: int) -> Broken | None:

@@ -1,0 +1,52 @@
+"""The configuration changes in storms: nothing is lost by it, and from then on the next one holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from gangsched.core import reconfigure, scheduler
+from gangsched.core.types.group import Group, GroupState
+from gangsched.sim.reloads import ReloadSimulation
+from gangsched.sim.storms import STORMS, case
+from tests.support.breaking import found
+
+RELOADS = STORMS["reloads"]
+
+
+def test_other_configurations_are_taken_over_and_all_comes_to_rest() -> None:
+    said, n_reloads, n_claims = b"", 0, 0
+    for seed in range(58_000, 58_007):
+        sim = case(RELOADS, seed).run()
+        assert isinstance(sim, ReloadSimulation)
+        said += b"".join(sim.history)
+        n_reloads += sim.n_reloads
+        n_claims += sim.scheduler.shared.counters["claims_made"]
+    assert n_reloads > 7 * 3
+    for what in (b"BindPod", b"EvictPod", b"RoomClaimed", b"more than its limit", b"is no such queue"):
+        assert what in said, what
+
+
+def test_the_same_seed_decides_the_same() -> None:
+    first, again = case(RELOADS, 58_001).run(), case(RELOADS, 58_001).run()
+    assert first.history == again.history
+
+
+def test_pods_dropped_with_their_profile_before_the_watch_shows_where_they_are_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def in_motion(shared: object, names: Iterable[str]) -> list[Group]:
+        moving = (GroupState.BINDING, GroupState.UNWINDING)
+        return [one for one in unfinished(shared, names) if one.state in moving]  # type: ignore[arg-type]
+
+    unfinished = reconfigure.unfinished
+    monkeypatch.setattr(scheduler, "unfinished", in_motion)
+    assert any(": 2: " in one or ": 1: " in one for one in found(RELOADS, (8, 57)))
+
+
+def test_evictions_that_go_on_though_they_are_not_allowed_any_more_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reconfigure, "_stop_evicting", lambda *_: None)
+    assert any("41: " in one for one in found(RELOADS, (40, 101)))
