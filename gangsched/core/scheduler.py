@@ -135,7 +135,7 @@ class Scheduler:
             ev.KindSynced: lambda e: self._heard(e.kind, is_served=True),
             ev.KindMissing: lambda e: self._heard(e.kind, is_served=False),
             ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
-            ev.QueueUsageRead: self.shared.recall_queues,
+            ev.QueueUsageRead: self._recall_queues,
             ev.StartsEstimated: self.attempts.forecasts.told,
         }
         if self._extenders is not None:
@@ -176,6 +176,13 @@ class Scheduler:
                 do(group)
             except Exception as error:
                 self._steps.group_failed(group, name_of(do), error)
+
+    def _recall_queues(self, event: ev.QueueUsageRead) -> None:
+        """What queues have held lately, as an earlier process knew it."""
+        view, now_s = self.shared.queue_view, self.shared.now_s
+        if view is not None and view.queues is not None:
+            began_s = now_s if view.began_s is None else view.began_s
+            view.queues.recall(event.decayed, event.age_s, now_s, began_s=began_s)
 
     def reconfigure(
         self, profiles: Mapping[str, Profile], settings: Settings, now_s: float

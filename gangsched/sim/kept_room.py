@@ -131,7 +131,8 @@ class KeptRoom:
             one.serial: _Promise(one.start_s, one.is_promise, one.promised_s, one.n_slips) for one in standing
         }
         for group, n, bound in _passes(scheduler, (group for claim in standing for group in claim.unit)):
-            if n > max(bound, self._passed.get(str(group.key), 0)) and claims.budget is None:
+            is_new = self._passed.get(str(group.key), 0) < bound  # else it has a claim once it is tried
+            if n > bound and is_new and claims.budget is None:
                 yield f"I1: {group!r} was passed {n} times, its bound is {bound}"
 
     def _is_held(self, scheduler: Scheduler, claim: StartClaim, told: Told) -> Iterator[str]:

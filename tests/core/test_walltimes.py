@@ -25,6 +25,7 @@ from gangsched.model.walltime import (
     pod_walltime,
 )
 from gangsched.sim.objects import at, make_pod, make_pod_group
+from tests.core.queued import pods, queued, reconfigured
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 DAY_S = 86_400.0
@@ -339,3 +340,18 @@ def test_what_is_remembered_is_what_asking_anew_says(seed: int) -> None:
         for group in shared.groups.values():
             remembered = shared.walltimes.of(group)
             assert remembered == shared.walltimes._asked(group)[0], f"seed {seed}, step {step}, {group}"
+
+
+def test_a_queues_other_default_counts_at_once_for_who_waits_and_was_passed() -> None:
+    ours = (
+        "queueing: {bound: {groups: 3, mode: shadow}}\n"
+        "queues: [{name: a, order: shortest, defaultWalltime: 20s, namespaces: [a]}]\n"
+    )
+    c = queued(ours, nodes=1)
+    c.submit(pods("a", "runs", gpus=4)).run()
+    c.submit(pods("a", "wide", gpus=8)).run().wait(1.0)
+    c.submit(pods("a", "passes", gpus=2)).run()
+    reconfigured(c, ours.replace("20s", "2h"))
+    known = c.scheduler.shared.walltimes
+    assert known is not None
+    assert {known.of(group).seconds for group in c.scheduler.shared.groups.values()} == {7200.0}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from gangsched.config import Settings, on_trial
-from gangsched.config.queueing import EVICT, SHADOW
+from gangsched.config.queueing import EVICT, SHADOW, QueueingSettings
 from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
 from gangsched.core.cache.queue_book import QueueBook
@@ -37,7 +37,6 @@ from gangsched.core.state.waking import Waking
 from gangsched.core.types.cluster_events import ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo, Preemption
 from gangsched.model.effects import Effect
-from gangsched.model.events import QueueUsageRead
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 
@@ -113,8 +112,9 @@ class SharedState:
         self.broken_reservations: dict[GroupKey, tuple[Group, str]] = {}
         """Groups for which a broken reservation was found in this turn, and why."""
         self.queue = self._new_queue(settings)
-        self._take_queueing(settings)
+        self._take_walltimes(settings.queueing)
         self._take_order(profiles)
+        self._take_queueing(settings.queueing)
 
     def _new_queue(self, settings: Settings) -> SchedulingQueue:
         return SchedulingQueue(
@@ -140,8 +140,9 @@ class SharedState:
         )
         signs = any(profile.signing.is_used for profile in profiles.values())
         self.cache.sign_by(self._sign if signs else None)
-        self._take_queueing(settings)
+        self._take_walltimes(settings.queueing)
         self._take_order(profiles)
+        self._take_queueing(settings.queueing)
 
     def go_on_trial(self, *, allow_eviction: bool) -> None:
         """From now on this is a copy for somebody's question: observers hear no more of it."""
@@ -177,26 +178,27 @@ class SharedState:
         self._order = QueueOrder(sort, self.queue_view, usage, self.hooks.blame)
         self.queue.lanes = self._order.make_lanes()
 
-    def recall_queues(self, event: QueueUsageRead) -> None:
-        """What queues have held lately, as an earlier process knew it."""
-        book, view = self.queues(), self.queue_view
-        if book is not None and view is not None:
-            began_s = self.now_s if view.began_s is None else view.began_s
-            book.recall(event.decayed, event.age_s, self.now_s, began_s=began_s)
-
     def queues(self) -> QueueBook | None:
         """What each queue holds, as parts of what the nodes offer now; None: no queues are configured."""
         return None if self.queue_view is None else self.queue_view.queues
 
-    def _take_queueing(self, settings: Settings) -> None:
-        """Keeps what was counted and learned while `queueing` is in effect."""
-        own = settings.queueing
+    def _take_walltimes(self, own: QueueingSettings | None) -> None:
+        """Before the queues, by which they are told; keeps what was learned while there is `queueing`."""
         if own is None:
-            self.walltimes = self.ends = self.queue.bypasses = self.queue.claims = None
-            return
-        if self.walltimes is None or self.ends is None or self.queue.bypasses is None:
+            self.walltimes = self.ends = None
+        elif self.walltimes is None or self.ends is None:
             self.walltimes = Walltimes(own, self._default_walltime_s)
             self.ends = Ends(self.walltimes, self.cache.pods)
+        else:
+            self.walltimes.configure(own)
+            self.ends.configured()
+
+    def _take_queueing(self, own: QueueingSettings | None) -> None:
+        """Keeps what was counted while it is in effect."""
+        if own is None or self.ends is None:
+            self.queue.bypasses = self.queue.claims = None
+            return
+        if self.queue.bypasses is None:
             self.queue.bypasses = Bypasses(
                 own,
                 self.groups,
@@ -206,8 +208,6 @@ class SharedState:
                 lambda group: self._order.lane_place(group),
             )
         else:
-            self.walltimes.configure(own)
-            self.ends.configured()
             self.queue.bypasses.configure(own)
         if own.mode == SHADOW:
             self.queue.claims = None
@@ -234,10 +234,8 @@ class SharedState:
         return None if self.queue_book is None else self.queue_book.tree.default_walltime_s(pod)
 
     def _bound_of_queue(self, group: Group) -> int | str | None:
-        first = None if self.queue_book is None else group.first()
-        if self.queue_book is None or first is None:
-            return None
-        return self.queue_book.tree.bound(first.pod)
+        book, first = self.queue_book, group.first()
+        return None if book is None or first is None else book.tree.bound(first.pod)
 
     def _sign(self, pod: Pod) -> Hashable:
         profile = self.profiles.get(pod.spec.scheduler_name)
@@ -309,8 +307,7 @@ class SharedState:
         if held:
             self.unreserve(held)
         for info in held:
-            change = self.cache.forget(info)
-            if change is not None:
+            if (change := self.cache.forget(info)) is not None:
                 self.changes.append(change)
         group.move_all(held, MemberState.ASSUMED, MemberState.PENDING)
         for told in self.on_given_back:
