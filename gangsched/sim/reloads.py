@@ -174,6 +174,8 @@ class ReloadSimulation(Simulation):
         self._fixed = settings
         self._drawn = self._wanted = draw(self._draws)
         self._config, first = self._drawn.applied(settings)
+        self._untold: Scheduler | None = None
+        """Who lists all pods again, and has not heard them yet."""
         self.n_reloads = 0
         super().__init__(seed, workload, settings=first, **{**named, "make": self._make_now})
 
@@ -199,13 +201,28 @@ class ReloadSimulation(Simulation):
         if self.scheduler.unfinished(profiles):
             self.timeline.after(_LEAVES_S, self._take)
             return
-        if self.scheduler.shared.profiles.keys() != profiles.keys():
-            self.api.streams["pods"].cut(self._draws.uniform(0.0, 1.0))  # some were nobody's until now
+        if self.scheduler.shared.profiles.keys() != profiles.keys():  # some pods were nobody's until now
+            self._untold = self.scheduler
+            self.timeline.after(self._draws.uniform(0.0, 1.0), partial(self._tell_pods_anew, self.scheduler))
         self._drawn, self._config, self.settings = self._wanted, config, settings
         self.n_reloads += 1
         self.judges.take(settings, knows_queues=self._drawn.tree not in _UNJUDGED)
         self._note(f"reloads {self._drawn}")
         self._step(partial(self._reconfigured, profiles))
+
+    @property
+    def _is_quiet(self) -> bool:
+        return super()._is_quiet and self._untold is not self.scheduler
+
+    def _tell_pods_anew(self, scheduler: Scheduler) -> None:
+        """A list is one batch, behind what was heard before."""
+        self._untold = None
+        if scheduler is self.scheduler:
+            self.told.hear(self.inbox)
+            batch = [*self.inbox, *map(ev.PodUpdated, self.told.pods.values())]
+            self.inbox = []
+            self._note("told anew", batch)
+            self._step(partial(scheduler.handle, batch, self.timeline.now_s))
 
     def _new_judges(self) -> StepJudges:
         return StepJudges(self.settings, follows=True, knows_queues=self._drawn.tree not in _UNJUDGED)
