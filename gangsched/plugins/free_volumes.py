@@ -15,12 +15,15 @@ import numpy as np
 from gangsched.core.cache.object_store import Name
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import IntArray
+from gangsched.core.framework.row_cache import n_kept
 from gangsched.model.quantity import to_int
 from gangsched.model.selectors import selector_of
 from gangsched.model.storage import VOLUMES, PersistentVolume, PersistentVolumeClaim, VolumeSpec
 from gangsched.plugins.claims import class_name, on_nodes
 
 STORAGE = "storage"
+# What a volume that fits takes beside the nodes, in words of 8 bytes.
+_WORDS_OF_VOLUME = 32
 
 
 class Fitting:
@@ -109,6 +112,9 @@ class FreeVolumes:
                 and (selector is None or selector.matches(volume.metadata.labels or {}))
                 and modes.issubset(volume.spec.access_modes or ())
             )
+            # Whoever makes claims chooses their sizes, so there may be any number of keys.
+            if len(self._fitting) >= n_kept(view.n_rows + _WORDS_OF_VOLUME * len(self._places)):
+                self._fitting.clear()
             known = self._fitting[key] = Fitting(found, self, view, is_given=False)
         return known
 

@@ -18,6 +18,7 @@ from gangsched.core.cache.object_store import Name
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.interface import BoolArray, IntArray
+from gangsched.core.framework.row_cache import n_kept
 from gangsched.model.objects import LabelSelector
 from gangsched.model.quantity import to_int
 from gangsched.model.storage import (
@@ -66,6 +67,9 @@ class Provisioning:
         key = (class_name(claim), request_of(claim))
         known = self._known.get(key)
         if known is None:
+            # Whoever makes claims chooses their sizes, so there may be any number of keys.
+            if len(self._known) >= n_kept(view.n_rows):
+                self._known.clear()
             known = self._known[key] = self._made(class_of(view, key[0]), key[1], view)
         return known
 

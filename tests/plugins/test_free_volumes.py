@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 from gangsched.core.cache.trial import Trial
+from gangsched.core.framework import row_cache
 from gangsched.core.framework.interface import SUCCESS, CycleState
 from gangsched.model import storage as kinds
+from gangsched.model.storage import PersistentVolumeClaim
+from gangsched.plugins.free_volumes import FreeVolumes
 from gangsched.plugins.node_resources_fit import ShapePoint
+from gangsched.plugins.provisioning import Provisioning
 from gangsched.plugins.volume_binding import Args, VolumeBinding
 from tests.plugins.build import Cluster, Stored, node, pod
 
@@ -147,3 +151,25 @@ def test_of_two_reports_about_a_node_the_first_by_name_counts() -> None:
     story.room("d", {HOST: NODES[2]}, 1)
     plugin = VolumeBinding(Args(shape=(ShapePoint(0, 0), ShapePoint(100, 10))))
     assert answer(plugin, story, ["c0"], []) == ([NODES[0], NODES[1]], [25.0, 50.0])
+
+
+def test_claims_of_ever_other_sizes_leave_nothing_that_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each answer has a number for each node, and whoever makes claims chooses their sizes."""
+    monkeypatch.setattr(row_cache, "_MAX_BYTES", 0)
+    story, volumes, provisioning = Story(0), FreeVolumes(), Provisioning()
+    view, most = story.c.view, row_cache.n_kept(len(NODES))
+
+    def sized(size: int) -> PersistentVolumeClaim:
+        amount = {"requests": {"storage": f"{size}Mi"}}
+        story.put(kinds.CLAIMS, "c0", spec={"storageClassName": "made", "resources": amount})
+        found: PersistentVolumeClaim = view.objects(kinds.CLAIMS)["default", "c0"]
+        return found
+
+    first = volumes.fitting(sized(1), view), provisioning.of(sized(1), view)
+    assert volumes.fitting(sized(1), view) is first[0]
+    assert provisioning.of(sized(1), view) is first[1]
+    for size in range(2, 2 + most):
+        volumes.fitting(sized(size), view)
+        provisioning.of(sized(size), view)
+    assert volumes.fitting(sized(1), view) is not first[0]
+    assert provisioning.of(sized(1), view) is not first[1]
