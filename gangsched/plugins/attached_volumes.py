@@ -44,6 +44,7 @@ DRIVERS_OF_PLUGINS: Mapping[str, str] = {
 """In-tree plugins, and the CSI drivers that they were migrated to."""
 
 KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
 
 Unique = tuple[str, str]
 """(CSI driver, or an in-tree plugin's name; the volume's own name)."""
@@ -195,8 +196,11 @@ class AttachedVolumes:
         before = self._attachments.pop(name, None)
         if before is not None:
             touched.add(before.node_name)
-            self._on_nodes.get(before.node_name, {}).pop(name, None)
-            self._of_volumes[before.volume].discard(name)
+            there = self._on_nodes.get(before.node_name, {})
+            there.pop(name, None)
+            if not there:
+                self._on_nodes.pop(before.node_name, None)
+            _unlink(self._of_volumes, (before.volume,), name)
         one: VolumeAttachment | None = base.objects(ATTACHMENTS).get(name)
         if one is None:
             return touched
@@ -207,7 +211,7 @@ class AttachedVolumes:
             self._on_nodes.setdefault(spec.node_name, {})[name] = unique
         now = _Attachment(spec.node_name, spec.source.persistent_volume_name)
         self._attachments[name] = now
-        self._of_volumes.setdefault(now.volume, set()).add(name)
+        _link(self._of_volumes, (now.volume,), name)
         return touched | {now.node_name}
 
     def _put(self, row: int, base: ClusterView) -> None:
@@ -314,14 +318,15 @@ def _behind(claim: PersistentVolumeClaim, view: ObjectQueries) -> Unique | None:
     return storage_class.provisioner, f"{claim.metadata.namespace}/{claim.metadata.name}"
 
 
-def _link(rows: dict[KeyT, set[int]], keys: Iterable[KeyT], row: int) -> None:
+def _link(there: dict[KeyT, set[ValueT]], keys: Iterable[KeyT], value: ValueT) -> None:
     for key in keys:
-        rows.setdefault(key, set()).add(row)
+        there.setdefault(key, set()).add(value)
 
 
-def _unlink(rows: dict[KeyT, set[int]], keys: Iterable[KeyT], row: int) -> None:
+def _unlink(there: dict[KeyT, set[ValueT]], keys: Iterable[KeyT], value: ValueT) -> None:
+    """Nothing is kept of a key without values."""
     for key in keys:
-        there = rows[key]
-        there.discard(row)
-        if not there:
-            del rows[key]
+        values = there[key]
+        values.discard(value)
+        if not values:
+            del there[key]

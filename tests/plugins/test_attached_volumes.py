@@ -15,6 +15,7 @@ from gangsched.core.types.group import PodInfo
 from gangsched.kube.watch.decode import objects
 from gangsched.model import storage as kinds
 from gangsched.model.objects import Pod
+from gangsched.plugins.attached_volumes import AttachedVolumes
 from gangsched.plugins.node_volume_limits import NodeVolumeLimits
 from tests.plugins.build import Cluster, Stored, node, pod
 
@@ -156,6 +157,27 @@ def test_it_follows_every_change_and_counts_as_one_would_by_hand(seed: int) -> N
         assert sorted(c.names(mask)) == expected, f"seed {seed}, step {step}"
         n_full += len(expected) < len(NODES)
     assert n_full, "no node was ever full"
+
+
+def test_nothing_is_kept_of_volumes_that_were_attached_and_are_gone() -> None:
+    """A cluster makes and deletes volumes for ever."""
+    story, attached = Story(0), AttachedVolumes({})
+    attached.follow(story.c.view)
+
+    def known() -> dict[str, object]:
+        return {name: len(kept) for name, kept in vars(attached).items() if isinstance(kept, dict)}
+
+    before = known()
+    for k in range(3):
+        volume, on = f"late{k}", {"attacher": CSI, "nodeName": f"elsewhere{k}"}
+        story.put(kinds.VOLUMES, volume, spec={"csi": {"driver": CSI, "volumeHandle": volume}})
+        story.put(kinds.ATTACHMENTS, volume, spec={**on, "source": {"persistentVolumeName": volume}})
+        attached.follow(story.c.view)
+        assert known() != before
+        story.drop(kinds.ATTACHMENTS, volume)
+        story.drop(kinds.VOLUMES, volume)
+        attached.follow(story.c.view)
+    assert known() == before
 
 
 def test_changes_are_known_by_name_until_there_were_too_many() -> None:
