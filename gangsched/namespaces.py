@@ -11,13 +11,12 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from gangsched.errors import ConfigError
-from gangsched.kube.files import read_regular
+from gangsched.kube.files import home_kubeconfig, read_regular
 from gangsched.model.printable import one_line
 
 _DEFAULT = "default"
@@ -79,8 +78,9 @@ def context_namespace(
     paths = kubeconfig or environ.get("KUBECONFIG", "")
     if not paths and "KUBERNETES_SERVICE_HOST" in environ:
         return ""  # the pod's own account
-    paths = paths or str(Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config")
-    documents = [found for path in paths.split(os.pathsep) if path and (found := _read(Path(path)))]
+    paths = paths or home_kubeconfig(environ)
+    files = [os.path.expanduser(path) for path in paths.split(os.pathsep) if path]
+    documents = [found for path in files if (found := _read(path))]
     # Of several files the first that says something counts, as with kubectl.
     current = context or next(
         (str(one["current-context"]) for one in documents if one.get("current-context")), ""
@@ -93,11 +93,11 @@ def context_namespace(
     return ""
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: str) -> dict[str, Any]:
     from gangsched.config.yaml_bounds import check_yaml  # all of config comes with it
 
     try:
-        text = read_regular(str(path), "kubeconfig")
+        text = read_regular(path, "kubeconfig")
         check_yaml(text)
         found = yaml.safe_load(text)
     except (OSError, ConfigError, yaml.YAMLError, ValueError, OverflowError, RecursionError):

@@ -27,7 +27,6 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -36,7 +35,7 @@ import anyio
 import structlog
 
 from gangsched.errors import ApiError, ConfigError, Unreachable
-from gangsched.kube.files import read_regular
+from gangsched.kube.files import home_kubeconfig, read_regular
 from gangsched.kube.loaders import (
     FILE_REFRESH_S,
     RETRY_S,
@@ -329,8 +328,14 @@ async def load_credentials(
 
 def _home_kubeconfig(environ: Mapping[str, str]) -> str:
     """Its path; "" if there is none."""
-    path = Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
-    return str(path) if path.exists() else ""
+    path = home_kubeconfig(environ)
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError:
+        pass  # who reads it tells why it cannot
+    return path
 
 
 def _check_master(master: str) -> None:

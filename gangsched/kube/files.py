@@ -1,7 +1,8 @@
 """Reading the files that credentials are in: regular ones, and of bounded length.
 
-Lives here: the one way to open them. Not here: what is in them. A named pipe would hold the loop for ever, a
-device has no end, and files named in a kubeconfig are read anew each minute.
+Lives here: the one way to open them, and where a user's kubeconfig is. Not here: what is in them. A named
+pipe would hold the loop for ever, a device has no end, and files named in a kubeconfig are read anew each
+minute.
 """
 
 from __future__ import annotations
@@ -9,11 +10,20 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Mapping
 
 from gangsched.errors import ConfigError
 
 # A kubeconfig with a thousand clusters and their certificates has a third of this.
 MAX_BYTES = 8 * 2**20
+
+
+def home_kubeconfig(environ: Mapping[str, str]) -> str:
+    """~/.kube/config, whether it is there or not.
+
+    An account without HOME that the machine does not know, as in many containers, has no such file.
+    """
+    return os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".kube", "config")
 
 
 def read_regular(path: str, what: str, max_bytes: int = MAX_BYTES) -> bytes:

@@ -163,6 +163,18 @@ def _any_exists(paths: str) -> bool:
     return any(map(os.path.exists, files_of(paths)))
 
 
+def _why_absent(paths: str) -> str:
+    """What to say of files of which none was found: perhaps they are where this account may not look."""
+    for path in files_of(paths):
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            continue
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+    return "the kubeconfig file does not exist"
+
+
 def from_pod(environ: Mapping[str, str]) -> Loaded:
     """The service account that is mounted into this pod. Raises: ConfigError."""
     _, incluster = import_loaders()
@@ -189,7 +201,7 @@ async def from_kubeconfig(paths: str, context: str, *, needs_server: bool = True
     kube_config, _ = import_loaders()
     loaded = blank()
     if not _any_exists(paths):
-        raise ConfigError("the kubeconfig file does not exist", source=paths)
+        raise ConfigError(_why_absent(paths), source=paths)
     _check_files(paths)
     user: Any = None
     try:

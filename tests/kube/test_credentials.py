@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from gangsched.kube import loaders
 from gangsched.kube.credentials import MAX_TOKEN, load_credentials
 from gangsched.kube.exec_plugin import MAX_ANSWER
 from gangsched.kube.files import MAX_BYTES
+from gangsched.namespaces import context_namespace
 from tests.proxy import self_signed
 from tests.support.yaml_bombs import BOMBS
 
@@ -115,6 +117,30 @@ async def test_what_is_not_there_is_named(tmp_path: Path, file: str, context: st
 async def test_no_configuration_at_all(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--kubeconfig"):
         await load_credentials(environ={"HOME": str(tmp_path)})
+
+
+async def test_an_account_that_the_machine_does_not_know_has_no_kubeconfig(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As a container that runs under any number."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.delenv("HOME", raising=False)
+    with pytest.raises(ConfigError, match="no cluster is configured"):
+        await load_credentials(environ={})
+    assert context_namespace(environ={}) == ""
+
+
+async def test_a_home_in_which_one_may_not_look_is_told(tmp_path: Path) -> None:
+    home = str(tmp_path / ("x" * 300))
+    for environ in ({"HOME": home}, {"KUBECONFIG": f"{home}/config"}):
+        with pytest.raises(ConfigError, match="cannot be read: File name too long"):
+            await load_credentials(environ=environ)
+        assert context_namespace(environ=environ) == ""
 
 
 async def test_pod_without_service_account_reports_that() -> None:

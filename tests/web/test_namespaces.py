@@ -56,6 +56,14 @@ def test_a_context_has_its_namespace(kubeconfig: Path, context: str, namespace: 
     assert namespaces.context_namespace(str(kubeconfig), context) == namespace
 
 
+def test_a_path_from_home_is_found_as_who_connects_finds_it(
+    kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell leaves --kubeconfig=~/config as it is."""
+    monkeypatch.setenv("HOME", str(kubeconfig.parent))
+    assert namespaces.context_namespace("~/kubeconfig") == "d"
+
+
 def test_of_several_files_the_first_that_says_so_counts(kubeconfig: Path, tmp_path: Path) -> None:
     first = tmp_path / "first"
     first.write_text("current-context: bare\ncontexts: [{name: bare, context: {namespace: first}}]\n")
