@@ -42,7 +42,7 @@ def _pod(document: Json) -> Iterator[Json]:
 
 def _job(document: Json, more_labels: Mapping[str, str] | None = None) -> Iterator[Json]:
     spec = _object(document, "spec")
-    _object(_object(spec, "template", "spec."), "spec", "spec.template.")
+    _template(spec, "template", "spec.")
     parallelism = _count(spec, "parallelism", 1, "spec.")
     n_pods = min(parallelism, _count(spec, "completions", parallelism, "spec."))
     is_indexed = spec.get("completionMode") == "Indexed"
@@ -77,8 +77,9 @@ def _leader_worker_set(document: Json) -> Iterator[Json]:
     meta, spec = document["metadata"], _object(document, "spec")
     template = _object(spec, "leaderWorkerTemplate", "spec.")
     size = _count(template, "size", 1, "spec.leaderWorkerTemplate.")
-    workers = _object(template, "workerTemplate", "spec.leaderWorkerTemplate.")
-    leaders = template.get("leaderTemplate") or workers
+    workers = leaders = _template(template, "workerTemplate", "spec.leaderWorkerTemplate.")
+    if template.get("leaderTemplate"):
+        leaders = _template(template, "leaderTemplate", "spec.leaderWorkerTemplate.")
     n_replicas = _count(spec, "replicas", 1, "spec.")
     _bounded(n_replicas * size, "spec.replicas x size")
     for replica in range(n_replicas):
@@ -96,19 +97,17 @@ def _leader_worker_set(document: Json) -> Iterator[Json]:
 
 def _replicas(document: Json) -> Iterator[Json]:
     spec = _object(document, "spec")
-    template = _object(spec, "template", "spec.")
+    template = _template(spec, "template", "spec.")
     for k in range(_bounded(_count(spec, "replicas", 1, "spec."), "spec.replicas")):
         yield _from_template(template, f"{document['metadata']['name']}-{k}", document)
 
 
 def _from_template(template: Json, name: str, owner: Json) -> Json:
-    pod = deepcopy(
-        {"metadata": template.get("metadata") or {}, "spec": _object(template, "spec", "template.")}
-    )
+    pod = deepcopy({"metadata": template["metadata"], "spec": template["spec"]})
     pod["metadata"] |= {
         "name": name,
-        "labels": dict(pod["metadata"].get("labels") or {}),
-        "annotations": dict(pod["metadata"].get("annotations") or {}),
+        "labels": pod["metadata"].get("labels") or {},
+        "annotations": pod["metadata"].get("annotations") or {},
         "ownerReferences": [
             {
                 "apiVersion": owner["apiVersion"],
@@ -120,6 +119,23 @@ def _from_template(template: Json, name: str, owner: Json) -> Json:
         ],
     }
     return pod
+
+
+def _template(where: Json, name: str, field: str) -> Json:
+    """A pod template that pods can be made from, without the lists of it that scheduling does not read."""
+    found = _object(where, name, field)
+    field = f"{field}{name}."
+    spec = _object(found, "spec", field)
+    for listed in ("containers", "initContainers"):
+        if listed == "containers" or spec.get(listed) is not None:
+            for container in _list(spec, listed, f"{field}spec."):
+                container.pop("env", None)
+    meta = found["metadata"] = _object(found, "metadata", field) if found.get("metadata") else {}
+    meta.pop("finalizers", None)
+    for texts in ("labels", "annotations"):
+        if meta.get(texts) is not None:
+            _object(meta, texts, f"{field}metadata.")
+    return found
 
 
 def _object(where: Json, name: str, field: str = "") -> Json:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -96,11 +95,14 @@ def text_of(path: str) -> tuple[str, str]:
     """(where it is from, YAML) of a file, or of standard input, `-`. Raises: ConfigError."""
     source = "standard input" if path == "-" else path
     try:
-        text = sys.stdin.read(_MAX_CHARACTERS + 1) if path == "-" else Path(path).read_text(encoding="utf-8")
+        # A device has no end; a pipe is read, as a shell's <(helm template …) is one.
+        if path == "-":
+            return source, sys.stdin.read(_MAX_CHARACTERS + 1)
+        with open(path, encoding="utf-8") as file:
+            return source, file.read(_MAX_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise ConfigError(f"cannot be read: {why}", source=source) from None
-    return source, text
 
 
 def _documents(source: str, text: str) -> Iterator[Document]:

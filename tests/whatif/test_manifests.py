@@ -187,6 +187,52 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, error: str
     assert "\n" not in str(raised.value)
 
 
+TEMPLATES: list[tuple[Any, str]] = [
+    ({"spec": {}}, "spec.containers: is missing, or is no list of objects"),
+    ({"spec": {"containers": "main"}}, "spec.containers: is missing, or is no list of objects"),
+    ({"spec": {"containers": [None]}}, "spec.containers: is missing, or is no list of objects"),
+    ({"spec": SPEC | {"initContainers": [3]}}, "spec.initContainers: is missing, or is no list of objects"),
+    (TEMPLATE | {"metadata": [1]}, "metadata: is missing, or is no object"),
+    (TEMPLATE | {"metadata": {"labels": "app"}}, "metadata.labels: is missing, or is no object"),
+    (TEMPLATE | {"metadata": {"annotations": 3}}, "metadata.annotations: is missing, or is no object"),
+]
+
+
+@pytest.mark.parametrize(("template", "error"), TEMPLATES)
+def test_what_is_wrong_in_a_template_is_named_with_its_place(
+    tmp_path: Path, template: Any, error: str
+) -> None:
+    of_jobs: dict[str, Any] = {"spec": {"completionMode": "Indexed", "template": template}}
+    of_sets = {"replicatedJobs": [{"template": of_jobs}]}
+    of_groups = {"workerTemplate": TEMPLATE, "leaderTemplate": template}
+    for version, kind, field, spec in (
+        ("apps/v1", "Deployment", f"spec.template.{error}", {"template": template}),
+        ("l/v1", "LeaderWorkerSet", f".leaderTemplate.{error}", {"leaderWorkerTemplate": of_groups}),
+        # The core reads these too, in its own words.
+        ("batch/v1", "Job", "spec.template", of_jobs["spec"]),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet", "template", of_sets),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            read(tmp_path, {"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": spec})
+        assert field in str(raised.value)
+
+
+def test_lists_of_a_template_that_scheduling_does_not_read_may_be_anything(tmp_path: Path) -> None:
+    containers = [container | {"env": "no list"} for container in SPEC["containers"]]
+    template = {"metadata": {"finalizers": 3}, "spec": SPEC | {"containers": containers}}
+    made = read(tmp_path, job(template=template, completionMode="Indexed", parallelism=2, completions=2))
+    assert keys(list(made.pods)) == ["ml/train-0", "ml/train-1"]
+
+
+def test_of_a_file_without_an_end_only_the_begin_is_read(tmp_path: Path) -> None:
+    """A device, or what a pipe brings."""
+    file = tmp_path / "long.yaml"
+    file.write_text("# \n" * 2_000_000)
+    assert len(text_of(str(file))[1]) == 4_000_001
+    with pytest.raises(ConfigError, match="has more than 4,000,000 characters"):
+        read_file(str(file))
+
+
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_short_text_that_stands_for_a_long_one_is_refused(bomb: str) -> None:
     refused(bomb, lambda text: read_documents([("f.yaml", text)]), ConfigError)
