@@ -229,3 +229,13 @@ def test_many_pods_are_made_in_pieces() -> None:
 def test_indexes_are_written_as_intervals(text: str, numbers: set[int]) -> None:
     assert indexes.text(numbers) == text
     assert indexes.parse(text, 100) == numbers
+
+
+@pytest.mark.parametrize("env", [[{"value": "no name"}], [3]])
+def test_a_job_that_no_pod_can_be_made_of_costs_itself_alone(env: list[Any]) -> None:
+    bad = job("bad", completions=1, completionMode="Indexed")
+    bad["spec"]["template"]["spec"]["containers"][0]["env"] = env
+    world = World(1)
+    world.create("jobs.batch", bad)
+    world = start(world, job("good", completions=2, parallelism=2))
+    assert sum(each["metadata"]["name"].startswith("good-") for each in alive(world)) == 2

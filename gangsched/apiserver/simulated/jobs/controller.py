@@ -163,6 +163,8 @@ class Jobs:
                 _log.warning(
                     "a Job could not be looked after", job="/".join(self._where[uid]), err=str(error)
                 )
+            except Exception:  # no other Job is to wait for what is wrong with this one
+                _log.exception("a Job could not be looked after", job="/".join(self._where[uid]))
         return len(noted)
 
     def _look_again(self, now_s: float, *, uid: str) -> None:

@@ -87,6 +87,6 @@ def removal_order(pod: PodView) -> tuple[bool, bool, bool]:
 
 def _add_index_variable(container: Object) -> None:
     variables = container.setdefault("env", [])
-    if not any(each["name"] == _INDEX_ENV for each in variables):
+    if not any(each.get("name") == _INDEX_ENV for each in variables):
         source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX_KEY}']"}}
         variables.append({"name": _INDEX_ENV, "valueFrom": source})
