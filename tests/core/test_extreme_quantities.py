@@ -22,7 +22,7 @@ def of_containers(pod: Pod, n: int, **more: object) -> Pod:
     return replace(pod, spec=replace(pod.spec, containers=same, **more))
 
 
-def asking(name: str, resource: str, amount: str, **more: object) -> Pod:
+def asking(name: str, resource: str, amount: str | int, **more: object) -> Pod:
     pod = make_pod(name, gpus=0, **more)  # type: ignore[arg-type]
     asked = ResourceRequirements(requests={"cpu": "1", resource: amount})
     return replace(pod, spec=replace(pod.spec, containers=[Container(name="main", resources=asked)]))
@@ -38,7 +38,7 @@ def a_good_gang_still_starts(c: Cluster, name: str = "good") -> None:
     c.scheduler.validate()
 
 
-@pytest.mark.parametrize("amount", HUGE)
+@pytest.mark.parametrize("amount", [*HUGE, 2**70])
 @pytest.mark.parametrize("resource", ["memory", GPU, "cpu", "ephemeral-storage"])
 def test_three_containers_that_ask_for_everything_wait_alone(resource: str, amount: str) -> None:
     c = cluster(nodes=2)

@@ -17,7 +17,7 @@ from gangsched.core.types.pod_template import PodTemplate, Unsigned, signature
 from gangsched.model.objects import Pod
 from gangsched.model.resources import ResourceTable
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode, _encode_any = msgspec.msgpack.Encoder().encode, msgspec.json.Encoder().encode
 # Templates are shared by live pods; beyond this many the table is dropped and pods keep theirs.
 _MAX_TEMPLATES = 50_000
 # Keys take as much memory as the specs in them, mostly a kilobyte each; but users may write pods of a
@@ -92,7 +92,10 @@ class TemplateTable:
     def _known(
         self, pod: Pod, looks: tuple[object, ...], labels: Mapping[str, str], signed: Hashable
     ) -> PodTemplate:
-        encoded = _encode(looks)
+        try:
+            encoded = _encode(looks)
+        except OverflowError:  # a quantity that is no text and needs more than 64 bits
+            encoded = _encode_any(looks)
         key: Hashable = encoded if signed is None else (encoded, signed)
         template = self._by_key.get(key)
         if template is None:
