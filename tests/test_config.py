@@ -441,6 +441,10 @@ def test_mistakes_in_our_document(ours: str, path: str, message: str) -> None:
         ("a: [", "", "is not YAML: line 2, column 1: did not find expected node content"),
         ("a: 1\na: 2\n", "", "is not YAML: line 2, column 1: the key 'a' is given twice"),
         ("1: a\n", "", "is not YAML: line 1, column 1: the key 1 is not text"),
+        (HEAD + "podMaxBackoffSeconds: " + "9" * 400, "",
+         "is not YAML: line 3, column 23: the number 99999999999999999999… needs more than 64 bits"),
+        ("kind: {a: 1}\n", "kind",
+         "{'a': 1} is neither KubeSchedulerConfiguration nor GangschedConfiguration"),
         ("kind: KubeSchedulerConfig\n", "kind",
          "'KubeSchedulerConfig' is neither KubeSchedulerConfiguration nor GangschedConfiguration;"
          " did you mean KubeSchedulerConfiguration?"),
@@ -448,7 +452,7 @@ def test_mistakes_in_our_document(ours: str, path: str, message: str) -> None:
          "'kubescheduler.config.k8s.io/v1beta3' should be 'kubescheduler.config.k8s.io/v1'"
          " for KubeSchedulerConfiguration"),
         (HEAD + "---\n" + HEAD, "kind", "two documents of kind KubeSchedulerConfiguration; keep one"),
-        ("x" * 1_000_001, "", "1000001 characters are no configuration, at most 1000000"),
+        ("x" * 1_000_001, "", "more than 1000000 characters are no configuration"),
     ],
 )  # fmt: skip
 def test_files_that_are_no_configuration(text: str, path: str, message: str) -> None:

@@ -12,6 +12,7 @@ from typing import Literal
 import anyio
 
 from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings, parse_parts
+from gangsched.config.strict import read_text
 from gangsched.errors import ConfigError
 from gangsched.model.printable import one_line
 
@@ -126,12 +127,4 @@ def _parts(path: Path) -> list[tuple[str, str]]:
     files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
     if not files:
         raise ConfigError("is a directory without *.yaml files", source=str(path))
-    parts = []
-    for file in files:
-        try:
-            parts.append((str(file), file.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"cannot be read: {getattr(error, 'strerror', None) or error}", source=str(file)
-            ) from None
-    return parts
+    return [(str(file), read_text(str(file))) for file in files]

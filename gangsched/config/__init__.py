@@ -178,7 +178,7 @@ def _by_kind(documents: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str,
     found: dict[str, dict[str, Any]] = {}
     for document in documents:
         kind = document.get("kind")
-        if kind not in versions:
+        if not isinstance(kind, str) or kind not in versions:
             hint = nearest(kind, versions) if isinstance(kind, str) else ""
             raise ConfigError(f"{kind!r} is neither {KUBE_KIND} nor {OUR_KIND}{hint}", path="kind")
         if document.get("apiVersion") != versions[kind]:

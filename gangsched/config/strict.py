@@ -43,11 +43,33 @@ class _Loader(yaml.CSafeLoader):
             seen.add(key)
         return super().construct_mapping(node, deep)
 
+    def construct_whole(self, node: yaml.ScalarNode) -> int:
+        """A whole number that every reader of a configuration takes."""
+        value: int = self.construct_yaml_int(node)
+        if not -(2**63) <= value < 2**63:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the number {node.value[:20]}… needs more than 64 bits", node.start_mark
+            )
+        return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole)
+
+
+def read_text(path: str) -> str:
+    """What read_documents is to take. A device has no end, so not all of it is read. Raises: ConfigError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read(MAX_CHARACTERS + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot be read: {why}", source=path) from None
+
 
 def read_documents(text: str) -> list[dict[str, Any]]:
     """The YAML documents of a file, empty ones left out. Raises: ConfigError."""
     if len(text) > MAX_CHARACTERS:
-        raise ConfigError(f"{len(text)} characters are no configuration, at most {MAX_CHARACTERS}")
+        raise ConfigError(f"more than {MAX_CHARACTERS} characters are no configuration")
     try:
         check_yaml(text)
         documents = [document for document in yaml.load_all(text, _Loader) if document is not None]

@@ -138,7 +138,9 @@ class Reload:
     async def read(self, why: str) -> None:
         """Reads, checks, takes over."""
         try:
-            config = self._source.read(extenders=self._host.config.extenders)
+            # The longest take seconds, and the loop has a lease to renew.
+            extenders = self._host.config.extenders
+            config = await anyio.to_thread.run_sync(lambda: self._source.read(extenders=extenders))
             config, later = at_next_start(self._host.config, config)
             if config == self._host.config:
                 self.error = ""
@@ -149,9 +151,10 @@ class Reload:
             await self._host.may_follow(self._host.scheduler.unfollowed(profiles, config.settings))
             await self._host.may_record(config.record)
         except ConfigError as error:
-            self.n_refused += 1
-            self.error = str(error)
-            _log.error("the configuration is wrong; the old one stays in effect", why=why, err=str(error))
+            self._refused(why, str(error))
+            return
+        except Exception as error:  # a mistake of ours in reading it must not end what runs
+            self._refused(why, f"{self._source.path}: {type(error).__name__}: {error}")
             return
         await self._leave(profiles)
         before = self._host.config
@@ -168,6 +171,11 @@ class Reload:
         for note in config.notes:
             _log.info("note", note=note)
         _log.info("another configuration is in effect", why=why, profiles=sorted(profiles))
+
+    def _refused(self, why: str, error: str) -> None:
+        self.n_refused += 1
+        self.error = error
+        _log.error("the configuration is wrong; the old one stays in effect", why=why, err=error)
 
     async def _leave(self, profiles: dict[str, Profile]) -> None:
         """Until no gang of a profile that goes is on its way to be bound."""

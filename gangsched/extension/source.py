@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from gangsched.config import ExtenderConfig, SchedulerConfig, default_config, parse_config
+from gangsched.config.strict import read_text
 from gangsched.errors import ConfigError
 from gangsched.extension.loading import KnownPlugins
 
@@ -41,6 +41,7 @@ class ConfigSource:
         self._election_flags = election_flags
         self._finish = finish
         self._scheduler_name = scheduler_name
+        self._is_read = False
 
     def read(self, *, extenders: Sequence[ExtenderConfig] | None = None) -> SchedulerConfig:
         """The configuration as written now; `extenders`: those in effect, if not the file's own.
@@ -49,7 +50,7 @@ class ConfigSource:
         """
         if self.path:
             config = parse_config(
-                _text(self.path),
+                self._text(),
                 source=self.path,
                 plugins=self.plugins,
                 election_flags=self._election_flags,
@@ -74,11 +75,11 @@ class ConfigSource:
             return None
         return real, found.st_ino, found.st_mtime_ns, found.st_size
 
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"cannot be read: {getattr(error, 'strerror', None) or error}", source=path
-        ) from None
+    def _text(self) -> str:
+        """Raises: ConfigError."""
+        # A shell's <(helm template …) is a pipe, and read once: later nobody may ever write to it.
+        if self._is_read and not os.path.isfile(self.path) and os.path.exists(self.path):
+            raise ConfigError("is no regular file, which alone can be read again", source=self.path)
+        text = read_text(self.path)
+        self._is_read = True
+        return text

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -111,6 +113,44 @@ async def test_what_is_wrong_leaves_the_old_one_and_gives_the_place(scene: Scene
     await scene.read(BASE.format(8))
     assert scene.reload.error == ""
     assert (scene.reload.n_taken, scene.reload.n_refused) == (1, 1)
+
+
+async def test_a_pipe_in_the_place_of_the_file_holds_up_nobody(scene: Scene) -> None:
+    scene.path.unlink()
+    os.mkfifo(scene.path)
+    await scene.reload.read("the test")
+    assert "is no regular file" in scene.reload.error
+    assert str(scene.path) in scene.reload.error
+
+
+async def test_the_loop_goes_on_while_the_file_is_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long one takes seconds."""
+    gone_on, read = threading.Event(), scene.host.source.read
+
+    def read_long(**more: Any) -> SchedulerConfig:
+        assert gone_on.wait(10.0)
+        return read(**more)
+
+    monkeypatch.setattr(scene.host.source, "read", read_long)
+    scene.path.write_text(BASE.format(7))
+    async with anyio.create_task_group() as group:
+        group.start_soon(scene.reload.read, "the test")
+        await anyio.sleep(0.0)
+        gone_on.set()
+    assert scene.host.config.settings.settle_s == 7.0
+
+
+async def test_a_mistake_of_ours_in_reading_ends_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(config: SchedulerConfig) -> dict[str, Profile]:
+        raise TypeError("unhashable")
+
+    before = scene.host.config
+    monkeypatch.setattr(scene.host, "build", broken)
+    await scene.read(BASE.format(7))
+    assert scene.host.config is before
+    assert scene.reload.error.endswith("TypeError: unhashable")
 
 
 async def test_reading_the_same_configuration_again_changes_nothing(scene: Scene) -> None:
