@@ -124,7 +124,7 @@ def _settings(args: argparse.Namespace) -> AgentSettings:
 
 def _parts(path: Path) -> list[tuple[str, str]]:
     """(name, text) of the file, or of each *.yaml of a directory. Raises: ConfigError."""
-    files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+    files = sorted(path.glob("*.yaml")) if os.path.isdir(path) else [path]
     if not files:
         raise ConfigError("is a directory without *.yaml files", source=str(path))
     return [(str(file), read_text(str(file))) for file in files]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -116,7 +117,7 @@ def module_name(file: Path) -> str:
 def _load_file(file: str) -> ModuleType:
     """The module of a plugin file. Raises: ConfigError."""
     path = Path(file)
-    if not path.is_file():
+    if not os.path.isfile(file):  # the path's own method raises where one may not look
         raise ConfigError("is not a file", source=f"--plugin {file}")
     name = module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)

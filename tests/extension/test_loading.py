@@ -159,9 +159,10 @@ def test_a_plugin_that_cannot_be_made_gives_the_place(tmp_path: Path) -> None:
         profiles_of(known, "schedulerName: own\nplugins: {multiPoint: {enabled: [{name: Own}]}}")
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["none.py", "x" * 300])
+def test_a_file_that_is_not_there_or_cannot_be(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="is not a file"):
-        KnownPlugins([str(tmp_path / "none.py")])
+        KnownPlugins([str(tmp_path / name)])
 
 
 def test_two_files_with_one_name(tmp_path: Path) -> None:

@@ -102,6 +102,18 @@ def test_a_gang_is_of_the_contexts_namespace_unless_it_says_so() -> None:
             namespaces.full_name(args_of(), name)
 
 
+def test_bytes_that_are_no_text_are_no_name() -> None:
+    """As a terminal in another encoding sends them."""
+    byte = os.fsdecode(b"\xff")
+    for ask in (
+        lambda: namespaces.full_name(args_of(), byte),
+        lambda: namespaces.full_name(args_of(namespace=byte), "train"),
+        lambda: namespaces.listed(args_of(namespace=byte)),
+    ):
+        with pytest.raises(ConfigError, match="is no text in UTF-8"):
+            ask()
+
+
 @pytest.mark.usefixtures("kubeconfig")
 async def test_the_queue_is_that_of_the_context_and_of_all_if_asked(
     pair: Pair, capsys: pytest.CaptureFixture[str]
