@@ -77,6 +77,9 @@ class HttpServer:
             errno = error.errno or 0
             why = os.strerror(errno) if errno > 0 else error.strerror or str(error)
             raise ConfigError(f"cannot listen on {host}:{port}: {why}") from None
+        except UnicodeError:
+            self._unbind()
+            raise ConfigError(f"cannot listen on {host}:{port}: it is no name of a host") from None
         await self._runner.setup()
         accepting = Accepting(self._server, tls, self._server, max_connections=MAX_CONNECTIONS)
         self._accepting = asyncio.create_task(accepting.run(self._sockets), name="accepting")
