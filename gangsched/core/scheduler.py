@@ -91,7 +91,6 @@ class Scheduler:
         self.owners = Owners(self.shared, self.reporter)
         self.group_specs = GroupSpecs(self.shared, self.reporter, self.owners)
         self.audit = DriftAudit(self.shared, self.reporter)
-        self.membership = Membership(self.shared, self.reporter, self.group_specs, self.owners, self.audit)
         self.binder = Binder(
             self.shared, self.reporter, AdmissionConflicts(self.shared, self.audit.is_reported)
         )
@@ -100,6 +99,9 @@ class Scheduler:
         self.attempts = Attempts(self.shared, self.reporter, self.binder, self.permits, self.ties)
         self.attempts.forecasts.owner_of = self.owners.of_group
         self.health = DeviceHealth(self.shared, self.reporter, self.binder, self.attempts.give_back)
+        self.membership = Membership(
+            self.shared, self.reporter, self.group_specs, self.owners, self.audit, self.health
+        )
         self.walltime_evictions = WalltimeEvictions(self.shared, self.reporter, self.binder, self.attempts)
         self.reservations = Reservations(self.shared, self.attempts, self.binder)
         self.reconciler = GroupReconciler(
@@ -358,7 +360,7 @@ class Scheduler:
                     self.for_group(group, self.reconciler.look)
                 for group in touched.values() if self.walltime_evictions.is_on else ():
                     self.for_group(group, self.walltime_evictions.look_at)
-            steps.each(self.health.look_at_policies)
+                steps.each(partial(self.health.look_at_groups, touched))
             steps.each(self.walltime_evictions.look)
             steps.each(self.attempts.claiming.look)
             steps.each(self.attempts.limits.look)

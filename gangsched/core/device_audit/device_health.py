@@ -14,7 +14,7 @@ core.scheduler; evictions are repeated while the pod is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import get_args
 
 import msgspec
@@ -30,7 +30,7 @@ from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, 
 from gangsched.model.device_labels import inventory_text
 from gangsched.model.effects import EvictPod
 from gangsched.model.objects import Node
-from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY
+from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY, GroupKey
 
 POLICIES: tuple[str, ...] = get_args(OnFailure)
 ACTION = "DeviceHealth"
@@ -92,6 +92,11 @@ class DeviceHealth:
         self._listed.pop(name, None)
         self._looks.pop(name, None)
 
+    def pod_edited(self, info: PodInfo) -> None:
+        """A new version of a running pod, which may say otherwise what becomes of it."""
+        if (failure := self.failing.get(info.uid)) is not None:
+            self._ask(failure)
+
     # -- at the end of a turn --------------------------------------------------------------------------
 
     def look(self) -> None:
@@ -115,12 +120,11 @@ class DeviceHealth:
             if failure.info.state is not MemberState.BOUND:
                 self._gone(uid)
 
-    def look_at_policies(self) -> None:
-        """Pods, and their groups' objects, may say anew what becomes of those with failed devices."""
+    def look_at_groups(self, touched: Mapping[GroupKey, Group]) -> None:
+        """The objects of these groups may say otherwise what becomes of pods with failed devices."""
         for failure in self.failing.values():
-            if (policy := self._policy(failure.info)[0]) != failure.policy:
-                failure.policy = policy
-                self._set_due(failure)
+            if (group := failure.info.group) is not None and group.key in touched:
+                self._ask(failure)
 
     def advance(self) -> None:
         """Acts when a grace period is over."""
@@ -158,6 +162,11 @@ class DeviceHealth:
         said = f"device {failure.devices} on node {info.node_name} {failed_under}"
         self._tell(info, "Warning", "DeviceFailed", said)
         self._reporter.devices(group, healthy=False, reason="DeviceFailed", message=said)
+
+    def _ask(self, failure: _Failure) -> None:
+        if (policy := self._policy(failure.info)[0]) != failure.policy:
+            failure.policy = policy
+            self._set_due(failure)
 
     def _set_due(self, failure: _Failure) -> None:
         """When the first of its failed devices has been unhealthy for the grace period, if it is acted on."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.status import SUCCESS
@@ -75,10 +76,12 @@ class Membership:
         group_specs: GroupSpecs,
         owners: Owners,
         audit: DriftAudit,
+        health: DeviceHealth,
     ) -> None:
         self._shared = shared
         self._reporter = reporter
         self._audit = audit
+        self._health = health
         self._group_specs = group_specs
         self._owners = owners
         self._similar = SimilarPods(shared.cache.template_table, group_specs, owners)
@@ -315,6 +318,8 @@ class Membership:
         if info.state is PENDING and info.group is not None and is_edited(old, pod):
             shared.may_be_admitted(info.group)
             self._group_specs.own_keys.edited(info.group, pod)
+        if info.state is BOUND:
+            self._health.pod_edited(info)
         if info.state is BOUND and shared.ends is not None and is_edited(old, pod):
             shared.may_end_otherwise(info)
             if info.group is not None:
