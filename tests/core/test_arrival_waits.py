@@ -234,6 +234,14 @@ def test_a_walltime_that_is_edited_counts_as_it_is_now() -> None:
     half_an_hour_is_waited_for(c)
 
 
+def test_a_walltime_that_the_last_to_start_is_edited_to_counts_for_those_that_ran_before() -> None:
+    c = two_nodes().submit(walled(gang("runs", pods=2, gpus=1), "5h")).run()
+    assert book(c).running_s("all", c.now_s) == pytest.approx(2 * 5 * 3600.0 / 16)
+    c.submit(walled(gang("runs", pods=1, gpus=1, min_members=2, first=2), "5h")).run()
+    c.update(*walled([c.pod("runs-2")], "8h"))
+    assert book(c).running_s("all", c.now_s) == pytest.approx(3 * 8 * 3600.0 / 16)
+
+
 @pytest.mark.parametrize("how", ["edited", "after a restart"])
 def test_a_walltime_of_a_gangs_object_counts(how: str) -> None:
     def says(walltime: str) -> CustomObject:

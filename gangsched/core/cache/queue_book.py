@@ -100,9 +100,10 @@ class QueueBook:
         self._ends: list[tuple[float, int, str]] = []
         """A heap: until when, row and UID; also of pods that have left since, until there are too many."""
         self._most_ends = _MOST_GONE
-        self._unasked: dict[str, tuple[int, PodInfo]] = {}
-        """By UID: row and pod, where the shortest go first. Until when it runs is asked late: its group's
-        object may be listed, and settings be in effect, only after it was counted."""
+        self._unasked: dict[str, tuple[int, PodInfo, bool]] = {}
+        """By UID: row and pod, where the shortest go first, and whether all of its group are here. Until when
+        it runs is asked late: its group's object may be listed, and settings be in effect, only after it was
+        counted."""
 
     def inherit(self, before: QueueBook, now_s: float) -> None:
         """The queues of these names have held what `before` says; call while this one is still empty."""
@@ -291,7 +292,7 @@ class QueueBook:
             requests = info.template.requests
             held = on_row[info.uid] = (queue, requests, math.inf)
             if self.tree.queues[queue].order == "shortest":
-                self._unasked[info.uid] = row, info
+                self._unasked[info.uid] = row, info, False
             self._there.setdefault(queue, {})[info.uid] = info
             self._add(held, 1)
 
@@ -315,19 +316,19 @@ class QueueBook:
     def may_end_otherwise(self, info: PodInfo) -> None:
         """A pod, or its group's object, was edited: all of the group may run for longer than was said, or
         shorter."""
-        if info.uid in self._unasked:
+        if info.uid in self._unasked and self._unasked[info.uid][2]:
             return
         for one in (info,) if info.group is None else info.group.members.values():
             held = self._on_row.get(one.row, {}).get(one.uid)
             if held is not None and self.tree.queues[held[0]].order == "shortest":
                 self._work_is_known_until(one.row, one.uid, math.inf)
-                self._unasked[one.uid] = one.row, one
+                self._unasked[one.uid] = one.row, one, True
 
     def _ask(self, now_s: float) -> None:
         """Until when the pods run that have come since."""
         if self.runs_until_s is None:
             return
-        for uid, (row, info) in self._unasked.items():
+        for uid, (row, info, _) in self._unasked.items():
             until_s = self.runs_until_s(info, now_s)
             if now_s < until_s < math.inf:
                 self._work_is_known_until(row, uid, until_s)
