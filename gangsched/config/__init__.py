@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gangsched.config.devices import DeviceSettings, resolve_devices
+from gangsched.config.devices import DeviceSettings, resolve_devices, with_required
 from gangsched.config.documents import (
     DEFAULT_SCHEDULER_NAME,
     KUBE_API_VERSION,
@@ -31,7 +31,7 @@ from gangsched.config.inferring import resolve_inferred
 from gangsched.config.managed import without_managed
 from gangsched.config.packing import resolve_packing
 from gangsched.config.profiles import PluginInfo, ProfileConfig, resolve
-from gangsched.config.queueing import EVICT, YIELD, QueueingSettings, resolve_queueing
+from gangsched.config.queueing import EVICT, YIELD, YIELDS, QueueingSettings, resolve_queueing
 from gangsched.config.queues import QueuesSettings, resolve_queues, with_fairness
 from gangsched.config.recording import RecordSettings, resolve_record
 from gangsched.config.strict import decode, nearest, read_documents
@@ -47,7 +47,6 @@ _MAX_SEARCH = 1_000_000
 # A scheduler that is held up for longer loses its lease.
 _MAX_BUDGET_S = 10.0
 _MAX_SECONDS = 86_400.0
-_DEVICES = "Devices"
 _NO_FLAGS: Mapping[str, str | bool] = {}
 
 
@@ -99,6 +98,17 @@ class Settings(msgspec.Struct, frozen=True):
     ties: Literal["random", "roundRobin"] = "random"
     queueing: QueueingSettings | None = None
     queues: QueuesSettings | None = None
+
+    @property
+    def evicts_for_claims(self) -> bool:
+        """Whether what runs past its stated walltime is evicted for a claim, if that lets its gang start."""
+        return self.allow_eviction and self.queueing is not None and self.queueing.on_overrun in YIELDS
+
+    @property
+    def ends_overrun(self) -> bool:
+        """Whether what runs past its stated walltime has to go whoever waits; where evictions are not allowed
+        that is only told."""
+        return self.queueing is not None and self.queueing.on_overrun == EVICT
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):
@@ -238,7 +248,7 @@ def _assemble(
         )
     counting = extenders if in_effect is None else in_effect
     profiles = without_managed(_profiles(kube, plugins, notes, early_stop=ours.early_stop), counting)
-    profiles = _with_required(profiles, settings.devices)
+    profiles = with_required(profiles, settings.devices)
     queues = resolve_queues(ours)
     profiles = with_fairness(profiles, queues, plugins, notes)
     to_score = _nodes_to_score(kube, ours, (profile.scheduler_name for profile in profiles))
@@ -256,30 +266,6 @@ def _assemble(
     return SchedulerConfig(
         profiles, settings, election, kube.client_connection, tracing, tuple(notes), source, extenders, record
     )
-
-
-def _with_required(profiles: tuple[ProfileConfig, ...], devices: DeviceSettings) -> tuple[ProfileConfig, ...]:
-    """Every profile's plugin Devices requires what the settings of devices say, beside its own argument."""
-    found = []
-    for i, profile in enumerate(profiles):
-        args = profile.args.get(_DEVICES)
-        if devices.require and (args is None or _DEVICES not in profile.plugins["preFilter"]):
-            raise ConfigError(
-                f"profiles[{i}] does not run the plugin {_DEVICES} at preFilter, which sees to it",
-                path="devices.require",
-            )
-        if args is not None:
-            for name in args.require:
-                if name in devices.counted:
-                    raise ConfigError(
-                        f"devices.handOff counts {name}, so it never gets IDs",
-                        path=f"profiles[{i}].pluginConfig: {_DEVICES}.args.require",
-                    )
-            required = tuple(dict.fromkeys((*args.require, *devices.require)))
-            args = msgspec.structs.replace(args, require=required)
-            profile = msgspec.structs.replace(profile, args={**profile.args, _DEVICES: args})
-        found.append(profile)
-    return tuple(found)
 
 
 def _profiles(

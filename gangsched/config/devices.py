@@ -9,11 +9,13 @@ from typing import Literal
 import msgspec
 
 from gangsched.config.documents import Devices
+from gangsched.config.profiles import ProfileConfig
 from gangsched.errors import ConfigError
 from gangsched.model.resources import is_extended
 
 OnFailure = Literal["none", "evictMember", "evictGang"]
 _MAX_SECONDS = 86_400.0
+_DEVICES = "Devices"
 
 
 class DeviceSettings(msgspec.Struct, frozen=True):
@@ -83,3 +85,27 @@ def resolve_devices(written: Devices) -> DeviceSettings:
         failure_grace_s=written.failure_grace_seconds,
         failure_again_s=written.failure_again_seconds,
     )
+
+
+def with_required(profiles: tuple[ProfileConfig, ...], devices: DeviceSettings) -> tuple[ProfileConfig, ...]:
+    """Every profile's plugin Devices requires what the settings of devices say, beside its own argument."""
+    found = []
+    for i, profile in enumerate(profiles):
+        args = profile.args.get(_DEVICES)
+        if devices.require and (args is None or _DEVICES not in profile.plugins["preFilter"]):
+            raise ConfigError(
+                f"profiles[{i}] does not run the plugin {_DEVICES} at preFilter, which sees to it",
+                path="devices.require",
+            )
+        if args is not None:
+            for name in args.require:
+                if name in devices.counted:
+                    raise ConfigError(
+                        f"devices.handOff counts {name}, so it never gets IDs",
+                        path=f"profiles[{i}].pluginConfig: {_DEVICES}.args.require",
+                    )
+            required = tuple(dict.fromkeys((*args.require, *devices.require)))
+            args = msgspec.structs.replace(args, require=required)
+            profile = msgspec.structs.replace(profile, args={**profile.args, _DEVICES: args})
+        found.append(profile)
+    return tuple(found)

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gangsched.config import Settings
-from gangsched.config.queueing import EVICT, YIELDS
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.attempts import NOT_ANY_MORE, Attempts
@@ -98,17 +97,16 @@ def reconfigure(
 
 def _stop_evicting(shared: SharedState, attempts: Attempts, outcome: GroupOutcome) -> None:
     """Evictions are asked again until the pods go: those that are not allowed any more are not."""
-    is_allowed, own = shared.settings.allow_eviction, shared.settings.queueing
-    on_overrun = "none" if own is None or not is_allowed else own.on_overrun
+    settings = shared.settings
     for group in list(shared.groups.values()):
         waited = group.preemption
         if waited is not None:
-            is_wanted = on_overrun in YIELDS if waited.is_overrun else is_allowed
+            is_wanted = settings.evicts_for_claims if waited.is_overrun else settings.allow_eviction
             if not is_wanted and not all(is_leaving(info) for info in waited.waits_for.values()):
                 attempts.give_back(group, NOT_ANY_MORE)
         elif group.state is GroupState.UNWINDING:
-            is_wanted = on_overrun == EVICT if outcome.is_overrun(group) else is_allowed
-            if not is_wanted:
+            is_over = outcome.is_overrun(group) and not settings.ends_overrun
+            if is_over or not settings.allow_eviction:
                 outcome.stays(group)
 
 

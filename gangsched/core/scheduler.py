@@ -358,7 +358,7 @@ class Scheduler:
                     self.for_group(group, self.group_specs.resolve)
                 for group in touched.values():  # all numbers are known by now, so sets are computed once
                     self.for_group(group, self.reconciler.look)
-                for group in touched.values() if self.walltime_evictions.is_on else ():
+                for group in touched.values() if shared.settings.ends_overrun else ():
                     self.for_group(group, self.walltime_evictions.look_at)
                 steps.each(partial(self.health.look_at_groups, touched))
             steps.each(self.walltime_evictions.look)

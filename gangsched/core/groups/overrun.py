@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gangsched.config.queueing import YIELDS
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.framework.plan import FitError, Plan, PostFilterResult
 from gangsched.core.framework.profile import Demand
@@ -38,7 +37,7 @@ def past_walltime(
     """The pods to evict so that the unit, which has a claim, can start; None: no choice would help."""
     claims = shared.queue.claims
     claim = claims.own(unit) if claims is not None else None
-    if claim is None or not _may_evict(shared):
+    if claim is None or not shared.settings.evicts_for_claims:
         return None
     gone = _over(shared, claim)
     plan = _without(shared, demands, gone, cycle) if gone else None
@@ -52,23 +51,18 @@ def past_walltime(
 
 
 def fix_ends(shared: SharedState, claims: Claims) -> None:
-    """Promised starts rest on the ends that are stated now: longer ones stated later do not count."""
+    """Promised starts rest on the ends that are stated now: longer ones stated later do not count, unless
+    nobody is evicted for a claim."""
     if (ends := shared.ends) is not None:
-        promises = claims.all if _may_evict(shared) else ()
+        promises = claims.all if shared.settings.evicts_for_claims else ()
         ends.rest_on({one.uid: one.end_s for claim in promises for one in claim.blockers if one.is_said})
 
 
 def may_be_evicted_for(shared: SharedState, claim: StartClaim) -> bool:
     """Whether pods in its way are past their walltime and will be evicted for it if they do not end."""
     now_s = shared.now_s
-    is_on = _may_evict(shared) and now_s >= claim.start_s
+    is_on = shared.settings.evicts_for_claims and now_s >= claim.start_s
     return is_on and any(one.is_said and one.end_s <= now_s for one in claim.blockers)
-
-
-def _may_evict(shared: SharedState) -> bool:
-    """Whether a pod past its walltime is evicted for a claim; otherwise a longer walltime is the truth."""
-    own = shared.settings.queueing
-    return own is not None and own.on_overrun in YIELDS and shared.settings.allow_eviction
 
 
 def _over(shared: SharedState, claim: StartClaim) -> _Over:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from gangsched.config import Settings
-from gangsched.config.queueing import EVICT
 from gangsched.core.binding.binder import Binder
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.claims_told import told_time
@@ -47,11 +46,6 @@ class WalltimeEvictions:
         self._stay: WeakKeyDictionary[Group, float] = WeakKeyDictionary()
         """Groups that may not be evicted, and their end as it was told."""
 
-    @property
-    def is_on(self) -> bool:
-        own = self._shared.settings.queueing
-        return own is not None and own.on_overrun == EVICT
-
     def look(self) -> None:
         """At the end of a turn: another configuration concerns all groups."""
         if self._settings is self._shared.settings:
@@ -60,11 +54,11 @@ class WalltimeEvictions:
         for key in list(self._due):
             self._due.drop(key)
         self._stay.clear()
-        for group in self._shared.groups.values() if self.is_on else ():
+        for group in self._shared.groups.values() if self._settings.ends_overrun else ():
             self.look_at(group)
 
     def look_at(self, group: Group) -> None:
-        """The group's members, what they state, or its state may have changed, and it is on."""
+        """The group's members, what they state, or its state may have changed."""
         end_s = NEVER_S if group.state in _MOVING else self._end_s(group)
         if self._stay.get(group) == end_s:
             end_s = NEVER_S
@@ -79,8 +73,8 @@ class WalltimeEvictions:
 
     def ends(self, group: Group) -> bool:
         """Whether the group is evicted once its time is over."""
-        walltimes = self._shared.walltimes
-        if not self.is_on or walltimes is None or not self._shared.settings.allow_eviction:
+        walltimes, settings = self._shared.walltimes, self._shared.settings
+        if walltimes is None or not (settings.ends_overrun and settings.allow_eviction):
             return False
         return walltimes.of(group).source in STATED
 

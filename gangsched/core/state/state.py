@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from gangsched.config import Settings, on_trial
-from gangsched.config.queueing import EVICT, SHADOW, QueueingSettings
+from gangsched.config.queueing import SHADOW, QueueingSettings
 from gangsched.core.cache.cache import Cache
 from gangsched.core.cache.namespace_usage import NamespaceUsage, QueueView
 from gangsched.core.cache.queue_book import QueueBook
@@ -377,8 +377,7 @@ class SharedState:
         self.queue.may_end_otherwise(info, self.now_s)
         if self.queue_book is not None:
             self.queue_book.may_end_otherwise(info)
-        own = self.settings.queueing
-        if info.group is not None and own is not None and own.on_overrun == EVICT:
+        if info.group is not None and self.settings.ends_overrun:
             self.touch(info.group)
 
     def sort_key(self, group: Group) -> tuple[tuple[Any, ...], PluginError | None]:
