@@ -41,6 +41,7 @@ from gangsched.core.types.group import (
     Preemption,
 )
 from gangsched.core.types.placement import Nominated, Placement
+from gangsched.core.types.pod_template import PodTemplate
 
 # While a sibling is in one of these states its set is not tried; the sibling wakes the set afterwards.
 _BUSY = (GroupState.BINDING, GroupState.UNWINDING)
@@ -137,7 +138,7 @@ class Attempts:
             f"pods are still being told apart by labels that selectors have only begun to look at ({named}); "
             "it is tried again within seconds"
         )
-        self.reject(unit, message, answer=FitError(unit[0], message, (), Code.PENDING))
+        self._reject(unit, message, FitError(unit[0], message, (), Code.PENDING))
         return True
 
     def _refuse_set(self, group: Group, why: str) -> None:
@@ -170,7 +171,7 @@ class Attempts:
                 break
         else:
             later = FitError(unit[0], _CLAIMS_FIRST, (), Code.PENDING)
-            self.reject(unit, _CLAIMS_FIRST, answer=later)
+            self._reject(unit, _CLAIMS_FIRST, later)
             return
         for each in unit:
             if waited is not None and not each.n_assumed:
@@ -207,7 +208,7 @@ class Attempts:
             told = told_of(answer.shortage, answer.group, holding)
             kept = self.claiming.told_kept(unit, answer.shortage)
             message = " ".join((message, *told, *kept, *self._passed_over.told_ends(answer)))
-        self.reject(unit, f"{claimed} {message}" if claimed else message, answer=answer)
+        self._reject(unit, f"{claimed} {message}" if claimed else message, answer)
 
     def _place(self, unit: list[Group]) -> Plan | FitError:
         demands = self._units.demands(unit, observed=True)
@@ -322,23 +323,33 @@ class Attempts:
         for group in unit:
             self._shared.forget_all(group, why)
         claimed = self.claiming.kept_out(unit, for_good=for_good)
-        self.reject(unit, f"{claimed} {why}" if claimed else why, plugin=plugin)
+        self._rejected(unit, f"{claimed} {why}" if claimed else why, ((plugin, None),))
 
-    def reject(
-        self, unit: list[Group], message: str, *, plugin: str = GANG, answer: FitError | None = None
-    ) -> None:
+    def _reject(self, unit: list[Group], message: str, answer: FitError) -> None:
         """No member of the unit starts now; reservations are released."""
         for group in unit:
             self._shared.forget_all(group, message)
+        self._rejected(unit, message, answer.rejected_by, is_pending=answer.code is Code.PENDING)
+
+    def _rejected(
+        self,
+        unit: list[Group],
+        message: str,
+        rejected_by: tuple[tuple[str, PodTemplate | None], ...],
+        *,
+        is_pending: bool = False,
+    ) -> None:
+        """It has given back what it held. is_pending: no change will signal when it may fit."""
+        for group in unit:
             self.nominations.drop(group)
         self.forecasts.rejected(unit)
         self._shared.flush_changes()
         for group in unit:
-            group.rejected_by = answer.rejected_by if answer is not None else ((plugin, None),)
+            group.rejected_by = rejected_by
             for info in group.in_state(MemberState.PENDING):
                 self.nominations.unwrite(info)
             self._shared.count("rejections")
-            if answer is not None and answer.code is Code.PENDING:  # no change will signal when it may fit
+            if is_pending:
                 self._shared.queue.back_off(group, Cause.SAID_LATER, self._shared.now_s)
             else:
                 self._shared.queue.reject(group, Cause.REJECTED, self._shared.now_s)
