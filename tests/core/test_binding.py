@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.core.explain import explain
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
@@ -554,10 +555,31 @@ def test_what_failed_before_a_gang_has_started_makes_no_later_rest_longer() -> N
 def test_of_evictions_that_fail_only_those_are_told_that_time_does_not_mend(*, code: str, told: bool) -> None:
     c = cluster(nodes=2, settings=Settings(on_partial_bind="unwind"))
     c.answer, c.evictions = answers(c, a_1="422"), code
-    c.submit(gang("a", pods=2, gpus=8)).run().wait(5.0)
-    assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"] * 3
+    c.submit(gang("a", pods=2, gpus=8)).run().wait(3.0)
+    assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"] * 2
     said = [e.message for e in c.all(ef.RecordEvent) if e.reason == "GangAborted"]
     assert (f"evicting d/a-0: {code} refused" in said) is told
+
+
+def test_without_the_right_to_evict_that_is_asked_ever_more_rarely_until_it_is_there() -> None:
+    c = cluster(nodes=2, settings=Settings(on_partial_bind="unwind"))
+    c.answer, c.evictions = answers(c, a_1="422"), "403"
+    c.submit(gang("a", pods=2, gpus=8)).run().wait(600.0)
+    assert 10 <= len(c.all(ef.EvictPod)) <= 15
+    said = explain(c.scheduler, c.group("a"), c.now_s).answer
+    assert said == "It is taken back: 1 pod of it still to go. evicting d/a-0: 403 refused"
+    c.evictions = "ok"
+    c.wait(60.0)
+    assert (c.state("a"), c.group("a").n_bound) == ("gathering", 0)
+
+
+def test_once_only_a_budget_refuses_it_is_asked_as_often_as_before() -> None:
+    c = cluster(nodes=2, settings=Settings(on_partial_bind="unwind"))
+    c.answer, c.evictions = answers(c, a_1="422"), "403"
+    c.submit(gang("a", pods=2, gpus=8)).run().wait(600.0)
+    c.evictions = "429"
+    n = len(c.wait(60.0).clear().wait(20.0).all(ef.EvictPod))
+    assert n == 10
 
 
 def test_a_started_gang_that_gets_one_of_two_successors_is_not_bound_in_part() -> None:

@@ -1,16 +1,14 @@
 """GroupOutcome: what happens to a group once its binds are answered: bound, planned anew, completed, unwound.
 
 A gang bound in part is a state of its own: completed first in line, or unwound by policy, within `settle_s`.
-Unwinding and eviction ask again for as long as the pods are there. Called by core.groups.reconciler,
-core.groups.walltime_evictions, core.device_audit.device_health and core.scheduler; the answers to binds are
-core.binding.binder's.
+Unwinding and eviction ask again for as long as the pods are there, ever more rarely where we have no right to
+evict. Called by core.groups.reconciler, core.groups.walltime_evictions, core.device_audit.device_health and
+core.scheduler; the answers to binds are core.binding.binder's.
 """
 
 from __future__ import annotations
 
 from weakref import WeakKeyDictionary
-
-import msgspec
 
 from gangsched.core.binding.pre_bind import PreBind
 from gangsched.core.binding.staggered_bind import StaggeredBind
@@ -28,13 +26,6 @@ _LONGEST_AGAIN_S = 60.0
 _GATHER_TOLD_S = 5.0
 
 
-class _Overrun(msgspec.Struct):
-    """A group that is evicted for its walltime: for how long it is left alone next, and why it is evicted."""
-
-    again_s: float
-    why: str
-
-
 class GroupOutcome:
     """Decides for groups that are binding, bound in part or unwinding."""
 
@@ -45,7 +36,10 @@ class GroupOutcome:
         self._reporter = reporter
         self._pre_bind = pre_bind
         self._staggered = staggered
-        self._overrun: WeakKeyDictionary[Group, _Overrun] = WeakKeyDictionary()
+        self._overrun: WeakKeyDictionary[Group, str] = WeakKeyDictionary()
+        """Groups that are evicted for their walltime, and why in words."""
+        self._rare_s: WeakKeyDictionary[Group, float] = WeakKeyDictionary()
+        """Groups whose evictions are asked for ever more rarely, and for how long they were left alone."""
 
     def settle(self, group: Group) -> None:
         """Decides once no bind of the group is in flight."""
@@ -163,7 +157,7 @@ class GroupOutcome:
     def evict_overrun(self, group: Group, why: str) -> None:
         """Likewise a gang or pod whose time is over. Refused evictions are repeated ever more rarely, and
         members that have succeeded stay as they are: only what is evicted is still owed."""
-        self._overrun[group] = _Overrun(_EVICT_AGAIN_S, why)
+        self._overrun[group], self._rare_s[group] = why, _EVICT_AGAIN_S
         group.message = why
         self._evict_all(group, Cause.OVERRUN)
 
@@ -186,22 +180,27 @@ class GroupOutcome:
                 self._shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
 
     def eviction_failed(self, event: EvictionFailed) -> None:
-        """A refusal by a budget (429) is retried later; a missing verb (403) is reported."""
+        """A refusal by a budget (429) is retried later; a missing verb (403) is reported, and retried
+        ever more rarely: it takes a person."""
         info = self._shared.cache.pods.get(event.uid)
         if info is None or info.group is None or event.code == 404:
             return
-        refused = f"evicting {info.pod.key}: {event.code} {event.message}"
-        if (overrun := self._overrun.get(info.group)) is not None:
-            info.group.message = clean(f"{overrun.why} It is asked again, refused: {refused}")
+        group, refused = info.group, f"evicting {info.pod.key}: {event.code} {event.message}"
+        if (why := self._overrun.get(group)) is not None:
+            group.message = clean(f"{why} It is asked again, refused: {refused}")
+        elif event.code != 403:
+            self._forget_refusals(group)
+        elif group.state is GroupState.UNWINDING:
+            self._rare_s.setdefault(group, _EVICT_AGAIN_S)
+            group.message = clean(refused)
         if event.code != 429:
-            self._reporter.aborted(info.group, refused)
+            self._reporter.aborted(group, refused)
 
     def unwound(self, group: Group) -> None:
         """When the last bound member is gone the gang starts over with those that have not succeeded."""
         if group.counts[MemberState.BOUND]:
             return
-        if self._overrun.pop(group, None) is not None:
-            group.message = ""
+        self._forget_refusals(group)
         self._shared.queue.back_off(group, Cause.UNWOUND, self._shared.now_s)
         self._shared.stir_siblings(group)
 
@@ -211,16 +210,20 @@ class GroupOutcome:
 
     def stays(self, group: Group) -> None:
         """Evictions are not allowed any more: what is left of the group is not asked to go again."""
-        if self._overrun.pop(group, None) is not None:
-            group.message = ""
+        self._forget_refusals(group)
         self._shared.queue.park(group, Cause.STAYS)
         self._shared.touch(group)
 
+    def _forget_refusals(self, group: Group) -> None:
+        self._overrun.pop(group, None)
+        if self._rare_s.pop(group, None) is not None:
+            group.message = ""
+
     def evict_again(self, group: Group) -> None:
         """Repeats evictions without effect until they succeed."""
-        again_s, overrun = _EVICT_AGAIN_S, self._overrun.get(group)
-        if overrun is not None:
-            again_s = overrun.again_s = min(2.0 * overrun.again_s, _LONGEST_AGAIN_S)
+        again_s = _EVICT_AGAIN_S
+        if (before_s := self._rare_s.get(group)) is not None:
+            again_s = self._rare_s[group] = min(2.0 * before_s, _LONGEST_AGAIN_S)
         self._shared.queue.set_deadline(group, self._shared.now_s + again_s)
         self.evict_bound(group)
 
