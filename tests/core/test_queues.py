@@ -11,10 +11,12 @@ from gangsched.core.cache.queue_tree import BY_KUEUE, OTHERS, QUEUE_KEY
 from gangsched.core.explain import explain
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod
-from gangsched.model.pod_group import STARTED_IN_KEY
-from gangsched.sim.objects import make_node, make_pod
+from gangsched.model.objects import CustomObject
+from gangsched.model.pod_group import COSCHEDULING_LABEL, STARTED_IN_KEY
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import make_node, make_pod, make_pod_group
 from tests.core.queued import GPU, book, pods, queued, reconfigured, started
-from tests.support.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang, with_annotations
 
 TWO = """
 fairness: {compare: [nvidia.com/gpu]}
@@ -150,6 +152,24 @@ def test_shortest_first_inside_a_queue_that_says_so() -> None:
         c.submit(pods("a", name, annotations=own))
     c.run()
     assert [e.name for e in c.effects if isinstance(e, BindPod)] == ["short", "unsaid", "long"]
+
+
+@pytest.mark.parametrize("edited", ["pod", "object"])
+def test_who_is_in_line_takes_the_place_that_an_edited_walltime_gives_it(edited: str) -> None:
+    def says(walltime: str) -> CustomObject:
+        return make_pod_group("b", spec={"minMember": 1}, annotations={WALLTIME_KEY: walltime})
+
+    c = queued("queueing: {}\nqueues: [{name: all, order: shortest, namespaces: [d]}]\n")
+    c.object("coscheduling", says("3h"))
+    label = {COSCHEDULING_LABEL: "b"} if edited == "object" else {}
+    c.submit(pods("d", "a", annotations={WALLTIME_KEY: "2h"}))
+    c.submit(pods("d", "b", labels=label, annotations={WALLTIME_KEY: "3h"}))
+    if edited == "object":
+        c.object("coscheduling", says("1h"))
+    else:
+        c.update(*with_annotations([c.pod("b")], {WALLTIME_KEY: "1h"}))
+    c.run()
+    assert [e.name for e in c.effects if isinstance(e, BindPod)] == ["b", "a"]
 
 
 # -- limits ----------------------------------------------------------------------------------------------

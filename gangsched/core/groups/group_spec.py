@@ -142,8 +142,8 @@ class GroupSpecs:
         """Computes the group's numbers, or the problem with them, from its members and its object."""
         listed, defined = group.start_together, group.definition
         group.definition, group.problem = self._spec_of(group)
-        book = self._shared.queue_book
-        if book is not None and group.n_holding and _walltime(group.definition) != _walltime(defined):
+        book, is_timed_anew = self._shared.queue_book, _walltime(group.definition) != _walltime(defined)
+        if book is not None and group.n_holding and is_timed_anew:
             book.may_end_otherwise(group.in_state(MemberState.BOUND)[0])
         if group.definition is not None and not group.problem and not group.satisfied:
             group.problem = self._refusal(group, group.definition)
@@ -159,7 +159,7 @@ class GroupSpecs:
         elif group.definition is not None and group.definition.priority_class:
             group.priority = self._priority_by_class(group.definition.priority_class, group.priority)
             self._shared.lowest_of_groups = min(self._shared.lowest_of_groups, group.priority)
-        if group.priority != before and group.active_token:
+        if (group.priority != before or is_timed_anew) and group.active_token:
             self._shared.queue.activate(group, Cause.PLACE_CHANGED)
         strangers = self._strangers.get(group.key)
         if strangers and not group.problem and not group.satisfied:

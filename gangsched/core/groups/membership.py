@@ -30,6 +30,7 @@ from gangsched.core.groups.pod_versions import (
 from gangsched.core.groups.pre_enqueue import PreEnqueue
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
+from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import (
     ASSUMED,
     BOUND,
@@ -317,6 +318,8 @@ class Membership:
         shared.cache.renew(info, pod)
         if info.state is PENDING and info.group is not None and is_edited(old, pod):
             shared.may_be_admitted(info.group)
+            if info.group.active_token:
+                shared.queue.activate(info.group, Cause.PLACE_CHANGED)
             self._group_specs.own_keys.edited(info.group, pod)
         if info.state is BOUND:
             self._health.pod_edited(info)
