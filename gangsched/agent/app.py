@@ -320,7 +320,8 @@ class AgentApp:
     async def _listed_pods(self) -> list[Event]:
         kind = pods(self._settings.node_name)
         body = await self._client.get(kind.path("v1"), kind.selector, timeout_s=_REQUEST_S)
-        return [*(kind.added(pod, "v1") for pod in kind.read_page(body)[0]), KindSynced(kind.name)]
+        items, refused, _ = kind.read_page(body)
+        return [*(kind.added(pod, "v1") for pod in items), *refused, KindSynced(kind.name)]
 
 
 class _SourceThread:

@@ -1,7 +1,7 @@
 """Which devices of this node live pods hold, by the annotation or labels of their binding. Pure.
 
-Fed with the events of the node's own pods (kube.watch.reflector); queried by `reporter`. A pod whose binding
-cannot be read keeps what it was last known to hold.
+Fed with the events of the node's own pods (kube.watch.reflector); queried by `reporter`. A pod that cannot be
+read, or whose binding cannot, keeps what it was last known to hold.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from gangsched.errors import ParseError
 from gangsched.model.device_labels import allocation_text
 from gangsched.model.devices import parse_allocation
-from gangsched.model.events import Event, KindSynced, PodAdded, PodDeleted, PodUpdated
+from gangsched.model.events import Event, KindSynced, ObjectRefused, PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
 
 Held = frozenset[tuple[str, str]]
@@ -33,6 +33,10 @@ class Holders:
             elif isinstance(event, PodDeleted):
                 self._set(event.pod.metadata.uid, frozenset())
                 self._unreadable.pop(event.pod.metadata.uid, None)
+            elif isinstance(event, ObjectRefused):
+                problem = f"pod {event.namespace}/{event.name} cannot be read: {event.message}"
+                self._unreadable[event.uid] = problem
+                self.changed = True
             elif isinstance(event, KindSynced):
                 self.is_known = self.changed = True
 
@@ -41,7 +45,7 @@ class Holders:
         return any((resource, device_id) in held for held in self._held.values())
 
     def problems(self) -> tuple[str, ...]:
-        """Pods whose devices cannot be read."""
+        """Pods that cannot be read, or whose devices cannot."""
         return tuple(self._unreadable.values())
 
     def _there(self, pod: Pod) -> None:

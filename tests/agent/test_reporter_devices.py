@@ -13,6 +13,7 @@ import pytest
 from gangsched.agent.hearing import SILENT_S
 from gangsched.agent.reports import Silence
 from gangsched.model.devices import Device, parse_inventory
+from gangsched.model.events import ObjectRefused
 from tests.agent.virtual import FILE, GPU, Node, Virtual, devices, gone, now, on_node, settled, there
 
 # -- devices that are not there any more -----------------------------------------------------------------
@@ -89,6 +90,22 @@ def test_a_pod_whose_annotation_cannot_be_read_keeps_what_it_had_and_is_named() 
     agent.run(2.0)
     assert agent.written == {"b": "Healthy", "a": "Unhealthy"}
     assert "pod default/p: gangsched.io/allocated-devices: is not an allocation" in agent.said
+
+
+def test_a_pod_that_cannot_be_read_at_all_keeps_what_it_had_and_is_named_once_until_it_can() -> None:
+    agent = settled("a", "b")
+    agent.pods(there("p", "a"))
+    for _ in range(3):
+        agent.pods(ObjectRefused("Pod", "default", "p", "uid-p", "Expected `object`, got `int`"))
+        agent.run(2.0)
+    agent.found(*devices("b"))
+    agent.run(2.0)
+    assert agent.written == {"b": "Healthy", "a": "Unhealthy"}
+    assert agent.said.count("pod default/p cannot be read: Expected `object`, got `int`") == 1
+    agent.pods(now("p"))
+    agent.run(2.0)
+    assert agent.written == {"b": "Healthy"}
+    assert "resolved: pod default/p cannot be read" in agent.said
 
 
 # -- an agent that starts anew ----------------------------------------------------------------------------
