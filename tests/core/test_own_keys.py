@@ -18,7 +18,7 @@ from gangsched.model.pod_group import OURS as OURS_DIALECT
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import OURS, make_pod, make_pod_group
 from tests import controllers as made
-from tests.core.queued import queued
+from tests.core.queued import queued, reconfigured
 from tests.docs import meanings
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
@@ -175,6 +175,20 @@ def test_a_queue_where_none_are_configured_is_ignored() -> None:
     assert cures(c, "train") == (f"Correct what is ignored: {events(c)[0]}.",)
     quiet = queued(_QUEUES).submit(make_pod("p", annotations={"gangsched.io/queue": "team"})).run()
     assert not events(quiet)
+
+
+def test_of_lone_pods_that_name_a_queue_where_none_are_configured_the_first_is_told() -> None:
+    def lone(name: str, namespace: str, queue: str) -> list[Pod]:
+        return [make_pod(name, gpus=0, namespace=namespace, annotations={"gangsched.io/queue": queue})]
+
+    c = queued("", nodes=2)
+    for k in range(3):
+        c.submit(lone(f"p{k}", "d", "team"), lone(f"q{k}", "e", "team"), lone(f"r{k}", "d", "other")).run()
+    first = ["pod d/p0", "pod e/q0", "pod d/r0"]
+    assert [event.partition(":")[0] for event in events(c)] == first
+    assert cures(c, "p2") == (f"Correct what is ignored: pod d/p2: annotation {_NO_QUEUES}.",)
+    reconfigured(c, "").submit(lone("later", "d", "team")).run()
+    assert [event.partition(":")[0] for event in events(c)] == [*first, "pod d/later"]
 
 
 def test_a_queue_counts_once_queues_are_configured_and_no_longer_when_they_are_not() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from gangsched.config import Settings
 from gangsched.config.strict import nearest_name
 from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.state.reporter import Reporter, clean
@@ -256,6 +257,8 @@ class OwnKeys:
         self._shared = shared
         self._reporter = reporter
         self._told: dict[GroupKey, frozenset[Ignored]] = {}
+        self._told_queues: tuple[Settings, dict[tuple[str, str], None]] = (shared.settings, {})
+        """Under these settings, without queues: namespaces and queues of which lone pods were told."""
         self._good: tuple[set[str], set[str]] = (set(), set())
         """Keys of pods' labels and of their annotations that were looked at: read, or none of ours."""
 
@@ -301,8 +304,12 @@ class OwnKeys:
         return f"; {told_ignored(ignored)}" if ignored else ""
 
     def tell(self, group: Group, pod: Pod, ignored: Sequence[Ignored]) -> None:
-        """These keys of the pod are read by nobody."""
-        if new := self._new(group.key, ignored):
+        """These keys of the pod are read by nobody. That there are no queues is told of the first lone pod
+        that names one."""
+        new = self._new(group.key, ignored)
+        if group.key.dialect == POD:
+            new = [one for one in new if one.why != _NO_QUEUES or self._is_first_of_queue(pod, one)]
+        if new:
             message = clean(f"pod {pod.key}: {told_ignored(new)}")
             self._reporter.pod_event(
                 pod, "Warning", "KeyIgnored", "Scheduling", message, cause_id=group.cause_id
@@ -325,6 +332,21 @@ class OwnKeys:
         if (ignored := ignored_on_object(meta)) and (new := self._new(key, ignored)):
             message = clean(f"PodGroup {key}: {told_ignored(new)}")
             self._reporter.object_event(event, "Warning", "KeyIgnored", "Scheduling", message)
+
+    def _is_first_of_queue(self, pod: Pod, ignored: Ignored) -> bool:
+        """Whether no lone pod of this namespace has named the same queue since the configuration was read."""
+        settings, known = self._told_queues
+        if settings is not self._shared.settings:
+            known = {}
+            self._told_queues = self._shared.settings, known
+        meta = pod.metadata
+        named = (meta.labels if ignored.where == "label" else meta.annotations) or _NOTHING
+        queue = meta.namespace, named.get(ignored.key, "")[:_MAX_SHOWN]
+        is_first = queue not in known
+        known[queue] = None
+        if len(known) > _MAX_TOLD:
+            del known[next(iter(known))]
+        return is_first
 
     def _new(self, key: GroupKey, ignored: Sequence[Ignored]) -> list[Ignored]:
         """Those of which the group was not told yet."""
