@@ -192,6 +192,21 @@ def test_little_is_kept_of_thousands_that_have_ended_early() -> None:
     assert book(c).running_s("all", c.now_s) == pytest.approx(8 * 3600.0 / 4)
 
 
+def test_who_waits_in_a_queue_that_is_renamed_goes_on_waiting_there() -> None:
+    c = another_waits(one_waits_for_all(two_nodes())).wait(600.0)
+    reconfigured(c, f"{_HARD}\n{_ALL.replace('name: all', 'name: new')}")
+    assert is_passed(c.wait(_UNTIL_CLAIM * 1800.0 - 660.0))
+    assert not is_passed(c.wait(120.0))
+
+
+def test_who_comes_to_a_renamed_queue_would_have_waited_for_those_that_were_there_before() -> None:
+    c = one_waits_for_all(two_nodes())
+    reconfigured(c, f"{_HARD}\n{_ALL.replace('name: all', 'name: new')}")
+    another_waits(c)
+    assert is_passed(c.wait(_UNTIL_CLAIM * 1800.0 - 60.0))
+    assert not is_passed(c.wait(120.0))
+
+
 def half_an_hour_is_waited_for(c: Cluster) -> None:
     """A quarter of the cluster for four hours more, of which it runs for half."""
     one_waits_for_all(c)

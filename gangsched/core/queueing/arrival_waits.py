@@ -50,14 +50,17 @@ class ArrivalWaits:
     def __init__(self, view: Callable[[], QueueView | None], ends: Ends) -> None:
         self._view = view
         self._ends = ends
-        self._waiting: dict[GroupKey, tuple[str, float]] = {}
-        """In which queue, and the group's work."""
+        self._seen: QueueView | None = None
+        """As of the last look: each configuration has its own."""
+        self._waiting: dict[GroupKey, tuple[Group, str, float]] = {}
+        """The group, in which queue, and its work."""
         self._work_s: dict[str, float] = {}
         self._longest: dict[str, deque[tuple[float, float]]] = {}
         """By queue: when each was noted, and the wait if pods ran as long as they may, the longest first."""
 
     def join(self, group: Group, queue: str, now_s: float) -> None:
         """The group waits in this queue from now on."""
+        self._follow(now_s)
         self.leave(group.key)
         view = self._view()
         book = None if view is None else view.queues
@@ -69,21 +72,36 @@ class ArrivalWaits:
         self._note(queue, ahead_s / part, now_s)
         work_s = book.part(view.request_of(group)) * view.walltime_s(group)
         work_s = work_s if math.isfinite(work_s) else 0.0
-        self._waiting[group.key] = (queue, work_s)
+        self._waiting[group.key] = (group, queue, work_s)
         self._work_s[queue] = before_s + work_s
 
     def leave(self, key: GroupKey) -> None:
         """The group does not wait any more, or never did."""
         if (found := self._waiting.pop(key, None)) is not None:
-            queue, work_s = found
+            _, queue, work_s = found
             self._work_s[queue] = max(0.0, self._work_s[queue] - work_s)
 
     def is_over(self, queue: str, waited_s: float, now_s: float) -> bool:
         """Whether the first of the queue has waited for as long as it may without a claim."""
+        self._follow(now_s)
         noted = self._longest.get(queue)
         while noted and noted[0][0] < now_s - _REMEMBERED_S:
             noted.popleft()
         return waited_s >= (noted[0][1] * self._ends.ratio * _UNTIL_CLAIM if noted else 0.0)
+
+    def _follow(self, now_s: float) -> None:
+        """Under another configuration queues may have other names, and who waits may be in another one."""
+        view = self._view()
+        if view is self._seen:
+            return
+        self._seen = view
+        if view is None or view.queues is None:
+            return
+        for group, before, _ in list(self._waiting.values()):
+            if (queue := view.queue_of(group)) != before:
+                if before not in view.queues.tree.queues and queue not in self._longest:
+                    self._longest[queue] = self._longest.pop(before, deque())
+                self.join(group, queue, now_s)
 
     def _note(self, queue: str, wait_s: float, now_s: float) -> None:
         noted = self._longest.setdefault(queue, deque())
