@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 from msgspec.structs import replace
 
 from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.queueing.claims import KEPT
 from gangsched.model import effects as ef
+from gangsched.model.objects import CustomObject
+from gangsched.model.pod_group import COSCHEDULING_LABEL, GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import make_pod, make_pod_group
 from tests.core.queued import queued
 from tests.core.test_claims import claim, claims, lone
 from tests.core.test_start_together import listing
@@ -60,3 +65,20 @@ def test_two_who_have_a_claim_each_lose_both_when_they_become_a_set() -> None:
             c.update(now, metadata=replace(now.metadata, annotations=pod.metadata.annotations))
     c.run()
     assert not claims(c).by_key, "neither was made for the two of them"
+
+
+def test_they_lose_both_in_the_first_turn_of_the_set() -> None:
+    def asks(name: str, *others: str) -> CustomObject:
+        own = {WALLTIME_KEY: "600s", **({GROUPS_KEY: json.dumps(others)} if others else {})}
+        return make_pod_group(name, spec={"minMember": 2}, annotations=own)
+
+    c = queued(QUEUES, nodes=2).submit(lone("holds", 8, "600s")).run()
+    for name in ("first", "second"):
+        c.object("coscheduling", asks(name))
+        c.submit([make_pod(f"{name}-{k}", gpus=7, labels={COSCHEDULING_LABEL: name}) for k in range(2)]).run()
+    for k in range(3):
+        c.submit(lone(f"passes-{k}", 1, "100s")).run()
+    assert claim(c, "first") is not claim(c, "second")
+    c.object("coscheduling", asks("first", "d/second")).object("coscheduling", asks("second", "d/first"))
+    assert c.scheduler.schedule_next(c.now_s) is not None
+    assert not claims(c).by_key

@@ -194,7 +194,8 @@ class Claiming:
             return self._told.why_none(unit[0])
         # Any group of a set may have its turn before the others.
         if frozenset(claim.unit) != frozenset(unit) or not claims.is_sound(claim):
-            self._drop(claims, claim)
+            for one in claims.of_any(unit):
+                self._drop(claims, one)
             return ""
         now_s = self._shared.now_s
         if now_s >= claim.looked_s + _LEAST_PAUSE_S:
@@ -292,8 +293,7 @@ class Claiming:
     # -- one claim ---------------------------------------------------------------------------------------
 
     def _make_early(self, claims: Claims, bypasses: Bypasses, group: Group) -> bool:
-        """Makes a claim for the first in line if its start can be promised; otherwise it waits for its
-        bound."""
+        """Makes a claim for the first in line if its start can be promised; else it waits for its bound."""
         unit = self._units.of(group)
         may_be_made = len(claims) < MAX_CLAIMS and self._is_admitted(unit)
         claim = self.plans.made(claims, unit) if may_be_made else None

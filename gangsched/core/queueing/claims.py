@@ -116,6 +116,10 @@ class Claims:
         """The claim of the unit, or of one of its groups."""
         return next((claim for group in unit if (claim := self.of(group)) is not None), None)
 
+    def of_any(self, unit: Sequence[Group]) -> list[StartClaim]:
+        """All claims of its groups: more than one where they had claims before they were a unit."""
+        return list(dict.fromkeys(claim for group in unit if (claim := self.of(group)) is not None))
+
     def waiting_for(self, uid: str) -> list[StartClaim]:
         """Those that wait for the end of this pod."""
         if len(self._waits) > 2 * MAX_CLAIMS:
