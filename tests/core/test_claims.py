@@ -627,9 +627,10 @@ def test_the_bound_of_a_queue_goes_before_that_of_all() -> None:
     assert found == [2, 9, None]
 
 
-def overrunning(on_overrun: str = "yield", **more: Any) -> Cluster:
+def overrunning(on_overrun: str = "yield", default_s: float | None = None, **more: Any) -> Cluster:
     """As `claimed`, and the pod that is in the way does not end."""
-    own = QueueingSettings(1, mode="hard", on_overrun=on_overrun)  # type: ignore[arg-type]
+    defaults = {} if default_s is None else {"gangsched": default_s}
+    own = QueueingSettings(1, mode="hard", on_overrun=on_overrun, default_walltime_s=defaults)  # type: ignore[arg-type]
     c = cluster(nodes=2, gpus=8, settings=Settings(queueing=own, **more))
     c.submit(lone("holds", 8, "600s")).run()
     c.submit(gang("large", pods=2, gpus=8)).run()
@@ -738,6 +739,19 @@ def test_where_overrunners_yield_a_promise_cannot_be_put_off() -> None:
     found = claim(c, "large")
     assert (found.start_s, found.is_promise) == (601.0, True)
     assert "its longer walltime does not count: the start of d/large was promised" in told(c)
+    c.wait(550.0).run().wait(2.0)
+    assert evicted(c) == ["holds"]
+    assert c.placed("large", on=2)
+
+
+@pytest.mark.parametrize("default_s", [None, 10.0, 5000.0])
+def test_a_promise_is_not_put_off_by_stating_no_walltime_any_more(default_s: float | None) -> None:
+    c = overrunning(default_s=default_s).wait(100.0)
+    pod = c.pod("holds")
+    c.update(pod, metadata=replace(pod.metadata, annotations={})).run().wait(2.0)
+    found = claim(c, "large")
+    assert (found.start_s, found.is_promise) == (601.0, True)
+    assert ("its longer walltime does not count" in told(c)) == (default_s != 10.0)
     c.wait(550.0).run().wait(2.0)
     assert evicted(c) == ["holds"]
     assert c.placed("large", on=2)

@@ -291,11 +291,24 @@ def test_a_claim_that_waits_for_it_starts_then() -> None:
     assert claims.promises == {KEPT: 1}
 
 
-def test_an_end_that_a_promise_rests_on_is_not_put_off() -> None:
+@pytest.mark.parametrize("walltime", ["1800s", "for ever"])
+def test_an_end_that_a_promise_rests_on_is_not_put_off(walltime: str) -> None:
     c = blocked().wait(100.0)
-    state_anew(c, "1800s", "holds")
+    state_anew(c, walltime, "holds")
     c.wait(540.0)
     assert set(evicted(c)) == {"holds"}
+
+
+def test_who_fills_in_goes_at_the_end_that_it_stated_then_though_it_states_none_any_more() -> None:
+    """The claim's gang cannot start yet, so it is the walltime alone that it goes for."""
+    c = blocked()
+    c.delete("passes").run().wait(100.0)
+    c.submit(lone("fills", "400s", 8)).run()
+    state_anew(c, "for ever", "fills")
+    c.wait(428.0)
+    assert evicted(c) == []
+    c.wait(5.0)
+    assert evicted(c) == ["fills"]
 
 
 def test_an_end_is_put_off_once_the_promise_that_rests_on_it_is_gone() -> None:

@@ -80,7 +80,7 @@ class Ends:
 
     def rest_on(self, ends_s: Mapping[str, float]) -> None:
         """Fixes these ends, by UID, because promises rest on them: a longer walltime stated later does not
-        count."""
+        count, nor that none is stated any more."""
         before, self._promised_s = self._promised_s, {}
         for uid, end_s in ends_s.items():
             self._promised_s[uid] = min(end_s, before.get(uid, math.inf))
@@ -157,13 +157,16 @@ class Ends:
         return walltime.seconds if walltime.source in STATED else None
 
     def stated_end_s(self, group: Group, now_s: float, wall_ahead_s: float | None) -> float:
-        """When the last of the group's pods on nodes that stay ends, over or not, by what is stated; inf:
-        nothing is."""
+        """When the last of the group's pods on nodes that stay ends, over or not, by what is stated, or was
+        when a promise was made; inf: nothing is."""
         walltime, found = self._walltimes.of(group), -math.inf
-        for info in group.in_state(BOUND) if walltime.source in STATED else ():
+        is_stated = walltime.source in STATED
+        for info in group.in_state(BOUND) if is_stated or self._promised_s else ():
             if info.pod.metadata.deletion_timestamp is None:
-                end_s = self._begin_s(info, now_s, wall_ahead_s) + walltime.seconds
-                found = max(found, min(end_s, self._promised_s.get(info.uid, math.inf)))
+                end_s = self._promised_s.get(info.uid, math.inf)
+                if is_stated:
+                    end_s = min(end_s, self._begin_s(info, now_s, wall_ahead_s) + walltime.seconds)
+                found = max(found, end_s)
         return found if found > -math.inf else math.inf
 
     def runs_until_s(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
@@ -199,13 +202,12 @@ class Ends:
         a promise rests on it."""
         group = info.group
         walltime = self._walltimes.of_pod(info.pod) if group is None else self._walltimes.of(group)
-        if math.isfinite(walltime.seconds):
-            at_s = began_s + walltime.seconds
-            is_stated = walltime.source in STATED
-            promised_s = self._promised_s.get(info.uid, math.inf)
-            is_put_off = at_s > promised_s + _SAME_S
-            if is_put_off:
-                at_s, is_stated = promised_s, True
+        at_s, is_stated = began_s + walltime.seconds, walltime.source in STATED
+        promised_s = self._promised_s.get(info.uid, math.inf)
+        is_put_off = at_s > promised_s + _SAME_S
+        if is_put_off or (promised_s < math.inf and not is_stated):
+            at_s, is_stated = promised_s, True
+        if at_s < math.inf:
             if at_s > now_s:
                 return End(at_s, is_stated), is_put_off
             late_s = _first_above(now_s - at_s)
