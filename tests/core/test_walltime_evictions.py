@@ -12,6 +12,7 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.core.explain import explain
 from gangsched.core.queueing.claims import KEPT
 from gangsched.model import effects as ef
+from gangsched.model import events as ev
 from gangsched.model.objects import Condition, SchedulingGroup
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.actors import reborn
@@ -21,7 +22,7 @@ from tests.support.scenario import Cluster, cluster, gang, with_annotations
 EVICT = QueueingSettings(on_overrun="evict")
 
 
-def evicting(queueing: QueueingSettings = EVICT, *, nodes: int = 2, **more: Any) -> Cluster:
+def evicting(queueing: QueueingSettings | None = EVICT, *, nodes: int = 2, **more: Any) -> Cluster:
     return cluster(nodes=nodes, gpus=8, settings=Settings(queueing=queueing, **more))
 
 
@@ -330,6 +331,28 @@ def test_it_begins_and_ends_with_the_configuration() -> None:
         c._done(effects)
         c.wait(150.0)
         assert evicted(c) == gone
+
+
+def test_time_does_not_count_from_before_the_start_for_who_was_reserved_before_it_was_switched_on() -> None:
+    """A pod has waited for longer than it will run, and is being bound when somebody asks when it ends."""
+    c = evicting(None).submit(lone("first", "9000s", 8), lone("holds", "9000s", 5)).run()
+    c.submit(lone("waits", "600s", 8)).run().wait(2000.0)
+    c.answer = lambda bind: "hold" if bind.name == "waits" else "ok"
+    c.delete("first").run().wait(2.0)
+    [bind] = c.held_binds
+    c.settings = Settings(queueing=QueueingSettings(1, mode="hard", on_overrun="evict"))
+    c.scheduler.reconfigure(c.scheduler.shared.profiles, c.settings, c.now_s)
+    c.submit(gang("large", pods=2, gpus=8)).run()
+    for name in ("before", "after"):
+        c.submit(lone(name, "9000s")).run()
+    claims = c.scheduler.shared.queue.claims
+    assert claims is not None
+    assert "d/waits" in [one.name for one in claims.all[0].blockers]
+    c.answer = lambda bind: "ok"
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind))).run().wait(600.0)
+    assert evicted(c) == []
+    c.wait(31.0)
+    assert evicted(c) == ["waits"]
 
 
 @pytest.mark.parametrize("queueing", [None, QueueingSettings(), QueueingSettings(on_overrun="yield")])

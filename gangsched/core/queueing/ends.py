@@ -170,14 +170,13 @@ class Ends:
         return found if found > -math.inf else math.inf
 
     def runs_until_s(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
-        """When a pod has run for its group's walltime, over or not; inf: that is not known. One that has no
-        node yet begins now. Remembers nothing."""
+        """When a pod has run for its group's walltime, over or not; inf: that is not known. Remembers
+        nothing."""
         if info.group is None:
             return math.inf
         began_s = self._began_s.get(info.uid)
         if began_s is None:
-            is_found = bool(info.pod.spec.node_name)
-            began_s = _began_s(info.pod, now_s, wall_ahead_s) if is_found else now_s
+            began_s = _began_s(info.pod, now_s, wall_ahead_s)
         return began_s + self._walltimes.of(info.group).seconds
 
     def _begin_s(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
@@ -230,10 +229,11 @@ def _leaving(gone_at: datetime, now_s: float, wall_ahead_s: float | None) -> End
 def _began_s(pod: Pod, now_s: float, wall_ahead_s: float | None) -> float:
     """A pod that was found on its node: by kubelet's clock, else by when it was bound, else from now on.
 
-    A pod that names its node when it is created is never bound.
+    A pod that names its node when it is created is never bound. One that has no node yet begins now: it may
+    have been reserved before anybody asked for ends.
     """
     began = pod.status.start_time or pod.bound_at or pod.metadata.creation_timestamp
-    if began is None or wall_ahead_s is None:
+    if began is None or wall_ahead_s is None or not pod.spec.node_name:
         return now_s
     return min(now_s, began.timestamp() - wall_ahead_s)
 
