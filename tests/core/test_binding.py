@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -512,6 +513,25 @@ def test_an_object_that_becomes_unreadable_does_not_make_a_half_bound_gang_whole
     assert not c.group("a").satisfied
     c.wait(c.settings.settle_s + 5.0)
     assert [e.name for e in c.all(ef.EvictPod)] == ["a-0"]
+
+
+@pytest.mark.parametrize("policy", ["complete", "unwind"])
+def test_what_makes_a_gang_impossible_while_it_is_bound_is_told_once_that_has_failed(policy: Any) -> None:
+    """It stayed "binding", where nobody may be evicted for ever, and its pods were told nothing."""
+    c = cluster(nodes=2, settings=Settings(allow_eviction=False, on_partial_bind=policy))
+    c.object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
+    c.answer = lambda bind: "ok" if bind.name == "a-0" else "hold"
+    mark = {COSCHEDULING_LABEL: "a"}
+    c.submit(make_pod("a-0", gpus=8, labels=mark), make_pod("a-1", gpus=8, labels=mark)).run()
+    c.object("coscheduling", make_pod_group("a", spec={"minMember": [[]]}))
+    bind = c.held_binds[0]
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Invalid", "no"))
+    assert c.state("a") == "unschedulable"
+    assert c.said("a-1") == "PodGroup d/a: spec.minMember: '[[]]' is not a whole number from 1 to 100000"
+    c.answer = lambda bind: "ok"
+    c.wait(c.settings.settle_s + 5.0).object("coscheduling", make_pod_group("a", spec={"minMember": 2})).run()
+    assert c.placed("a", on=2)
+    c.five_more_turns_change_nothing()
 
 
 def test_a_bind_that_is_always_refused_is_not_hammered() -> None:

@@ -103,7 +103,11 @@ class GroupOutcome:
         """First in line, at once; when that has failed before, after its backoff."""
         again, group.recovering = group.recovering, True
         if group.problem:
-            return  # it stays refused until that is mended
+            # It stays refused until that is mended. What came up while it was being bound refuses it now.
+            if group.state is GroupState.BINDING:
+                self._shared.queue.activate(group, Cause.HALF_BOUND)
+                self._shared.touch(group)
+            return
         if not group.n_pending:
             self._shared.queue.park(group, Cause.HALF_BOUND_ALONE, self._shared.now_s + _GATHER_TOLD_S)
         elif again:
@@ -144,7 +148,7 @@ class GroupOutcome:
             "given back: allowEviction is off",
         )
         shared.settle_by_s.set(group.key, shared.now_s + shared.settings.settle_s)
-        if group.problem or group.state is GroupState.BACKOFF:
+        if group.state is GroupState.BACKOFF:
             group.recovering = True
         else:
             group.recovering = False
