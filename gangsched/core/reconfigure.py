@@ -9,12 +9,16 @@ validating the configuration (config, plugins), when it is read (extension.reloa
 | QueueSort | the line is sorted anew |
 | a profile comes | its pods, another scheduler's until now, are listed again and are ours |
 | evictions are not allowed any more | who waits for victims gives up, what is being evicted stays |
-| a profile goes | its reservations are released, its pods are another scheduler's; while it binds it stays |
+| a profile goes | its reservations are released, its pods are another scheduler's |
+| and has gangs that are being bound | those are bound or unwound as by the profile that it was; none begins |
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.binding.group_outcome import GroupOutcome
@@ -29,18 +33,24 @@ from gangsched.core.types.group import BOUND, ON_ITS_WAY, Group, GroupState, Mem
 from gangsched.model.events import PodDeleted, PodUpdated
 from gangsched.model.owners import kinds_read
 
+IS_GONE = "its profile is gone from the configuration"
+_BY_PROFILE = ("nodes_to_score", "infer_gangs", "foreign_markers", "packing_weights")
 _MOVING = (GroupState.BINDING, GroupState.UNWINDING)
 
 
 def unfinished(shared: SharedState, names: frozenset[str]) -> list[Group]:
     """Groups of profiles other than `names` that cannot be dropped now.
 
-    Binds or evictions are in flight, or a bind is answered and not shown by the watch yet: of these pods only
-    we know where they are.
+    Binds or evictions are in flight, or it is bound in part; or a bind is answered and not shown by the watch
+    yet: of these pods only we know where they are.
     """
     groups = [group for group in shared.groups.values() if group.scheduler_name not in names]
     return [
-        group for group in groups if group.state in _MOVING or any(map(_is_unseen, group.members.values()))
+        group
+        for group in groups
+        if group.state in _MOVING
+        or (group.is_half_bound and shared.settings.allow_eviction)
+        or any(map(_is_unseen, group.members.values()))
     ]
 
 
@@ -59,12 +69,24 @@ def reconfigure(
     profiles: Mapping[str, Profile],
     settings: Settings,
 ) -> None:
-    """These profiles and settings are in effect from here on. No group may be `unfinished`."""
+    """These profiles and settings are in effect from here on.
+
+    A profile that goes stays beside them, retiring, while it has groups that are `unfinished`, until this is
+    called again.
+    """
+    retiring = {one.scheduler_name: True for one in unfinished(shared, frozenset(profiles))}
+    shared.retiring = frozenset(retiring)
+    if retiring:
+        profiles = {**profiles, **{name: shared.profiles[name] for name in retiring}}
+        settings = _with_those_of(shared.settings, settings, retiring)
+        for group in shared.groups.values():
+            if group.scheduler_name in retiring and group.state is GroupState.WAITING:
+                attempts.give_back(group, IS_GONE)
     gone = [group for group in shared.groups.values() if group.scheduler_name not in profiles]
     left = [info for group in gone for info in group.members.values()]
     for group in gone:
         if group.state is GroupState.WAITING:
-            attempts.give_back(group, "its profile is gone from the configuration")
+            attempts.give_back(group, IS_GONE)
     for info in left:
         membership.remove_pod(PodDeleted(info.pod))
     for group in gone:
@@ -93,6 +115,15 @@ def reconfigure(
             shared.queue.activate(group, Cause.RECONFIGURED)
         elif group.state is GroupState.UNSCHEDULABLE:
             shared.queue.wake(group, Cause.RECONFIGURED, shared.now_s)
+
+
+def _with_those_of(before: Settings, settings: Settings, names: Iterable[str]) -> Settings:
+    """Also what was said by profile of these: an inferred gang must not fall apart while it is bound."""
+    kept: dict[str, Any] = {}
+    for field in _BY_PROFILE:
+        own = getattr(before, field)
+        kept[field] = {**getattr(settings, field), **{name: own[name] for name in names if name in own}}
+    return replace(settings, **kept)
 
 
 def _stop_evicting(shared: SharedState, attempts: Attempts, outcome: GroupOutcome) -> None:

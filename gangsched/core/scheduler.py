@@ -191,7 +191,8 @@ class Scheduler:
     ) -> tuple[list[Effect], tuple[str, ...]]:
         """Applies new profiles and settings; returns effects and the additional kinds to follow.
 
-        No decisions are made until these kinds are listed. No group may be `unfinished`.
+        No decisions are made until these kinds are listed. While `is_retiring` after it, it is to be called
+        again with the same once no group is `unfinished`.
         """
         self.shared.set_time(now_s)
         observer = self.shared.observer
@@ -207,7 +208,7 @@ class Scheduler:
             profiles,
             settings,
         )
-        if settings.infer_gangs != are_inferred:
+        if self.shared.settings.infer_gangs != are_inferred:
             self.membership.regroup(list(self.shared.groups.values()))
         more = self.unfollowed(profiles, settings)
         self.watches = (*self.watches, *more)
@@ -234,6 +235,11 @@ class Scheduler:
         self.watches = (*self.watches, *more)
         self.kinds = (*KINDS, *self.watches)
         return more
+
+    @property
+    def is_retiring(self) -> bool:
+        """Whether a profile that is gone from the configuration is still in effect."""
+        return bool(self.shared.retiring)
 
     def unfinished(self, names: Iterable[str]) -> list[Group]:
         """Groups of other profiles than these that cannot be dropped yet."""

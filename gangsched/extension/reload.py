@@ -10,7 +10,7 @@ here: when to read it, which parts need a restart, the order of applying it. Not
 | valid, unchanged | nothing |
 | a plugin reads a kind that we may not list | the old one stays; the log says which |
 | a directory of `record` cannot be written to | the old one stays; the log says why |
-| a removed profile still has gangs binding | it waits until they are bound or given back |
+| a removed profile still has gangs binding | they are bound or unwound by it as it was, and none begins |
 | valid | it is in effect from the next turn on, kinds that its plugins read are followed; /configz shows it |
 | leaderElection, clientConnection, tracing, extenders, parallelism, … | at the next start; the log says so |
 
@@ -98,6 +98,8 @@ class Reload:
         self._host = host
         self._wanted = anyio.Event()
         self._why = ""
+        self._profiles: dict[str, Profile] = {}
+        """Those that were taken over last."""
         self.n_taken = 0
         self.n_refused = 0
         self.error = ""
@@ -136,7 +138,12 @@ class Reload:
                 self._wanted.set()
 
     async def read(self, why: str) -> None:
-        """Reads, checks, takes over."""
+        """Reads, checks, takes over; returns when no profile that it removes is in effect, or there is
+        another one to read."""
+        await self._read(why)
+        await self._leave()
+
+    async def _read(self, why: str) -> None:
         try:
             # The longest take seconds, and the loop has a lease to renew.
             extenders = self._host.config.extenders
@@ -156,8 +163,7 @@ class Reload:
         except Exception as error:  # a mistake of ours in reading it must not end what runs
             self._refused(why, f"{self._source.path}: {type(error).__name__}: {error}")
             return
-        await self._leave(profiles)
-        before = self._host.config
+        before, self._profiles = self._host.config, profiles
         effects, more = self._host.reconfigure(profiles, config)
         self._host.follow(more)
         self._host.submit(effects)
@@ -177,15 +183,23 @@ class Reload:
         self.error = error
         _log.error("the configuration is wrong; the old one stays in effect", why=why, err=error)
 
-    async def _leave(self, profiles: dict[str, Profile]) -> None:
+    async def _leave(self) -> None:
         """Until no gang of a profile that goes is on its way to be bound."""
         say_at_s = time.monotonic() + _SAY_S
         # Seldom, and for moments: a signal from the core would cost every group something.
-        while unfinished := self._host.scheduler.unfinished(profiles):
+        while self._host.scheduler.is_retiring and not self._wanted.is_set():
+            unfinished = self._host.scheduler.unfinished(self._profiles)
+            if not unfinished:
+                effects, _ = self._host.reconfigure(self._profiles, self._host.config)
+                self._host.submit(effects)
+                self._host.wake()
+                return
             if time.monotonic() >= say_at_s:
                 say_at_s = time.monotonic() + _SAY_S
                 names = [str(group.key) for group in unfinished[:5]]
-                _log.info("the new configuration waits for gangs of a profile that it removes", gangs=names)
+                _log.info(
+                    "gangs of a profile that is gone from the configuration are still bound", gangs=names
+                )
             await anyio.sleep(_LEAVE_STEP_S)
 
     def _say_later(self, later: Sequence[str]) -> None:

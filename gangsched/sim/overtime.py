@@ -14,7 +14,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.limits import stated_s
-from gangsched.sim.objects import at
+from gangsched.sim.objects import OURS, at
 from gangsched.sim.reading import Gang, gang_of, least
 from gangsched.sim.told import Told, are_alike
 
@@ -73,11 +73,12 @@ class Overtime:
                 yield f"I11: {pod.key} is evicted for its walltime ({cause_id}), and of its gang {left} stay"
 
     def not_gone(self, told: Told, now_s: float, calm_since_s: float) -> Iterator[str]:
-        """In calm weather, between two turns."""
+        """In calm weather, between two turns; of the profile that never goes."""
         seen: set[Gang] = set()
         for pod in told.pods.values():
             gang = gang_of(pod)
-            if gang is None or gang in seen or not pod.spec.node_name:
+            is_ours = pod.spec.scheduler_name == OURS
+            if gang is None or gang in seen or not pod.spec.node_name or not is_ours:
                 continue
             seen.add(gang)
             mates = _running(pod, told)

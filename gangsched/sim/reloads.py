@@ -172,7 +172,7 @@ class ReloadSimulation(Simulation):
     def __init__(self, seed: int, workload: Workload, *, settings: Settings, **named: Any) -> None:
         self._draws = Random(f"{seed}-reloads")
         self._fixed = settings
-        self._drawn = self._wanted = draw(self._draws)
+        self._drawn = draw(self._draws)
         self._config, first = self._drawn.applied(settings)
         self._untold: Scheduler | None = None
         """Who lists all pods again, and has not heard them yet."""
@@ -189,30 +189,27 @@ class ReloadSimulation(Simulation):
     def _next(self) -> None:
         if self.calm_since_s or "reloads" in self.weather.rates.without:
             return
-        if self._wanted is self._drawn:  # else the one before has not been taken over yet
-            self._wanted = draw(self._draws)
-            self._take()
+        self._take(draw(self._draws))
         self.timeline.after(self._draws.uniform(*_BETWEEN_S), self._next)
 
-    def _take(self) -> None:
-        """Takes over what is wanted, once no gang of a profile that goes is on its way to be bound."""
-        config, settings = self._wanted.applied(self._fixed)
+    def _take(self, drawn: Drawn) -> None:
+        """Takes it over, and once more when no gang of a profile that goes is on its way."""
+        config, settings = drawn.applied(self._fixed)
         profiles = build_profiles(config)
-        if self.scheduler.unfinished(profiles):
-            self.timeline.after(_LEAVES_S, self._take)
-            return
         if self.scheduler.shared.profiles.keys() != profiles.keys():  # some pods were nobody's until now
             self._untold = self.scheduler
             self.timeline.after(self._draws.uniform(0.0, 1.0), partial(self._tell_pods_anew, self.scheduler))
-        self._drawn, self._config, self.settings = self._wanted, config, settings
+        self._drawn, self._config, self.settings = drawn, config, settings
         self.n_reloads += 1
-        self.judges.take(settings, knows_queues=self._drawn.tree not in _UNJUDGED)
-        self._note(f"reloads {self._drawn}")
+        self.judges.take(settings, knows_queues=drawn.tree not in _UNJUDGED)
+        self._note(f"reloads {drawn}")
         self._step(partial(self._reconfigured, profiles))
+        self._leave(drawn, profiles)
 
     @property
     def _is_quiet(self) -> bool:
-        return super()._is_quiet and self._untold is not self.scheduler
+        is_taken = self._untold is not self.scheduler and not self.scheduler.is_retiring
+        return is_taken and super()._is_quiet
 
     def _tell_pods_anew(self, scheduler: Scheduler) -> None:
         """A list is one batch, behind what was heard before."""
@@ -225,7 +222,18 @@ class ReloadSimulation(Simulation):
             self._step(partial(scheduler.handle, batch, self.timeline.now_s))
 
     def _new_judges(self) -> StepJudges:
-        return StepJudges(self.settings, follows=True, knows_queues=self._drawn.tree not in _UNJUDGED)
+        judges = StepJudges(self.settings, follows=True, knows_queues=self._drawn.tree not in _UNJUDGED)
+        judges.excuses = lambda group: group.scheduler_name in self.scheduler.shared.retiring
+        return judges
+
+    def _leave(self, drawn: Drawn, profiles: Mapping[str, Profile]) -> None:
+        if drawn is not self._drawn or not self.scheduler.is_retiring:
+            return
+        if self.scheduler.unfinished(profiles):
+            self.timeline.after(_LEAVES_S, partial(self._leave, drawn, profiles))
+        else:
+            self._note("a profile is gone")
+            self._step(partial(self._reconfigured, profiles))
 
     def _reconfigured(self, profiles: Mapping[str, Profile]) -> list[ef.Effect]:
         effects, more = self.scheduler.reconfigure(profiles, self.settings, self.timeline.now_s)
@@ -239,10 +247,5 @@ class ReloadSimulation(Simulation):
 
     def settle(self) -> None:
         """As in other storms, with a configuration that allows it."""
-        while self._wanted is not self._drawn:
-            self.run_for(1.0)
-        self._wanted = draw(self._draws, is_last=True)
-        self._take()
-        while self._wanted is not self._drawn:
-            self.run_for(0.1)
+        self._take(draw(self._draws, is_last=True))
         super().settle()

@@ -156,6 +156,39 @@ def test_a_gang_that_is_binding_keeps_its_profile_until_it_is_bound() -> None:
     assert not c.scheduler.unfinished(new)
 
 
+def test_what_is_new_does_not_wait_for_a_profile_that_still_binds_and_that_begins_no_more() -> None:
+    c = cluster()
+    c.answer = lambda bind: "hold"
+    c.submit(gang("a", pods=2)).run()
+    new = profiles_of("profiles: [{schedulerName: other}]")
+    c.scheduler.reconfigure(new, Settings(pod_initial_backoff_s=5.0), c.now_s)
+    assert c.scheduler.shared.retiring == {"gangsched"}
+    pod = make_pod("theirs")
+    c.submit(replace(pod, spec=replace(pod.spec, scheduler_name="other")), make_pod("late")).run()
+    assert [bind.name for bind in c.held_binds] == ["a-0", "a-1", "theirs"]
+    assert c.said("late") == "GangScheduling: profile gangsched is gone from the configuration"
+    assert c.group("late").backoff_until_s == c.now_s + 5.0
+    for bind in c.held_binds:
+        c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind)))
+    reconfigured(c, new)
+    assert not c.scheduler.is_retiring
+    assert [str(key) for key in c.scheduler.shared.groups] == ["d/theirs"]
+
+
+def test_a_gang_that_is_bound_in_part_is_bound_whole_by_its_profile_that_goes() -> None:
+    c = cluster()
+    c.answer = lambda bind: "ok" if bind.name == "a-0" else "409"
+    c.submit(gang("a", pods=2)).run()
+    assert c.group("a").is_half_bound
+    new = profiles_of("profiles: [{schedulerName: other}]")
+    c.scheduler.reconfigure(new, c.settings, c.now_s)
+    c.answer = lambda bind: "ok"
+    c.run().wait(20.0)
+    assert c.placed("a")
+    reconfigured(c, new)
+    assert not c.scheduler.is_retiring
+
+
 def test_a_gang_whose_binds_are_answered_keeps_its_profile_until_the_watch_shows_its_pods_there() -> None:
     """Dropped before that, its pods would be nobody's, on no node, and their devices given to others."""
     c = cluster(nodes=1)

@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from gangsched.config import SchedulerConfig, Settings, default_config
 from gangsched.config.recording import RecordSettings
@@ -23,8 +25,10 @@ from gangsched.extension import reload as reload_module
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.reload import Reload, at_next_start
 from gangsched.extension.source import ConfigSource
-from gangsched.model.effects import Effect
+from gangsched.model import events as ev
+from gangsched.model.effects import BindPod, Effect, RecordEvent
 from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.sim.objects import make_node, make_pod
 from tests.support.tasks import until
 
 KUBE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -54,7 +58,7 @@ class Host:
         return self.scheduler.reconfigure(profiles, config.settings, time.monotonic())
 
     def submit(self, effects: Sequence[Effect]) -> None:
-        assert not effects
+        assert all(isinstance(effect, RecordEvent) for effect in effects)
 
     def follow(self, kinds: Sequence[str]) -> None:
         self.followed += kinds
@@ -296,3 +300,51 @@ async def test_sighup_and_a_changed_file_and_a_swapped_link(
         os.kill(os.getpid(), signal.SIGHUP)
         await until(lambda: scene.reload.n_taken == 3)
         assert host.config.settings.settle_s == 11.0
+
+
+OTHER = BASE.replace("schedulerName: gangsched", "schedulerName: other")
+
+
+def binding(host: Host) -> BindPod:
+    """A pod of the profile gangsched whose bind is on its way."""
+    told: list[ev.Event] = [ev.NodeAdded(make_node("n0")), ev.PodAdded(make_pod("p"))]
+    told += [ev.KindMissing(kind) for kind in host.scheduler.kinds]
+    now_s = time.monotonic()
+    effects = [*host.scheduler.handle(told, now_s), *(host.scheduler.schedule_next(now_s) or ())]
+    [bind] = [effect for effect in effects if isinstance(effect, BindPod)]
+    return bind
+
+
+async def test_a_profile_that_still_binds_holds_up_no_configuration_and_goes_after_that(scene: Scene) -> None:
+    host, bind = scene.host, binding(scene.host)
+    async with anyio.create_task_group() as group:
+        group.start_soon(scene.read, OTHER.format(9))
+        await until(lambda: host.config.settings.settle_s == 9)
+        assert host.scheduler.is_retiring
+        assert {*host.scheduler.shared.profiles} == {"other", "gangsched"}
+        pod = make_pod("p")
+        pod = replace(
+            pod,
+            spec=replace(pod.spec, node_name=bind.node),
+            metadata=replace(pod.metadata, resource_version="999"),
+        )
+        host.scheduler.handle(
+            [ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(pod)], time.monotonic()
+        )
+    assert not host.scheduler.is_retiring
+    assert {*host.scheduler.shared.profiles} == {"other"}
+    assert scene.reload.counted == (1, 0, True)
+
+
+async def test_another_change_of_the_file_does_not_wait_for_a_profile_that_still_binds(scene: Scene) -> None:
+    host = scene.host
+    binding(host)
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(scene.reload.run, on_signals=False))
+        await anyio.wait_all_tasks_blocked()
+        scene.path.write_text(OTHER.format(9))
+        await until(lambda: host.scheduler.is_retiring)
+        scene.path.write_text(BASE.format(10))
+        await until(lambda: host.config.settings.settle_s == 10)
+        assert not host.scheduler.is_retiring, "its profile is back"
+        group.cancel_scope.cancel()

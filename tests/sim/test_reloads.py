@@ -42,6 +42,7 @@ def test_pods_dropped_with_their_profile_before_the_watch_shows_where_they_are_a
 
     unfinished = reconfigure.unfinished
     monkeypatch.setattr(scheduler, "unfinished", in_motion)
+    monkeypatch.setattr(reconfigure, "unfinished", in_motion)
     assert any(": 2: " in one or ": 1: " in one for one in found(RELOADS, (8, 57, 135)))
 
 

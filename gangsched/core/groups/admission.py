@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gangsched.core.framework.status import SUCCESS, Status
+from gangsched.core.cycle.cycle import GANG
+from gangsched.core.framework.status import SUCCESS, Code, Status
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import PENDING, Group, PodInfo
-from gangsched.core.types.needed import needed_members
+from gangsched.core.types.needed import completes, needed_members
 
 
 class GroupAdmission:
@@ -22,6 +23,10 @@ class GroupAdmission:
 
     def ask(self, unit: Sequence[Group]) -> Status:
         """Whether the members that the unit needs may start. Raises: PluginError."""
+        for group in unit if self._shared.retiring else ():
+            if group.scheduler_name in self._shared.retiring and not completes(group):
+                why = f"profile {group.scheduler_name} is gone from the configuration"
+                return Status(Code.UNRESOLVABLE, why, GANG)
         if self._admits_all(unit):
             return SUCCESS
         return self._asked(unit, [info for group in unit for info in needed_members(group)])

@@ -63,6 +63,8 @@ class SharedState:
     ) -> None:
         """wall_ahead_s: Unix time less the clock of the turns; None: unknown."""
         self.profiles = profiles
+        self.retiring: frozenset[str] = frozenset()
+        """Profiles that are gone from the configuration, and still bind (core.reconfigure)."""
         self.settings = settings
         self.observer = observer
         self.cache = Cache(
