@@ -140,7 +140,8 @@ class Told:
         if isinstance(event, ev.PodBumped):
             self.n_settled[event.uid] += 1
         if event.pod is not None and event.pod.spec.node_name:
-            if event.uid in self.pods:  # else it is gone, and the answer is old
+            known = self.pods.get(event.uid)  # without one it is gone, and the answer is old
+            if known is not None and not known.spec.node_name:  # else the watch tells what comes after that
                 self._see(event.pod)
         else:
             self.promised.end(event.uid)
