@@ -883,6 +883,19 @@ def test_a_running_pod_is_told_when_it_ends_and_who_starts_after_it() -> None:
     )
 
 
+@pytest.mark.parametrize("walltime", ["1800s", "for ever"])
+def test_a_running_pod_is_told_the_end_that_it_cannot_put_off(walltime: str) -> None:
+    c = overrunning("evict")
+    pod = c.pod("holds")
+    c.update(pod, status=replace(pod.status, start_time=pod.metadata.creation_timestamp)).run()
+    extend(c, "holds", walltime)
+    assert explain(c.scheduler, c.group("holds"), c.now_s).answer == (
+        "It has started: 1 of 1 members are bound. It ends about 2026-01-01 00:10 UTC (by the walltime that a"
+        " promised start rests on). It is evicted soon after that. Room is kept where it runs,"
+        " and d/large starts after it."
+    )
+
+
 def test_an_end_can_be_put_off_again_once_overrunners_need_not_yield() -> None:
     c = overrunning().wait(100.0)
     extend(c, "holds", "1800s")

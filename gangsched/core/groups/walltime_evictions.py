@@ -73,10 +73,11 @@ class WalltimeEvictions:
 
     def ends(self, group: Group) -> bool:
         """Whether the group is evicted once its time is over."""
-        walltimes, settings = self._shared.walltimes, self._shared.settings
-        if walltimes is None or not (settings.ends_overrun and settings.allow_eviction):
+        shared, settings = self._shared, self._shared.settings
+        walltimes, ends = shared.walltimes, shared.ends
+        if walltimes is None or ends is None or not (settings.ends_overrun and settings.allow_eviction):
             return False
-        return walltimes.of(group).source in STATED
+        return walltimes.of(group).source in STATED or ends.fixed_s(group) < NEVER_S
 
     def _set(self, key: GroupKey, when_s: float) -> None:
         if when_s == NEVER_S:

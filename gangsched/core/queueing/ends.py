@@ -169,6 +169,12 @@ class Ends:
                 found = max(found, end_s)
         return found if found > -math.inf else math.inf
 
+    def fixed_s(self, group: Group) -> float:
+        """When the last of the group's pods on nodes ends, whatever is stated now, as promises rest on that;
+        inf: none does on one of them."""
+        ends_s = (self._promised_s.get(info.uid, math.inf) for info in group.in_state(BOUND))
+        return max(ends_s, default=math.inf)
+
     def runs_until_s(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
         """When a pod has run for its group's walltime, over or not; inf: that is not known. Remembers
         nothing."""

@@ -29,6 +29,9 @@ _MAX_ROWS = 64
 _MAX_PODS = 1_000
 _MAX_MEMBERS = 10_000
 _MAX_NAMED = 3
+# Kubelet admits pods some seconds after they are reserved.
+_ABOUT = timedelta(minutes=1)
+_BY_PROMISE = "by the walltime that a promised start rests on"
 _HOW = {
     "stated": "by its walltime",
     "enforced": "by its activeDeadlineSeconds",
@@ -105,12 +108,15 @@ def _holders(resource: str, rows: IntArray, short: Shortage, walltimes: Walltime
     return sorted(found, key=lambda one: (one.ends, one.name))
 
 
-def told_end(group: Group, walltimes: Walltimes) -> str:
-    """When a running group is due to end, and who states it; "" if nobody does."""
+def told_end(group: Group, walltimes: Walltimes, latest: datetime | None = None) -> str:
+    """When a running group is due to end, and who states it; "" if nobody does. latest: whatever it states
+    now, as a promise rests on that; None: none does."""
     first = next((info for info in group.members.values() if info.state is MemberState.BOUND), None)
     if first is None:
         return ""
     walltime, ends = _end(first, walltimes)
+    if latest is not None and (ends is None or latest + _ABOUT < ends):
+        return f"{_time(latest)} ({_BY_PROMISE})"
     return "" if ends is None else f"{_time(ends)} ({_HOW[walltime.source]})"
 
 
