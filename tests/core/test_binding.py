@@ -401,6 +401,14 @@ def test_a_member_that_fails_before_the_last_bind_is_answered_has_started_with_i
     assert c.all(ef.EvictPod) == []
 
 
+def test_those_that_failed_before_do_not_count_for_their_successors() -> None:
+    c = cluster(nodes=2, settings=Settings(on_partial_bind="unwind")).submit(gang("a", pods=2, gpus=8)).run()
+    c.phase("a-0", "Failed").phase("a-1", "Failed").run()
+    c.answer = lambda bind: "422" if bind.name == "a-3" else "ok"
+    c.submit(gang("a", pods=2, gpus=8, first=2)).run()
+    assert [e.name for e in c.all(ef.EvictPod)] == ["a-2"]
+
+
 def gone_while_binding(c: Cluster, *, needed: int) -> Cluster:
     """Of a gang's members, as many as needed and one more or not, the last is deleted before its bind."""
     c.answer = lambda bind: "ok" if bind.name != "a-1" else "hold"
