@@ -31,9 +31,10 @@ from gangsched.core.types.group import Group
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import ContainerPort, NodeImage, Pod
+from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import GPU, STRANGER, make_node, make_pod, make_pod_group
-from tests.support.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang, with_annotations
 
 Poison = Callable[[Any, str, Callable[..., bool]], None]
 
@@ -364,6 +365,36 @@ def test_a_group_that_our_code_fails_on_gives_back_what_it_holds(
     c.delete("bad-0", "bad-1")
     assert guarded.n_free() == 16
     guarded.a_good_gang_starts("all", pods=2, gpus=8)
+
+
+@pytest.mark.parametrize(("method", "after"), [("_reserve", False), ("_reserve", True), ("_permit", False)])
+def test_those_that_start_with_a_group_that_our_code_fails_on_give_back_what_they_hold_too(
+    poison: Any, method: str, after: bool
+) -> None:
+    poison(Attempts, method, lambda self, unit, *a: "bad" in {one.key.name for one in unit}, after=after)
+    guarded = Guarded()
+    both = {GROUPS_KEY: '["bad","mate"]'}
+    for name in ("bad", "mate"):
+        guarded.cluster.submit(with_annotations(gang(name, pods=2, gpus=4), both))
+    guarded.cluster.run().wait(5)
+    assert guarded.defects
+    assert guarded.n_free() == 16
+    guarded.a_good_gang_starts(pods=2, gpus=8)
+
+
+def test_a_gang_that_our_code_fails_on_before_it_is_found_bound_in_part_is_given_back_in_time(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    c = guarded.cluster
+    c.answer = lambda bind: "ok" if bind.name == "bad-0" else "hold"
+    c.submit(gang("bad", pods=2, gpus=6)).run()
+    with monkeypatch.context() as broken:
+        broken.setattr(GroupReconciler, "look", fails)
+        c.answer = lambda bind: "ok"
+        c.restart().run().wait(c.settings.settle_s / 2 + 5.0)
+    assert guarded.defects
+    assert [one.name for one in c.all(ef.EvictPod)] == ["bad-0"]
+    guarded.a_good_gang_starts()
 
 
 def test_what_fails_by_its_deadline_is_not_tried_without_a_pause(
