@@ -16,11 +16,12 @@ from gangsched.model import device_sets, device_topology
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
 from gangsched.model.devices import INVENTORY_KEY, Device, inventory_annotation
 from gangsched.model.objects import Node, Pod
+from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import GPU, make_node, make_pod
 from tests.model.test_device_sets import constraint as drawn_constraint
 from tests.model.test_device_sets import drawn, fits
-from tests.support.scenario import Cluster, cluster
+from tests.support.scenario import Cluster, cluster, with_annotations
 
 
 def listed(name: str, *devices: Device) -> Node:
@@ -170,6 +171,18 @@ def test_a_member_with_a_wish_finds_its_devices_after_its_siblings_have_chosen()
     ]
     c = Cluster().node(listed("n", *devices))
     c.submit(asking("a-leader", 2, group="a", n=2), asking("a-worker", 2, group="a", n=2, linked=True)).run()
+    assert numbers(c, "a-worker") == [0, 1]
+    assert numbers(c, "a-leader") == [2, 3]
+
+
+def test_who_chose_anew_keeps_that_where_another_gang_starts_together_with_its_own() -> None:
+    """The other gang's members differ, so they are placed on a copy of what is placed before them."""
+    devices = [Device(str(k), links={str(k ^ 1): "NV18"} if k < 2 else {}) for k in range(4)]
+    c = Cluster().node(listed("n", *devices))
+    leader, worker = asking("a-leader", 2, group="a", n=2), asking("a-worker", 2, group="a", n=2, linked=True)
+    others = [make_pod(f"b-{k}", gpus=0, cpu=f"{k}", group="b", min_members=2) for k in (1, 2)]
+    c.submit(with_annotations([leader, worker, *others], {GROUPS_KEY: '["a","b"]'})).run()
+    assert c.placed("b")
     assert numbers(c, "a-worker") == [0, 1]
     assert numbers(c, "a-leader") == [2, 3]
 
