@@ -1,8 +1,8 @@
 """Reload: applies a new configuration to a running scheduler, or keeps the old one and logs why.
 
-On SIGHUP, and when the file has changed (checked once a second; a ConfigMap's swapped link counts). Lives
-here: when to read it, which parts need a restart, the order of applying it. Not here: the core's part
-(core.reconfigure). Called by app.py.
+On SIGHUP, and when the file has changed (two looks, a second apart, see the same; a ConfigMap's swapped link
+counts). Lives here: when to read it, which parts need a restart, the order of applying it. Not here: the
+core's part (core.reconfigure). Called by app.py.
 
 | | |
 |---|---|
@@ -128,14 +128,16 @@ class Reload:
                 self._wanted.set()
 
     async def _look(self) -> None:
-        stamp = self._source.stamp()
+        stamp = before = self._source.stamp()
         while True:
             await anyio.sleep(LOOK_S)
             now = self._source.stamp()
-            if now is not None and now != stamp:  # gone for a moment, while it is replaced: nothing to read
+            # Gone for a moment, while it is replaced; or half of it written: that may be right by itself.
+            if now is not None and now != stamp and now == before:
                 stamp = now
                 self._why = "the file has changed"
                 self._wanted.set()
+            before = now
 
     async def read(self, why: str) -> None:
         """Reads, checks, takes over; returns when no profile that it removes is in effect, or there is

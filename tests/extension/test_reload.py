@@ -24,7 +24,7 @@ from gangsched.errors import ConfigError
 from gangsched.extension import reload as reload_module
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.reload import Reload, at_next_start
-from gangsched.extension.source import ConfigSource
+from gangsched.extension.source import ConfigSource, Stamp
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod, Effect, RecordEvent
 from gangsched.plugins import IN_TREE, build_profiles
@@ -348,3 +348,28 @@ async def test_another_change_of_the_file_does_not_wait_for_a_profile_that_still
         await until(lambda: host.config.settings.settle_s == 10)
         assert not host.scheduler.is_retiring, "its profile is back"
         group.cancel_scope.cancel()
+
+
+async def test_a_file_of_which_half_is_written_is_not_read(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first document alone is a configuration too: one without queues, and with other settings."""
+    monkeypatch.setattr(reload_module, "LOOK_S", 0.01)
+    whole = scene.host.source.stamp()
+    assert whole is not None
+    half, other = (whole[0], 1, 1, 1), (whole[0], 1, 2, 2)
+    seen = iter((whole, whole, half, other, other))
+    looked = 0
+
+    def stamp() -> Stamp | None:
+        nonlocal looked
+        looked += 1
+        now = next(seen, other)
+        scene.path.write_text(KUBE if now == half else BASE.format(9))
+        return now
+
+    monkeypatch.setattr(scene.host.source, "stamp", stamp)
+    async with running(scene, on_signals=False):
+        await until(lambda: looked > 12)
+    assert scene.reload.counted == (1, 0, True)
+    assert scene.host.config.settings.settle_s == 9
