@@ -12,7 +12,7 @@ from gangsched.config import Settings
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import INVENTORY_KEY
-from gangsched.model.objects import Pod, SchedulingGroup
+from gangsched.model.objects import ContainerPort, Pod, SchedulingGroup
 from gangsched.model.pod_group import DISRUPTION_KEY, GROUPS_KEY
 from gangsched.model.workloads import PodDisruptionBudget
 from gangsched.sim.objects import STRANGER, inventory, make_node, make_pod, make_pod_group
@@ -180,6 +180,21 @@ def test_gangs_that_start_together_make_room_as_one() -> None:
     assert c.placed("a")
     assert c.placed("b")
     assert c.pod("strong").metadata.uid == strong.metadata.uid
+
+
+def test_a_host_port_is_free_again_once_who_holds_it_is_evicted() -> None:
+    def listening(pods: list[Pod]) -> list[Pod]:
+        ports = [ContainerPort(container_port=80, host_port=80)]
+        own = [[replace(one, ports=ports) for one in pod.spec.containers] for pod in pods]
+        return [
+            replace(pod, spec=replace(pod.spec, containers=containers))
+            for pod, containers in zip(pods, own, strict=True)
+        ]
+
+    c = cluster(nodes=2).submit(listening(gang("low", pods=2, gpus=1))).run()
+    c.submit(listening(gang("high", pods=2, gpus=1, priority=10))).run().wait(5.0)
+    assert sorted(set(evicted(c))) == ["low-0", "low-1"]
+    assert c.placed("high", on=2)
 
 
 # -- what goes together ------------------------------------------------------------------------------------
