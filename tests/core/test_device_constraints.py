@@ -13,6 +13,7 @@ from gangsched.config import Settings, default_config
 from gangsched.config.profiles import ProfileConfig
 from gangsched.core.scheduler import Scheduler
 from gangsched.model import device_sets, device_topology
+from gangsched.model import events as ev
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
 from gangsched.model.devices import INVENTORY_KEY, Device, inventory_annotation
 from gangsched.model.objects import Node, Pod
@@ -146,6 +147,18 @@ def test_a_profile_without_the_plugin_refuses_such_pods_and_gives_no_names() -> 
     c.submit(asking("p", 1, sameNUMA=True), asking("q", 1)).run()
     assert "the plugin Devices is off in this pod's profile" in c.said("p")
     assert c.pod("q").spec.node_name == "n"
+
+
+def test_a_constraint_that_is_stated_while_a_bind_is_on_its_way_counts_once_that_has_failed() -> None:
+    c = Cluster().node(two_sockets("n"))
+    c.answer = lambda bind: "hold"
+    c.submit(asking("p", 5)).run()
+    [bind] = c.held_binds
+    c.update(asking("p", 5, sameNUMA=True)).run()
+    c.answer = lambda bind: "ok"
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Invalid", "no")).run().wait(60.0)
+    assert not c.pod("p").spec.node_name
+    assert "1 without 5 free nvidia.com/gpu of one NUMA node" in c.said("p")
 
 
 # -- gangs ---------------------------------------------------------------------------------------------

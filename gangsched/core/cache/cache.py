@@ -283,8 +283,12 @@ class Cache:
         info.allocation = {}
         info.ids = {}
         if self.index.selected.promised and self.index.selected.promised.pop(info.uid, None) is not None:
-            self._tell_apart(info)
+            info.template = self.template_of(info.pod)
         return change
+
+    def edited(self, info: PodInfo) -> None:
+        """A pod with a reservation was edited: once that is released, it is placed as it is then."""
+        self.index.selected.promised[info.uid] = info
 
     def nominate(self, pod: Pod, node_name: str) -> ClusterChange | None:
         """Another scheduler nominates `node_name` for its pod ("": no longer); returns the freed room."""

@@ -32,7 +32,8 @@ class SelectedKeys:
     """keys: those selected, in order of arrival; waiting: those to be selected.
 
     n_added: changes when a key is added. stale: unplaced pods whose template does not distinguish them by
-    every key yet; promised: the same for pods with a reservation, for when it is released.
+    every key yet; promised: the same for pods with a reservation, for when it is released, and those of them
+    that were edited.
     """
 
     def __init__(self, pods: Mapping[str, PodInfo], regroup: Callable[[PodInfo], bool]) -> None:
