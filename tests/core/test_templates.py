@@ -29,7 +29,8 @@ def test_large_pods_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_plugin_and_no_deadline_keeps_what_the_table_has_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods that are created and deleted, each unlike all others: a spec may be a megabyte."""
     monkeypatch.setattr(module, "_MAX_TEMPLATES", 4)
-    before = {id(one) for one in gc.get_objects() if isinstance(one, PodTemplate)}
+    others = [one for one in gc.get_objects() if isinstance(one, PodTemplate)]
+    before = {*map(id, others)}  # they are held, so that none of the next can have the place of one
     c = cluster(nodes=2)
     for i in range(40):
         pod = make_pod(f"p{i}", gpus=1)
