@@ -41,10 +41,10 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
         return None
     asked = requests_of(shared.start_together.members_to_admit(group))
     path = book.tree.paths.get(view.queue_of(group), ())
-    over = [*book.over_limits(dict.fromkeys(path, asked), view.kept_in_limits(group))]
-    if not over:
+    over = book.over_limit(dict.fromkeys(path, asked), view.kept_in_limits(group))
+    if over is None:
         return None
-    name, resource, needs, used, kept, limit = min(over, key=lambda one: one.needs <= one.limit)
+    name, resource, needs, used, kept, limit = over
     amounts = (used, limit, needs, used + kept + needs - limit, kept)
     used_text, limit_text, needs_text, over_text, kept_text = (told_amount(resource, n) for n in amounts)
     kept_for = (

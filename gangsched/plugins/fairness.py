@@ -80,9 +80,8 @@ class Fairness:
                 so_far = asked.setdefault(name, {})
                 for resource, amount in request.items():
                     so_far[resource] = so_far.get(resource, 0) + amount
-        over = [*book.over_limits(asked, view.kept_in_limits(group))] if asked else ()
-        # Room that others free is of no use to whoever needs more than a limit: nothing is kept for it.
-        return _over(min(over, key=lambda one: one.needs <= one.limit)) if over else SUCCESS
+        over = book.over_limit(asked, view.kept_in_limits(group)) if asked else None
+        return SUCCESS if over is None else _over(over)
 
     def eviction_rule(
         self, unit: Sequence[Group], members: Sequence[PodInfo], view: QueueView

@@ -194,6 +194,13 @@ class QueueBook:
                 if needs and used + n_kept + needs > limit:
                     yield OverLimit(name, resource, needs, used, n_kept, limit)
 
+    def over_limit(
+        self, asked: Mapping[str, Mapping[str, int]], kept: Mapping[str, Mapping[str, int]]
+    ) -> OverLimit | None:
+        """The first of these that what is asked for exceeds by itself, so that no room that others free is of
+        any use; without such a one the first."""
+        return min(self.over_limits(asked, kept), key=lambda one: one.needs <= one.limit, default=None)
+
     def has_borrowed(self) -> bool:
         """Whether a queue has come to hold more than is guaranteed to it, since this was asked last."""
         found, self._has_borrowed = self._has_borrowed, False
