@@ -33,7 +33,7 @@ from gangsched.core.types.group import BOUND, ON_ITS_WAY, Group, GroupState, Mem
 from gangsched.model.events import PodDeleted, PodUpdated
 from gangsched.model.owners import kinds_read
 
-IS_GONE = "its profile is gone from the configuration"
+_IS_GONE = "its profile is gone from the configuration"
 _BY_PROFILE = ("nodes_to_score", "infer_gangs", "foreign_markers", "packing_weights")
 _MOVING = (GroupState.BINDING, GroupState.UNWINDING)
 
@@ -74,19 +74,15 @@ def reconfigure(
     A profile that goes stays beside them, retiring, while it has groups that are `unfinished`, until this is
     called again.
     """
-    retiring = {one.scheduler_name: True for one in unfinished(shared, frozenset(profiles))}
-    shared.retiring = frozenset(retiring)
-    if retiring:
-        profiles = {**profiles, **{name: shared.profiles[name] for name in retiring}}
-        settings = _with_those_of(shared.settings, settings, retiring)
-        for group in shared.groups.values():
-            if group.scheduler_name in retiring and group.state is GroupState.WAITING:
-                attempts.give_back(group, IS_GONE)
+    for group in shared.groups.values():
+        if group.scheduler_name not in profiles and group.state is GroupState.WAITING:
+            attempts.give_back(group, _IS_GONE)
+    shared.retiring = frozenset(one.scheduler_name for one in unfinished(shared, frozenset(profiles)))
+    if shared.retiring:
+        profiles = {**profiles, **{name: shared.profiles[name] for name in sorted(shared.retiring)}}
+        settings = _with_those_of(shared.settings, settings, shared.retiring)
     gone = [group for group in shared.groups.values() if group.scheduler_name not in profiles]
     left = [info for group in gone for info in group.members.values()]
-    for group in gone:
-        if group.state is GroupState.WAITING:
-            attempts.give_back(group, IS_GONE)
     for info in left:
         membership.remove_pod(PodDeleted(info.pod))
     for group in gone:

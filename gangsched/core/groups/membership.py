@@ -291,10 +291,10 @@ class Membership:
     def _update_assumed(self, info: PodInfo, pod: Pod, target: MemberState) -> None:
         shared, group = self._shared, info.group
         assert group is not None
-        is_other = pod.spec != info.pod.spec or is_edited(info.pod, pod)
+        before = info.pod
         shared.cache.renew(info, pod)
         if target in (PENDING, MemberState.GATED):
-            if is_other:
+            if pod.spec != before.spec or is_edited(before, pod):
                 shared.cache.edited(info)
             return  # the reservation stands: only its bind's outcome, or its group, can end it
         if target is BOUND or target in ENDED:
