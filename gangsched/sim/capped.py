@@ -138,7 +138,7 @@ class Limits:
         used, own = _used(told, self._sent), {pod.metadata.uid for pod in needed}
         for info in scheduler.shared.cache.pods.values():
             if info.state is ASSUMED and info.uid not in told.promised.by_uid:  # about to be sent again
-                _count(used, info.pod, queue_of(info.pod))
+                _count(used, info.pod)
         claims = scheduler.shared.queue.claims
         kept = {uid: one.info.pod for uid, one in scheduler.shared.cache.nominated.items()}
         for claim in claims.all if claims else ():
@@ -148,7 +148,7 @@ class Limits:
             if known is not None and known.is_at_bound:
                 kept |= {info.uid: info.pod for info in group.members.values() if not info.node_name}
         for pod in [*needed, *(pod for uid, pod in kept.items() if uid not in own)]:
-            _count(used, pod, queue_of(pod))
+            _count(used, pod)
         return any(used[name] > LIMITS[name] for pod in needed for name in PATHS[queue_of(pod)])
 
     def _is_another(self, bind: ef.BindPod) -> bool:
@@ -221,13 +221,12 @@ def _used(told: Told, sent: Mapping[str, ef.BindPod]) -> Counter[str]:
         node = promised.node if promised is not None else pod.spec.node_name
         if node in told.nodes and not pod.is_terminal:
             bind = sent.get(uid) if promised is not None else None
-            started = "" if bind is None else bind.annotations.get(STARTED_IN_KEY, "")
-            _count(used, pod, started if started in PATHS else queue_of(pod))
+            _count(used, pod, "" if bind is None else bind.annotations.get(STARTED_IN_KEY, ""))
     return used
 
 
-def _count(used: Counter[str], pod: Pod, queue: str) -> None:
-    for name in PATHS[queue]:
+def _count(used: Counter[str], pod: Pod, sent: str = "") -> None:
+    for name in PATHS[queue_of(pod, sent)]:
         used[name] += gpus_of(pod)
 
 

@@ -66,12 +66,8 @@ def _never(*_: object) -> bool:
 class KeptRoom:
     """I2, I3 and I4 of claims, after every step; I1 of their holders; I10: who is evicted for them."""
 
-    def __init__(
-        self, takes_kept_room: Callable[[Sequence[Pod], StartClaim, Told, Sequence[Pod]], bool] = _never
-    ) -> None:
-        """takes_kept_room: whether pods that start together may have the claim's room by their queue, where
-        others are promised room."""
-        self.begin(takes_kept_room)
+    def __init__(self) -> None:
+        self.begin()
         self._started: dict[str, _Started] = {}
         self._reserved: dict[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {}
         """By UID: the node and the IDs that it is reserved with, before this step."""
@@ -84,7 +80,8 @@ class KeptRoom:
     def begin(
         self, takes_kept_room: Callable[[Sequence[Pod], StartClaim, Told, Sequence[Pod]], bool] = _never
     ) -> None:
-        """Other settings are in effect from the next step on."""
+        """Other settings are in effect from the next step on. takes_kept_room: whether pods that start
+        together may have the claim's room by their queue, where others are promised room."""
         self._takes_kept_room = takes_kept_room
         self._promises: dict[int, _Promise] = {}
         """By serial of a claim: what was promised, before this step."""

@@ -187,10 +187,9 @@ class ReloadSimulation(Simulation):
         super()._begin(workload)
 
     def _next(self) -> None:
-        if self.calm_since_s or "reloads" in self.weather.rates.without:
-            return
-        self._take(draw(self._draws))
-        self.timeline.after(self._draws.uniform(*_BETWEEN_S), self._next)
+        if not self.calm_since_s:
+            self._take(draw(self._draws))
+            self.timeline.after(self._draws.uniform(*_BETWEEN_S), self._next)
 
     def _take(self, drawn: Drawn) -> None:
         """Takes it over, and once more when no gang of a profile that goes is on its way."""

@@ -206,7 +206,7 @@ class Guarantees:
         uid = pod.metadata.uid
         is_sent = not pod.spec.node_name and self._unsure.get(uid) == told.n_settled[uid]
         sent = self._sent.get(uid, "") if is_sent else ""
-        return sent if sent in GUARANTEED else queue_of(pod)
+        return queue_of(pod, sent)
 
 
 def _node_of(pod: Pod, told: Told) -> str:
@@ -214,10 +214,11 @@ def _node_of(pod: Pod, told: Told) -> str:
     return pod.spec.node_name or told.promised.by_uid[pod.metadata.uid].node
 
 
-def queue_of(pod: Pod) -> str:
-    """Whoever names none is in that which lists the namespace by its name."""
+def queue_of(pod: Pod, sent: str = "") -> str:
+    """Whoever names none is in that which lists the namespace by its name. sent: what its bind writes, while
+    that is on the way."""
     own = pod.metadata.annotations or {}
-    started = own.get(STARTED_IN_KEY, "") if pod.spec.node_name else ""
+    started = sent or (own.get(STARTED_IN_KEY, "") if pod.spec.node_name else "")
     queue = started if started in GUARANTEED else own.get(QUEUE_KEY, "")
     return queue if queue in GUARANTEED else "a"
 

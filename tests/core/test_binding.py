@@ -498,11 +498,17 @@ def test_a_pod_recreated_under_its_name_starts_anew() -> None:
     assert [bind.uid for bind in c.all(ef.BindPod)] == [old.uid, "new"]
 
 
-def test_a_deleted_object_does_not_make_a_half_bound_gang_whole() -> None:
-    c = cluster(nodes=2).object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
+def with_one_of_two_bound(settings: Settings | None = None) -> Cluster:
+    """A gang of two by its object: a-0 is bound, the bind of a-1 is not answered."""
+    c = cluster(nodes=2, settings=settings)
+    c.object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
     c.answer = lambda bind: "ok" if bind.name == "a-0" else "hold"
     mark = {COSCHEDULING_LABEL: "a"}
-    c.submit(make_pod("a-0", gpus=8, labels=mark), make_pod("a-1", gpus=8, labels=mark)).run()
+    return c.submit(make_pod("a-0", gpus=8, labels=mark), make_pod("a-1", gpus=8, labels=mark)).run()
+
+
+def test_a_deleted_object_does_not_make_a_half_bound_gang_whole() -> None:
+    c = with_one_of_two_bound()
     c.drop_object("coscheduling", "a")
     bind = c.held_binds[0]
     c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Invalid", "no"))
@@ -511,10 +517,7 @@ def test_a_deleted_object_does_not_make_a_half_bound_gang_whole() -> None:
 
 
 def test_an_object_that_becomes_unreadable_does_not_make_a_half_bound_gang_whole() -> None:
-    c = cluster(nodes=2).object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
-    c.answer = lambda bind: "ok" if bind.name == "a-0" else "hold"
-    mark = {COSCHEDULING_LABEL: "a"}
-    c.submit(make_pod("a-0", gpus=8, labels=mark), make_pod("a-1", gpus=8, labels=mark)).run()
+    c = with_one_of_two_bound()
     c.object("coscheduling", make_pod_group("a", spec={"minMember": [[]]}))
     bind = c.held_binds[0]
     c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Invalid", "no"))
@@ -526,11 +529,7 @@ def test_an_object_that_becomes_unreadable_does_not_make_a_half_bound_gang_whole
 @pytest.mark.parametrize("policy", ["complete", "unwind"])
 def test_what_makes_a_gang_impossible_while_it_is_bound_is_told_once_that_has_failed(policy: Any) -> None:
     """It stayed "binding", where nobody may be evicted for ever, and its pods were told nothing."""
-    c = cluster(nodes=2, settings=Settings(allow_eviction=False, on_partial_bind=policy))
-    c.object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
-    c.answer = lambda bind: "ok" if bind.name == "a-0" else "hold"
-    mark = {COSCHEDULING_LABEL: "a"}
-    c.submit(make_pod("a-0", gpus=8, labels=mark), make_pod("a-1", gpus=8, labels=mark)).run()
+    c = with_one_of_two_bound(Settings(allow_eviction=False, on_partial_bind=policy))
     c.object("coscheduling", make_pod_group("a", spec={"minMember": [[]]}))
     bind = c.held_binds[0]
     c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Invalid", "no"))
