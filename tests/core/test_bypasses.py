@@ -70,6 +70,23 @@ def test_a_gang_behind_an_endless_stream_is_counted_and_told_at_its_bound() -> N
     assert bypasses(c).n_claimed == 1
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "holds"), [(8, 2, 2), (2, 8, 8), (None, 5, 5), (5, None, 5), (100, None, 64)]
+)
+def test_another_bound_holds_for_who_waits_already(before: int | None, after: int | None, holds: int) -> None:
+    c = stream(blocked(counting(bound=before)), 2)
+    other = Settings(queueing=QueueingSettings(after))
+    c.scheduler.reconfigure(c.scheduler.shared.profiles, other, c.now_s)
+    assert passed(c, "large") == Passed(2, holds, None)
+
+
+def test_who_was_passed_more_often_than_another_bound_would_be_claimed_from_then_on() -> None:
+    c = stream(blocked(counting(bound=8)), 4)
+    c.scheduler.reconfigure(c.scheduler.shared.profiles, Settings(queueing=QueueingSettings(2)), c.now_s)
+    assert passed(c, "large") == Passed(4, 2, c.now_s)
+    assert bypasses(c).n_claimed == 1
+
+
 def test_a_gang_of_eight_behind_an_endless_stream_would_be_claimed_at_the_sixty_fifth() -> None:
     c = counting(nodes=8, gpus=1, bound=None)
     names = [f"first-{k}" for k in range(8)]

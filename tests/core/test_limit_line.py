@@ -295,3 +295,17 @@ def test_a_reload_that_renames_a_queue_above_it_fails_nobody_and_loses_no_count(
     line = c.scheduler.attempts.limits.of(c.group("wide"))
     assert line is not None
     assert line.n == 2
+
+
+@pytest.mark.parametrize("before", ["1", "auto"])
+@pytest.mark.parametrize("where", ["the settings'", "its queue's"])
+def test_a_bound_that_a_reload_brings_holds_for_who_waits_already(before: str, where: str) -> None:
+    c = kept_out(HARD.replace("groups: 3", f"groups: {before}"))
+    come_and_go(c, 1)
+    queues = QUEUES.replace("name: a", "name: a, bound: 4") if where == "its queue's" else QUEUES
+    groups = before if where == "its queue's" else "4"
+    reconfigured(c, f"queueing: {{bound: {{groups: {groups}, mode: hard}}}}{queues}")
+    come_and_go(c, 3, first=5)
+    assert passed_by(c) == 4
+    c.submit(pods("a", "s8")).run().delete("s4").run().wait(2.0)
+    assert "s8" not in started(c), "what wide needs is kept for it"

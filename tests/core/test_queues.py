@@ -336,6 +336,23 @@ def test_a_running_pod_counts_for_the_queue_in_which_it_started_whoever_decides_
     assert (held(c, "one"), held(c, "two")) == (4, 1)
 
 
+def test_a_waiting_gang_that_names_another_queue_has_the_bound_of_that_queue() -> None:
+    ours = "queueing: {bound: {groups: 7, mode: hard}}\n" + CHOICE.replace(
+        "name: two,", "name: two, bound: 3,"
+    )
+    c = queued(ours).submit(pods("x", "holds", gpus=1)).run().submit(pods("x", "large", gpus=8)).run()
+    [large] = [one for one in c.scheduler.shared.groups.values() if one.key.name.endswith("large")]
+    counted = c.scheduler.shared.queue.bypasses
+    assert counted is not None
+    found = counted.of(large)
+    assert found is not None
+    assert found.bound == 7
+    relabelled(c, "large", "two").run().submit(pods("x", "passes")).run()
+    found = counted.of(large)
+    assert found is not None
+    assert found.bound == 3
+
+
 def test_what_ends_is_free_for_the_queue_in_which_it_started() -> None:
     c = queued(CHOICE.replace("one,", "one, limit: {nvidia.com/gpu: 4},"))
     c.submit(pods("x", "p", gpus=4)).run().submit(pods("x", "waits", gpus=4)).run()

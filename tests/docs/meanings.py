@@ -120,7 +120,7 @@ OURS = {
     "queueing.bound.groups": "Without `queueing` none of this is read or counted. After how many groups that start in"
     " front of it a group that does not fit [is claimed](queueing.md#who-is-passed-over). `auto`: 8 for each"
     " group that runs when it is first refused, and at least 64; and the first in line has a claim as soon as its"
-    " start can be promised.",
+    " start can be promised. A number that a reload brings holds for who waits already, too.",
     "queueing.bound.mode": "`shadow`: it is counted and told, and nothing else happens. `hard`: at its bound a"
     " group gets a [claim](queueing.md#claims), and nobody passes it any more. `budget`: once the claim keeps no"
     " more idle [than is earned](queueing.md#without-walltimes); until then it is passed on.",

@@ -90,7 +90,7 @@ class LimitLine:
             if known is None or known.group is not group or known.queue != queue:
                 if known is not None:
                     self._drop(known)
-                bound = bypasses.bound_for(group, self._shared.now_s)
+                bound = bypasses.bounds.first(group, self._shared.now_s)
                 known = self._known[group.key] = KeptOut(group, queue, needs, bound)
                 self._of_queue.setdefault(queue, {})[group.key] = known
                 self._line_up(known)
@@ -216,13 +216,15 @@ class LimitLine:
             first.remove(max(first, key=lambda each: self._place(each.group)))
 
     def _follow(self, view: QueueView, tree: QueueTree) -> QueueTree:
-        """Finds the queues of all, and what they need there, anew where there are other queues since."""
-        if tree is not self._tree:
+        """Finds the queues, needs and bounds of all anew, where a reload has come since."""
+        bypasses = self._shared.queue.bypasses
+        if tree is not self._tree and bypasses is not None:
             self._tree = tree
             known = [one for one in self._known.values() if not self._has_ended(one)]
             self._known, self._of_queue, self._first = {}, {}, {}
             for one in known:
                 one.queue, one.needs = view.queue_of(one.group), limited_needs(view, tree, one.group)
+                one.bound = bypasses.bounds.after(one.bound, one.group)
                 self._known[one.group.key] = one
                 self._of_queue.setdefault(one.queue, {})[one.group.key] = one
                 self._line_up(one)

@@ -40,21 +40,16 @@ from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.framework.status import Code
 from gangsched.core.queueing.arrival_waits import ArrivalWaits
+from gangsched.core.queueing.bounds import Bounds
 from gangsched.core.queueing.needs import fits_empty, refused_for, taken
 from gangsched.core.queueing.open_rows import OpenRows
 from gangsched.core.queueing.waiting_classes import Needs, Rank, Record, WaitingClass
-from gangsched.core.types.group import BOUND, Group, GroupState
+from gangsched.core.types.group import Group, GroupState
 from gangsched.core.types.needed import completes
 from gangsched.core.types.states import IN_LINE, NOT_QUEUED
 from gangsched.model.pod_group import GroupKey
 
 BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-_LEAST_BOUND = 64
-_BOUND_PER_RUNNING = 8
-# Where groups are tried in another order than they came: that order needs room.
-_REORDERED = 2
-# Counting the groups that run is a walk over all of them.
-_COUNT_AGAIN_S = 1.0
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -82,11 +77,9 @@ class Bypasses:
         has none, so that the settings' holds. waits: where the shortest go first; None: nowhere. lane_place:
         where its lane stands now with the group as its first: it is passed by those of lanes with a larger
         one."""
-        self._settings = settings
         self._claimed: Collection[GroupKey] = ()
-        self._groups = groups
+        self.bounds = Bounds(settings, groups, bound_of, lambda group: passing(group)[2])
         self._passing = passing
-        self._bound_of = bound_of
         self._waits = waits
         self.lane_place = lane_place
         self._early: Group | None = None
@@ -95,7 +88,6 @@ class Bypasses:
         self._moved: dict[GroupKey, Record] = {}
         """Groups whose state or place has changed since it was looked at where they are counted."""
         self._rows = OpenRows(lambda: {one for klass in self._classes.values() for one in klass.needs})
-        self._running: tuple[float, int] = (-math.inf, 0)
         self.at_start = [0] * (len(BUCKETS) + 1)
         """Groups that were refused at least once and have started, by how often they had been bypassed."""
         self.total_at_start = 0
@@ -104,11 +96,15 @@ class Bypasses:
         self.n_claimed = 0
         """Groups that have come to where they would be claimed."""
 
-    def configure(self, settings: QueueingSettings) -> None:
-        """Another bound, for groups first refused from now on, and maybe another order are in effect."""
-        self._settings = settings
+    def configure(self, settings: QueueingSettings, now_s: float) -> None:
+        """Another bound, for who waits too, and maybe another order are in effect."""
+        self.bounds.settings = settings
         for record in self._records.values():
             self._leave(record)
+            record.bound = self.bounds.after(record.bound, record.group)
+            if record.n > record.bound and record.claimed_s is None:
+                record.claimed_s = now_s
+                self.n_claimed += 1
         self._moved = dict(self._records)
 
     def count_claimed(self, claimed: Collection[GroupKey]) -> None:
@@ -160,7 +156,7 @@ class Bypasses:
             if record is None or record.group is not group:
                 if record is not None:
                     self._leave(record)
-                record = self._records[group.key] = Record(group, self.bound_for(group, now_s))
+                record = self._records[group.key] = Record(group, self.bounds.first(group, now_s))
                 lane, _, is_reordered = self._passing(group)
                 if self._waits is not None and is_reordered:
                     self._waits.join(group, lane, now_s)
@@ -199,7 +195,7 @@ class Bypasses:
             return None
         self._rows.follow(view)
         hits = [hit for group in unit if not completes(group) for hit in self._hits(group, plan)]
-        if self._settings.mode != SHADOW and hits:
+        if self.bounds.settings.mode != SHADOW and hits:
             if (full := self._full(hits)) is not None:
                 return full
             if (first := self._first(hits, now_s)) is not None:
@@ -241,7 +237,7 @@ class Bypasses:
         """Sets it to its bound again: it had a claim under an earlier process, whose counts are lost."""
         record = self._records.get(group.key)
         if record is None or record.group is not group:
-            record = self._records[group.key] = Record(group, self.bound_for(group, now_s))
+            record = self._records[group.key] = Record(group, self.bounds.first(group, now_s))
         self._leave(record)
         record.n = record.bound
         record.claimed_s = now_s
@@ -315,7 +311,7 @@ class Bypasses:
             if other is None or one.rank < other.rank:
                 of_lanes[klass.lane] = one
         first = min(of_lanes.values(), key=self._in_line)
-        if now_s < first.not_early_s or self._stated_bound(first.group) is not None:
+        if now_s < first.not_early_s or self.bounds.stated(first.group) is not None:
             return None
         if not any(first.klass is klass and n_before for klass, n_before in hits):
             return None
@@ -365,7 +361,9 @@ class Bypasses:
         if not self._is_eligible(record):
             return
         group = record.group
-        record.lane, record.rank = self._place_of(group)
+        lane, record.rank = self._place_of(group)
+        if lane != record.lane:
+            record.lane, record.bound = lane, self.bounds.after(record.bound, group)
         needs = sorted((serial, *sorted(columns)) for serial, columns in record.needs.items())
         # Where a lane stands depends on how much its first group needs.
         n_members = len(group.members) if record.lane else 0
@@ -382,19 +380,3 @@ class Bypasses:
         klass.remove(record)
         if not klass.members:
             del self._classes[klass.key]
-
-    def _stated_bound(self, group: Group) -> int | None:
-        own = self._bound_of(group) or self._settings.bound
-        return own if isinstance(own, int) else None
-
-    def bound_for(self, group: Group, now_s: float) -> int:
-        """How many may pass the group, if it is refused for the first time now."""
-        own = self._stated_bound(group)
-        if own is not None:
-            return own
-        counted_s, n = self._running
-        if now_s - counted_s >= _COUNT_AGAIN_S:
-            n = sum(group.counts[BOUND] > 0 for group in self._groups.values())
-            self._running = (now_s, n)
-        bound = max(_LEAST_BOUND, _BOUND_PER_RUNNING * n)
-        return bound * _REORDERED if self._passing(group)[2] else bound

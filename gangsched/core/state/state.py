@@ -210,7 +210,7 @@ class SharedState:
                 lambda group: self._order.lane_place(group),
             )
         else:
-            self.queue.bypasses.configure(own)
+            self.queue.bypasses.configure(own, self.now_s)
         if own.mode == SHADOW:
             self.queue.claims = None
             self.queue.bypasses.count_claimed(())
