@@ -328,12 +328,25 @@ def nothing_starves(
 
 
 def _waits_at_limit(group: Group, scheduler: Scheduler) -> bool:
-    """Whether it leaves others what they need within a limit, of which somebody runs."""
+    """Whether it leaves others what they need within a limit, of which somebody runs, or has lost members
+    in a queue that has all it may."""
     book = scheduler.shared.queues()
     if book is None:
         return False
     kept = scheduler.attempts.limits.kept_ahead_of(group)
-    return any(book.used(name).get(resource) for name, some in kept.items() for resource in some)
+    if any(book.used(name).get(resource) for name, some in kept.items() for resource in some):
+        return True
+    # A fresh process cannot tell a gang that was whole from one that was bound in part, whose members are
+    # admitted whatever the limits.
+    view = scheduler.shared.queue_view
+    if view is None or not group.satisfied:
+        return False
+    asked = view.request_of(group)
+    return any(
+        book.used(name).get(resource, 0) + asked.get(resource, 0) > limit
+        for name in book.tree.paths.get(view.queue_of(group), ())
+        for resource, limit in book.tree.queues[name].limit.items()
+    )
 
 
 class _Placed(NamedTuple):
