@@ -12,6 +12,7 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
@@ -59,14 +60,21 @@ def begin_empty(directory: Path) -> bool:
     return False
 
 
-def keep_bounds(directory: Path, settings: RecordSettings, *, own: Path | None, n_own: int) -> int:
-    """Deletes the oldest where all together are too large, and what is too old; returns what stays.
+class Kept(NamedTuple):
+    """What stays in a directory. problem: which file cannot be deleted, and why; "": none."""
+
+    n_bytes: int
+    problem: str = ""
+
+
+def keep_bounds(directory: Path, settings: RecordSettings, *, own: Path | None, n_own: int) -> Kept:
+    """Deletes the oldest where all together are too large, and what is too old.
 
     Sizes in bytes. own: the file that is written, which stays. Raises: OSError (it is gone, or all).
     """
     if own is not None:
         os.stat(own)
-    total = n_own
+    total, problem = n_own, ""
     others = []
     try:
         found = segments_in(directory)
@@ -75,18 +83,22 @@ def keep_bounds(directory: Path, settings: RecordSettings, *, own: Path | None, 
     now_s = time.time()
     for one in found:
         # Another process keeps the same bounds, where they share a directory.
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             if one.path != own:
                 stat = os.stat(one.path)
                 others.append((stat.st_mtime, stat.st_size, one.path))
                 total += stat.st_size
     for written_s, n_bytes, path in sorted(others):
         if total > settings.max_bytes or now_s - written_s > settings.max_age_s:
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:  # a directory of that name, another account's file, a closed directory
+                problem = problem or f"{path.name}: {error.strerror}"
+                continue
             total -= n_bytes
             _log.info("a journal is deleted, too old or too much", file=str(path))
     for part in directory.glob(f"*{PART}"):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             if now_s - os.stat(part).st_mtime > _LEFT_S:
                 part.unlink()
-    return total
+    return Kept(total, problem)

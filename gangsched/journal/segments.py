@@ -22,6 +22,7 @@ import zstandard
 
 from gangsched.errors import ConfigError, ParseError
 from gangsched.journal.records import FORMAT, HEAD, MAX_RECORD, Record, Start, read_record
+from gangsched.kube.files import open_regular
 
 SUFFIX = ".journal.zst"
 PART = ".journal.part"
@@ -128,7 +129,7 @@ class Reader:
     def __iter__(self) -> Iterator[Record]:
         """Raises: ConfigError (it cannot be read, or is of another format)."""
         try:
-            with open(self.path, "rb") as file:
+            with open_regular(str(self.path)) as file:
                 yield from self._records(_Unpacked(file))
         except OSError as error:
             raise ConfigError(f"cannot be read: {error.strerror}", source=str(self.path)) from None

@@ -99,6 +99,7 @@ class DiskJournal:
         self._next: _Next | None = None
         self._is_late = self._is_beginning = self._is_closing = False
         self._look_at_s = 0.0
+        self._undeleted = ""
         self._n_in_segment = 0
         self._n_begun_with = 0
         self._began_s = time.monotonic()
@@ -371,8 +372,11 @@ class DiskJournal:
             return
         self._look_at_s = now_s + _LOOK_S
         own = None if self._file is None else self._path
-        total = keep_bounds(self._directory, self._settings, own=own, n_own=self._n_in_segment)
-        if total > self._settings.max_bytes and not self.lost:
+        kept = keep_bounds(self._directory, self._settings, own=own, n_own=self._n_in_segment)
+        if kept.problem and kept.problem != self._undeleted:
+            _log.warning("a journal cannot be deleted, too old or too much", err=kept.problem)
+        self._undeleted = kept.problem
+        if kept.n_bytes > self._settings.max_bytes and not self.lost:
             self.lose(f"it has reached maxSizeMB, {self._settings.max_bytes // 10**6}")
 
 

@@ -1,7 +1,7 @@
-"""Reading the files that credentials are in: regular ones, and of bounded length.
+"""Reading files that somebody names: regular ones, and those that credentials are in of bounded length.
 
 Lives here: the one way to open them, and where a user's kubeconfig is. Not here: what is in them. A named
-pipe would hold the loop for ever, a device has no end, and files named in a kubeconfig are read anew each
+pipe would hold the reader for ever, a device has no end, and files named in a kubeconfig are read anew each
 minute.
 """
 
@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Mapping
+from typing import BinaryIO
 
 from gangsched.errors import ConfigError
 
@@ -28,6 +29,15 @@ def home_kubeconfig(environ: Mapping[str, str]) -> str:
 
 def read_regular(path: str, what: str, max_bytes: int = MAX_BYTES) -> bytes:
     """All of it. `what`: it is, in words. Raises: OSError; ConfigError (it is no regular file, or longer)."""
+    with open_regular(path) as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ConfigError(f"has more than {max_bytes} bytes, which is no {what}", source=path)
+    return data
+
+
+def open_regular(path: str) -> BinaryIO:
+    """For reading. Raises: OSError; ConfigError (it is no regular file)."""
     # Opening a named pipe waits for its other end, but for this flag.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -36,10 +46,7 @@ def read_regular(path: str, what: str, max_bytes: int = MAX_BYTES) -> bytes:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(mode):
             raise ConfigError("is no regular file; a pipe or a device is not read", source=path)
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(max_bytes + 1)
-    finally:
+        return open(descriptor, "rb")
+    except BaseException:
         os.close(descriptor)
-    if len(data) > max_bytes:
-        raise ConfigError(f"has more than {max_bytes} bytes, which is no {what}", source=path)
-    return data
+        raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import struct
 import zlib
@@ -166,6 +167,18 @@ def test_what_is_no_journal_is_said_plainly(
     told = capsys.readouterr()
     assert said in (told.err if code else told.out), told
     assert code == (0 if not content else 2)
+
+
+@pytest.mark.parametrize("command", [["replay"], ["counterfactual", "--without", "d/g0"]])
+def test_a_named_pipe_of_a_segments_name_is_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    day().write_to(tmp_path)
+    pipe = tmp_path / name_of("day", 2)
+    os.mkfifo(pipe)
+    assert main([command[0], str(tmp_path), *command[1:]]) == 2
+    said = f"gangsched: {pipe}: is no regular file; a pipe or a device is not read\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize("unit", [b"1,", b'["PodAdded",{}],'])

@@ -110,6 +110,27 @@ def test_old_files_go_and_too_much_of_them_and_others_stay(tmp_path: Path) -> No
     ]
 
 
+def test_a_file_that_cannot_be_deleted_makes_no_gap_and_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory of a segment's name, say; each look once ended the segment, for minutes."""
+    monkeypatch.setattr(writing, "_LOOK_S", 0.0)
+    for process, age_s in (("stuck", 9000), ("old", 7200)):
+        path = tmp_path / name_of(process, 1)
+        path.mkdir() if process == "stuck" else path.touch()
+        os.utime(path, (time.time() - age_s, time.time() - age_s))
+    with structlog.testing.capture_logs() as logs:
+        journal = DiskJournal(settings(tmp_path), "own")
+        until(lambda: not (tmp_path / name_of("old", 1)).exists(), "what can be deleted is")
+        for _ in range(3):
+            journal.put(framed(START))
+            until(lambda: journal.lost or not journal._waiting, "it is written")
+        journal.close(60.0)
+    assert journal.counted[0] == 3
+    told = [one["err"] for one in logs if one["log_level"] == "warning"]
+    assert told == [f"{name_of('stuck', 1)}: Is a directory"]
+
+
 def test_a_process_whose_own_file_is_too_large_has_a_gap_in_its_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
