@@ -7,8 +7,10 @@ Source: opentelemetry-proto, `docs/specification.md`, JSON Protobuf Encoding.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ _KINDS = {
     SpanKind.PRODUCER: 4,
     SpanKind.CONSUMER: 5,
 }
+_IS_PIPE = "it is a pipe or a terminal, and no file"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -99,28 +102,62 @@ def _value(value: object) -> dict[str, Any]:
 
 
 class FileExporter(SpanExporter):
-    """Appends to a file. Raises: ConfigError, when it cannot be opened for appending."""
+    """Appends to a file, made anew where it was moved or deleted.
+
+    Raises: ConfigError, when it cannot be opened for appending.
+    """
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> None:
         self._path = path
         self._max_bytes = max_bytes
         try:
-            self._file = open(path, "ab", buffering=0)  # noqa: SIM115
+            self._file = _appending(path)
         except OSError as error:
             raise ConfigError(f"cannot be written: {error.strerror}", source=str(path)) from None
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """One line, in one write. Raises: OSError."""
+        """One line, in one write. Raises: OSError; the next call tries again."""
         line = encode_line(spans)
-        if self._file.tell() + len(line) > self._max_bytes and self._file.tell():
-            self._file.close()
+        if not self._is_there():
+            self._open_again()
+        # Not where the last write ended: somebody may have emptied the file since.
+        n_before = os.fstat(self._file.fileno()).st_size
+        if n_before and n_before + len(line) > self._max_bytes:
             os.replace(self._path, f"{self._path}.1")
-            self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
-        before = self._file.tell()
+            self._open_again()
+            n_before = 0
         if self._file.write(line) != len(line):
-            self._file.truncate(before)  # half a line would make the rest of the file unreadable
+            self._file.truncate(n_before)  # half a line would make the rest of the file unreadable
             raise OSError("the disk is full")
         return SpanExportResult.SUCCESS
 
+    def _is_there(self) -> bool:
+        """Whether the file that is open is still the one of that name."""
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            return False
+
+    def _open_again(self) -> None:
+        """Raises: OSError; the file that was open still is."""
+        before, self._file = self._file, _appending(self._path)
+        before.close()
+
     def shutdown(self) -> None:
         self._file.close()
+
+
+def _appending(path: Path) -> FileIO:
+    """The file, for appending. Raises: OSError."""
+    try:
+        # Opening a named pipe that nobody reads waits for a reader, but for this flag.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+        file = FileIO(os.open(path, flags, 0o666), "ab")
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise OSError(error.errno, _IS_PIPE) from None
+    if not file.seekable():
+        file.close()
+        raise OSError(errno.ESPIPE, _IS_PIPE)
+    return file

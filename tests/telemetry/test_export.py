@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import threading
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -322,6 +323,67 @@ def test_a_file_does_not_grow_for_ever(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_the_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere/traces.jsonl: cannot be written: No such file"):
         FileExporter(tmp_path / "nowhere" / "traces.jsonl")
+
+
+@pytest.mark.parametrize("has_reader", [False, True])
+def test_a_named_pipe_in_the_place_of_the_file_is_not_waited_for(tmp_path: Path, has_reader: bool) -> None:
+    path = tmp_path / "traces.jsonl"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK) if has_reader else -1
+    with pytest.raises(ConfigError, match="cannot be written: it is a pipe or a terminal, and no file"):
+        FileExporter(path)
+    if has_reader:
+        os.close(reader)
+
+
+def test_a_file_that_was_moved_or_deleted_is_made_again_once_its_directory_is_there(tmp_path: Path) -> None:
+    place = tmp_path / "traces"
+    place.mkdir()
+    path = place / "traces.jsonl"
+    lane = SpanLane(FileExporter(path), str(path))
+    with structlog.testing.capture_logs() as logs:
+        assert lane.export(spans(1)) is SpanExportResult.SUCCESS
+        path.rename(tmp_path / "moved")
+        assert lane.export(spans(1)) is SpanExportResult.SUCCESS
+        assert path.read_bytes().count(b"\n") == 1
+        path.unlink()
+        place.rmdir()
+        assert [lane.export(spans(1)) for _ in range(3)] == [SpanExportResult.FAILURE] * 3
+        place.mkdir()
+        assert lane.export(spans(1)) is SpanExportResult.SUCCESS
+    assert [one["event"] for one in logs] == ["spans cannot be exported", "spans are exported again"]
+    assert "No such file or directory" in logs[0]["err"]
+    lane.close(30.0)
+
+
+def test_a_full_file_that_cannot_be_renamed_costs_spans_until_it_can(tmp_path: Path) -> None:
+    """As in a directory that has become read-only; the exporter once wrote nothing any more."""
+    path = tmp_path / "traces.jsonl"
+    exporter = FileExporter(path, max_bytes=1)
+    lane = SpanLane(exporter, str(path))
+    lane.export(spans(1))
+    (tmp_path / "traces.jsonl.1").mkdir()
+    with structlog.testing.capture_logs() as logs:
+        assert [lane.export(spans(1)) for _ in range(3)] == [SpanExportResult.FAILURE] * 3
+        (tmp_path / "traces.jsonl.1").rmdir()
+        assert lane.export(spans(1)) is SpanExportResult.SUCCESS
+    assert [one["event"] for one in logs] == ["spans cannot be exported", "spans are exported again"]
+    assert path.read_bytes().count(b"\n") == 1
+    lane.close(30.0)
+
+
+def test_a_file_that_somebody_empties_has_no_hole_when_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "traces.jsonl"
+    exporter = FileExporter(path)
+    exporter.export(spans(1))
+    os.truncate(path, 0)
+    monkeypatch.setattr(exporter, "_file", HalfFull(exporter._file, exporter._file.write))
+    with pytest.raises(OSError, match="the disk is full"):
+        exporter.export(spans(1))
+    assert path.read_bytes() == b""
+    exporter.shutdown()
 
 
 def test_a_full_disk_costs_spans_and_leaves_no_half_line(
