@@ -270,10 +270,13 @@ class AgentApp:
         kind = pods(self._settings.node_name)
         try:
             body = await self._client.get(kind.path("v1"), kind.selector, timeout_s=_LIST_S)
-            items, _, _ = kind.read_page(body)
+            items, refused, _ = kind.read_page(body)
         except ApiError:
             return None
-        return tuple(planned_pod(pod) for pod in items if not pod.is_terminal)
+        # One that cannot be read is as the watch last showed it: kubelet may be admitting it.
+        unreadable = {one.uid for one in refused}
+        kept = (pod for pod in self._node_pods.all() if pod.uid in unreadable)
+        return (*(planned_pod(pod) for pod in items if not pod.is_terminal), *kept)
 
     async def _record(self, event: RecordEvent) -> None:
         """Write an Event; a failure goes to the log."""

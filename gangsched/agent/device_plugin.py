@@ -7,7 +7,6 @@ known of the node (`handing`).
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -25,7 +24,7 @@ from grpclib.server import Stream
 
 from gangsched.agent.channels import BoundedServer
 from gangsched.agent.hand_off import Granted, Known, NotPlanned, Prefer, prefer, verify
-from gangsched.agent.kubelet import Kubelet, KubeletError
+from gangsched.agent.kubelet import Identity, Kubelet, KubeletError, identity_of
 from gangsched.agent.kubelet_api import deviceplugin_pb2 as pb
 from gangsched.agent.kubelet_api.deviceplugin_grpc import DevicePluginBase
 from gangsched.agent.outfit import outfit
@@ -230,7 +229,7 @@ class PluginServer:
         self.endpoint = endpoint_of(plugin.settings.resource)
         self.n_registrations = 0
         self._said = ""
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: Identity | None = None
 
     async def run(self) -> None:
         """Until cancelled: serve and register; start over when kubelet has cleared its directory."""
@@ -272,12 +271,8 @@ class PluginServer:
             await anyio.sleep(SOCKET_S)
         _log.info("kubelet was started anew", resource=self._plugin.settings.resource)
 
-    def _identity(self) -> tuple[int, int, int] | None:
-        try:
-            found = os.stat(self._directory / "kubelet.sock")
-        except OSError:
-            return None
-        return (found.st_dev, found.st_ino, found.st_ctime_ns)
+    def _identity(self) -> Identity | None:
+        return identity_of(f"{self._directory}/kubelet.sock")
 
     def _say(self, why: str) -> None:
         if why != self._said:

@@ -125,7 +125,10 @@ class Handing:
             return error
         # The scheduler may have given these devices to pods that the watch has not shown yet, so the API
         # server is asked. While it does not answer no pod can be bound, and the watch's last state will do.
-        pods = seen or self._pods.in_order(await self._listed() or self._pods.all())
+        pods = seen
+        if not pods:
+            listed = await self._listed()
+            pods = self._pods.in_order(self._pods.all() if listed is None else listed)
         self._known = Known(pods, self._memory.completed(given, pods), by_kubelet=bool(seen))
         return self._known
 

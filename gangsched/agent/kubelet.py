@@ -12,6 +12,7 @@ its sources are ready it rejects the call; then the API server's list has to do.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -30,6 +31,7 @@ from gangsched.errors import GangschedError, ParseError
 from gangsched.model.printable import one_line
 
 Answer = TypeVar("Answer")
+Identity = tuple[int, int, int]
 
 # All on this machine; kubelet answers in milliseconds or is in trouble.
 CALL_S = 3.0
@@ -47,15 +49,16 @@ class Kubelet:
 
     def __init__(self, paths: KubeletDocument) -> None:
         self._paths = paths
-        self._channels: dict[str, Channel] = {}
+        self._channels: dict[str, tuple[Identity | None, Channel]] = {}
 
     def close(self) -> None:
-        for channel in self._channels.values():
+        for _, channel in self._channels.values():
             channel.close()
         self._channels.clear()
 
     async def pods(self) -> tuple[PlannedPod, ...] | None:
-        """The pods that kubelet has now; None if it does not show them (yet)."""
+        """The pods that kubelet has now; None if it does not show them (yet), or one that cannot be read: the
+        API server's list has that one too, and costs no pod its devices."""
         path = self._paths.pods_api
         if not path:
             return None
@@ -88,9 +91,7 @@ class Kubelet:
         await self._call(self._paths.registration_socket, lambda on: RegistrationStub(on).Register(request))
 
     async def _call(self, path: str, call: Callable[[Channel], Awaitable[Answer]]) -> Answer:
-        channel = self._channels.get(path)
-        if channel is None:
-            channel = self._channels[path] = BoundedChannel(path=path)
+        channel = self._channel(path)
         try:
             async with asyncio.timeout(CALL_S):
                 return await call(channel)
@@ -108,10 +109,30 @@ class Kubelet:
             what = _quoted(str(error)) or type(error).__name__
             raise KubeletError(f"{path}: the answer cannot be read: {what}") from None
 
+    def _channel(self, path: str) -> Channel:
+        """Of the socket that is there now: a kubelet that is over may still hold the one before it open."""
+        identity = identity_of(path)
+        before, channel = self._channels.get(path, (None, None))
+        if channel is None or before != identity:
+            if channel is not None:
+                channel.close()
+            channel = BoundedChannel(path=path)
+            self._channels[path] = identity, channel
+        return channel
+
     def _forget(self, path: str, channel: Channel) -> None:
-        if self._channels.get(path) is channel:
+        if self._channels.get(path, (None, None))[1] is channel:
             del self._channels[path]
         channel.close()
+
+
+def identity_of(path: str) -> Identity | None:
+    """Of the socket that has this name now; None: there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_ctime_ns)
 
 
 def _quoted(text: str) -> str:

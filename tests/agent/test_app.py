@@ -19,6 +19,9 @@ from gangsched.agent.sources import Source
 from gangsched.apiserver.app import EmbeddedCluster
 from gangsched.errors import ConfigError
 from gangsched.kube.credentials import load_credentials
+from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.events import PodAdded
+from gangsched.model.objects import ObjectMeta, Pod, PodSpec
 from tests.agent.virtual import GPU, devices, report
 from tests.support.tasks import until
 
@@ -122,3 +125,30 @@ async def test_a_node_that_is_not_there_is_a_mistake_with_the_nearest_name(tmp_p
         credentials = await load_credentials(kubeconfig=str(tmp_path / "kubeconfig"), environ={})
         with pytest.raises(ConfigError, match="there is no node 'n011'; did you mean n11"):
             await AgentApp(settings("n011"), credentials, sources=[]).run()
+
+
+async def test_a_pod_of_the_list_that_cannot_be_read_keeps_the_devices_that_were_planned_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kubelet asks while the list has one such pod: its set was planned for nobody any more."""
+    planned = {ALLOCATED_KEY: json.dumps({"main": {GPU: ["a"]}})}
+    items = [
+        {"metadata": {"name": name, "namespace": "d", "uid": name, "annotations": planned}, "spec": spec}
+        for name, spec in (("good", {}), ("bad", {"containers": 1}))
+    ]
+    body = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}
+
+    async def answered(*_: object, **__: object) -> bytes:
+        return json.dumps(body).encode()
+
+    async with EmbeddedCluster() as cluster:
+        cluster.kubeconfig(tmp_path / "kubeconfig")
+        credentials = await load_credentials(kubeconfig=str(tmp_path / "kubeconfig"), environ={})
+        app = AgentApp(settings(), credentials, sources=[])
+        metas = [ObjectMeta(name=n, namespace="d", uid=n, annotations=planned) for n in ("bad", "gone")]
+        app._node_pods.hear([PodAdded(Pod(meta, PodSpec())) for meta in metas])
+        monkeypatch.setattr(app._client, "get", answered)
+        listed = await app._planned_pods()
+    assert listed is not None
+    assert [pod.name for pod in listed] == ["good", "bad"]
+    assert all(pod.planned == {"main": {GPU: frozenset("a")}} for pod in listed)

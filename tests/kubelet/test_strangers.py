@@ -203,3 +203,29 @@ async def test_of_too_many_connections_the_newest_are_closed_and_kubelets_stays(
         await works(made)
         for _, writer in silent:
             writer.close()
+
+
+async def test_a_kubelet_that_is_over_and_keeps_its_sockets_is_not_asked_any_more(
+    directory: Path,
+) -> None:
+    """The connections to it still work: registration and questions went to it for ever."""
+    async with node(directory) as made:
+        await works(made)
+        before = made.sockets
+        async with serving(TestKubelet(Random(2)), directory) as after:
+            await until(lambda: after.n_registrations == 2)
+            assert before.n_registrations == 2
+            made.kubelet = after.kubelet
+            await until(lambda: all(client.n_lists for client in after.clients.values()))
+            pod = made.bound("next", "f3")
+            await made.kubelet.add(pod)
+            assert made.held(pod) == {"f3"}
+
+
+async def test_pods_that_are_gone_are_not_taken_for_those_that_the_api_server_lists(directory: Path) -> None:
+    """The watch is behind; a list without any pod is a list."""
+    async with node(directory, shows_pods=False) as made:
+        made.bound("gone", "f2")
+        made.api.clear()
+        known = await made.handing.look(again=True)
+        assert known.pods == ()
