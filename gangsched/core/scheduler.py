@@ -351,6 +351,7 @@ class Scheduler:
         shared = self.shared
         if self.is_synced:
             steps = self._steps
+            steps.each(self.membership.late_moves.look)
             steps.each(self.membership.pre_enqueue.look)
             steps.each(self.audit.look)
             steps.each(self.health.look)

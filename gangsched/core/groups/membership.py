@@ -14,6 +14,7 @@ from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.status import SUCCESS
 from gangsched.core.groups.group_spec import GroupSpecs
+from gangsched.core.groups.late_moves import LateMoves
 from gangsched.core.groups.leaving import Leaving
 from gangsched.core.groups.named_twice import NamedTwice
 from gangsched.core.groups.owners import Owners
@@ -37,9 +38,9 @@ from gangsched.core.types.group import (
     DONE,
     ENDED,
     LEAVING,
+    ON_ITS_WAY,
     PENDING,
     UNASKED,
-    BindState,
     Group,
     MemberState,
     PodInfo,
@@ -60,9 +61,6 @@ from gangsched.model.pod_group import (
     role_of,
     stated_by,
 )
-
-# For these no bind was sent.
-_UNSENT = (UNASKED, BindState.PREPARING, BindState.HELD)
 
 _AT_THE_GATE = (MemberState.GATED, PENDING)
 
@@ -90,6 +88,7 @@ class Membership:
         """What the last pod joined in this run of events: it exists, and is marked for reconsideration."""
         self._named_twice = NamedTwice()
         self.leaving = Leaving(shared)
+        self.late_moves = LateMoves(shared, self._decide_anew)
         self.pre_enqueue = PreEnqueue(shared, reporter, self.look_again)
 
     def put_pods(self, events: Iterable[PodAdded | PodUpdated]) -> None:
@@ -114,12 +113,8 @@ class Membership:
         self._similar.forget_core()
         for uid in self._named_twice.beside(core_key):
             info = self._shared.cache.pods.get(uid)
-            if info is None or info.group is None or info.bind not in _UNSENT:
-                continue
-            key, problem, _ = self._similar.key_of(info.pod)
-            if key != info.group.key or (problem and problem != info.group.own_problem):
-                self._remove(uid)
-                self._join(info.pod)
+            if info is not None and info.group is not None:
+                self._decide_anew(info)
 
     def look_again(self, uid: str) -> None:
         """Calls PreEnqueue again: it failed, or the plugin changed."""
@@ -148,15 +143,25 @@ class Membership:
         self._joined = None
         for group in groups:
             for info in list(group.members.values()):
-                # With its bind on the way a pod stays where it is, as in _update.
-                is_leaving = info.pod.metadata.deletion_timestamp is not None
-                if is_leaving or info.bind not in _UNSENT:
-                    continue
-                if self._similar.key_of(info.pod)[0] != group.key:
-                    self._remove(info.uid)
-                    self._join(info.pod)
+                if info.pod.metadata.deletion_timestamp is None:
+                    self._decide_anew(info)
             self._shared.touch(group)
         self._joined = None
+
+    def _decide_anew(self, info: PodInfo) -> None:
+        """Puts a member into the group that it names now, once no bind of it is on its way."""
+        if info.bind in ON_ITS_WAY:
+            self.late_moves.note(info)
+            return
+        key, problem, _ = self._similar.key_of(info.pod)
+        is_other = info.group is None or key != info.group.key or problem not in ("", info.group.own_problem)
+        if is_other or identity_of(info.pod) != info.identity:
+            self._join_again(info.pod)
+
+    def _join_again(self, pod: Pod) -> None:
+        self._joined = None
+        self._remove(pod.metadata.uid)
+        self._join(pod)
 
     def remove_pod(self, event: PodDeleted) -> None:
         """The pod is gone for good."""
@@ -253,19 +258,16 @@ class Membership:
             return
         if group is None:
             # It was another scheduler's when first seen; schedulerName is immutable, so this is a new pod.
-            self._remove(info.uid)
-            self._join(pod)
-            return
+            return self._join_again(pod)
         if info.state is BOUND and not pod.spec.node_name:
             # The bind's answer overtook the watch: this version is from before the bind. nodeName is never
             # removed from a pod, so nothing may be released because of it.
             self._shared.cache.renew(info, pod)
             return
-        if info.bind in _UNSENT and identity_of(pod) != info.identity:
-            # With a bind in flight the pod stays where it is: the reservation must outlive the answer.
-            self._remove(info.uid)
-            self._join(pod)
-            return
+        if identity_of(pod) != info.identity:
+            if info.bind not in ON_ITS_WAY:
+                return self._join_again(pod)
+            self.late_moves.note(info)
         old = info.pod
         target = self._state_of(info, pod)
         if target is info.state:
@@ -298,7 +300,7 @@ class Membership:
                 shared.cache.edited(info)
             return  # the reservation stands: only its bind's outcome, or its group, can end it
         if target is BOUND or target in ENDED:
-            by_us = info.bind not in _UNSENT
+            by_us = info.bind in ON_ITS_WAY
             if not by_us or is_elsewhere(info, pod):
                 self._place(info, pod)
             info.bind = UNASKED
@@ -308,7 +310,7 @@ class Membership:
                 shared.hooks.post_bind(info, profile)
             if target in ENDED:
                 shared.forget(info, target)
-        elif info.bind in _UNSENT:
+        elif info.bind not in ON_ITS_WAY:
             info.bind = UNASKED
             shared.forget(info, LEAVING)
         else:

@@ -1,0 +1,87 @@
+"""Pods whose statement of their group is edited, or read otherwise, while their binds are on their way."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import Pod, SchedulingGroup
+from gangsched.sim.objects import make_pod, make_pod_group
+from tests.support.scenario import Cluster, cluster, gang
+
+
+def held(c: Cluster, *pods: Pod) -> ef.BindPod:
+    """They are placed, and the bind of the first is on its way."""
+    c.answer = lambda bind: "hold"
+    c.submit(*pods).run()
+    c.answer = lambda bind: "ok"
+    return c.held_binds[0]
+
+
+def refused(c: Cluster, bind: ef.BindPod) -> Cluster:
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Invalid", "no"))
+    return c.run()
+
+
+def belongs_to(c: Cluster, name: str) -> str:
+    info = c.scheduler.shared.cache.pods[c.pod(name).metadata.uid]
+    assert info.group is not None
+    return info.group.key.name
+
+
+def now_of(c: Cluster, name: str, *, group: str, pods: int) -> Pod:
+    """The pod's edited version."""
+    [other] = gang(group, pods=1, min_members=pods)
+    pod = c.pod(name)
+    return replace(pod, metadata=replace(other.metadata, name=name, uid=pod.metadata.uid))
+
+
+def test_a_pod_of_another_group_by_now_starts_with_that_once_its_bind_has_failed() -> None:
+    c = cluster(nodes=2)
+    bind = held(c, *gang("a", pods=1, gpus=8))
+    c.update(now_of(c, "a-0", group="b", pods=2)).submit(gang("b", pods=1, first=1, min_members=2, gpus=8))
+    assert c.run().state("b") == "gathering"
+    assert belongs_to(refused(c, bind), "a-0") == "b"
+    assert c.wait(60.0).state("b") == "bound"
+    assert c.pod("a-0").spec.node_name
+    assert c.pod("b-1").spec.node_name
+    assert [str(key) for key in c.scheduler.shared.groups] == ["d/b"]
+    c.five_more_turns_change_nothing()
+
+
+def test_a_number_that_is_stated_meanwhile_counts_once_the_bind_has_failed() -> None:
+    c = cluster(nodes=2)
+    bind = held(c, *gang("a", pods=1, gpus=8))
+    c.update(now_of(c, "a-0", group="a", pods=2))
+    refused(c, bind).wait(60.0)
+    assert (c.group("a").min_count, c.state("a")) == (2, "gathering")
+    assert c.submit(gang("a", pods=1, first=1, min_members=2, gpus=8)).run().placed("a", on=2)
+
+
+@pytest.mark.parametrize("first", ["the answer", "the watch"])
+def test_a_pod_that_is_bound_belongs_to_the_group_that_it_names_then(first: str) -> None:
+    c = cluster(nodes=2)
+    bind = held(c, *gang("a", pods=1, gpus=8))
+    c.update(now_of(c, "a-0", group="b", pods=1))
+    assert belongs_to(c, "a-0") == "a"
+    answer, seen = ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind))
+    for event in (answer, seen) if first == "the answer" else (seen, answer):
+        c.tell(event).run()
+        assert c.scheduler.shared.cache.pods[bind.uid].node_name == bind.node
+    assert belongs_to(c, "a-0") == "b"
+    c.submit(gang("q", pods=2, gpus=8)).run()
+    assert c.untouched("q"), "its devices stay its own"
+    c.five_more_turns_change_nothing()
+
+
+def test_a_pod_whose_second_group_is_a_gang_by_now_is_refused_once_its_bind_has_failed() -> None:
+    """It names a core PodGroup, made anew as a gang's, and another group, which counts beside a basic one."""
+    c = cluster(nodes=2).object("core", make_pod_group("g", spec={"schedulingPolicy": {"basic": {}}}))
+    pod = make_pod("p-0", gpus=8, group="a", min_members=1)
+    bind = held(c, replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup("g"))))
+    c.object("core", make_pod_group("g", spec={"schedulingPolicy": {"gang": {"minCount": 2}}})).run()
+    refused(c, bind).wait(60.0)
+    assert not c.pod("p-0").spec.node_name
+    assert "g" in c.said("p-0"), c.said("p-0")
