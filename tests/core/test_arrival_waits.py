@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.model.objects import CustomObject, Pod
 from gangsched.model.pod_group import COSCHEDULING_LABEL
 from gangsched.model.walltime import WALLTIME_KEY
@@ -85,6 +86,20 @@ def test_who_leaves_is_not_waited_for() -> None:
     another_waits(c)
     # `as-well` would have waited for `long` alone, as `other` does.
     assert is_passed(c.wait(_UNTIL_CLAIM * 1800.0 - 60.0))
+    assert not is_passed(c.wait(120.0))
+
+
+def test_who_names_another_queue_by_now_is_not_waited_for() -> None:
+    both = "queues: [{name: all, order: shortest, namespaces: [d]}, {name: beside, namespaces: ['d*']}]"
+    c = one_waits_for_all(two_nodes(both))
+    c.submit(walled(gang("moves", pods=2, gpus=8), "100h")).run()
+    for name in ("moves-0", "moves-1"):
+        pod = c.pod(name)
+        own = {**(pod.metadata.annotations or {}), QUEUE_KEY: "beside"}
+        c.update(pod, metadata=replace(pod.metadata, annotations=own))
+    another_waits(c.run().wait(400.0))  # it has been tried again by then
+    # That one would have waited for `long` alone, in a queue to which half of the cluster is due.
+    assert is_passed(c.wait(_UNTIL_CLAIM * 3600.0 - 460.0))
     assert not is_passed(c.wait(120.0))
 
 

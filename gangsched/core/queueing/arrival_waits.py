@@ -58,8 +58,15 @@ class ArrivalWaits:
         self._longest: dict[str, deque[tuple[float, float]]] = {}
         """By queue: when each was noted, and the wait if pods ran as long as they may, the longest first."""
 
-    def join(self, group: Group, queue: str, now_s: float) -> None:
-        """The group waits in this queue from now on."""
+    def refused(self, group: Group, queue: str, now_s: float, *, is_reordered: bool) -> None:
+        """The group waits in this queue, where groups are tried in another order than they came, or not."""
+        known = self._waiting.get(group.key)
+        if not is_reordered:
+            self.leave(group.key)
+        elif known is None or known[0] is not group or known[1] != queue:
+            self._join(group, queue, now_s)
+
+    def _join(self, group: Group, queue: str, now_s: float) -> None:
         self._follow(now_s)
         self.leave(group.key)
         view = self._view()
@@ -101,7 +108,7 @@ class ArrivalWaits:
             if (queue := view.queue_of(group)) != before:
                 if before not in view.queues.tree.queues and queue not in self._longest:
                     self._longest[queue] = self._longest.pop(before, deque())
-                self.join(group, queue, now_s)
+                self._join(group, queue, now_s)
 
     def _note(self, queue: str, wait_s: float, now_s: float) -> None:
         noted = self._longest.setdefault(queue, deque())

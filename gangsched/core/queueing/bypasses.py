@@ -157,9 +157,9 @@ class Bypasses:
                 if record is not None:
                     self._leave(record)
                 record = self._records[group.key] = Record(group, self.bounds.first(group, now_s))
+            if self._waits is not None:
                 lane, _, is_reordered = self._passing(group)
-                if self._waits is not None and is_reordered:
-                    self._waits.join(group, lane, now_s)
+                self._waits.refused(group, lane, now_s, is_reordered=is_reordered)
             yields_until_s = -math.inf if now_s >= record.yields_until_s else record.yields_until_s
             needs: Needs = {}
             can_fit = code is not Code.UNRESOLVABLE and now_s >= record.not_before_s
