@@ -72,6 +72,11 @@ def test_a_refused_bind_with_nothing_bound_goes_to_backoff(code: str) -> None:
             "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'theirs' with binding 'b' denied request: no",
             "an admission policy or webhook refused it, not RBAC",
         ),
+        (
+            'pods "a" is forbidden: unable to create new content in namespace d because it is being'
+            " terminated",
+            "its namespace is being deleted",
+        ),
     ],
 )
 def test_a_refusal_is_reported_with_the_cure_of_what_refused(refusal: str, cure: str) -> None:
