@@ -71,8 +71,8 @@ class KeptRoom:
         self._started: dict[str, _Started] = {}
         self._reserved: dict[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {}
         """By UID: the node and the IDs that it is reserved with, before this step."""
-        self._held: dict[int, tuple[object, int, dict[str, dict[str, int] | None]]] = {}
-        """By serial of a claim: where it stands, since which step, and what its nodes had then."""
+        self._held: dict[int, tuple[object, dict[str, int], dict[str, dict[str, int] | None]]] = {}
+        """By serial of a claim: where it stands, since which step on each node, and what that had then."""
         self._own: dict[str, StartClaim] = {}
         """By group: its claim, before this step."""
         self._n = 0
@@ -114,7 +114,7 @@ class KeptRoom:
         self._held = {
             one.serial: self._held[one.serial]
             if one.serial in self._held and self._held[one.serial][0] is one.held
-            else (one.held, self._n, {name: _room(told, name) for name in one.nodes})
+            else (one.held, dict.fromkeys(one.nodes, self._n), {n: _room(told, n) for n in one.nodes})
             for one in standing
         }
         for claim in standing:
@@ -178,7 +178,8 @@ class KeptRoom:
         for name in claim.nodes:
             room = _room(told, name)
             if room is None or room != rooms.get(name):
-                continue  # another node than it was: the claim is looked at again within a second
+                since[name] = self._n  # another node than it was: what starts there now fits there as it is
+                continue
             kept: Counter[str] = Counter()
             ids: dict[str, set[str]] = {}
             for one in claim.held:
@@ -188,7 +189,7 @@ class KeptRoom:
                         ids.setdefault(resource, set()).update(some)
             for other in told.claims_on(name):
                 started = self._started.get(other.uid)
-                if started is None or started.number <= since or started.ends_s <= claim.start_s:
+                if started is None or started.number <= since[name] or started.ends_s <= claim.start_s:
                     continue
                 if started.priority > claim.priority or claim.serial in started.before:
                     continue
