@@ -54,9 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _ready_streams()
-    parser = _parser(arguments)
-    args = parser.parse_args(arguments)
     try:
+        args = _parser(arguments).parse_args(arguments)
         code = int(args.run(args))
         sys.stdout.flush()  # flush here, where a closed pipe can be handled
         return code

@@ -27,6 +27,17 @@ def parsed(*flags: str) -> argparse.Namespace:
     return _parser(line).parse_args(line)
 
 
+def test_an_interruption_while_the_command_is_read_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(name: str) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gangsched.cli.import_module", interrupted)
+    assert main(["explain", "gang/a"]) == 130
+    assert capsys.readouterr().err == "gangsched: interrupted\n"
+
+
 def test_the_port_is_kube_schedulers() -> None:
     assert web_settings(parsed()) == WebSettings(10259)
 
