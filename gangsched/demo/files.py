@@ -60,6 +60,8 @@ def trace_path(given: str, environ: Mapping[str, str]) -> tuple[Path | None, str
     Raises: ConfigError, for a name that was given.
     """
     if given:
+        if Path(given).is_fifo():
+            raise ConfigError("cannot be written: it is a pipe, and no file", source=f"--trace-file {given}")
         _open(Path(given), "a", "--trace-file", given)
         return Path(given), ""
     root = environ.get("XDG_CACHE_HOME", "")

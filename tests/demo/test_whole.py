@@ -278,6 +278,13 @@ def test_files_that_cannot_be_written(
     assert line.startswith(f"gangsched: --{option} {tmp_path}: ")
 
 
+def test_traces_are_not_written_to_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    line = refused({"trace-file": str(pipe)}, capsys)
+    assert line == f"gangsched: --trace-file {pipe}: cannot be written: it is a pipe, and no file"
+
+
 def test_a_kubeconfig_of_somebody_else_is_not_overwritten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
