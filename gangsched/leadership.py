@@ -117,8 +117,10 @@ class Leadership:
         if self.fence is not None:
             await self.fence.close()
         if self.elector is not None and is_settled and not self.has_lost:
+            was_leading = self.elector.holds
             released = await self.elector.release()
-            _log.info("the lease is released" if released else "the lease could not be released")
+            if was_leading:
+                _log.info("the lease is released" if released else "the lease could not be released")
 
     def _lose(self, why: str) -> None:
         if self.has_lost:
