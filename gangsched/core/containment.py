@@ -11,6 +11,7 @@ step is undone by recounting.
 | a node's event | refused: nothing is placed there, what is there is not given twice |
 | a PodGroup's, another object's event | as if it did not parse |
 | a group's turn | its reservations are released, it is retried after its backoff |
+| ... while it is being evicted | the same, and its evictions go on |
 
 The next event of a refused object is its next chance. Called by core.scheduler if the assembly passes a
 `guard`; without one (tests, simulation) exceptions are raised unchanged.
@@ -33,6 +34,7 @@ from gangsched.core.steps import Defect, Faults, Take, name_of
 from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import (
     ASSUMED,
+    BOUND,
     NEVER_S,
     NO_ROW,
     ON_ITS_WAY,
@@ -275,6 +277,10 @@ class Containment:
             shared.queue.park(group, Cause.CONTAINED_BINDING)
             return
         group.failed_binds.clear()
+        if group.state is GroupState.UNWINDING and group.counts[BOUND]:
+            # Who has to go has to go all the same.
+            shared.queue.set_deadline(group, shared.now_s + _PAUSE_S)
+            return
         if group.is_half_bound:
             shared.settle_by_s.set_if_absent(group.key, shared.now_s + shared.settings.settle_s / 2)
         shared.queue.back_off(group, Cause.CONTAINED, shared.now_s)

@@ -49,12 +49,15 @@ class Overdue:
             scheduler.attempts.claiming.advance,
             scheduler.audit.advance,
             scheduler.health.advance,
-            scheduler.walltime_evictions.advance,
             scheduler.reconciler.refusals.advance,
             scheduler.binder.pre_bind.expire,
             scheduler.binder.staggered.expire,
         ):
             steps.by_deadline(do)
+        over: list[Group] = []
+        steps.by_deadline(lambda: over.extend(scheduler.walltime_evictions.due()))
+        for group in over:
+            scheduler.for_group(group, scheduler.walltime_evictions.act)
 
     def next_s(self) -> float | None:
         """The soonest deadline; None: there is none."""

@@ -13,6 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings, default_config
+from gangsched.config.devices import DeviceSettings
+from gangsched.config.queueing import QueueingSettings
 from gangsched.core.binding.binder import Binder
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.cache.cache import Cache
@@ -25,13 +27,15 @@ from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
 from gangsched.core.groups.reconciler import GroupReconciler
+from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.steps import Defect
-from gangsched.core.types.group import Group
+from gangsched.core.types.group import Group, GroupState
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import ContainerPort, NodeImage, Pod
 from gangsched.model.pod_group import GROUPS_KEY
+from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import GPU, STRANGER, make_node, make_pod, make_pod_group
 from tests.support.scenario import Cluster, gang, with_annotations
@@ -426,3 +430,55 @@ def test_a_half_bound_gang_that_our_code_fails_on_at_its_deadline_holds_nobody_u
         c.wait(c.settings.settle_s + 1.0)
     assert {one.about for one in guarded.defects} == {"d/bad", ""}
     guarded.a_good_gang_starts()
+
+
+def overrunning(*names: str) -> Guarded:
+    """Gangs that are evicted in half a minute, and the good one."""
+    guarded = Guarded(settings=Settings(queueing=QueueingSettings(on_overrun="evict")))
+    for name in names:
+        guarded.cluster.submit(with_annotations(gang(name, pods=2, gpus=2), {WALLTIME_KEY: "600s"})).run()
+    guarded.cluster.wait(600.0)
+    return guarded
+
+
+def evicted_gangs(guarded: Guarded) -> set[str]:
+    return {one.name.rpartition("-")[0] for one in guarded.cluster.all(ef.EvictPod)}
+
+
+@pytest.mark.parametrize("method", ["unwound", "evict_again"])
+def test_a_gang_that_is_evicted_goes_also_where_our_code_fails_on_it(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded = overrunning("bad")
+    c = guarded.cluster
+    c.evictions = "silent"
+    with monkeypatch.context() as broken:
+        broken.setattr(GroupOutcome, method, fails)
+        c.wait(40.0)
+    assert guarded.defects
+    (group,) = c.scheduler.shared.groups.values()
+    assert group.state is GroupState.UNWINDING
+    c.clear().wait(5.0)
+    assert {one.name for one in c.all(ef.EvictPod)} == {"bad-0", "bad-1"}, "they are asked to go again"
+
+
+def test_of_two_gangs_that_have_to_go_one_that_our_code_fails_on_does_not_hold_up_the_other(
+    poison: Any,
+) -> None:
+    poison(WalltimeEvictions, "act", lambda self, group: "bad" in group.key.name, after=False)
+    guarded = overrunning("bad", "other")
+    guarded.cluster.wait(40.0)
+    assert guarded.defects
+    assert evicted_gangs(guarded) == {"other"}
+
+
+def test_a_pod_whose_repair_our_code_fails_on_does_not_hold_up_that_of_another(poison: Any) -> None:
+    poison(DriftAudit, "_repair", lambda self, info: is_bad(info), after=False)
+    guarded = Guarded(settings=Settings(devices=DeviceSettings(repair=True)))
+    c = guarded.cluster
+    for name in ("bad", "other"):
+        c.submit(make_pod(name, gpus=1)).run()
+        c.update(c.pod(name), metadata=replace(c.pod(name).metadata, annotations={}))
+    c.wait(1.0)
+    assert guarded.defects
+    assert [one.name for one in c.all(ef.PatchPod)] == ["other"]

@@ -227,6 +227,6 @@ def test_a_core_that_evicts_a_gang_in_part_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_core_that_lets_them_run_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(WalltimeEvictions, "_act", lambda self, group: None)
+    monkeypatch.setattr(WalltimeEvictions, "act", lambda self, group: None)
     found = [one for seed in range(41_107, 41_110) if (one := overtime_failure(seed)) is not None]
     assert any("I12: " in str(one.problem) for one in found), found

@@ -205,6 +205,7 @@ class DriftAudit:
             elif info.state is MemberState.ASSUMED:
                 deadlines.set(uid, now_s + _FIRST_RETRY_S)  # its bind is in flight
             else:
+                deadlines.set(uid, now_s + _EVICT_AGAIN_S)  # should what is done now fail
                 yield info
 
     def statistics(self) -> dict[str, int]:

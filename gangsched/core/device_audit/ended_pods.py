@@ -72,12 +72,13 @@ class EndedPods:
             if info is None:
                 self._drop(uid)
                 continue
+            self._due.set(uid, now_s + _RETRY_S)
             planned, had = self._said_and_had(info, ended_pod.had, ended_pod.resources)
             if in_order(planned) == in_order(had):
                 self._drop(uid)
                 right.append(info)
             elif info.state not in ENDED:
-                self._due.set(uid, now_s + _RETRY_S)  # the node's report came before the API server's event
+                pass  # the node's report came before the API server's event
             elif not devices.repair or ended_pod.is_sent:
                 self._due.set(uid, NEVER_S)
             else:

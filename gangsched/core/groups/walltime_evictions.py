@@ -64,12 +64,10 @@ class WalltimeEvictions:
             end_s = NEVER_S
         self._set(group.key, end_s + SPARED_S)
 
-    def advance(self) -> None:
-        """Evicts groups whose time is over."""
-        shared = self._shared
-        for key in self._due.take(shared.now_s):
-            if (group := shared.groups.get(key)) is not None:
-                self._act(group)
+    def due(self) -> list[Group]:
+        """Groups whose time is over, or may be; each is returned once."""
+        groups = self._shared.groups
+        return [groups[key] for key in self._due.take(self._shared.now_s) if key in groups]
 
     def ends(self, group: Group) -> bool:
         """Whether the group is evicted once its time is over."""
@@ -91,7 +89,8 @@ class WalltimeEvictions:
             return NEVER_S
         return ends.stated_end_s(group, self._shared.now_s, self._shared.wall_ahead_s)
 
-    def _act(self, group: Group) -> None:
+    def act(self, group: Group) -> None:
+        """Evicts the group if its time is over."""
         shared, end_s = self._shared, self._end_s(group)
         if group.state in _MOVING or shared.now_s < end_s + SPARED_S:
             self.look_at(group)
