@@ -13,6 +13,7 @@ import sys
 import time
 from functools import cache
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -126,3 +127,16 @@ def test_bytes_arrive_in_their_order_however_they_are_cut(seed: int) -> None:
 
         assert loop.run_until_complete(talk()) == sent
         assert (ends[0].heard, ends[0].is_lost, network.n_open) == (sent, True, 0)
+
+
+def test_the_selector_knows_a_socket_by_itself_and_by_its_number_as_the_kernels_does() -> None:
+    """asyncio asks for it by number up to Python 3.12, and then by itself."""
+    with virtual_time() as loop:
+        network = MemoryNetwork(loop, Weather(Random(0), CALM), _Echo, lambda *_: None)
+        selector: Any = network.selector()
+        sock = loop.run_until_complete(network.connect("10.0.0.1", 80))
+        key = selector.register(sock, 1)
+        assert selector.get_map().get(sock) is key is selector.get_map().get(sock.fileno())
+        selector.unregister(sock)
+        assert selector.get_map().get(sock) is None
+        sock.close()

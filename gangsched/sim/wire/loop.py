@@ -34,13 +34,25 @@ class News:
         self.has_come = True
 
 
+def _number_of(file: Any) -> int:
+    number: int = file if isinstance(file, int) else file.fileno()
+    return number
+
+
+class _Keys(dict[int, selectors.SelectorKey]):
+    """By number; `get` takes files too, which asyncio asks for by themselves from Python 3.13 on."""
+
+    def get(self, file: Any, default: Any = None) -> Any:
+        return super().get(_number_of(file), default)
+
+
 class MemorySelector(selectors.BaseSelector):
     """Polls its sockets; is itself ready when one of them is."""
 
     def __init__(self, number: int, news: News) -> None:
         self._number = number
         self._news = news
-        self._keys: dict[int, selectors.SelectorKey] = {}
+        self._keys = _Keys()
 
     def fileno(self) -> int:
         return self._number
@@ -49,7 +61,7 @@ class MemorySelector(selectors.BaseSelector):
         return selectors.EVENT_READ if self.select() else 0
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        number = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        number = _number_of(fileobj)
         if number in self._keys:
             raise KeyError(f"{fileobj!r} is registered already")
         key = self._keys[number] = selectors.SelectorKey(fileobj, number, events, data)
@@ -57,16 +69,16 @@ class MemorySelector(selectors.BaseSelector):
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._keys.pop(fileobj if isinstance(fileobj, int) else fileobj.fileno())
+        return self._keys.pop(_number_of(fileobj))
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        number = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        number = _number_of(fileobj)
         key = self._keys[number] = selectors.SelectorKey(fileobj, number, events, data)
         self._news.has_come = True
         return key
 
     def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._keys[fileobj if isinstance(fileobj, int) else fileobj.fileno()]
+        return self._keys[_number_of(fileobj)]
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         return self._keys
