@@ -26,10 +26,11 @@ from gangsched.core.framework.profile import Profile
 from gangsched.core.groups.attempts import NOT_ANY_MORE, Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.pod_versions import is_unseen
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.group import BOUND, ON_ITS_WAY, Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
 from gangsched.model.events import PodDeleted, PodUpdated
 from gangsched.model.owners import kinds_read
 
@@ -50,14 +51,8 @@ def unfinished(shared: SharedState, names: frozenset[str]) -> list[Group]:
         for group in groups
         if group.state in _MOVING
         or (group.is_half_bound and shared.settings.allow_eviction)
-        or any(map(_is_unseen, group.members.values()))
+        or any(map(is_unseen, group.members.values()))
     ]
-
-
-def _is_unseen(info: PodInfo) -> bool:
-    """Whether it is on a node, or may be, and the pod as it was told does not say so."""
-    is_there = info.state is BOUND or info.bind in ON_ITS_WAY
-    return is_there and not info.pod.spec.node_name
 
 
 def reconfigure(

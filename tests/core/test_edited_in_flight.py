@@ -76,12 +76,33 @@ def test_a_pod_that_is_bound_belongs_to_the_group_that_it_names_then(first: str)
     c.five_more_turns_change_nothing()
 
 
-def test_a_pod_whose_second_group_is_a_gang_by_now_is_refused_once_its_bind_has_failed() -> None:
-    """It names a core PodGroup, made anew as a gang's, and another group, which counts beside a basic one."""
+def basic_beside(own: str) -> tuple[Cluster, Pod]:
+    """A pod that names a core PodGroup, which is basic, and another group, which counts."""
     c = cluster(nodes=2).object("core", make_pod_group("g", spec={"schedulingPolicy": {"basic": {}}}))
-    pod = make_pod("p-0", gpus=8, group="a", min_members=1)
-    bind = held(c, replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup("g"))))
-    c.object("core", make_pod_group("g", spec={"schedulingPolicy": {"gang": {"minCount": 2}}})).run()
-    refused(c, bind).wait(60.0)
+    pod = make_pod("p-0", gpus=8, group=own, min_members=1)
+    return c, replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup("g")))
+
+
+def now_a_gang(c: Cluster) -> Cluster:
+    return c.object("core", make_pod_group("g", spec={"schedulingPolicy": {"gang": {"minCount": 2}}})).run()
+
+
+def test_a_pod_whose_second_group_is_a_gang_by_now_is_refused_once_its_bind_has_failed() -> None:
+    c, pod = basic_beside("a")
+    bind = held(c, pod)
+    refused(now_a_gang(c), bind).wait(60.0)
     assert not c.pod("p-0").spec.node_name
     assert "g" in c.said("p-0"), c.said("p-0")
+
+
+def test_a_pod_of_another_group_by_now_keeps_its_room_between_the_answer_and_the_watch() -> None:
+    c, pod = basic_beside("a")
+    bind = held(c, pod)
+    now_a_gang(c.tell(ev.BindSucceeded(bind.uid, bind.attempt)).run())
+    c.submit(gang("q", pods=2, gpus=8)).run()
+    assert c.untouched("q"), "one of the two nodes is taken"
+    c.tell(ev.PodUpdated(c.commit(bind))).run().wait(60.0)
+    assert c.scheduler.shared.cache.pods[bind.uid].node_name == bind.node
+    assert belongs_to(c, "p-0") != "a"
+    assert len(c.all(ef.BindPod)) == 1
+    c.five_more_turns_change_nothing()

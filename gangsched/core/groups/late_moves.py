@@ -1,16 +1,18 @@
-"""LateMoves: pods whose group is to be decided anew, as soon as their binds are answered.
+"""LateMoves: pods whose group is to be decided anew, as soon as it is known whether they are bound.
 
-While its bind is on its way a pod stays in its group, since the reservation must outlive the answer. If it
-was edited meanwhile, or what puts it into a group was, it moves once the answer has come: a pod whose bind
-has failed may have no later version that would show it. Called by core.groups.membership and core.scheduler.
+While its bind is on its way a pod stays in its group, since the reservation must outlive the answer; so does
+a pod that is bound by the answer alone, since no version of it names its node yet. If it was edited
+meanwhile, or what puts it into a group was, it moves afterwards: a pod whose bind has failed may have no
+later version that would show it. Called by core.groups.membership and core.scheduler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from gangsched.core.groups.pod_versions import is_unseen
 from gangsched.core.state.state import SharedState
-from gangsched.core.types.group import BOUND, ON_ITS_WAY, PodInfo
+from gangsched.core.types.group import PodInfo
 
 
 class LateMoves:
@@ -26,15 +28,19 @@ class LateMoves:
         """It has a bind on its way."""
         self._uids[info.uid] = None
 
+    def must_wait(self, info: PodInfo) -> bool:
+        """Whether it is decided about later: where it is, if anywhere, is not known from the pod yet."""
+        if is_unseen(info):
+            self.note(info)
+            return True
+        return False
+
     def look(self) -> None:
-        """Once a turn: decides about those whose binds have been answered."""
+        """Once a turn: decides about those whose binds have failed, or have been told by the watch."""
         for uid in list(self._uids):
             info = self._shared.cache.pods.get(uid)
-            if info is not None and info.group is not None:
-                if info.bind in ON_ITS_WAY:
-                    continue
-                if info.state is BOUND and not info.pod.spec.node_name:
-                    continue  # the watch has yet to tell of the bind
-            del self._uids[uid]
-            if info is not None and info.group is not None:
+            if info is None or info.group is None:
+                del self._uids[uid]
+            elif not is_unseen(info):
+                del self._uids[uid]
                 self._decide(info)

@@ -149,9 +149,8 @@ class Membership:
         self._joined = None
 
     def _decide_anew(self, info: PodInfo) -> None:
-        """Puts a member into the group that it names now, once no bind of it is on its way."""
-        if info.bind in ON_ITS_WAY:
-            self.late_moves.note(info)
+        """Puts a member into the group that it names now, once the watch tells where it is."""
+        if self.late_moves.must_wait(info):
             return
         key, problem, _ = self._similar.key_of(info.pod)
         is_other = info.group is None or key != info.group.key or problem not in ("", info.group.own_problem)

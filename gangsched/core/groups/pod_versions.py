@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gangsched.core.types.group import PodInfo
+from gangsched.core.types.group import BOUND, ON_ITS_WAY, PodInfo
 from gangsched.model.device_labels import allocated_labels, allocation_text
 from gangsched.model.devices import is_device_key
 from gangsched.model.objects import Pod
@@ -19,6 +19,11 @@ def is_newer(pod: Pod, known: Pod) -> bool:
     if new.isdecimal() and old.isdecimal():
         return int(new) > int(old)
     return new != old
+
+
+def is_unseen(info: PodInfo) -> bool:
+    """Whether it is on a node, or may be, and no version of the pod that was told says so yet."""
+    return (info.state is BOUND or info.bind in ON_ITS_WAY) and not info.pod.spec.node_name
 
 
 def allocated_in(info: PodInfo, pod: Pod) -> str | None:
