@@ -14,9 +14,10 @@ from gangsched.core.queueing.claims import KEPT
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, SchedulingGroup
+from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.actors import reborn
-from gangsched.sim.objects import at, make_pod, make_pod_group
+from gangsched.sim.objects import at, make_node, make_pod, make_pod_group
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 EVICT = QueueingSettings(on_overrun="evict")
@@ -353,6 +354,24 @@ def test_time_does_not_count_from_before_the_start_for_who_was_reserved_before_i
     assert evicted(c) == []
     c.wait(31.0)
     assert evicted(c) == ["waits"]
+
+
+@pytest.mark.parametrize("is_given_back", [True, False])
+def test_who_is_bound_by_somebody_else_has_not_run_since_it_was_reserved_here(is_given_back: bool) -> None:
+    """A member of a set that waits for the other group of it for longer than it will run."""
+    c = evicting(permit_wait_s=100.0 if is_given_back else 9000.0)
+    c.submit(with_annotations(timed_gang("a", pods=1), {GROUPS_KEY: '["a","b"]'})).run().wait(2.0)
+    assert c.state("a") == "waiting"
+    c.wait(98.0)
+    assert (c.state("a") != "waiting") is is_given_back
+    for node in ("n0", "n1") if is_given_back else ():
+        c.drop_node(node)  # where it was reserved first
+    c.node(make_node("n9")).wait(2000.0)
+    pod, since = c.pod("a-0"), Condition("PodScheduled", "True", last_transition_time=at(c.now_s))
+    c.update(pod, spec=replace(pod.spec, node_name="n9"), status=replace(pod.status, conditions=[since]))
+    assert (c.run().wait(629.0).state("a"), evicted(c)) == ("bound", [])
+    c.wait(2.0)
+    assert evicted(c) == ["a-0"]
 
 
 @pytest.mark.parametrize("queueing", [None, QueueingSettings(), QueueingSettings(on_overrun="yield")])

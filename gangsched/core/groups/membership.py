@@ -23,6 +23,7 @@ from gangsched.core.groups.pod_versions import (
     allocated_in,
     is_edited,
     is_elsewhere,
+    is_leaving_an_inferred_gang,
     is_newer,
     lacks_labels,
     number_or,
@@ -55,7 +56,6 @@ from gangsched.model.pod_group import (
     RANK_KEY,
     GroupKey,
     identity_of,
-    is_inferred,
     lone_key,
     needs_object,
     role_of,
@@ -119,19 +119,18 @@ class Membership:
     def look_again(self, uid: str) -> None:
         """Calls PreEnqueue again: it failed, or the plugin changed."""
         info = self._shared.cache.pods.get(uid)
-        if info is not None and info.state in _AT_THE_GATE and info.group is not None:
-            target = self._state_of(info, info.pod)
-            if target is not info.state:
-                info.group.move(info, target)
-                self._shared.touch(info.group)
+        if info is not None and info.state in _AT_THE_GATE:
+            self._state_anew(info)
 
     def come_back(self, info: PodInfo) -> None:
         """A consistent read has found a pod that had been reported gone."""
-        if info.state is LEAVING and info.group is not None:
-            target = self._state_of(info, info.pod)
-            if target is not LEAVING:
-                info.group.move(info, target)
-                self._shared.touch(info.group)
+        if info.state is LEAVING:
+            self._state_anew(info)
+
+    def _state_anew(self, info: PodInfo) -> None:
+        if info.group is not None and (target := self._state_of(info, info.pod)) is not info.state:
+            info.group.move(info, target)
+            self._shared.touch(info.group)
 
     def reconfigured(self) -> None:
         """What was found about the last pod may not hold under these settings."""
@@ -213,7 +212,7 @@ class Membership:
         key, stated, role = like.key, like.stated, like.role
         if key.dialect == POD:
             key = lone_key(pod)
-        elif _is_leaving_an_inferred_gang(key, pod):
+        elif is_leaving_an_inferred_gang(key, pod):
             key = lone_key(pod)
             stated, role = stated_by(key, pod), role_of(key, pod)
         info = PodInfo(pod, like.template, pod.metadata.uid, None, like.identity, stated, role)
@@ -276,7 +275,7 @@ class Membership:
         else:
             self._replace_pod(info, pod)
             if target is BOUND:
-                self._place(info, pod)
+                self._place_found(info, pod)
                 group.move(info, target)
             elif info.state is BOUND:
                 self._shared.forget(info, target)
@@ -299,8 +298,9 @@ class Membership:
                 shared.cache.edited(info)
             return  # the reservation stands: only its bind's outcome, or its group, can end it
         if target is BOUND or target in ENDED:
-            by_us = info.bind in ON_ITS_WAY
-            if not by_us or is_elsewhere(info, pod):
+            if not (by_us := info.bind in ON_ITS_WAY):
+                self._place_found(info, pod)
+            elif is_elsewhere(info, pod):
                 self._place(info, pod)
             info.bind = UNASKED
             self._audit.pod_bound(info)
@@ -357,6 +357,12 @@ class Membership:
         if is_told and not (old.spec.node_name and self._audit.pod_edited(info, pod)):
             self._place(info, pod)
 
+    def _place_found(self, info: PodInfo, pod: Pod) -> None:
+        """No bind of it was on its way from here."""
+        if self._shared.ends is not None:
+            self._shared.ends.bound_by_others(info)
+        self._place(info, pod)
+
     def _place(self, info: PodInfo, pod: Pod) -> None:
         self.pre_enqueue.forget(info)
         in_labels = self._shared.settings.devices.in_labels
@@ -392,8 +398,3 @@ class Membership:
             return MemberState.GATED
         # Also a pod reported gone: a version that shows it alive is newer.
         return PENDING
-
-
-def _is_leaving_an_inferred_gang(key: GroupKey, pod: Pod) -> bool:
-    leaves = bool(pod.spec.node_name) and pod.metadata.deletion_timestamp is not None
-    return leaves and is_inferred(key)

@@ -10,7 +10,7 @@ from gangsched.core.types.group import BOUND, ON_ITS_WAY, PodInfo
 from gangsched.model.device_labels import allocated_labels, allocation_text
 from gangsched.model.devices import is_device_key
 from gangsched.model.objects import Pod
-from gangsched.model.pod_group import GANG_KEY
+from gangsched.model.pod_group import GANG_KEY, GroupKey, is_inferred
 
 
 def is_newer(pod: Pod, known: Pod) -> bool:
@@ -41,6 +41,12 @@ def lacks_labels(info: PodInfo, pod: Pod) -> bool:
 def is_elsewhere(info: PodInfo, pod: Pod) -> bool:
     """Whether the pod's node or devices differ from the known ones."""
     return info.node_name != pod.spec.node_name or info.allocated != allocated_in(info, pod)
+
+
+def is_leaving_an_inferred_gang(key: GroupKey, pod: Pod) -> bool:
+    """Whether it runs, is being deleted, and counts for no gang that only its owner makes it part of."""
+    leaves = bool(pod.spec.node_name) and pod.metadata.deletion_timestamp is not None
+    return leaves and is_inferred(key)
 
 
 def says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:

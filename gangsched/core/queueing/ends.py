@@ -4,8 +4,8 @@ A pod that has outrun its group's walltime is late; its expected end is then put
 (predictions are corrected so in Tsafrir, Etsion, Feitelson, TPDS 2007). A pod of unknown walltime is expected
 to run about as long again as it has: no promise is based on such an end, but without one a bound could not be
 kept where nobody states a walltime. Pods that something replaces never end; deleted ones end with their
-grace. Pods begin when they are reserved here, or, if found on their node, when their kubelet admitted them.
-Called by core.groups.claim_plans and core.groups.walltime_evictions.
+grace. Pods begin when they are reserved here, or, if somebody else bound them, when their kubelet admitted
+them. Called by core.groups.claim_plans and core.groups.walltime_evictions.
 """
 
 from __future__ import annotations
@@ -101,6 +101,11 @@ class Ends:
         if len(self._began_s) > 2 * len(self._pods) + _MAX_GONE:
             self._began_s = {uid: at_s for uid, at_s in self._began_s.items() if uid in self._pods}
             self._known = {uid: one for uid, one in self._known.items() if uid in self._pods}
+
+    def bound_by_others(self, info: PodInfo) -> None:
+        """Records that it has not run since it was reserved here, if it was, but since somebody bound it."""
+        self._began_s.pop(info.uid, None)
+        self._known.pop(info.uid, None)
 
     def left(self, info: PodInfo, now_s: float) -> None:
         """Records that this pod is about to leave its node, if it was on one."""
