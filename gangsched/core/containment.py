@@ -185,6 +185,8 @@ class Containment:
         else:
             info = self._shared.cache.pods.get(getattr(event, "uid", ""))
             if info is not None:
+                if isinstance(event, ev.BindSucceeded) and info.state is ASSUMED:
+                    info.bind = BindState.SENT  # this answer may have been read, and is not applied
                 self._pods.refuse(info.uid, info.pod, said)
 
     def _answered(self, event: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from gangsched.core.cache.plain_pod import plain_pods
 from gangsched.core.cache.recount import recount_group, take_out
+from gangsched.core.groups.pod_versions import is_unseen
 from gangsched.core.parts import SchedulerParts
 from gangsched.core.state.state import SharedState
 from gangsched.core.steps import Faults
@@ -19,7 +20,6 @@ from gangsched.core.types.group import (
     BOUND,
     NEVER_S,
     NO_ROW,
-    ON_ITS_WAY,
     UNASKED,
     BindState,
     PodInfo,
@@ -67,7 +67,7 @@ class RefusedPods:
     def refuse(self, uid: str, pod: Pod, said: str) -> None:
         """The pod is in no group; its resources count on its node, or where its bind may land."""
         info = self._shared.cache.pods.get(uid)
-        is_asked = info is not None and (info.bind in ON_ITS_WAY or uid in self._shared.unanswered)
+        is_asked = info is not None and (is_unseen(info) or uid in self._shared.unanswered)
         is_on_the_way = is_asked and not pod.spec.node_name
         node_name = pod.spec.node_name
         allocation = {} if info is None else info.allocation

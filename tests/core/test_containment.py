@@ -248,6 +248,49 @@ def test_the_room_of_a_bind_on_the_way_is_kept_also_when_its_pod_is_refused_agai
     assert guarded.n_free() == 0
 
 
+def answered() -> tuple[Guarded, ef.BindPod]:
+    """One node; all of it is reserved for the pod bad, whose bind has landed, and neither is told of that."""
+    guarded = Guarded(nodes=1)
+    guarded.cluster.answer = lambda bind: "hold"
+    guarded.cluster.submit(make_pod("bad", gpus=8)).run()
+    guarded.cluster.answer = lambda bind: "ok"
+    return guarded, guarded.cluster.held_binds[0]
+
+
+def nobody_gets_its_room_before_the_watch_tells(guarded: Guarded, bind: ef.BindPod) -> None:
+    c = guarded.cluster
+    assert guarded.defects
+    c.submit(make_pod("thief", gpus=8)).run()
+    assert not c.pod("thief").spec.node_name
+    c.tell(ev.PodUpdated(c.commit(bind))).run().wait(60.0)
+    assert c.scheduler.shared.unanswered == {}
+    assert guarded.n_free() == 0
+    c.delete("bad").run().wait(10.0)
+    assert c.pod("thief").spec.node_name
+
+
+def test_the_room_of_a_pod_that_is_bound_by_the_answer_alone_is_kept_when_an_older_version_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guarded, bind = answered()
+    c = guarded.cluster.tell(ev.BindSucceeded(bind.uid, bind.attempt))
+    with monkeypatch.context() as broken:
+        broken.setattr("gangsched.core.groups.membership.is_newer", fails)
+        c.update(c.pod("bad"))
+    nobody_gets_its_room_before_the_watch_tells(guarded, bind)
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_the_room_of_a_pod_is_kept_when_our_code_fails_on_the_answer_that_it_is_bound(
+    after: bool, poison: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded, bind = answered()
+    poison(Group, "move_all", lambda self, *a: True, after=after)
+    guarded.cluster.tell(ev.BindSucceeded(bind.uid, bind.attempt))
+    monkeypatch.undo()
+    nobody_gets_its_room_before_the_watch_tells(guarded, bind)
+
+
 def fenced() -> Guarded:
     """One node, behind a fence; all of it is reserved for the pod bad, whose bind has no known outcome."""
     guarded = Guarded(nodes=1, settings=Settings(fence=True))
