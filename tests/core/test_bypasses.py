@@ -188,6 +188,17 @@ def test_the_bound_follows_how_many_run_when_it_is_refused_first() -> None:
     assert passed(c, "large") == Passed(0, 160, None)
 
 
+def test_a_bound_that_is_derived_from_a_reload_on_follows_how_many_run_by_then() -> None:
+    c = counting(nodes=2, gpus=16, bound=1000)
+    c.submit([make_pod(f"runs-{k}", gpus=1) for k in range(20)]).run()
+    c.submit(gang("large", pods=2, gpus=16)).run()
+    for bound, n_gone, holds in ((None, 10, 160), (1000, 0, 1000), (None, 0, 80)):
+        other = Settings(queueing=QueueingSettings(bound))
+        c.scheduler.reconfigure(c.scheduler.shared.profiles, other, c.now_s)
+        assert passed(c, "large") == Passed(0, holds, None)
+        c.delete(*(f"runs-{k}" for k in range(n_gone)))
+
+
 def test_the_same_happens_as_without_counting() -> None:
     binds = []
     for settings in (Settings(), Settings(queueing=QueueingSettings(1))):

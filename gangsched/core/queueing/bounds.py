@@ -39,7 +39,12 @@ class Bounds:
         self._groups = groups
         self._bound_of = bound_of
         self._is_reordered = is_reordered
-        self._running: tuple[float, int] = (-math.inf, 0)
+        self._running: tuple[float, int] | None = None
+        """When groups that run were counted, and how many there were; None: not since it was configured."""
+
+    def configure(self, settings: QueueingSettings) -> None:
+        """Other settings are in effect."""
+        self.settings, self._running = settings, None
 
     def stated(self, group: Group) -> int | None:
         """A number that is stated for it; None: `auto`."""
@@ -51,15 +56,13 @@ class Bounds:
         own = self.stated(group)
         if own is not None:
             return own
-        counted_s, n = self._running
-        if now_s - counted_s >= _COUNT_AGAIN_S:
-            n = sum(group.counts[BOUND] > 0 for group in self._groups.values())
-            self._running = (now_s, n)
-        bound = max(_LEAST, _PER_RUNNING * n)
+        if self._running is None or now_s - self._running[0] >= _COUNT_AGAIN_S:
+            self._running = (now_s, sum(group.counts[BOUND] > 0 for group in self._groups.values()))
+        bound = max(_LEAST, _PER_RUNNING * self._running[1])
         return bound * _REORDERED if self._is_reordered(group) else bound
 
     def after(self, before: int, group: Group) -> int:
         """What holds for it, once its queue or the settings are others: a number that is stated now, or no
         more than before."""
         own = self.stated(group)
-        return own if own is not None else min(before, self.first(group, self._running[0]))
+        return own if own is not None else min(before, self.first(group, -math.inf))

@@ -98,7 +98,7 @@ class Bypasses:
 
     def configure(self, settings: QueueingSettings, now_s: float) -> None:
         """Another bound, for who waits too, and maybe another order are in effect."""
-        self.bounds.settings = settings
+        self.bounds.configure(settings)
         for record in self._records.values():
             self._leave(record)
             record.bound = self.bounds.after(record.bound, record.group)
