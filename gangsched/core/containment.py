@@ -201,9 +201,8 @@ class Containment:
         if shared.settings.fence and _may_land(event):
             shared.emit(BumpPod(event.uid, pod.metadata.namespace, pod.metadata.name, ""))
             return
-        del shared.unanswered[event.uid]
         if isinstance(event, ev.BindSucceeded):
-            return  # the watch shows it
+            return  # the watch shows it; older versions of the pod may come before
         self._pods.drop(event.uid, pod)
         if isinstance(event, ev.PodRead | ev.PodBumped):
             pod = event.pod

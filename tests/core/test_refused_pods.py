@@ -68,6 +68,68 @@ def test_a_bind_without_an_answer_is_asked_about_until_there_is_one() -> None:
     assert c.scheduler.shared.unanswered == {}
 
 
+def test_a_refused_pod_that_is_bound_is_not_bound_again_for_a_version_from_before() -> None:
+    guarded = unanswered(at_s=30.0)
+    c, (bind,) = guarded.cluster, guarded.cluster.held_binds
+    older = c.store(c.pod("bad"))
+    c.answer = lambda bind: "ok"
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt)).submit(make_pod("thief", gpus=8)).run()
+    c.tell(ev.PodUpdated(older)).run()
+    assert [one.name for one in c.all(ef.BindPod)] == ["bad"]
+    c.tell(ev.PodUpdated(c.commit(bind))).run().wait(100.0)
+    assert guarded.n_free() == 0
+    assert c.scheduler.shared.unanswered == {}
+    assert not c.all(ef.GetPod)
+
+
+def test_a_refused_pod_that_is_bound_is_read_where_the_watch_does_not_tell_of_it() -> None:
+    guarded = unanswered(at_s=30.0)
+    c, (bind,) = guarded.cluster, guarded.cluster.held_binds
+    c.commit(bind)
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt)).wait(31.0).read("bad").run()
+    assert (c.state("bad"), guarded.n_free()) == ("bound", 0)
+    assert c.scheduler.shared.unanswered == {}
+
+
+def test_a_refused_pod_whose_bind_has_failed_is_tried_again() -> None:
+    c = unanswered(at_s=30.0).cluster
+    [bind] = c.held_binds
+    c.answer = lambda bind: "ok"
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Invalid", "no")).run().wait(5.0)
+    assert c.pod("bad").spec.node_name
+    assert len(c.all(ef.BindPod)) == 2
+
+
+@pytest.mark.parametrize("is_taken_back", [True, False])
+def test_behind_a_fence_a_refused_pod_whose_bind_has_failed_is_bumped_first(is_taken_back: bool) -> None:
+    guarded = Guarded(nodes=1, settings=Settings(fence=True))
+    c = guarded.cluster
+    c.answer = lambda bind: "hold"
+    c.submit(make_pod("bad", gpus=8)).run()
+    refused(c, ev.PodUpdated(c.store(c.pod("bad"))))
+    [bind] = c.held_binds
+    c.answer = lambda bind: "ok"
+    answer = ev.BindFailed(bind.uid, bind.attempt, 500, "InternalError", "no")
+    c.tell(ev.BindCancelled(bind.uid, bind.attempt) if is_taken_back else answer).run().wait(5.0)
+    assert [one.uid for one in c.all(ef.BumpPod)] == [bind.uid]
+    assert len(c.all(ef.BindPod)) == 1
+    c.tell(ev.PodBumped(bind.uid, c.store(c.pod("bad")))).run().wait(5.0)
+    assert len(c.all(ef.BindPod)) == 2
+    assert c.pod("bad").spec.node_name
+
+
+def test_an_answer_about_another_pod_costs_nothing_while_a_refused_one_has_none() -> None:
+    guarded = Guarded(nodes=2)
+    c = guarded.cluster
+    c.answer = lambda bind: "hold"
+    c.submit(make_pod("bad", gpus=8), make_pod("good", gpus=8)).run()
+    refused(c, ev.PodUpdated(c.store(c.pod("bad"))))
+    n = guarded.count("defects")
+    good = next(bind for bind in c.held_binds if bind.name == "good")
+    c.tell(ev.BindUnknown(good.uid, good.attempt, "timed out")).read("good").wait(1.0)
+    assert (guarded.count("defects"), [one.name for one in c.all(ef.GetPod)]) == (n, ["good"])
+
+
 def test_nothing_is_asked_about_a_pod_that_is_shown_on_its_node_when_it_is_refused() -> None:
     guarded = Guarded(nodes=1)
     c = guarded.cluster
