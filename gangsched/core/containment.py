@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from gangsched.core.cache.recount import recount_group, recount_rows, take_out
+from gangsched.core.cache.recount import recount_group, take_out
 from gangsched.core.parts import SchedulerParts
 from gangsched.core.refused_pods import RefusedPods
 from gangsched.core.state.pending_hooks import POST_BIND
@@ -43,6 +43,7 @@ from gangsched.core.types.group import (
     BindState,
     Group,
     GroupState,
+    PodInfo,
 )
 from gangsched.model import events as ev
 from gangsched.model.effects import BumpPod, GetPod
@@ -259,15 +260,12 @@ class Containment:
         if group.preemption is None:  # dropped, now or in part by the step that failed
             for uid in group.members:
                 shared.changes += shared.cache.unnominate(uid)
-        rows = set()
-        for info in group.members.values():
-            is_unsent = info.bind not in ON_ITS_WAY or info.bind_tries == 0
-            is_promise = info.state is ASSUMED and is_unsent
-            if is_promise or (info.state is PENDING and info.node_name):
-                rows.add(info.row)
-                take_out(shared.cache, info)
-                info.state, info.bind = PENDING, UNASKED
-        recount_rows(shared.cache, rows - {NO_ROW})
+        promises = [info for info in group.members.values() if _is_promise(info)]
+        if promises:
+            self._faults.step(lambda: shared.unreserve(promises))
+        for info in promises:
+            take_out(shared.cache, info)
+            info.state, info.bind = PENDING, UNASKED
         recount_group(group)
         for info in group.members.values():
             if info.state is ASSUMED and info.bind is BindState.SENT:
@@ -286,6 +284,12 @@ class Containment:
             shared.settle_by_s.set_if_absent(group.key, shared.now_s + shared.settings.settle_s / 2)
         shared.queue.back_off(group, Cause.CONTAINED, shared.now_s)
         self._faults.step(lambda: scheduler.reporter.rejected(group, said))
+
+
+def _is_promise(info: PodInfo) -> bool:
+    """Whether it holds room, maybe in part, and no bind of it has been sent."""
+    is_unsent = info.bind not in ON_ITS_WAY or info.bind_tries == 0
+    return (info.state is ASSUMED and is_unsent) or (info.state is PENDING and bool(info.node_name))
 
 
 def _may_land(event: Any) -> bool:

@@ -20,6 +20,7 @@ from gangsched.core.types.group import (
     BOUND,
     NEVER_S,
     NO_ROW,
+    ON_ITS_WAY,
     UNASKED,
     BindState,
     PodInfo,
@@ -103,6 +104,9 @@ class RefusedPods:
         shared.unanswered.pop(uid, None)
         info = shared.cache.remove_pod(uid) or self._left_of(uid, pod)
         group = info.group if info is not None else None
+        if info is not None and info.state is ASSUMED and info.bind not in ON_ITS_WAY:
+            held = [info]
+            self._faults.step(lambda: shared.unreserve(held))
         if group is not None:
             group.members.pop(uid, None)
             recount_group(group)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gangsched.config import Settings, default_config
+from gangsched.config import Settings
 from gangsched.config.devices import DeviceSettings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.binding.binder import Binder
@@ -23,6 +23,7 @@ from gangsched.core.cache.images import ImageTable
 from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.cache.template_table import TemplateTable
 from gangsched.core.device_audit.drift import DriftAudit
+from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
@@ -36,8 +37,9 @@ from gangsched.model import events as ev
 from gangsched.model.objects import ContainerPort, NodeImage, Pod
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
-from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import GPU, STRANGER, make_node, make_pod, make_pod_group
+from tests.core.plugins import Permitter, PreBinder, Reserver
 from tests.support.scenario import Cluster, gang, with_annotations
 
 Poison = Callable[[Any, str, Callable[..., bool]], None]
@@ -50,14 +52,16 @@ class Fault(Exception):
 class Guarded:
     """A cluster whose scheduler is guarded, and what it was told."""
 
-    def __init__(self, *, nodes: int = 2, settings: Settings | None = None) -> None:
+    def __init__(self, *plugins: Any, nodes: int = 2, settings: Settings | None = None) -> None:
         self.defects: list[Defect] = []
+        self.plugins = plugins
         self.cluster = Cluster(settings, make=self._make)
         for i in range(nodes):
             self.cluster.node(make_node(f"n{i}"))
 
     def _make(self, settings: Settings) -> Scheduler:
-        return Scheduler(build_profiles(default_config(IN_TREE)), settings, guard=self.defects.append)
+        profiles = make_scheduler(settings, *self.plugins).shared.profiles
+        return Scheduler(profiles, settings, guard=self.defects.append)
 
     def a_good_gang_starts(self, name: str = "good", pods: int = 2, gpus: int = 2) -> None:
         self.cluster.submit(gang(name, pods=pods, gpus=gpus)).run()
@@ -412,6 +416,61 @@ def test_a_group_that_our_code_fails_on_gives_back_what_it_holds(
     c.delete("bad-0", "bad-1")
     assert guarded.n_free() == 16
     guarded.a_good_gang_starts("all", pods=2, gpus=8)
+
+
+def held_by_plugins() -> tuple[Guarded, list[str]]:
+    """A gang, reserved, waits for an approval. Beside it: what its plugins were asked."""
+    diary: list[str] = []
+    permit = Permitter("W", lambda group: Status.wait("nobody has approved it"))
+    guarded = Guarded(Reserver("A", diary), permit, PreBinder("P"))
+    guarded.cluster.hook = lambda hook: None
+    guarded.cluster.submit(gang("g", pods=2, gpus=2)).run()
+    assert diary == ["A reserves g-0,g-1"]
+    return guarded, diary
+
+
+def the_group_fails(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(GroupReconciler, "look", fails)
+        guarded.cluster.leave("g-1")
+    assert guarded.defects
+
+
+def test_what_plugins_hold_for_a_group_that_our_code_fails_on_is_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guarded, diary = held_by_plugins()
+    the_group_fails(guarded, monkeypatch)
+    assert diary[1:] == ["A unreserves g-1", "A unreserves g-0"]
+    assert guarded.n_free() == 16
+
+
+def test_what_is_prepared_for_a_group_that_our_code_fails_on_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guarded, diary = held_by_plugins()
+    c = guarded.cluster
+    c.tell(ev.GroupAllowed(c.group("g").key, "", "alice")).run()
+    hooks = list(c.held_hooks)
+    assert [hook.plugin for hook in hooks] == ["P", "P"]
+    the_group_fails(guarded, monkeypatch)
+    assert c.held_hooks == []
+    assert diary[1:] == ["A unreserves g-1", "A unreserves g-0"]
+    assert guarded.n_free() == 16
+    for hook in hooks:
+        c.say(hook, SUCCESS)
+    assert not c.run().all(ef.BindPod)
+
+
+def test_what_plugins_hold_for_a_pod_that_our_code_fails_on_is_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guarded, diary = held_by_plugins()
+    with monkeypatch.context() as broken:
+        broken.setattr(Membership, "_state_of", fails)
+        guarded.cluster.update(guarded.cluster.pod("g-1"))
+    assert diary[1:] == ["A unreserves g-1", "A unreserves g-0"]
+    assert guarded.n_free() == 16
 
 
 @pytest.mark.parametrize(("method", "after"), [("_reserve", False), ("_reserve", True), ("_permit", False)])

@@ -29,6 +29,7 @@ from gangsched.core.cache.device_ledger import DeviceLedger
 from gangsched.core.cache.images import ImageTable
 from gangsched.core.cache.node_table import NodeTable
 from gangsched.core.cache.pod_index import PodIndex
+from gangsched.core.cache.recount import take_out
 from gangsched.core.cache.template_table import TemplateTable
 from gangsched.core.cache.usage_trackers import UsageTrackers
 from gangsched.core.containment import Containment
@@ -162,12 +163,8 @@ def faults_in(rng: Random, chance: int, monkeypatch: pytest.MonkeyPatch) -> Iter
             for name, real in list(vars(room).items()):
                 if _is_a_step(name, real):
                     patched.setattr(room, name, faults.wrapped(f"{room.__name__}.{name}", real))
-        for module, repair in (
-            (containment, "take_out"),
-            (containment, "recount_rows"),
-            (refused_pods, "take_out"),
-        ):
-            patched.setattr(module, repair, faults.off_in(getattr(module, repair)))
+        for module in (containment, refused_pods):
+            patched.setattr(module, "take_out", faults.off_in(take_out))
         patched.setattr(Containment, "_answered", faults.off_in(Containment._answered))
         yield faults
 
