@@ -27,6 +27,8 @@ from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
+from gangsched.core.groups.owners import Owners
+from gangsched.core.groups.permits import Permits
 from gangsched.core.groups.reconciler import GroupReconciler
 from gangsched.core.groups.walltime_evictions import WalltimeEvictions
 from gangsched.core.scheduler import Scheduler
@@ -35,10 +37,12 @@ from gangsched.core.types.group import Group, GroupState
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import ContainerPort, NodeImage, Pod
+from gangsched.model.owners import ORDERED
 from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import GPU, STRANGER, make_node, make_pod, make_pod_group
+from tests import controllers as made
 from tests.core.plugins import Permitter, PreBinder, Reserver
 from tests.support.scenario import Cluster, gang, with_annotations
 
@@ -372,6 +376,52 @@ def test_a_node_that_our_code_fails_on_is_refused_alone(guarded: Guarded, poison
     assert guarded.n_free() == 16 - 2 - 4, "what is there was known all the time"
 
 
+def test_what_is_reserved_on_a_node_that_our_code_fails_on_is_given_back_and_placed_elsewhere(
+    poison: Poison,
+) -> None:
+    guarded = held_by_plugins()[0]
+    c, (first, *_) = guarded.cluster, guarded.cluster.group("g").members.values()
+    sick = c.nodes[first.node_name]
+    poison(NodeTable, "put", lambda self, node, *a: node.metadata.name == sick.metadata.name)
+    c.node(sick)
+    assert "NodeRefused" in c.reasons()
+    assert "gives its reservations back" in "".join(one.message for one in c.all(ef.RecordEvent))
+    assert c.state("g") == "backoff"
+    c.wait(5.0)
+    assert {info.node_name for info in c.group("g").members.values()} == {*c.nodes} - {sick.metadata.name}
+
+
+def test_an_owner_that_our_code_fails_on_is_a_problem_of_its_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    guarded = Guarded(settings=Settings(infer_gangs={"gangsched": ORDERED}))
+    c, owner = guarded.cluster, ev.OwnerPut(made.owner(made.job("a", parallelism=2, completions=2)))
+    c.submit(made.decoded(made.job_pods("a", 2))).run()
+    with monkeypatch.context() as broken:
+        broken.setattr(Owners, "put", fails)
+        c.tell(owner).run()
+    assert [one.about for one in guarded.defects] == ["Job d/a"]
+    assert "a fault of its own: Fault" in c.said("a-0")
+    assert guarded.count("objects_refused/Owner") == 1
+    c.tell(owner).run().wait(2.0)
+    assert c.placed("a")
+
+
+@pytest.mark.parametrize("order", [ev.GroupAllowed, ev.GroupRejected])
+def test_a_group_about_which_our_code_fails_on_a_persons_order_gives_back_what_it_holds(
+    order: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded, diary = held_by_plugins()
+    key = guarded.cluster.group("g").key
+    with monkeypatch.context() as broken:
+        broken.setattr(Permits, "allow", fails)
+        broken.setattr(Attempts, "give_back", fails)
+        guarded.cluster.tell(order(key, "", "alice"))
+    assert guarded.defects[0].about == "d/g"
+    assert diary[1:] == ["A unreserves g-0,g-1"]
+    assert guarded.n_free() == 16
+    guarded.cluster.tell(order(key._replace(name="gone"), "", "alice"))
+    assert guarded.cluster.wait(5.0).state("g") == "waiting"
+
+
 def test_a_pod_group_that_our_code_fails_on_is_a_problem_of_its_pods(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -409,6 +459,8 @@ def test_a_group_that_our_code_fails_on_gives_back_what_it_holds(
     c.submit(gang("bad", pods=2, gpus=2)).run().wait(5)
     if method != "pad":
         assert guarded.defects
+        told = "gang d/bad: the scheduler failed on it, a fault of its own: Fault"
+        assert c.placed("bad") or told in c.said("bad-0")
     for turn in range(5):
         guarded.a_good_gang_starts(f"good{turn}", pods=2, gpus=1)
         c.delete(f"good{turn}-0", f"good{turn}-1")
