@@ -482,6 +482,25 @@ def test_a_member_deleted_in_any_state_leaves_nothing_behind(state: str) -> None
     assert c.submit(gang("b", pods=2, gpus=8)).run().placed("b")
 
 
+@pytest.mark.parametrize("said", ["refused", "taken back"])
+def test_a_pod_that_began_to_leave_with_its_bind_on_the_way_is_not_placed_again(said: str) -> None:
+    """A finalizer keeps it; its successor is there."""
+    c = cluster(nodes=2)
+    c.answer = lambda bind: "hold"
+    c.submit(gang("a", pods=2, gpus=8)).run()
+    first, other = c.held_binds
+    c.leave("a-0")
+    if said == "refused":
+        c.tell(ev.BindFailed(first.uid, first.attempt, 403, "Forbidden", "no"))
+    else:
+        c.tell(ev.BindCancelled(first.uid, first.attempt))
+    c.answer = lambda bind: "403" if bind.name == "a-0" else "ok"
+    c.tell(ev.BindSucceeded(other.uid, other.attempt), ev.PodUpdated(c.commit(other)))
+    c.submit(gang("a", pods=1, first=2, min_members=2, gpus=8)).run()
+    assert c.state("a") == "bound"
+    assert [bind.name for bind in c.all(ef.BindPod)] == ["a-0", "a-1", "a-2"]
+
+
 def test_a_pod_relabelled_while_its_bind_is_on_the_way_keeps_its_room() -> None:
     c = cluster(nodes=1)
     c.answer = lambda bind: "unknown"

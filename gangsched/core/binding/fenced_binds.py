@@ -65,6 +65,8 @@ class FencedBinds:
         return info
 
     def _free(self, info: PodInfo, state: MemberState) -> None:
+        if info.pod.metadata.deletion_timestamp is not None:
+            state = LEAVING  # it may stay for long, for a finalizer, and no bind of it lands any more
         info.bind = BindState.NONE
         info.in_doubt = False
         self._shared.forget(info, state)
