@@ -45,7 +45,7 @@ def unfinished(shared: SharedState, names: frozenset[str]) -> list[Group]:
     Binds or evictions are in flight, or it is bound in part; or a bind is answered and not shown by the watch
     yet: of these pods only we know where they are.
     """
-    groups = [group for group in shared.groups.values() if group.scheduler_name not in names]
+    groups = [group for group in shared.groups.values() if not names.issuperset(_names_of(group))]
     return [
         group
         for group in groups
@@ -53,6 +53,11 @@ def unfinished(shared: SharedState, names: frozenset[str]) -> list[Group]:
         or (group.is_half_bound and shared.settings.allow_eviction)
         or any(map(is_unseen, group.members.values()))
     ]
+
+
+def _names_of(group: Group) -> set[str]:
+    """Its profile, and what its members name: it may not start where these differ, and yet they are in it."""
+    return {group.scheduler_name, *(str(stated[0]) for stated in group.stated)}
 
 
 def reconfigure(
@@ -72,12 +77,16 @@ def reconfigure(
     for group in shared.groups.values():
         if group.scheduler_name not in profiles and group.state is GroupState.WAITING:
             attempts.give_back(group, _IS_GONE)
-    shared.retiring = frozenset(one.scheduler_name for one in unfinished(shared, frozenset(profiles)))
+    staying = [_names_of(group) for group in unfinished(shared, frozenset(profiles))]
+    shared.retiring = frozenset(name for names in staying for name in names if name not in profiles)
     if shared.retiring:
         profiles = {**profiles, **{name: shared.profiles[name] for name in sorted(shared.retiring)}}
         settings = _with_those_of(shared.settings, settings, shared.retiring)
     gone = [group for group in shared.groups.values() if group.scheduler_name not in profiles]
     left = [info for group in gone for info in group.members.values()]
+    for group in shared.groups.values():
+        if group.scheduler_name in profiles and not profiles.keys() >= _names_of(group):
+            left += [one for one in group.members.values() if one.pod.spec.scheduler_name not in profiles]
     for info in left:
         membership.remove_pod(PodDeleted(info.pod))
     for group in gone:

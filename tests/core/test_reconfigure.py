@@ -13,6 +13,7 @@ from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.framework.profile import Profile
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from gangsched.model.objects import Pod
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import make_pod
@@ -203,6 +204,39 @@ def test_a_gang_whose_binds_are_answered_keeps_its_profile_until_the_watch_shows
     pod = make_pod("b", gpus=1)
     c.submit(replace(pod, spec=replace(pod.spec, scheduler_name="other"))).run()
     assert c.state("b") == "unschedulable"
+
+
+BOTH = "profiles: [{schedulerName: gangsched}, {schedulerName: other}]"
+
+
+def of_other(*pods: Pod) -> list[Pod]:
+    return [replace(pod, spec=replace(pod.spec, scheduler_name="other")) for pod in pods]
+
+
+def test_members_of_a_profile_that_goes_are_strangers_in_a_gang_of_one_that_stays() -> None:
+    c = reconfigured(cluster(nodes=2), profiles_of(BOTH))
+    first, second = gang("a", pods=2)
+    c.submit(first, of_other(second)).run()
+    assert "members disagree on spec.schedulerName" in c.said("a-0")
+    reconfigured(c, profiles_of(DEFAULT))
+    assert "members name different schedulers (gangsched, other)" in c.said("a-0")
+    c.delete("a-1").submit(second).run()
+    assert c.placed("a")
+
+
+def test_a_late_member_of_a_profile_that_goes_is_bound_first() -> None:
+    c = reconfigured(cluster(nodes=2), profiles_of(BOTH)).submit(gang("a", pods=2)).run()
+    c.answer = lambda bind: "hold"
+    c.submit(of_other(*gang("a", pods=1, first=2, min_members=2))).run()
+    [bind] = c.held_binds
+    assert [str(group.key) for group in c.scheduler.unfinished(profiles_of(DEFAULT))] == ["d/a"]
+    c._done(c.scheduler.reconfigure(profiles_of(DEFAULT), c.settings, c.now_s)[0])
+    assert c.scheduler.shared.retiring == {"other"}
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind)))
+    reconfigured(c, profiles_of(DEFAULT))
+    assert not c.scheduler.is_retiring
+    assert [info.pod.metadata.name for info in c.group("a").members.values()] == ["a-0", "a-1"]
+    assert c.scheduler.shared.cache.pods[bind.uid].node_name == bind.node
 
 
 def test_a_gang_that_is_prepared_is_not_disturbed_by_another_configuration() -> None:
