@@ -239,6 +239,16 @@ def test_a_late_member_of_a_profile_that_goes_is_bound_first() -> None:
     assert c.scheduler.shared.cache.pods[bind.uid].node_name == bind.node
 
 
+def test_who_comes_after_a_failed_pod_of_another_profile_is_placed_by_its_own() -> None:
+    off = "plugins: {multiPoint: {disabled: [{name: NodeUnschedulable}, {name: TaintToleration}]}}"
+    both = f"profiles: [{{schedulerName: gangsched}}, {{schedulerName: other, {off}}}]"
+    c = reconfigured(cluster(nodes=1), profiles_of(both)).submit(gang("a", pods=1)).run()
+    cordoned = replace(c.nodes["n0"].spec, unschedulable=True)
+    c.phase("a-0", "Failed").node(replace(c.nodes["n0"], spec=cordoned))
+    c.submit(of_other(*gang("a", pods=1, first=1, min_members=1))).run()
+    assert c.pod("a-1").spec.node_name
+
+
 def test_a_gang_that_is_prepared_is_not_disturbed_by_another_configuration() -> None:
     c = with_plugins(PreBinder("P"))
     c.hook = lambda hook: None

@@ -141,6 +141,9 @@ class GroupSpecs:
     def resolve(self, group: Group) -> None:
         """Computes the group's numbers, or the problem with them, from its members and its object."""
         listed, defined = group.start_together, group.definition
+        info = _first_that_counts(group)
+        if info is not None and not group.n_holding and not group.n_assumed:
+            group.scheduler_name = info.pod.spec.scheduler_name  # members that failed may name another
         group.definition, group.problem = self._spec_of(group)
         book, is_timed_anew = self._shared.queue_book, _walltime(group.definition) != _walltime(defined)
         if book is not None and group.n_holding and is_timed_anew:
@@ -150,7 +153,6 @@ class GroupSpecs:
         if group.start_together != listed:
             self._shared.list_changed(group, listed)
         before = group.priority
-        info = _first_that_counts(group)
         if info is not None:
             group.priority = info.pod.spec.priority or 0
         if group.definition is not None and group.definition.priority is not None:
