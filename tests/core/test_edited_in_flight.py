@@ -1,4 +1,5 @@
-"""Pods whose statement of their group is edited, or read otherwise, while their binds are on their way."""
+"""Pods that are edited, or whose statement of their group is read otherwise, while their binds are on their
+way."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from msgspec.structs import replace
 
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Pod, SchedulingGroup
+from gangsched.model.objects import Container, Pod, ResourceRequirements, SchedulingGroup
 from gangsched.sim.objects import make_pod, make_pod_group
 from tests.support.scenario import Cluster, cluster, gang
 
@@ -106,3 +107,23 @@ def test_a_pod_of_another_group_by_now_keeps_its_room_between_the_answer_and_the
     assert belongs_to(c, "p-0") != "a"
     assert len(c.all(ef.BindPod)) == 1
     c.five_more_turns_change_nothing()
+
+
+@pytest.mark.parametrize("told", ["before its bind", "with its bind"])
+@pytest.mark.parametrize("first", ["the answer", "the watch"])
+def test_a_pod_that_is_resized_counts_as_it_is_once_it_is_bound(told: str, first: str) -> None:
+    c = cluster(nodes=1)
+    bind = held(c, make_pod("p", gpus=0, cpu="1"))
+    larger = ResourceRequirements(requests={"cpu": "60", "memory": "1Gi"})
+    pod = c.pod("p")
+    resized = replace(pod.spec, containers=[Container(name="main", resources=larger)])
+    if told == "before its bind":
+        c.update(pod, spec=resized)
+    else:
+        c.store(pod, spec=resized)
+    answer, seen = ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.commit(bind))
+    for event in (answer, seen) if first == "the answer" else (seen, answer):
+        c.tell(event)
+    c.submit(make_pod("q", gpus=0, cpu="60")).run()
+    assert not c.pod("q").spec.node_name, "64 cores are there"
+    assert c.submit(make_pod("r", gpus=0, cpu="4")).run().pod("r").spec.node_name

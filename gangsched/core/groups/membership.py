@@ -19,6 +19,7 @@ from gangsched.core.groups.leaving import Leaving
 from gangsched.core.groups.named_twice import NamedTwice
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.pod_similarity import SimilarPods
+from gangsched.core.groups.pod_size import AT_THE_GATE, count_anew, is_resized, may_count_otherwise
 from gangsched.core.groups.pod_versions import (
     allocated_in,
     is_edited,
@@ -46,7 +47,6 @@ from gangsched.core.types.group import (
     MemberState,
     PodInfo,
 )
-from gangsched.core.types.pod_template import device_demands_of
 from gangsched.model.device_labels import allocation_of
 from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
@@ -61,8 +61,6 @@ from gangsched.model.pod_group import (
     role_of,
     stated_by,
 )
-
-_AT_THE_GATE = (MemberState.GATED, PENDING)
 
 
 class Membership:
@@ -119,7 +117,7 @@ class Membership:
     def look_again(self, uid: str) -> None:
         """Calls PreEnqueue again: it failed, or the plugin changed."""
         info = self._shared.cache.pods.get(uid)
-        if info is not None and info.state in _AT_THE_GATE:
+        if info is not None and info.state in AT_THE_GATE:
             self._state_anew(info)
 
     def come_back(self, info: PodInfo) -> None:
@@ -234,7 +232,7 @@ class Membership:
             self.leaving.note(info)
         if info.state is DONE and shared.walltimes is not None:
             shared.walltimes.finished(group, info)
-        if like.ignored and info.state in _AT_THE_GATE:
+        if like.ignored and info.state in AT_THE_GATE:
             self._group_specs.own_keys.tell(group, pod, like.ignored)
         if key.dialect == POD:
             group.own_problem = like.problem
@@ -303,6 +301,8 @@ class Membership:
             elif is_elsewhere(info, pod):
                 self._place(info, pod)
             info.bind = UNASKED
+            if is_resized(info, pod):
+                count_anew(shared, info, pod)
             self._audit.pod_bound(info)
             group.move(info, BOUND)
             if by_us and (profile := shared.profile_of(group)).post_binds:
@@ -331,28 +331,15 @@ class Membership:
             shared.may_end_otherwise(info)
             if info.group is not None:
                 self._group_specs.own_keys.edited(info.group, pod)
-        if pod.spec.node_name and not old.spec.node_name:
-            if info.state is BOUND:
-                self._audit.pod_bound(info)
-                if is_elsewhere(info, pod):
-                    self._place(info, pod)
+        is_seen = bool(pod.spec.node_name) and not old.spec.node_name
+        if is_seen and info.state is BOUND:
+            self._audit.pod_bound(info)
+            if is_elsewhere(info, pod):
+                self._place(info, pod)
+        if may_count_otherwise(info, old, pod):
+            count_anew(shared, info, pod)
+        if is_seen:
             return
-        if (
-            pod.spec != old.spec
-            or (not pod.spec.node_name and device_demands_of(pod) != device_demands_of(old))
-            or (info.state in _AT_THE_GATE and is_edited(old, pod))
-        ):
-            template = shared.cache.template_of(pod)
-            if template is not info.template:
-                node_name, allocation = info.node_name, info.allocation
-                change = shared.cache.forget(info)
-                info.template = template
-                if node_name:
-                    shared.cache.place(info, node_name, allocation)
-                    if change is not None:
-                        shared.changes.append(change)
-                if info.group is not None:
-                    shared.touch(info.group)
         is_told = info.state is BOUND and says_anew(info, old, pod)
         if is_told and not (old.spec.node_name and self._audit.pod_edited(info, pod)):
             self._place(info, pod)

@@ -1,0 +1,52 @@
+"""What a pod counts for by its present version. Functions called by core.groups.membership.
+
+A pod may be resized at any time, also while its bind is on its way: it was reserved with what it asked for
+before, and runs with what it asks for now.
+"""
+
+from __future__ import annotations
+
+from gangsched.core.groups.pod_versions import is_edited
+from gangsched.core.state.state import SharedState
+from gangsched.core.types.group import PENDING, MemberState, PodInfo
+from gangsched.core.types.pod_template import device_demands_of
+from gangsched.model.objects import Pod
+
+AT_THE_GATE = (MemberState.GATED, PENDING)
+
+
+def is_resized(info: PodInfo, pod: Pod) -> bool:
+    """Whether it asks for something else than it is counted for."""
+    counted, now = info.template.pod.spec, pod.spec
+    return (
+        counted.containers != now.containers
+        or counted.init_containers != now.init_containers
+        or counted.resources != now.resources
+    )
+
+
+def may_count_otherwise(info: PodInfo, old: Pod, pod: Pod) -> bool:
+    """Whether its template may be another one by this version."""
+    if pod.spec.node_name and not old.spec.node_name:
+        return is_resized(info, pod)
+    return (
+        pod.spec != old.spec
+        or (not pod.spec.node_name and device_demands_of(pod) != device_demands_of(old))
+        or (info.state in AT_THE_GATE and is_edited(old, pod))
+    )
+
+
+def count_anew(shared: SharedState, info: PodInfo, pod: Pod) -> None:
+    """Counts it by this version, where it is."""
+    template = shared.cache.template_of(pod)
+    if template is info.template:
+        return
+    node_name, allocation = info.node_name, info.allocation
+    change = shared.cache.forget(info)
+    info.template = template
+    if node_name:
+        shared.cache.place(info, node_name, allocation)
+        if change is not None:
+            shared.changes.append(change)
+    if info.group is not None:
+        shared.touch(info.group)
