@@ -18,7 +18,7 @@ from gangsched.kube.transport.stream import Stream
 from gangsched.kube.watch.decode import Kind, nodes, pod_groups, pods
 from gangsched.kube.watch.envelopes import continue_of
 from gangsched.kube.watch.reflector import HOLD_S, Reflector, WatchTiming
-from gangsched.model.events import Event, KindMissing, KindSynced, PodAdded
+from gangsched.model.events import Event, KindMissing, KindSynced, PodAdded, PodDeleted, PodUpdated
 from tests.kube.scripted import Request, ScriptedServer, created, credentials, status
 from tests.kube.scripted import page as page_of
 from tests.kube.test_watch_state import line, page, pod
@@ -102,6 +102,45 @@ async def test_a_slow_core_is_not_taken_for_a_silent_server() -> None:
     async with ScriptedServer(default=answer) as server:
         await follow(server, pods(), slow, lambda: [e for e in said if isinstance(e, PodAdded)])
     assert n_heard_by_probes == 0
+
+
+async def test_what_waits_for_a_busy_core_is_not_lost_when_all_is_to_be_told_anew() -> None:
+    """A pod is deleted while the inbox is full; then a reload wants all pods told again."""
+    said: list[Event] = []
+    is_full = anyio.Event()
+    has_room = anyio.Event()
+    n_lists = 0
+
+    def answer(request: Request) -> bytes:
+        nonlocal n_lists
+        if "watch=1" not in request.line:
+            n_lists += 1
+            return created(page(pod("a", 3), pod("b", 4), rv=5) if n_lists == 1 else page(pod("b", 4), rv=9))
+        if n_lists == 1:
+            return STREAM + chunk(line("DELETED", pod("a", 6)))
+        return STREAM
+
+    async def busy(events: list[Event]) -> None:
+        if any(isinstance(event, PodDeleted) for event in events):
+            is_full.set()
+            await has_room.wait()
+        said.extend(events)
+
+    async with (
+        ScriptedServer(default=answer) as server,
+        ApiClient(credentials(server.port)) as client,
+        anyio.create_task_group() as group,
+    ):
+        reflector = Reflector(client, pods(), busy, rng=Random(1), timing=TIMING)
+        group.start_soon(reflector.run)
+        await is_full.wait()
+        reflector.tell_anew()
+        await anyio.lowlevel.checkpoint()
+        has_room.set()
+        await until(lambda: any(isinstance(event, PodUpdated) for event in said))
+        group.cancel_scope.cancel()
+    assert [e.pod.metadata.name for e in said if isinstance(e, PodDeleted)] == ["a"]
+    assert [e.pod.metadata.name for e in said if isinstance(e, PodUpdated)] == ["b"]
 
 
 async def follow_silence(first: bytes, *, n_watches: int) -> tuple[Reflector, list[str]]:

@@ -125,7 +125,8 @@ class Reflector:
     def tell_anew(self) -> None:
         """List and emit everything again: a new listener needs what was skipped before."""
         self._anew = True
-        if self._scope is not None:
+        # Events that wait for the core are known here already; it would never hear of a lost deletion.
+        if self._scope is not None and not self._emitting:
             self._scope.cancel()
 
     async def _follow(self) -> None:
@@ -282,6 +283,8 @@ class Reflector:
                         self._recovered()
                     if self.state.failure is not None:
                         return self.state.failure
+                    if self._anew:
+                        break
             except OSError as error:
                 _log.debug("watch cut", kind=self.kind.name, err=str(error))
             finally:
