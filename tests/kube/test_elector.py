@@ -89,6 +89,19 @@ async def test_driver_creates_renews_and_releases() -> None:
         assert set(lines[3:]) == {f"PUT {PATH}/gangsched"}, "a leader does not read what it wrote"
 
 
+async def test_a_release_that_lands_without_an_answer_is_not_told_as_a_loss() -> None:
+    kept = LeaseServer()
+
+    def answer(request: Request) -> bytes:
+        done = kept(request)
+        is_release = request.line.startswith("PUT") and not request.json["spec"]["holderIdentity"]
+        return CUT if is_release else done
+
+    async with leading(answer) as (_, driven):
+        assert await driven.elector.release()
+        assert not driven.elector.has_lost
+
+
 async def test_driver_keeps_what_others_put_on_the_lease() -> None:
     old = {
         "apiVersion": "coordination.k8s.io/v1",

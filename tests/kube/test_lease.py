@@ -325,6 +325,24 @@ def test_release_after_a_lost_answer_still_releases() -> None:
     assert world.record.holder == ""
 
 
+@pytest.mark.parametrize("successor", [False, True])
+def test_release_whose_answer_is_lost_is_no_loss(successor: bool) -> None:
+    """Nor does who has asked for it act beside a successor (the world checks that) before it hears of it."""
+    world = World()
+    a = world.join("a")
+    if successor:
+        world.join("b")
+    world.run(20.5)
+    a.loses_answers = True
+    a.election.release()
+    a.wakes_s = world.now_s
+    world.run(4.9)
+    assert world.record.holder == ("b" if successor else "")
+    a.loses_answers = False
+    world.run(0.2)
+    assert a.election.state is ElectionState.RELEASED
+
+
 def test_follower_releases_nothing() -> None:
     world = World()
     world.join("a")

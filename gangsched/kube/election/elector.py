@@ -95,7 +95,8 @@ class LeaderElector:
     def has_lost(self) -> bool:
         """Whether it led and may not act any more, even if its task has not noticed yet."""
         state = self.election.state
-        return state is ElectionState.LOST or (state is ElectionState.LEADING and not self.holds)
+        is_over = state is ElectionState.LEADING and self._clock_s() >= self.election.deadline_s
+        return is_over or state is ElectionState.LOST
 
     async def run(self, on_leading: Callable[[], None]) -> None:
         """Returns when the lease is lost or released; calls `on_leading` when it is acquired."""

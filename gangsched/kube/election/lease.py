@@ -21,6 +21,7 @@ lease was lost may land later, and is made harmless by its preconditions.
 | Leading | GET: somebody else's | Lost | |
 | Leading | renewDeadline is over | Lost | |
 | Leading | release() | Released, once answered | PUT, no holder, 1 s |
+| Leading, after release() | GET: nobody's or somebody else's (an answer was lost) | Released | |
 | Following | release() | Released | |
 
 Times in the record are for people. Whether the holder lives is judged by changes of the record and by our own
@@ -106,8 +107,11 @@ class Election:
         return self._renewed_s + self._settings.renew_deadline_s
 
     def holds(self, now_s: float) -> bool:
-        """Whether this process may act as the leader at this moment."""
-        return self.state is ElectionState.LEADING and now_s < self.deadline_s
+        """Whether this process may act as the leader at this moment.
+
+        Not after release(): another may lead from the moment at which that write lands.
+        """
+        return self.state is ElectionState.LEADING and not self._releasing and now_s < self.deadline_s
 
     def release(self) -> None:
         """Give the lease back as soon as possible; the work of the leader must have stopped already."""
@@ -146,7 +150,7 @@ class Election:
             if mine:
                 self._at_once(Update)
             else:
-                self.state = ElectionState.LOST
+                self.state = ElectionState.RELEASED if self._releasing else ElectionState.LOST
         elif mine or not record.holder or now_s >= self._valid_until_s():
             self._at_once(Update)
         else:
