@@ -296,6 +296,19 @@ def test_closing_leaves_only_what_may_still_land() -> None:
     assert (server.names(), fence.is_short) == ([], True)
 
 
+def test_who_ends_before_it_has_taken_the_fence_does_not_take_it_from_its_successor() -> None:
+    """It was about to begin when it was stopped; its lease is released, and its task still runs."""
+    server = Server()
+    fence = Fence("me", is_on_its_way=lambda uid: True)
+    assert server.ask(fence) == Get()
+    fence.close()
+    successor = made(server, "successor")
+    server.settle(fence)
+    successor.submit(bind("a"))
+    server.settle(successor)
+    assert released(successor) == ["a"]
+
+
 @pytest.mark.parametrize("answered", [True, False])
 def test_closing_during_a_write_releases_nothing_of_it(answered: bool) -> None:
     server, unsettled = Server(), {"uid-a"}

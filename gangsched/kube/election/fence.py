@@ -11,6 +11,7 @@ bumps (kube.effects.bumps), decisions (the core). tests/kube/fence_model.py chec
 | Untaken | GET: none | | POST, epoch 1, ours |
 | Untaken | GET: another's | | PUT, epoch + 1, ours, its list as it was |
 | Untaken | POST or PUT answered; GET: ours (an answer was lost) | Taken | nothing: its list is bumped first |
+| Untaken | close() | Untaken | nothing more: it is the successor's to take |
 | Taken | bumped() | Owned | |
 | Owned | a bind or a hook waits | | PUT, with it in the list, without what is settled |
 | Owned | the first in line are not listed and nothing waits; most of those listed ahead are bound | | PUT |
@@ -194,7 +195,8 @@ class Fence:
 
     def next(self) -> Step | None:
         """The next request; None: nothing to write, or blocked until something is settled."""
-        if self.state in (FenceState.DEPOSED, FenceState.TAKEN):
+        is_too_late = self._is_closed and self.state is FenceState.UNTAKEN
+        if is_too_late or self.state in (FenceState.DEPOSED, FenceState.TAKEN):
             return None
         step = self._next()
         self._is_asking = step is not None
