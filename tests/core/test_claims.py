@@ -934,3 +934,20 @@ def test_a_claim_that_can_stay_is_not_planned_for_starts_that_are_no_earlier(
     c.wait(70.0).run()
     assert [claim(c, name).start_s for name in ("first", "second")] == starts
     assert tried == [2001.0, 4001.0, 2001.0, 501.0, 4001.0], "where each stands, and one earlier moment"
+
+
+def test_a_start_is_no_promise_while_another_schedulers_pod_has_to_go_first() -> None:
+    """What it states no end of came to a claimed node after the promise, and leaves too little there."""
+    c = claimed().wait(2.0)
+    assert c.said("large-0").startswith("It starts by ")
+    foreign = make_pod("foreign", gpus=1, scheduler="default-scheduler")
+    c.submit(replace(foreign, spec=replace(foreign.spec, node_name=c.pod("holds").spec.node_name)))
+    c.run().wait(2.0)
+    assert [one.name for one in claim(c, "large").blockers] == ["d/foreign", "d/holds"]
+    assert c.said("large-0").startswith("An estimate: it starts about ")
+    assert "no end stated by 1 there." in c.said("large-0")
+    c.delete("foreign").run().wait(2.0)
+    assert c.said("large-0").startswith("It starts by ")
+    c.submit(replace(foreign, spec=replace(foreign.spec, node_name=c.pod("holds").spec.node_name)))
+    c.run().wait(590.0).delete("holds").run().wait(60.0)
+    assert claim(c, "large").because == "other scheduler"

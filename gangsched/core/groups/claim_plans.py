@@ -121,6 +121,14 @@ class ClaimPlans:
         ]
         return tuple(sorted(found, key=lambda one: (one.end_s, one.name)))
 
+    def landed(self, claim: StartClaim) -> tuple[Blocker, ...]:
+        """Those of others' pods that have come to the claim's nodes since it was planned, and end before it
+        starts."""
+        known = claim.beside.union(one.uid for one in claim.blockers)
+        found = (info for name in claim.nodes for info in self._shared.cache.by_node.get(name, {}).values())
+        came = [info.uid for info in found if info.group is None and info.uid not in known]
+        return self.blockers(claim.nodes, claim.start_s, came) if came else ()
+
     def _beside(self, nodes: Iterable[str], start_s: float, priority: int) -> frozenset[str]:
         """The UIDs of others' pods and of more important ones that are there and stay."""
         return frozenset(

@@ -21,20 +21,24 @@ def slip_cause(shared: SharedState, claim: StartClaim, demands: Sequence[Demand]
     cache, now_s = shared.cache, shared.now_s
     known = {one.uid: one for one in claim.blockers}
     late: list[Blocker] = []
+    is_foreign = False  # of those, one is another scheduler's, and says of no end
     for info in (info for name in claim.nodes for info in cache.by_node.get(name, {}).values()):
         if (before := known.get(info.uid)) is not None:
             if _is_extended(shared, info, before):
                 return "extended"
             if before.end_s <= now_s:
                 late.append(before)
+                is_foreign = is_foreign or (info.group is None and not before.is_said)
         elif info.uid in claim.beside:
             continue
         elif info.group is None:
             return "other scheduler"
         elif info.group.priority > claim.priority:
             return "priority"
+    if any(one.is_said for one in late):
+        return "overrun"
     if late:
-        return "overrun" if any(one.is_stated or one.is_over for one in late) else "estimate"
+        return "other scheduler" if is_foreign and claim.promised_s is not None else "estimate"
     claims = shared.queue.claims
     for other in claims.ahead_of(claim.unit) if claims is not None else ():
         if other.slipped_s >= claim.planned_s:  # the claim waits for this one, and comes later as that does

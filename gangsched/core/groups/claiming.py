@@ -366,7 +366,7 @@ class Claiming:
         if stays:
             claims.put(claim, before=claim)
             claim.held = stays
-            self._rests_on(claims, claim)
+            self._rests_on(claims, claim, self.plans.landed(claim))
             if now_s < claim.planned_s + _PLAN_EVERY_S:
                 return
         # An earlier start must not make a claim after it later: that is promised, too.
