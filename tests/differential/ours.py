@@ -7,24 +7,24 @@ between pods is tried too; the decision itself is that of a fresh one with the s
 from __future__ import annotations
 
 import json
-from typing import TypeVar
+from typing import Any
 
-import msgspec
 import numpy as np
 
 from gangsched.core.framework.interface import CycleState
 from gangsched.core.framework.profile import Profile
 from gangsched.core.scheduler import Scheduler
-from gangsched.kube.watch.decode import objects
+from gangsched.kube.watch.decode import Kind, nodes, objects, pods
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Node, Pod
+from gangsched.model.objects import Pod
 from gangsched.plugins import build_profiles
 from tests.differential.draw import Json
 from tests.differential.kube import Outcome
 from tests.differential.profiles import ours as configuration
 
 _CONFIG = configuration()
+_NODES, _PODS = nodes(), pods()
 
 
 class Decision:
@@ -46,17 +46,17 @@ class Ours:
         self._in_the_end = outcome.in_the_end
         for name, items in outcome.objects.items():
             self._events += [_put(name, item) for item in items]
-        self._events += [ev.NodeAdded(_decoded(node, Node)) for node in outcome.nodes]
-        self._events += [ev.PodAdded(_decoded(pod, Pod)) for pod in outcome.settled]
+        self._events += [ev.NodeAdded(_decoded(_NODES, node)) for node in outcome.nodes]
+        self._events += [ev.PodAdded(_decoded(_PODS, pod)) for pod in outcome.settled]
         self._profiles = build_profiles(_CONFIG)
         self._follower = _scheduler(self._profiles, self._events)
 
     def decide(self, pod: Json) -> Decision:
         decision = Decision()
-        self._judge(_decoded(pod, Pod), decision)
+        self._judge(_decoded(_PODS, pod), decision)
         # Its own profiles: nothing that the other one remembers helps it.
         fresh = _scheduler(build_profiles(_CONFIG), self._events)
-        effects = list(fresh.handle([ev.PodAdded(_decoded(pod, Pod))], 1.0))
+        effects = list(fresh.handle([ev.PodAdded(_decoded(_PODS, pod))], 1.0))
         effects += fresh.schedule_next(2.0) or []
         for effect in effects:
             if isinstance(effect, ef.BindPod):
@@ -70,7 +70,7 @@ class Ours:
     def place(self, pod: Json, node: str) -> None:
         """The pod is where kube-scheduler bound it, and its claims are what they became."""
         bound = pod | {"spec": pod["spec"] | {"nodeName": node}}
-        events: list[ev.Event] = [ev.PodAdded(_decoded(bound, Pod))]
+        events: list[ev.Event] = [ev.PodAdded(_decoded(_PODS, bound))]
         names = {
             volume["persistentVolumeClaim"]["claimName"]
             for volume in pod["spec"].get("volumes", ())
@@ -119,11 +119,8 @@ def _scheduler(profiles: dict[str, Profile], events: list[ev.Event]) -> Schedule
 
 
 def _put(kind: str, item: Json) -> ev.ObjectPut:
-    return ev.ObjectPut(kind, objects(kind).decode_object(json.dumps(item).encode()))
+    return ev.ObjectPut(kind, _decoded(objects(kind), item))
 
 
-T = TypeVar("T")
-
-
-def _decoded(obj: Json, kind: type[T]) -> T:
-    return msgspec.json.decode(json.dumps(obj), type=kind)
+def _decoded(kind: Kind, item: Json) -> Any:
+    return kind.decode_object(json.dumps(item).encode())

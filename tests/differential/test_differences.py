@@ -42,22 +42,27 @@ def named_node() -> Given:
 
 
 def shrinking_pod() -> Given:
-    has = {"cpu": "3"}
+    return resized_pod("shrinks", has="3", asks="1", late="2", conditions=[])
+
+
+def resized_pod(name: str, *, has: str, asks: str, late: str, conditions: list[Json]) -> Given:
+    """A node of 4 cpu with a pod that `has` some, and is to have what it `asks` for; another comes late."""
+    held = {"cpu": has}
     container = {
         "name": "main",
         "image": "x",
         "imageID": "",
         "ready": True,
         "restartCount": 0,
-        "allocatedResources": has,
-        "resources": {"requests": has},
+        "allocatedResources": held,
+        "resources": {"requests": held},
     }
-    status = {"phase": "Running", "containerStatuses": [container]}
+    status = {"phase": "Running", "conditions": conditions, "containerStatuses": [container]}
     return Given(
         [ranked_node("a")],
-        [plain_pod("shrinks", nodeName="a")],
-        [plain_pod("late", cpu="2")],
-        {"shrinks": status},
+        [plain_pod(name, cpu=asks, nodeName="a")],
+        [plain_pod(f"late-{name}", cpu=late)],
+        {name: status},
     )
 
 
@@ -94,3 +99,17 @@ def test_the_difference_still_occurs(name: str, kube_scheduler: KubeScheduler) -
     assert differences(theirs, ours)
     excused = [meant.name for meant in MEANT if meant.excuses(one, theirs, ours)]
     assert excused == ([] if name in UNMET else [name])
+
+
+@pytest.mark.parametrize(("reason", "late", "fits"), [("Infeasible", "3", True), ("Deferred", "1", False)])
+def test_a_resize_that_a_kubelet_cannot_do_counts_the_same(
+    reason: str, late: str, fits: bool, kube_scheduler: KubeScheduler
+) -> None:
+    pending = {"type": "PodResizePending", "status": "True", "reason": reason}
+    given = resized_pod(reason.lower(), has="1", asks="100", late=late, conditions=[pending])
+    outcome = kube_scheduler.decide(given)
+    [one] = outcome.pods
+    theirs = outcome.attempts[one["metadata"]["name"]]
+    ours = Ours(outcome).decide(one)
+    assert bool(theirs.node) == bool(ours.node) == fits
+    assert not differences(theirs, ours)

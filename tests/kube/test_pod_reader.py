@@ -10,6 +10,7 @@ import pytest
 
 from gangsched.kube.watch.pod_reader import PodReader
 from gangsched.model.objects import Pod
+from gangsched.model.resources import pod_requests
 
 CONTAINERS = [
     {"name": "main", "image": "a:1", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "8"}}}
@@ -120,3 +121,44 @@ def test_volumes_that_decide_where_a_pod_may_run_stay(read: Any) -> None:
     image = {"name": "model", "image": {"reference": "registry.example/model:2"}}
     (found,) = read(PodReader(), with_token("a-0", claim, {"name": "tmp", "emptyDir": {}}, image))
     assert [volume.name for volume in found.spec.volumes or ()] == ["data", "model"]
+
+
+def resized(reason: str, *, allocated: str = "2", node: str = "n1") -> dict[str, Any]:
+    """It had 2 cpu and a device and was to have 1000; its sidecar is to stay as it is."""
+    sidecar = {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"cpu": "3"}}}
+    asked = {"requests": {"cpu": "1000", "nvidia.com/gpu": "8"}, "limits": {"nvidia.com/gpu": "8"}}
+    main = {"name": "main", "resources": asked}
+    spec = {"containers": [main], "initContainers": [sidecar], **({"nodeName": node} if node else {})}
+    has = {"name": "main", "resources": {"requests": {"cpu": "1500m"}}, "allocatedResources": {}}
+    has["allocatedResources"] = {"cpu": allocated}
+    side = {"name": "side", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "3"}}
+    pending = {"type": "PodResizePending", "status": "True", "reason": reason}
+    status = {"phase": "Running", "conditions": [pending]}
+    return pod(
+        "r-0", spec=spec, status=status | {"containerStatuses": [has], "initContainerStatuses": [side]}
+    )
+
+
+def one_line(reader: PodReader, one: dict[str, Any]) -> list[Pod]:
+    return [reader.line(json.dumps({"type": "ADDED", "object": one}).encode()).object]
+
+
+def one_object(reader: PodReader, one: dict[str, Any]) -> list[Pod]:
+    return [reader.object(json.dumps(one).encode())]
+
+
+@pytest.mark.parametrize("read", [listed, watched, one_line, one_object])
+def test_what_a_kubelet_has_refused_to_make_larger_counts_as_it_runs(read: Any) -> None:
+    reader = PodReader()
+
+    def cpu_of(one: dict[str, Any]) -> int:
+        [found] = read(reader, one)
+        requests = pod_requests(found.spec)
+        assert requests["nvidia.com/gpu"] == 8
+        return requests["cpu"]
+
+    assert cpu_of(resized("Infeasible")) == 2000 + 3000
+    assert cpu_of(resized("Infeasible", allocated="1")) == 1500 + 3000
+    assert cpu_of(resized("Infeasible", allocated="what?")) == 1_000_000 + 3000
+    assert cpu_of(resized("Deferred")) == 1_000_000 + 3000
+    assert cpu_of(resized("Infeasible", node="")) == 1_000_000 + 3000

@@ -109,7 +109,7 @@ class Kind:
 
     `name` is the one of KindSynced; `versions` are tried in order, empty for kinds that every server has.
     `selector` restricts its lists and watches: a fieldSelector or a labelSelector. `reader`, if there is one,
-    decodes pages and batches; single objects, and what it refuses, are decoded as `object_type`.
+    decodes them all; without it they are decoded as `object_type`.
     `page_limit`: the objects in one page, about a megabyte. Its decoders raise msgspec.MsgspecError.
     """
 
@@ -145,9 +145,11 @@ class Kind:
         lines, page = _decoder(_of(WatchEventOf, object_type)), _decoder(_of(PageOf, object_type))
         self._keeps_all = object_type in (CustomObject, PlainObject)
         self.decode_object: Callable[[bytes | msgspec.Raw], Any] = self._leniently(
-            _decoder(object_type).decode
+            _decoder(object_type).decode if reader is None else reader.object
         )
-        self.decode_line: Callable[[bytes], WatchEvent] = self._leniently(lines.decode)
+        self.decode_line: Callable[[bytes], WatchEvent] = self._leniently(
+            lines.decode if reader is None else reader.line
+        )
         self.decode_lines: Callable[[bytes], list[WatchEvent]] = (
             reader.lines if reader is not None else self._leniently(lines.decode_lines)
         )

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from gangsched.kube.watch.envelopes import Page, PageOf, WatchEvent, WatchEventOf
+from gangsched.kube.watch.resized import MARK, Running, as_it_runs
 from gangsched.model.objects import ObjectMeta, Pod, PodSpec, PodStatus
 
 
@@ -26,6 +27,12 @@ class _Outline(msgspec.Struct, gc=False):
 
 _decode_lines = msgspec.json.Decoder(WatchEventOf[_Outline]).decode_lines
 _decode_page = msgspec.json.Decoder(PageOf[_Outline]).decode
+_decode_line = msgspec.json.Decoder(WatchEventOf[Pod]).decode
+_decode_object = msgspec.json.Decoder(Pod).decode
+_running_lines = msgspec.json.Decoder(WatchEventOf[Running]).decode_lines
+_running_page = msgspec.json.Decoder(PageOf[Running]).decode
+_running_line = msgspec.json.Decoder(WatchEventOf[Running]).decode
+_running_object = msgspec.json.Decoder(Running).decode
 _decode_spec = msgspec.json.Decoder(PodSpec).decode
 # Fields often equal even where specs differ (in a node's name, a claim's, a group's).
 _OFTEN_EQUAL = ("containers", "tolerations", "affinity", "init_containers", "topology_spread_constraints")
@@ -50,13 +57,35 @@ class PodReader:
         lines: list[Any] = _decode_lines(data)
         for line in lines:
             line.object = self._pod(line.object)
+        if MARK in data:
+            for line, running in zip(lines, _running_lines(data), strict=True):
+                line.object = as_it_runs(line.object, running.object)
         return lines
 
     def page(self, body: bytes) -> Page:
         """A page of a list. Raises: msgspec.MsgspecError, if it is no page or a pod in it does not parse."""
         page: Page = _decode_page(body)
         page.items = [self._pod(outline) for outline in page.items]
+        if MARK in body:
+            page.items = [
+                as_it_runs(pod, running)
+                for pod, running in zip(page.items, _running_page(body).items, strict=True)
+            ]
         return page
+
+    @staticmethod
+    def line(data: bytes) -> WatchEvent:
+        """A line of a watch by itself. Raises: msgspec.MsgspecError, if it is no pod."""
+        line: WatchEvent = _decode_line(data)
+        if MARK in data:
+            line.object = as_it_runs(line.object, _running_line(data).object)
+        return line
+
+    @staticmethod
+    def object(data: bytes) -> Pod:
+        """A pod by itself. Raises: msgspec.MsgspecError, if it is none."""
+        pod = _decode_object(data)
+        return as_it_runs(pod, _running_object(data)) if MARK in data else pod
 
     def _pod(self, outline: _Outline) -> Pod:
         meta, before, status = outline.metadata, self._meta, outline.status
