@@ -843,21 +843,23 @@ def test_what_was_on_its_nodes_all_the_time_is_not_why_a_claim_slips() -> None:
     assert claim(c, "large").because == "other scheduler"
 
 
-@pytest.mark.parametrize("how", ["tainted", "a device less"])
+@pytest.mark.parametrize("how", ["tainted", "a device less", "gone"])
 def test_a_claim_slips_because_of_a_node_that_no_longer_takes_its_gang(how: str) -> None:
     c = bounded(nodes=3, bound=1)
     c.submit(lone("holds", 8, "600s"), lone("also", 8, "900s")).run()
     c.submit(gang("large", pods=2, gpus=8)).run()
     c.submit(lone("before", 8, "10s")).run().delete("before").run()
-    c.submit(lone("passes", 8, "2h")).run()
+    c.submit(lone("passes", 8, "2h")).run().wait(5.0)
     first, last = c.pod("holds").spec.node_name, c.pod("also").spec.node_name
     free = ({"n0", "n1", "n2"} - {first, last}).pop()
     taint = Taint("node.kubernetes.io/unreachable", effect="NoSchedule")
     node = make_node(free, gpus=7)
     if how == "tainted":
         node = replace(c.nodes[free], spec=replace(c.nodes[free].spec, taints=[taint]))
-    c.node(node).run().wait(40.0)
+    _ = c.drop_node(free) if how == "gone" else c.node(node)
+    c.run().wait(40.0)
     assert (claim(c, "large").start_s, claim(c, "large").because) == (901.0, "node")
+    assert free not in claim(c, "large").nodes
 
 
 def test_an_extension_counts_again_once_no_promise_rests_on_it() -> None:
