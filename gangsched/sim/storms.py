@@ -27,7 +27,8 @@ from gangsched.sim.making import make_scheduler
 from gangsched.sim.moody import MoodySimulation, moody_workload
 from gangsched.sim.moody_plugins import KINDS
 from gangsched.sim.racks import racked_workload
-from gangsched.sim.reloads import ReloadSimulation, reloads_workload
+from gangsched.sim.reload_mix import reloads_workload
+from gangsched.sim.reloads import ReloadSimulation
 from gangsched.sim.storage import VolumeSimulation
 from gangsched.sim.teams import SETTINGS, make_with_queues, teams_workload
 from gangsched.sim.volumes import volumes_workload
