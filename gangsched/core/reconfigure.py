@@ -6,6 +6,7 @@ validating the configuration (config, plugins), when it is read (extension.reloa
 | what changes | groups that wait, queue or run |
 |---|---|
 | plugins, args, weights | reservations stay; Permit is asked anew; rejected groups may try again |
+| a plugin that remembers reservations | the new one inherits from the one before it |
 | QueueSort | the line is sorted anew |
 | a profile comes | its pods, another scheduler's until now, are listed again and are ours |
 | evictions are not allowed any more | who waits for victims gives up, what is being evicted stays |
@@ -22,7 +23,10 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.binding.group_outcome import GroupOutcome
+from gangsched.core.framework.binding_points import InheritingPlugin
+from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Profile
+from gangsched.core.framework.serves import serves
 from gangsched.core.groups.attempts import NOT_ANY_MORE, Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.membership import Membership
@@ -92,6 +96,7 @@ def reconfigure(
     for group in gone:
         shared.drop_group(group)
     added = frozenset(profiles).difference(shared.profiles)
+    _hand_over(shared, profiles)
     shared.configure(profiles, settings)
     _stop_evicting(shared, attempts, outcome)
     membership.reconfigured()
@@ -115,6 +120,20 @@ def reconfigure(
             shared.queue.activate(group, Cause.RECONFIGURED)
         elif group.state is GroupState.UNSCHEDULABLE:
             shared.queue.wake(group, Cause.RECONFIGURED, shared.now_s)
+
+
+def _hand_over(shared: SharedState, profiles: Mapping[str, Profile]) -> None:
+    """Plugins that are made anew learn what those before them remember of reservations, which stay."""
+    for name in [name for name in profiles if name in shared.profiles]:
+        for plugin in profiles[name].plugins:
+            before = shared.profiles[name].plugin(plugin.name)
+            is_another = before is not plugin and type(before) is type(plugin)
+            if not is_another or not serves(plugin, InheritingPlugin):
+                continue
+            try:
+                plugin.inherit(before)
+            except Exception as error:  # the configuration is in effect all the same
+                shared.hooks.blame(PluginError(plugin.name, "Inherit", f"{type(error).__name__}: {error}"))
 
 
 def _with_those_of(before: Settings, settings: Settings, names: Iterable[str]) -> Settings:

@@ -50,6 +50,7 @@ HOOKS = {
     "is_stated": Hook("Score", ("template", "view")),
     "reserve": Hook("Reserve", ("state", "group", "placements")),
     "unreserve": Hook("Unreserve", ("group", "infos")),
+    "inherit": Hook("Inherit", ("before",)),
     "permit": Hook("Permit", ("group", "siblings"), may_be_async=True),
     "pre_bind_pre_flight": Hook("PreBindPreFlight", ("template",)),
     "pre_bind": Hook("PreBind", ("pod", "node_name", "handle"), may_be_async=True),

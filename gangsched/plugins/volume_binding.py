@@ -276,6 +276,11 @@ class VolumeBinding:
             self._promised.pop(info.uid, None)
             self._to_bind.pop(info.uid, None)
 
+    def inherit(self, before: VolumeBinding) -> None:
+        """The same books: a PreBind of the earlier one that still runs strikes out what it ends with."""
+        self._promised, self._to_bind = before._promised, before._to_bind
+        self._waiting = before._waiting
+
     # -- binding -------------------------------------------------------------------------------------------
 
     def pre_bind_pre_flight(self, template: PodTemplate) -> Status:

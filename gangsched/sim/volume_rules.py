@@ -155,11 +155,12 @@ def reaches(volume: PersistentVolume, node: str) -> bool:
 
 def _given_twice(bodies: HookBodies | None, told: Told) -> Iterator[str]:
     """Volumes come again under their names, so it is one volume where its version is the same. A pod that is
-    gone has given it up: of two patches of one version the server takes the first."""
-    owners: dict[tuple[str, str], str] = {}
+    gone has given it up: of two patches of one version the server takes the first. Each profile has promises
+    of its own, as in kube-scheduler: there too the server takes the first."""
+    owners: dict[tuple[str, str, str], str] = {}
     for pod, path, patch in bodies.under_way() if bodies is not None else ():
         owner = patch.get("spec", {}).get("claimRef", {}).get("name", "")
-        volume = (path, patch["metadata"]["resourceVersion"])
+        volume = (path, patch["metadata"]["resourceVersion"], pod.spec.scheduler_name)
         if not owner or pod.metadata.uid not in told.pods:
             continue
         if (first := owners.setdefault(volume, owner)) != owner:

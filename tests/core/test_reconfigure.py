@@ -13,10 +13,12 @@ from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.framework.profile import Profile
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Pod
+from gangsched.model.objects import ClaimVolume, ObjectMeta, Pod, Volume
+from gangsched.model.storage import CLAIMS, CLASSES, VOLUMES, StorageClass
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import make_pod
+from gangsched.sim.volumes import HOST, LOCAL, WAITS, claim, local_volume
 from tests.core.plugins import AsyncPermitter, Permitter, PreBinder, Reserver, with_plugins
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
@@ -255,6 +257,77 @@ def test_a_gang_that_is_prepared_is_not_disturbed_by_another_configuration() -> 
     c.submit(gang("a", pods=1)).run()
     reconfigured(c, with_own(profiles_of(DEFAULT), pre_binds=(PreBinder("P"),)))
     c.say(c.held_hooks[0], SUCCESS)
+    assert c.placed("a")
+
+
+def with_claim(name: str) -> list[Pod]:
+    """A gang of one, with a claim that waits for its pod."""
+    (pod,) = gang(name, pods=1, gpus=1)
+    volumes = [Volume(name="v", persistent_volume_claim=ClaimVolume(f"local-{name}"))]
+    return [replace(pod, spec=replace(pod.spec, volumes=volumes))]
+
+
+def with_one_volume(c: Cluster) -> Cluster:
+    """n0 has a local volume, and pods a and b may claim it."""
+    node = c.nodes["n0"]
+    c.node(replace(node, metadata=replace(node.metadata, labels={HOST: "n0"})))
+    known = (
+        (CLASSES, StorageClass(ObjectMeta(name=LOCAL), "kubernetes.io/no-provisioner", WAITS)),
+        (VOLUMES, local_volume("v0", "n0")),
+        (CLAIMS, claim("local-a")),
+        (CLAIMS, claim("local-b")),
+    )
+    return c.tell(*(ev.ObjectPut(kind, one) for kind, one in known))
+
+
+def test_volumes_that_are_promised_to_a_gang_that_waits_are_bound_before_it_and_go_to_nobody_else() -> None:
+    c = with_one_volume(with_plugins(Permitter("Approval", lambda group: Status.wait("w"))))
+    c.hook = lambda hook: None
+    c.submit(with_claim("a")).run()
+    assert c.state("a") == "waiting"
+    waits = (Permitter("Approval", lambda group: Status.wait("w") if group.key.name == "a" else SUCCESS),)
+    reconfigured(c, with_own(profiles_of(DEFAULT), permits=waits))
+    c.submit(with_claim("b")).run()
+    assert c.state("b") == "unschedulable"
+    reconfigured(c, profiles_of(DEFAULT))
+    assert [(hook.plugin, hook.pod and hook.pod.metadata.name) for hook in c.held_hooks] == [
+        ("VolumeBinding", "a-0")
+    ]
+    assert not c.all(ef.BindPod)
+
+
+class Book(Reserver):
+    """A Reserve plugin that knows who holds what it gave."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        super().__init__("Book", [])
+        self.held: set[str] = set()
+        self._fails = fails
+
+    def reserve(self, state: Any, group: Any, placements: Any) -> Status:
+        self.held |= {one.info.uid for one in placements}
+        return super().reserve(state, group, placements)
+
+    def inherit(self, before: Book) -> None:
+        if self._fails:
+            raise ValueError("it cannot")
+        self.held = before.held
+
+
+def test_a_plugin_of_ones_own_inherits_what_the_one_before_it_remembers() -> None:
+    waits = Permitter("Approval", lambda group: Status.wait("w"))
+    c = with_plugins(waits, Book()).submit(gang("a", pods=2)).run()
+    book = Book()
+    reconfigured(c, with_own(profiles_of(DEFAULT), reserves=(book,), permits=(waits,)))
+    assert book.held == {info.uid for info in c.group("a").members.values()}
+
+
+def test_a_plugin_that_fails_to_inherit_is_named_and_the_configuration_is_in_effect() -> None:
+    waits = Permitter("Approval", lambda group: Status.wait("w"))
+    c = with_plugins(waits, Book()).submit(gang("a", pods=2)).run()
+    reconfigured(c, with_own(profiles_of(DEFAULT), reserves=(Book(fails=True),)))
+    (blame,) = c.all(ef.BlamePlugin)
+    assert (blame.plugin, blame.point, blame.problem) == ("Book", "Inherit", "ValueError: it cannot")
     assert c.placed("a")
 
 

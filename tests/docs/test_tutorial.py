@@ -27,7 +27,7 @@ from tests.support.scenario import Cluster, gang
 
 PAGE = DOCS / "writing-plugins.md"
 SHOWN = [block.text for block in blocks(PAGE, "python")]
-FILTER, SCORE, PERMIT, KUBERNETES, SORT, LANES, USERS, ENQUEUE, BUDGET, AT_ONCE = SHOWN
+FILTER, SCORE, PERMIT, KUBERNETES, SORT, LANES, USERS, ENQUEUE, BUDGET, AT_ONCE, ADDRESSES = SHOWN
 CONFIGS = [block.text for block in blocks(PAGE, "yaml") if "TeamNodes" in block.text]
 [SORT_CONFIG] = [block.text for block in blocks(PAGE, "yaml") if "GpuFirst" in block.text]
 # The page names the third plugin in a profile as it does the first.
@@ -139,6 +139,32 @@ async def test_permit_passes_on_what_it_cannot_understand(tmp_path: Path) -> Non
     c = Cluster().submit(gang("a", pods=1))
     with pytest.raises(ApiError):
         await known.factories["Freeze"]().permit(c.group("a"), {}, server)
+
+
+class Patched:
+    """An API server that takes patches."""
+
+    def __init__(self) -> None:
+        self.patches: list[tuple[str, Any]] = []
+
+    async def patch(self, path: str, body: Any) -> None:
+        self.patches.append((path, body))
+
+
+def test_what_was_chosen_before_a_reload_is_written_after_it(tmp_path: Path) -> None:
+    config = CONFIGS[0].replace("TeamNodes", "Addresses")
+    c, known = cluster(tmp_path, ADDRESSES, config)
+    server = Patched()
+    c.hook = lambda hook: None
+    c.node(make_node("n0")).submit(gang("a", pods=2)).run()
+    profiles = build_profiles(parse_config(config, source="", plugins=known), known.factories)
+    c.scheduler.reconfigure(profiles, c.settings, c.now_s)
+    plugin: Any = profiles["gangsched"].plugin("Addresses")
+    for hook in list(c.held_hooks):
+        assert asyncio.run(plugin.pre_bind(hook.pod, hook.node_name, server)).is_success
+    own = [body["metadata"]["annotations"]["team.example.com/address"] for _, body in server.patches]
+    assert sorted(own) == ["10.0.0.253", "10.0.0.254"]
+    assert server.patches[0][0] == "/api/v1/namespaces/d/pods/a-0"
 
 
 def test_the_plugin_by_kubernetes_asyncio_is_the_sample_that_runs_elsewhere(

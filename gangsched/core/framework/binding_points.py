@@ -6,7 +6,7 @@ Plugins import them from core.framework.interface, where the table of all points
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from gangsched.core.framework.status import CycleState, Handle, Status
 from gangsched.core.types.group import Group, PodInfo
@@ -29,6 +29,19 @@ class ReservePlugin(Protocol):
         ...
 
     def unreserve(self, group: Group, infos: Sequence[PodInfo]) -> None: ...
+
+
+@runtime_checkable
+class InheritingPlugin(Protocol):
+    """For plugins that remember what is reserved: a reload makes them anew, and reservations outlive it.
+
+    Called before this one is asked anything, when a profile of the same name had one of the same class.
+    Exceptions from it are only reported. What the earlier one runs at the edge goes on until it ends.
+    """
+
+    name: str
+
+    def inherit(self, before: Any) -> None: ...
 
 
 @runtime_checkable

@@ -36,6 +36,7 @@ presence. One object is made for each profile that names it, with that profile's
     Normalize   normalize     after Score, of a plugin that has it        the scores made to fit 0..100
     Reserve     reserve       a whole group has its places                a Status; "no" unreserves
                 unreserve     whatever follows fails                      nothing; may be asked twice
+    (Inherit)   inherit       a reload has made it anew                   nothing; keeps the earlier's notes
     Permit      permit        everything is reserved                      success, wait (timeout), or no
     PreBind     pre_bind      once a pod, before it is bound              a Status; "no" costs the attempt
     Bind        bind          once a pod, in order                        a Status; SKIP: the next one binds
@@ -77,6 +78,7 @@ from gangsched.core.cache.node_info import NodeInfo
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.framework.binding_points import (
     BindPlugin,
+    InheritingPlugin,
     PermitPlugin,
     PostBindPlugin,
     PreBindPlugin,
@@ -341,6 +343,7 @@ __all__ = [
     "FloatArray",
     "FollowingPlugin",
     "Handle",
+    "InheritingPlugin",
     "IntArray",
     "LaneSortPlugin",
     "NodeFilterPlugin",
