@@ -324,8 +324,8 @@ def test_device_constraints_that_cannot_be_read_are_told_with_a_cure() -> None:
         own = {"gangsched.io/device-constraints": text}
         found = told(cluster().submit(with_annotations(gang("train", pods=2), own)).run(), "train")
         assert found.answer == (
-            "It cannot be scheduled as it is written: metadata.annotations: gangsched.io/device-constraints:"
-            f" {said}"
+            "It cannot be scheduled as it is written: gang d/train: member train-0:"
+            f" metadata.annotations: gangsched.io/device-constraints: {said}"
         )
         assert found.cures == ("Correct what the sentence names in the pods' template.",)
 

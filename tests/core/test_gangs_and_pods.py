@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from gangsched.core.framework.interface import Status
 from gangsched.kube.watch.decode import objects
 from gangsched.model import events as ev
 from gangsched.model.objects import Affinity, Pod, TopologySpreadConstraint, Volume
+from gangsched.model.topology import TOPOLOGY_KEY
 from gangsched.sim.objects import make_node, make_pod
-from tests.support.scenario import Cluster, gang
+from tests.support.scenario import Cluster, gang, with_annotations
 
 HOST, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/rack"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -180,6 +182,27 @@ def test_a_gangs_claims_are_bound_before_any_of_its_members_is() -> None:
     c.say(asked[1], Status())
     assert nodes_of(c, "a") == ["n1", "n2"]
     assert c.state("a") == "bound"
+
+
+def test_a_gang_is_told_which_member_cannot_be_placed_at_all() -> None:
+    """All its members are told the same, and the others ask for nothing unusual."""
+    c = racks(3, 1)
+    first, second = gang("a", pods=2, gpus=1)
+    claims = [{"name": "gpu", "resourceClaimName": "mine"}]
+    c.submit(first, replace(second, spec=replace(second.spec, resource_claims=claims))).run()
+    said = "claims of dynamic resource allocation are not supported (yet)"
+    assert c.group("a").message == f"gang d/a: member a-1: spec.resourceClaims: {said}"
+    assert c.said("a-0") == c.said("a-1") == c.group("a").message
+
+
+@pytest.mark.parametrize("asks", [{}, {TOPOLOGY_KEY: f"required: {RACK}"}])
+def test_a_gang_is_told_whose_claim_is_missing(asks: dict[str, str]) -> None:
+    c = racks(3, 1)
+    first, second = with_annotations(gang("a", pods=2, gpus=1), asks)
+    source = {"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}
+    volumes = [msgspec.convert(source, Volume)]
+    c.submit(first, replace(second, spec=replace(second.spec, volumes=volumes))).run()
+    assert c.group("a").message == 'gang d/a: member a-1: persistentvolumeclaim "gone" not found'
 
 
 def test_what_an_attempt_gives_back_the_next_one_may_have() -> None:

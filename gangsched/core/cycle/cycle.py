@@ -26,7 +26,15 @@ from gangsched.core.cycle.placing import Placing, pre_filtered
 from gangsched.core.cycle.roles import n_of_role_fit
 from gangsched.core.cycle.topology import place_in_domains
 from gangsched.core.framework.interface import CycleState, Status
-from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, SearchOutcome, Shortage, by_template
+from gangsched.core.framework.plan import (
+    GAVE_UP,
+    FitError,
+    Plan,
+    SearchOutcome,
+    Shortage,
+    by_template,
+    of_member,
+)
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import split, templates_of
@@ -245,18 +253,19 @@ def _needs_names(group: Group, template: PodTemplate) -> str:
 
 def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | FitError | _Shortage:
     batches = demand.by_template()
-    for template, _ in batches.values():
+    for template, members in batches.values():
         refused = demand.profile.refuses(template)
         if refused:
-            return FitError(demand.group, refused, ((GANG, None),))
+            return FitError(demand.group, of_member(members[0], refused), ((GANG, None),))
         if not demand.profile.names_devices and (key := _needs_names(demand.group, template)):
             off = f"metadata.annotations: {key}: the plugin Devices is off in this pod's profile"
-            return FitError(demand.group, off, ((GANG, None),))
+            return FitError(demand.group, of_member(members[0], off), ((GANG, None),))
     if too_small := _cluster_too_small(demand.group, trial):
         return FitError(demand.group, too_small, (("", None),))
     states, at_fault, status = pre_filtered(demand, [template for template, _ in batches.values()], trial)
     if at_fault is not None:
-        return FitError(demand.group, status.reason, ((status.plugin, at_fault),), status.code)
+        why = of_member(batches[at_fault.serial][1][0], status.reason)
+        return FitError(demand.group, why, ((status.plugin, at_fault),), status.code)
     order, extra = list(batches.values()), list[_Batch]()
     if demand.roles:
         needed, rest = split(demand.members, demand.roles)

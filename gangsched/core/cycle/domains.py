@@ -25,7 +25,7 @@ from gangsched.core.cycle.domain_refusals import MAX_NAMED, TemplateMembers, fir
 from gangsched.core.cycle.near_names import unknown_label
 from gangsched.core.cycle.packing import fewest
 from gangsched.core.cycle.preferred import worth
-from gangsched.core.framework.plan import FitError, Plan
+from gangsched.core.framework.plan import FitError, Plan, of_member
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
 from gangsched.core.types.group import NO_ROW, MemberState, PodInfo
@@ -116,7 +116,8 @@ class Domains:
                 found.append(TemplateMembers(template, n, state, room))
             elif is_alone:
                 rejected = ((status.plugin, template),)
-                self.refusal = FitError(demand.group, status.reason, rejected, status.code)
+                why = of_member(members[0], status.reason)
+                self.refusal = FitError(demand.group, why, rejected, status.code)
             else:  # groups that are placed before may change PreFilter's answer
                 found.append(TemplateMembers(template, n, None, np.where(trial.live, n, 0)))
         return found

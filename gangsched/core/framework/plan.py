@@ -136,6 +136,14 @@ class FitError(msgspec.Struct, gc=False):
     shortage: Shortage | None = None
 
 
+def of_member(info: PodInfo, why: str) -> str:
+    """Why a pod is refused; in a gang, whose other members are told the same, with its name."""
+    group = info.group
+    if group is None or not group.is_gang:
+        return why
+    return f"gang {group.key}: member {info.pod.metadata.name}: {why}"
+
+
 class DryRun(msgspec.Struct, gc=False):
     """What a PostFilter plugin may try. place: the unit's cycle on a Trial of the plugin's; search: the same,
     trying further orders for up to a number of placements; search_budget: the unit's limit for each use;
