@@ -272,6 +272,15 @@ def test_a_walltime_that_the_last_to_start_is_edited_to_counts_for_those_that_ra
     assert book(c).running_s("all", c.now_s) == pytest.approx(3 * 8 * 3600.0 / 16)
 
 
+def test_a_member_that_comes_later_and_leaves_counts_for_those_that_ran_before_while_it_is_there() -> None:
+    c = two_nodes().submit(walled(gang("runs", pods=2, gpus=1), "1h")).run()
+    assert book(c).running_s("all", c.now_s) == pytest.approx(2 * 3600.0 / 16)
+    c.submit(walled(gang("runs", pods=1, gpus=1, min_members=2, first=2), "4h")).run()
+    assert book(c).running_s("all", c.now_s) == pytest.approx(3 * 4 * 3600.0 / 16)
+    c.delete("runs-2").run()
+    assert book(c).running_s("all", c.now_s) == pytest.approx(2 * 3600.0 / 16)
+
+
 @pytest.mark.parametrize("how", ["edited", "after a restart"])
 def test_a_walltime_of_a_gangs_object_counts(how: str) -> None:
     def says(walltime: str) -> CustomObject:

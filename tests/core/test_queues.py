@@ -172,6 +172,17 @@ def test_who_is_in_line_takes_the_place_that_an_edited_walltime_gives_it(edited:
     assert [e.name for e in c.effects if isinstance(e, BindPod)] == ["b", "a"]
 
 
+def test_a_gang_in_line_goes_by_its_longest_member_of_those_that_have_come_and_not_left() -> None:
+    c = queued("queueing: {}\nqueues: [{name: all, order: shortest, namespaces: [d]}]\n", nodes=2)
+    for name, walltime in (("a", "1h"), ("b", "2h"), ("c", "1h"), ("d", "3h")):
+        c.submit(with_annotations(gang(name, pods=2), {WALLTIME_KEY: walltime}))
+    for name in ("a", "c"):
+        more = gang(name, pods=1, first=2, min_members=2)
+        c.submit(with_annotations(more, {WALLTIME_KEY: "4h"}))
+    c.delete("c-2").run()
+    assert c.bind_order() == ["c", "b", "d", "a"]
+
+
 # -- limits ----------------------------------------------------------------------------------------------
 
 

@@ -57,6 +57,8 @@ class QueueTree:
                 self.children.setdefault(one.parent, []).append(one.name)
         self.guarantees = any(one.guaranteed for one in settings.queues)
         """Whether anything is guaranteed to any queue."""
+        self.goes_by_walltime = any(one.order == "shortest" for one in settings.queues)
+        """Whether in any queue the shortest go first."""
         self._exact: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
         for one in settings.queues:

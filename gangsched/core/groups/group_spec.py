@@ -145,7 +145,11 @@ class GroupSpecs:
         if info is not None and not group.n_holding and not group.n_assumed:
             group.scheduler_name = info.pod.spec.scheduler_name  # members that failed may name another
         group.definition, group.problem = self._spec_of(group)
-        book, is_timed_anew = self._shared.queue_book, _walltime(group.definition) != _walltime(defined)
+        is_timed_anew = _walltime(group.definition) != _walltime(defined)
+        book, walltimes = self._shared.queue_book, self._shared.walltimes
+        counts = group.n_holding or group.is_complete
+        if counts and book is not None and book.tree.goes_by_walltime and walltimes is not None:
+            is_timed_anew = walltimes.is_anew(group)
         if book is not None and group.n_holding and is_timed_anew:
             book.may_end_otherwise(group.in_state(MemberState.BOUND)[0])
         if group.definition is not None and not group.problem and not group.satisfied:

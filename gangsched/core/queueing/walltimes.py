@@ -71,6 +71,8 @@ class Walltimes:
         self._n_learned = 0
         """Changes with every run, and with the defaults."""
         self._known: WeakKeyDictionary[Group, _Known] = WeakKeyDictionary()
+        self._last_s: WeakKeyDictionary[Group, float] = WeakKeyDictionary()
+        """When `is_anew` was asked last."""
         self._said_by_pod: dict[str, tuple[Pod, Walltime]] = {}
         """By UID: of pods in no group."""
 
@@ -94,6 +96,13 @@ class Walltimes:
         n_learned = None if is_said else self._n_learned
         self._known[group] = _Known(group.definition, group.n_changes, n_learned, found)
         return found
+
+    def is_anew(self, group: Group) -> bool:
+        """Whether the group's walltime is another one than when this was asked last: an object or a pod was
+        edited, or a member came or went."""
+        now_s = self.of(group).seconds
+        before_s, self._last_s[group] = self._last_s.get(group, now_s), now_s
+        return now_s != before_s
 
     def of_pod(self, pod: Pod) -> Walltime:
         """What a pod in no group says."""
