@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.dispatcher import Dispatcher
@@ -199,6 +200,25 @@ async def test_an_event_that_had_arrived_is_not_told_twice() -> None:
         await run.done()
         assert len(server.requests) == 2
         assert run.dispatcher.statistics().n_events_dropped == 0
+
+
+async def test_an_event_in_a_namespace_that_is_being_deleted_is_dropped_without_a_word() -> None:
+    """Refused with the code of a missing right, of which each would be told."""
+    going = "unable to create new content in namespace ns because it is being terminated"
+
+    def refuse(request: Request) -> bytes:
+        name = request.json["metadata"]["name"]
+        why = going if "goes" in request.json["note"] else "no right"
+        said = f'events.events.k8s.io "{name}" is forbidden: {why}'
+        return status(403, message=said, about=name, kind="events", group="events.k8s.io")
+
+    with capture_logs() as logs:
+        async with ScriptedServer(default=refuse) as server, running(server) as run:
+            run.dispatcher.submit([event("its namespace goes"), event("another")])
+            await run.done()
+            assert run.dispatcher.statistics().n_events_dropped == 2
+    [line] = [one["err"] for one in logs if "err" in one]
+    assert line.endswith("is forbidden: no right")
 
 
 async def test_pod_that_does_not_parse_is_read_as_far_as_it_goes() -> None:

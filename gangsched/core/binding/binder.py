@@ -35,6 +35,7 @@ from gangsched.core.types.group import (
     MemberState,
     PodInfo,
 )
+from gangsched.errors import says_namespace_goes
 from gangsched.model.effects import GetPod
 from gangsched.model.events import (
     BindCancelled,
@@ -266,6 +267,6 @@ def _cure(refusal: str) -> str:
         return "the scheduler's role needs the verb create on pods/binding"
     if "'gangsched-reserved-keys" in refusal:
         return "run the scheduler as that service account: in the cluster, or with a kubeconfig of its token"
-    if "because it is being terminated" in refusal:
+    if says_namespace_goes(refusal):
         return "its namespace is being deleted"
     return "an admission policy or webhook refused it, not RBAC: allow the scheduler's writes there"

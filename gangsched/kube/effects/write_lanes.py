@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from typing import Unpack
 
-from gangsched.errors import ApiError
+from gangsched.errors import ApiError, says_namespace_goes
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.slow_lane import LaneOptions, SlowLane
 from gangsched.kube.effects.writes import (
@@ -309,7 +309,7 @@ class EventLane(SlowLane[RecordEvent]):
         if may_pass(error) and call.n_tries < EVENT_TRIES:
             return True
         self.n_dropped += 1
-        if error.code not in (404, 409):
+        if error.code not in (404, 409) and not says_namespace_goes(error.message):
             self._complaints.say(self.name, error)
         return False
 
