@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gangsched.errors import ConfigError
+from gangsched.telemetry.trace_file import opened
 
 
 class Written:
@@ -60,9 +61,12 @@ def trace_path(given: str, environ: Mapping[str, str]) -> tuple[Path | None, str
     Raises: ConfigError, for a name that was given.
     """
     if given:
-        if Path(given).is_fifo():
-            raise ConfigError("cannot be written: it is a pipe, and no file", source=f"--trace-file {given}")
-        _open(Path(given), "a", "--trace-file", given)
+        try:
+            opened(Path(given)).close()
+        except OSError as error:
+            raise ConfigError(
+                f"cannot be written: {error.strerror}", source=f"--trace-file {given}"
+            ) from None
         return Path(given), ""
     root = environ.get("XDG_CACHE_HOME", "")
     path = (Path(root) if root else Path.home() / ".cache") / "gangsched" / "demo-traces.jsonl"

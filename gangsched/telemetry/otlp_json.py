@@ -7,10 +7,8 @@ Source: opentelemetry-proto, `docs/specification.md`, JSON Protobuf Encoding.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Mapping, Sequence
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from opentelemetry.trace import Link, SpanKind
 from opentelemetry.trace.status import StatusCode
 
 from gangsched.errors import ConfigError
+from gangsched.telemetry.trace_file import opened
 
 # A scheduler that traces everything writes about 10 kB a gang. At this size the file is renamed to `FILE.1`
 # and restarted, so that a forgotten flag does not fill a disk.
@@ -32,7 +31,6 @@ _KINDS = {
     SpanKind.PRODUCER: 4,
     SpanKind.CONSUMER: 5,
 }
-_IS_PIPE = "it is a pipe or a terminal, and no file"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -111,7 +109,7 @@ class FileExporter(SpanExporter):
         self._path = path
         self._max_bytes = max_bytes
         try:
-            self._file = _appending(path)
+            self._file = opened(path)
         except OSError as error:
             raise ConfigError(f"cannot be written: {error.strerror}", source=str(path)) from None
 
@@ -140,24 +138,8 @@ class FileExporter(SpanExporter):
 
     def _open_again(self) -> None:
         """Raises: OSError; the file that was open still is."""
-        before, self._file = self._file, _appending(self._path)
+        before, self._file = self._file, opened(self._path)
         before.close()
 
     def shutdown(self) -> None:
         self._file.close()
-
-
-def _appending(path: Path) -> FileIO:
-    """The file, for appending. Raises: OSError."""
-    try:
-        # Opening a named pipe that nobody reads waits for a reader, but for this flag.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
-        file = FileIO(os.open(path, flags, 0o666), "ab")
-    except OSError as error:
-        if error.errno != errno.ENXIO:
-            raise
-        raise OSError(error.errno, _IS_PIPE) from None
-    if not file.seekable():
-        file.close()
-        raise OSError(errno.ESPIPE, _IS_PIPE)
-    return file

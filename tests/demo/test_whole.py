@@ -278,11 +278,20 @@ def test_files_that_cannot_be_written(
     assert line.startswith(f"gangsched: --{option} {tmp_path}: ")
 
 
-def test_traces_are_not_written_to_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    line = refused({"trace-file": str(pipe)}, capsys)
-    assert line == f"gangsched: --trace-file {pipe}: cannot be written: it is a pipe, and no file"
+@pytest.mark.parametrize("kind", ["pipe", "terminal"])
+def test_traces_are_not_written_to_a_pipe_or_a_terminal(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master, slave = os.openpty()
+    path = Path(os.ttyname(slave)) if kind == "terminal" else tmp_path / "pipe"
+    if kind == "pipe":
+        os.mkfifo(path)
+    line = refused({"trace-file": str(path)}, capsys)
+    os.close(master)
+    os.close(slave)
+    assert (
+        line == f"gangsched: --trace-file {path}: cannot be written: it is a pipe or a terminal, and no file"
+    )
 
 
 def test_a_kubeconfig_of_somebody_else_is_not_overwritten(
