@@ -37,6 +37,7 @@ from gangsched.flags import (
 )
 from gangsched.garbage_collection import collect_rarely
 from gangsched.model.printable import one_line
+from gangsched.signals import EndedBySignal, early_signals
 
 if TYPE_CHECKING:
     from gangsched.config import SchedulerConfig, TracingSettings
@@ -55,10 +56,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     _ready_streams()
     try:
-        args = _parser(arguments).parse_args(arguments)
-        code = int(args.run(args))
-        sys.stdout.flush()  # flush here, where a closed pipe can be handled
-        return code
+        with early_signals(reloads=arguments[:1] == ["scheduler"]):
+            args = _parser(arguments).parse_args(arguments)
+            code = int(args.run(args))
+            sys.stdout.flush()  # flush here, where a closed pipe can be handled
+            return code
     except ConfigError as error:
         print(f"gangsched: {one_line(str(error))}", file=sys.stderr)
         return 2
@@ -75,6 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"gangsched: the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
+    except EndedBySignal as error:
+        print(f"gangsched: {error}", file=sys.stderr)
+        return 128 + error.number
     except KeyboardInterrupt:
         print("gangsched: interrupted", file=sys.stderr)
         return 130

@@ -36,6 +36,7 @@ from gangsched.errors import ConfigError
 from gangsched.extension.source import ConfigSource
 from gangsched.model.effects import Effect
 from gangsched.plugins import metrics_server_s
+from gangsched.signals import take_hang_up
 
 _log = structlog.get_logger(__name__)
 
@@ -123,9 +124,14 @@ class Reload:
 
     async def _hear(self) -> None:
         with anyio.open_signal_receiver(signal.SIGHUP) as signals:
+            if take_hang_up():
+                self._hang_up()
             async for _ in signals:
-                self._why = "SIGHUP"
-                self._wanted.set()
+                self._hang_up()
+
+    def _hang_up(self) -> None:
+        self._why = "SIGHUP"
+        self._wanted.set()
 
     async def _look(self) -> None:
         stamp = before = self._source.stamp()

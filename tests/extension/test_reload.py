@@ -28,6 +28,7 @@ from gangsched.extension.source import ConfigSource, Stamp
 from gangsched.model import events as ev
 from gangsched.model.effects import BindPod, Effect, RecordEvent
 from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.signals import early_signals
 from gangsched.sim.objects import make_node, make_pod
 from tests.support.tasks import until
 
@@ -300,6 +301,19 @@ async def test_sighup_and_a_changed_file_and_a_swapped_link(
         os.kill(os.getpid(), signal.SIGHUP)
         await until(lambda: scene.reload.n_taken == 3)
         assert host.config.settings.settle_s == 11.0
+
+
+async def test_a_signal_that_comes_before_it_listens_is_remembered(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file may have been read before, and changed since."""
+    monkeypatch.setattr(reload_module, "LOOK_S", 3600.0)
+    with early_signals(reloads=True):
+        scene.path.write_text(BASE.format(9))
+        os.kill(os.getpid(), signal.SIGHUP)
+        async with running(scene, on_signals=True):
+            await until(lambda: scene.reload.n_taken == 1)
+    assert scene.host.config.settings.settle_s == 9.0
 
 
 OTHER = BASE.replace("schedulerName: gangsched", "schedulerName: other")

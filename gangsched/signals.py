@@ -1,0 +1,60 @@
+"""Signals that come before a command listens to them: they end it as Ctrl-C does, so that it cleans up.
+
+Without this SIGTERM ended the process at once, and a credential plugin that it was waiting for ran on. SIGHUP
+asks the scheduler to read its configuration again: one that comes early is remembered until extension.reload
+takes it. Called by cli, for every command; a command's own handlers replace these.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class EndedBySignal(KeyboardInterrupt):
+    """A KeyboardInterrupt, since asyncio lets those alone out of its loop."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(f"ended by {signal.Signals(number).name}")
+
+
+class _Early:
+    hung_up = False
+
+
+@contextmanager
+def early_signals(*, reloads: bool) -> Iterator[None]:
+    """Until the end, or a handler of the command's own. reloads: SIGHUP does not end this command."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _Early.hung_up = False
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if number == signal.SIGHUP and reloads:
+            signal.signal(number, _remember)
+        elif handler is signal.SIG_DFL:  # `nohup` has it ignored
+            signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+def take_hang_up() -> bool:
+    """Whether SIGHUP has come before somebody listened to it; True once."""
+    found, _Early.hung_up = _Early.hung_up, False
+    return found
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise EndedBySignal(number)
+
+
+def _remember(number: int, frame: FrameType | None) -> None:
+    _Early.hung_up = True
