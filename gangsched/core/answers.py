@@ -42,7 +42,8 @@ class Answers:
 
     def _eviction_failed(self, event: ev.EvictionFailed) -> None:
         if event.uid not in self._shared.victims:
-            self._scheduler.binder.outcome.eviction_failed(event)
+            if not self._scheduler.health.eviction_failed(event):
+                self._scheduler.binder.outcome.eviction_failed(event)
             return
         group = self._scheduler.attempts.nominations.refused(event)
         if group is not None:

@@ -178,6 +178,23 @@ def test_a_refused_eviction_is_asked_again_while_the_device_is_sick() -> None:
     assert not c.pods
 
 
+def test_without_the_right_to_evict_it_is_asked_ever_more_rarely_and_told_once() -> None:
+    c = watched("evictMember", grace_s=5.0).submit(make_pod("x", gpus=1)).run()
+    c.evictions = "403"
+    fail(c, 0)
+    c.wait(5.0 + 3600.0)
+    assert len(evicted(c)) in range(60, 65), "once a minute, in the end"
+    assert [event.message for event in told(c, "DeviceFailed")][1:] == ["evicting d/x: 403 refused"]
+    c.evictions = "429"
+    c.wait(60.0)
+    n_before = len(evicted(c))
+    c.wait(60.0)
+    assert len(evicted(c)) == n_before + 6, "a budget may let it go at any time"
+    c.evictions = "ok"
+    c.wait(10.0)
+    assert not c.pods
+
+
 def test_a_second_device_that_fails_while_the_gang_is_being_evicted_begins_nothing_anew() -> None:
     """A budget refuses for longer than it takes until the same group may be evicted again."""
     c = watched("evictGang").submit(gang("a", pods=2, gpus=2)).run()

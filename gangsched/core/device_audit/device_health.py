@@ -9,7 +9,8 @@
 Each device has a grace period of its own, which restarts each time it has been healthy, so a flapping one
 keeps its pod. A group's own setting (annotation gangsched.io/on-device-failure on its object, or on the pod)
 overrides the configuration's, as it is when the grace period is over, and when it is edited later. Called by
-core.scheduler; evictions are repeated while the pod is there.
+core.scheduler; evictions are repeated while the pod is there, ever more rarely while the right to evict is
+missing.
 """
 
 from __future__ import annotations
@@ -29,25 +30,35 @@ from gangsched.core.state.timers import Deadlines
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.model.device_labels import inventory_text
 from gangsched.model.effects import EvictPod
+from gangsched.model.events import EvictionFailed
 from gangsched.model.objects import Node
 from gangsched.model.pod_group import ON_DEVICE_FAILURE_KEY, GroupKey
 
 POLICIES: tuple[str, ...] = get_args(OnFailure)
 ACTION = "DeviceHealth"
 _EVICT_AGAIN_S = 10.0
+_LONGEST_AGAIN_S = 60.0
 _LOOK_AGAIN_S = 1.0
+_FORBIDDEN = 403
+# It is gone, and the watch shows it; a disruption budget.
+_NOT_TOLD = (404, 429)
 _A_DAY_S = 86_400.0
 # Its binds must be answered first, or it is being evicted already.
 _MOVING = (GroupState.BINDING, GroupState.UNWINDING)
 
 
 class _Failure(msgspec.Struct):
-    """A pod with failed devices: since when each has been unhealthy, and the policy as looked at last."""
+    """A pod with failed devices: since when each has been unhealthy, and the policy as looked at last.
+
+    again_s: how long until its eviction is repeated. refused: why it was refused, as told last.
+    """
 
     info: PodInfo
     since_s: dict[str, float]
     policy: str
     is_acted_on: bool = False
+    again_s: float = _EVICT_AGAIN_S
+    refused: str = ""
 
     @property
     def devices(self) -> str:
@@ -238,11 +249,27 @@ class DeviceHealth:
             self._binder.outcome.evict_gang(group)
             return
         shared.requeue_order.keep(group, (info,), shared.now_s)
-        self._due.set(info.uid, shared.now_s + _EVICT_AGAIN_S)
+        self._due.set(info.uid, shared.now_s + failure.again_s)
         meta = info.pod.metadata
         if meta.deletion_timestamp is None:
             self._tell(info, "Warning", "DeviceEviction", f"pod {info.pod.key} is evicted: {failed}")
             shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
+
+    def eviction_failed(self, event: EvictionFailed) -> bool:
+        """Whether a refused eviction is of one pod with failed devices. What a budget refuses (429) is asked
+        again soon; a missing verb (403) takes a person, who is told once."""
+        failure = self.failing.get(event.uid)
+        if failure is None or not failure.is_acted_on or failure.info.group is None:
+            return False
+        if failure.info.group.state is GroupState.UNWINDING:
+            return False
+        is_forbidden = event.code == _FORBIDDEN
+        failure.again_s = min(2.0 * failure.again_s, _LONGEST_AGAIN_S) if is_forbidden else _EVICT_AGAIN_S
+        said = f"evicting {failure.info.pod.key}: {event.code} {event.message}"
+        if event.code not in _NOT_TOLD and said != failure.refused:
+            failure.refused = said
+            self._tell(failure.info, "Warning", "DeviceFailed", said)
+        return True
 
     def _tell(self, info: PodInfo, kind: str, reason: str, message: str) -> None:
         """On the pod, and on the group's object if there is one."""
