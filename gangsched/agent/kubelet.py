@@ -16,6 +16,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import structlog
 from grpclib.client import Channel
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
@@ -30,6 +31,7 @@ from gangsched.agent.plugin_settings import KubeletDocument
 from gangsched.errors import GangschedError, ParseError
 from gangsched.model.printable import one_line
 
+_log = structlog.get_logger(__name__)
 Answer = TypeVar("Answer")
 Identity = tuple[int, int, int]
 
@@ -50,6 +52,7 @@ class Kubelet:
     def __init__(self, paths: KubeletDocument) -> None:
         self._paths = paths
         self._channels: dict[str, tuple[Identity | None, Channel]] = {}
+        self._unread = ""
 
     def close(self) -> None:
         for _, channel in self._channels.values():
@@ -64,9 +67,20 @@ class Kubelet:
             return None
         try:
             answer = await self._call(path, lambda on: PodsStub(on).ListPods(pods_pb2.ListPodsRequest()))
-            return pods_of_kubelet(answer.pods)
-        except (KubeletError, ParseError):
+            found = pods_of_kubelet(answer.pods)
+        except KubeletError:
             return None
+        except ParseError as error:
+            self._say_unread(_quoted(str(error)))
+            return None
+        self._say_unread("")
+        return found
+
+    def _say_unread(self, why: str) -> None:
+        """Once, until all of them can be read again."""
+        if why and not self._unread:
+            _log.warning("kubelet's own list of pods is not used, but the API server's", why=why)
+        self._unread = why
 
     async def given(self) -> Given:
         """The devices its pods have. Raises: KubeletError."""

@@ -14,10 +14,12 @@ import pytest
 from grpclib.client import Channel, UnaryUnaryMethod
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
+from structlog.testing import capture_logs
 
 from gangsched.agent import channels, device_plugin
 from gangsched.agent.device_plugin import endpoint_of
 from gangsched.agent.handing import Handing
+from gangsched.agent.kubelet import Kubelet
 from gangsched.agent.kubelet_api import deviceplugin_pb2 as pb
 from gangsched.agent.kubelet_api.deviceplugin_grpc import DevicePluginStub
 from gangsched.agent.plan import NodePods
@@ -229,3 +231,25 @@ async def test_pods_that_are_gone_are_not_taken_for_those_that_the_api_server_li
         made.api.clear()
         known = await made.handing.look(again=True)
         assert known.pods == ()
+
+
+async def test_that_kubelet_shows_a_pod_that_cannot_be_read_is_said_once(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server's list is used instead, which is behind kubelet's."""
+    fake = TestKubelet(Random(1))
+    shown = [b"\xff"]
+    monkeypatch.setattr(fake, "list_pods", lambda: shown)
+    async with serving(fake, directory) as sockets:
+        kubelet = Kubelet(sockets.settings)
+        with capture_logs() as logs:
+            for _ in range(3):
+                assert await kubelet.pods() is None
+            shown.clear()
+            assert await kubelet.pods() == ()
+            shown.append(b"\xff")
+            assert await kubelet.pods() is None
+        kubelet.close()
+    said = "kubelet's own list of pods is not used, but the API server's"
+    assert [line["event"] for line in logs] == [said] * 2
+    assert "kubelet shows a pod that cannot be read" in logs[0]["why"]
