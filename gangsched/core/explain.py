@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 
 import msgspec
@@ -19,7 +19,7 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.config.strict import nearest
 from gangsched.core.cycle.shortage import named
 from gangsched.core.explain_room import Found, NearMiss, Reason, placeable
-from gangsched.core.groups.claims_told import LATEST_S
+from gangsched.core.groups.claims_told import latest_end
 from gangsched.core.queueing.expected_ends import told_end
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.reports import lacks_object, view_group
@@ -341,19 +341,11 @@ def _started(scheduler: Scheduler, group: Group) -> Found:
     )
 
 
-def _latest_end(scheduler: Scheduler, group: Group) -> datetime | None:
-    """When it ends, whatever it states now, as a promise rests on that."""
-    shared = scheduler.shared
-    if shared.ends is None or shared.wall_ahead_s is None:
-        return None
-    at_s = shared.ends.fixed_s(group)
-    return datetime.fromtimestamp(at_s + shared.wall_ahead_s, UTC) if at_s < shared.now_s + LATEST_S else None
-
-
 def _ends(scheduler: Scheduler, group: Group) -> str:
     """When it is due to end, if that is known, and which promised start depends on it."""
     walltimes, claims = scheduler.shared.walltimes, scheduler.shared.queue.claims
-    end = told_end(group, walltimes, _latest_end(scheduler, group)) if walltimes is not None else ""
+    latest = partial(latest_end, scheduler.shared)
+    end = told_end(group, walltimes, latest) if walltimes is not None else ""
     then = " It is evicted soon after that." if end and scheduler.walltime_evictions.ends(group) else ""
     uids = {info.uid for info in group.in_state(MemberState.BOUND)}
     waiting = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -22,6 +23,7 @@ from gangsched.core.explain_queues import at_limit, names_wrong_queue
 from gangsched.core.framework.plan import FitError, Plan, Shortage
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
+from gangsched.core.groups.claims_told import latest_end
 from gangsched.core.queueing.expected_ends import EndsTold
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler
@@ -102,7 +104,8 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     waiting = [one for one in scheduler.shared.queue.waiting if one is not group]
     sentences = told_of(short, group, waiting, lambda other: _name_until(other, ago_s))
     kept = [*claiming.told_kept([group], short)]
-    ends = EndsTold().told(short, scheduler.shared.walltimes or Walltimes(QueueingSettings()), None)
+    walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
+    ends = EndsTold().told(short, walltimes, None, partial(latest_end, scheduler.shared))
     return Found(
         begin + " ".join((_headline(short, group, found), *sentences, *kept, *ends)),
         (*_FILL[: len(kept)], *cures(short, group, waiting, found), *_stays(scheduler, group)),

@@ -898,6 +898,18 @@ def test_a_running_pod_is_told_the_end_that_it_cannot_put_off(walltime: str) -> 
     )
 
 
+@pytest.mark.parametrize("walltime", ["1800s", "for ever"])
+def test_who_waits_for_room_is_told_the_end_that_its_holder_cannot_put_off(walltime: str) -> None:
+    c = overrunning()
+    pod = c.pod("holds")
+    c.update(pod, status=replace(pod.status, start_time=pod.metadata.creation_timestamp)).run()
+    extend(c, "holds", walltime)
+    c.submit(lone("another", 8, "1h")).run()
+    until = "until about 2026-01-01 00:10 UTC (by the walltime that a promised start rests on)"
+    assert until in c.said("another")
+    assert until in explain(c.scheduler, c.group("another"), c.now_s).answer
+
+
 def test_an_end_can_be_put_off_again_once_overrunners_need_not_yield() -> None:
     c = overrunning().wait(100.0)
     extend(c, "holds", "1800s")

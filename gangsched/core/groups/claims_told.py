@@ -61,6 +61,15 @@ def told_time(shared: SharedState, at_s: float, preposition: str) -> str:
     return f" {preposition} {whole:%Y-%m-%d %H:%M} UTC"
 
 
+def latest_end(shared: SharedState, group: Group) -> datetime | None:
+    """When a running group ends, whatever it states now, as a promise rests on that; None: none does, or the
+    time of day is unknown."""
+    if shared.ends is None or shared.wall_ahead_s is None:
+        return None
+    at_s = shared.ends.fixed_s(group)
+    return datetime.fromtimestamp(at_s + shared.wall_ahead_s, UTC) if at_s < shared.now_s + LATEST_S else None
+
+
 class ClaimsTold:
     """Writes conditions and events as claims are made, move and end."""
 

@@ -5,9 +5,11 @@ core.groups.claiming does. Called by core.groups.attempts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand
+from gangsched.core.groups.claims_told import latest_end
 from gangsched.core.queueing.expected_ends import EndsTold
 from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.state import SharedState
@@ -46,4 +48,5 @@ class PassedOver:
         shared = self._shared
         if shared.walltimes is not None and answer.shortage is not None:
             revision = (shared.n_heard, shared.cache.view.journal_end)
-            yield from self._ends.told(answer.shortage, shared.walltimes, revision)
+            latest = partial(latest_end, shared)
+            yield from self._ends.told(answer.shortage, shared.walltimes, revision, latest)

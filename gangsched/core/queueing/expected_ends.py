@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import NamedTuple
@@ -40,6 +40,10 @@ _HOW = {
 }
 
 
+Latest = Callable[[Group], datetime | None]
+"""When a group ends, whatever it states now, as a promise rests on that; None: none does."""
+
+
 class Holder(NamedTuple):
     """A group, or another scheduler's pod, that runs where room is short. amount: how much it holds there."""
 
@@ -56,20 +60,22 @@ class EndsTold:
         self._asked: tuple[object, ...] = ()
         self._told: tuple[str, ...] = ()
 
-    def told(self, short: Shortage, walltimes: Walltimes, revision: Hashable) -> Sequence[str]:
+    def told(
+        self, short: Shortage, walltimes: Walltimes, revision: Hashable, latest: Latest
+    ) -> Sequence[str]:
         """Names groups which hold what is short and whose end is known, the soonest first. revision: changes
         with pods on nodes, and with what is known of them."""
         for lack in islice(lacks(short), 1):
             rows = _nearest(lack)
             asked = (revision, lack.resource, rows.tobytes())
             if asked != self._asked:
-                self._asked, self._told = asked, tuple(_told(lack, rows, short, walltimes))
+                self._asked, self._told = asked, tuple(_told(lack, rows, short, walltimes, latest))
             return self._told
         return ()
 
 
-def _told(lack: Lack, rows: IntArray, short: Shortage, walltimes: Walltimes) -> Iterator[str]:
-    found = _holders(lack.resource, rows, short, walltimes)
+def _told(lack: Lack, rows: IntArray, short: Shortage, walltimes: Walltimes, latest: Latest) -> Iterator[str]:
+    found = _holders(lack.resource, rows, short, walltimes, latest)
     told: list[str] = []
     for one in found[:_MAX_NAMED]:
         amount = told_amount(lack.resource, one.amount)
@@ -88,7 +94,9 @@ def _nearest(lack: Lack) -> IntArray:
     return nearest
 
 
-def _holders(resource: str, rows: IntArray, short: Shortage, walltimes: Walltimes) -> list[Holder]:
+def _holders(
+    resource: str, rows: IntArray, short: Shortage, walltimes: Walltimes, latest: Latest
+) -> list[Holder]:
     """Groups with a known end on these nodes, by that end."""
     base = short.trial.base()
     there = islice((info for row in rows.tolist() for info in base.pods_on(row)), _MAX_PODS)
@@ -102,22 +110,27 @@ def _holders(resource: str, rows: IntArray, short: Shortage, walltimes: Walltime
             by_name.setdefault(name, info)
     found = []
     for name, info in by_name.items():
-        walltime, ends = _end(info, walltimes)
+        ends, how = _due(info, walltimes, None if info.group is None else latest(info.group))
         if ends is not None:
-            found.append(Holder(name, amounts[name], ends, _HOW[walltime.source]))
+            found.append(Holder(name, amounts[name], ends, how))
     return sorted(found, key=lambda one: (one.ends, one.name))
 
 
-def told_end(group: Group, walltimes: Walltimes, latest: datetime | None = None) -> str:
-    """When a running group is due to end, and who states it; "" if nobody does. latest: whatever it states
-    now, as a promise rests on that; None: none does."""
+def told_end(group: Group, walltimes: Walltimes, latest: Latest) -> str:
+    """When a running group is due to end, and who states it; "" if nobody does."""
     first = next((info for info in group.members.values() if info.state is MemberState.BOUND), None)
     if first is None:
         return ""
-    walltime, ends = _end(first, walltimes)
+    ends, how = _due(first, walltimes, latest(group))
+    return "" if ends is None else f"{_time(ends)} ({how})"
+
+
+def _due(info: PodInfo, walltimes: Walltimes, latest: datetime | None) -> tuple[datetime | None, str]:
+    """When it is due to end, and who states it; None: nobody does."""
+    walltime, ends = _end(info, walltimes)
     if latest is not None and (ends is None or latest + _ABOUT < ends):
-        return f"{_time(latest)} ({_BY_PROMISE})"
-    return "" if ends is None else f"{_time(ends)} ({_HOW[walltime.source]})"
+        return latest, _BY_PROMISE
+    return ends, _HOW.get(walltime.source, "")
 
 
 def _end(info: PodInfo, walltimes: Walltimes) -> tuple[Walltime, datetime | None]:
