@@ -453,6 +453,7 @@ def test_mistakes_in_our_document(ours: str, path: str, message: str) -> None:
          " for KubeSchedulerConfiguration"),
         (HEAD + "---\n" + HEAD, "kind", "two documents of kind KubeSchedulerConfiguration; keep one"),
         ("x" * 1_000_001, "", "more than 1000000 characters are no configuration"),
+        (HEAD + f"profiles: [{'{},' * 1001}]", "profiles", "1001 profiles, at most 1000"),
     ],
 )  # fmt: skip
 def test_files_that_are_no_configuration(text: str, path: str, message: str) -> None:

@@ -47,6 +47,8 @@ _MAX_SEARCH = 1_000_000
 # A scheduler that is held up for longer loses its lease.
 _MAX_BUDGET_S = 10.0
 _MAX_SECONDS = 86_400.0
+# So many take a second of the event loop when a running scheduler takes them over.
+MAX_PROFILES = 1_000
 _NO_FLAGS: Mapping[str, str | bool] = {}
 
 
@@ -272,6 +274,8 @@ def _profiles(
     kube: KubeDocument, plugins: Mapping[str, PluginInfo], notes: list[str], *, early_stop: bool
 ) -> tuple[ProfileConfig, ...]:
     given = kube.profiles or (Profile(),)
+    if len(given) > MAX_PROFILES:
+        raise ConfigError(f"{len(given)} profiles, at most {MAX_PROFILES}", path="profiles")
     resolved: list[ProfileConfig] = []
     for i, profile in enumerate(given):
         path = f"profiles[{i}]"
@@ -342,6 +346,8 @@ def _nodes_to_score(kube: KubeDocument, ours: OurDocument, names: Iterable[str])
         return {}
     everywhere = kube.percentage_of_nodes_to_score or 0
     given = kube.profiles or (Profile(),)
+    if len(given) > MAX_PROFILES:
+        raise ConfigError(f"{len(given)} profiles, at most {MAX_PROFILES}", path="profiles")
     own = (one.percentage_of_nodes_to_score for one in given)
     return {name: everywhere if one is None else one for name, one in zip(names, own, strict=True)}
 

@@ -25,7 +25,8 @@ SCHEDULER = {
     "percentageOfNodesToScore": "Counts only with `earlyStop: true`; otherwise all nodes are scored.",
     "podInitialBackoffSeconds": "How long a group that failed waits before its next attempt; doubles each time.",
     "podMaxBackoffSeconds": "Where the doubling ends.",
-    "profiles[].schedulerName": "Pods that name it are this profile's. One unnamed profile is `default-scheduler`.",
+    "profiles[].schedulerName": "Pods that name it are this profile's. One unnamed profile is `default-scheduler`;"
+    " there may be 1,000 profiles.",
     "profiles[].percentageOfNodesToScore": "As the field above, for this profile.",
     "profiles[].plugins": "Which plugins run at which point: `multiPoint` or a point, each with `enabled` and"
     ' `disabled` lists of `{name, weight}`; `disabled: [{name: "*"}]` takes all defaults out.',
