@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from gangsched.kube.effects.refusals_lane import last_refusal, refusals_path
 from gangsched.model.effects import ReadRefusals
 from gangsched.model.events import RefusalsRead
 from gangsched.model.pod_group import OURS, GroupKey
-from tests.kube.scripted import SILENCE, ScriptedServer, created, page, status
+from tests.kube.scripted import SILENCE, Request, ScriptedServer, created, page, status
 from tests.kube.test_dispatcher import running
 from tests.support.tasks import until
 
@@ -39,7 +40,21 @@ async def test_the_newest_refusal_comes_back() -> None:
         assert (await run.said(2))[1] == RefusalsRead(GROUP, "Job", "train", "")
     line = server.requests[0].line
     assert line.startswith("GET /apis/events.k8s.io/v1/namespaces/default/events?fieldSelector=")
-    assert "regarding.uid%3Du-1%2Creason%3DFailedCreate&limit=20" in line
+    assert "regarding.uid%3Du-1%2Creason%3DFailedCreate&limit=" in line
+
+
+async def test_the_newest_of_many_is_found_though_the_oldest_come_first() -> None:
+    """Events are named after when they were first seen, and lists are in the order of names."""
+    began = datetime.now(UTC) - timedelta(minutes=10)
+    told = [refused(f"exceeded quota: {k}", began + timedelta(seconds=5 * k)) for k in range(100)]
+
+    def first_of(request: Request) -> bytes:
+        limit = re.search(r"limit=(\d+)", request.line)
+        return events(*told[: int(limit[1]) if limit else None])
+
+    async with ScriptedServer(default=first_of) as server, running(server) as run:
+        run.dispatcher.submit([ASK])
+        assert await run.said() == [RefusalsRead(GROUP, "Job", "train", "exceeded quota: 99")]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,9 @@ from gangsched.model.effects import ReadRefusals
 from gangsched.model.events import RefusalsRead
 
 _GET = Verb("GET")
-_MAX_EVENTS = 20
+# They come by name, so with the oldest first, and are kept for an hour: one that retries often writes
+# dozens of them until then.
+_MAX_EVENTS = 200
 # Controllers back off for up to a quarter of an hour; an older refusal may be over.
 _FRESH_S = 1_200.0
 
@@ -91,7 +93,7 @@ class RefusalsLane(SlowLane[ReadRefusals]):
 
 
 def refusals_path(item: ReadRefusals) -> str:
-    """The controller's Events FailedCreate, a few of them."""
+    """The controller's Events FailedCreate, in a bounded number."""
     fields = quote(f"regarding.uid={item.uid},reason=FailedCreate", safe="")
     namespace = segment(item.namespace)
     path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
