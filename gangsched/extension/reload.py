@@ -134,7 +134,7 @@ class Reload:
         self._wanted.set()
 
     async def _look(self) -> None:
-        stamp = before = self._source.stamp()
+        stamp = before = self._source.first_stamp
         while True:
             await anyio.sleep(LOOK_S)
             now = self._source.stamp()

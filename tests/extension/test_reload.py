@@ -303,6 +303,17 @@ async def test_sighup_and_a_changed_file_and_a_swapped_link(
         assert host.config.settings.settle_s == 11.0
 
 
+async def test_a_file_that_is_changed_while_the_scheduler_starts_is_read_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server may be away for long, or a credential plugin ask somebody."""
+    monkeypatch.setattr(reload_module, "LOOK_S", 0.02)
+    scene.path.write_text(BASE.format(9))
+    async with running(scene, on_signals=False):
+        await until(lambda: scene.reload.n_taken == 1)
+    assert scene.host.config.settings.settle_s == 9.0
+
+
 async def test_a_signal_that_comes_before_it_listens_is_remembered(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
