@@ -215,3 +215,16 @@ def test_a_gang_that_is_unwound_starts_again_without_those_that_have_succeeded()
     assert "a-1" not in [pod.metadata.name for pod in c.pods.values()]
     c.submit(make_pod("a-3", group="a", min_members=3, gpus=8)).run().wait(15.0)
     assert bound(c, "a-2", "a-3") == [True, True]
+
+
+def test_what_a_job_has_said_while_its_gang_was_being_bound_holds_once_the_binds_have_failed() -> None:
+    """Its parallelism is lowered meanwhile, and its controller deletes the pod that is too many."""
+    c = tell_job(cluster(nodes=4, settings=ALL), completions=4)
+    c.answer = lambda bind: "hold"
+    c.submit(made.decoded(made.job_pods("a", 4))).run()
+    c.tell(ev.OwnerPut(made.owner(made.job("a", parallelism=3))))
+    first, *others = c.held_binds
+    c.answer = lambda bind: "ok"
+    c.tell(*(ev.BindFailed(bind.uid, bind.attempt, 403, "Forbidden", "no") for bind in others))
+    c.delete("a-0").tell(ev.BindFailed(first.uid, first.attempt, 404, "NotFound", "gone"))
+    assert n_bound(c.run().wait(10.0)) == 3

@@ -54,6 +54,8 @@ class GroupOutcome:
             self._whole(group, why)
         elif not group.n_holding:
             shared.queue.back_off(group, Cause.BIND_FAILED, shared.now_s)
+            if group.is_gang and group.n_pending:
+                shared.touch(group)  # the numbers that it was being bound by hold no longer
             said = f"gang {group.key} was not bound: {why}" if group.is_gang else why
             self._reporter.rejected(group, said)
         else:
