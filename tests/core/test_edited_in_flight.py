@@ -6,10 +6,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from gangsched.core.groups.membership import Membership
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Container, Pod, ResourceRequirements, SchedulingGroup
 from gangsched.sim.objects import make_pod, make_pod_group
+from tests.core.test_containment import Guarded, fails
 from tests.support.scenario import Cluster, cluster, gang
 
 
@@ -75,6 +77,28 @@ def test_a_pod_that_is_bound_belongs_to_the_group_that_it_names_then(first: str)
     c.submit(gang("q", pods=2, gpus=8)).run()
     assert c.untouched("q"), "its devices stay its own"
     c.five_more_turns_change_nothing()
+
+
+def test_a_pod_that_is_gone_before_its_bind_is_answered_moves_nowhere() -> None:
+    c = cluster(nodes=2)
+    bind = held(c, *gang("a", pods=1, gpus=8))
+    c.update(now_of(c, "a-0", group="b", pods=2)).delete("a-0")
+    assert not refused(c, bind).scheduler.shared.groups
+    assert c.submit(gang("q", pods=2, gpus=8)).run().placed("q", on=2)
+
+
+def test_a_pod_that_our_code_fails_on_meanwhile_moves_once_it_is_well() -> None:
+    guarded = Guarded()
+    c = guarded.cluster
+    bind = held(c, *gang("a", pods=1, gpus=8))
+    c.update(now_of(c, "a-0", group="b", pods=1))
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(Membership, "_state_of", fails)
+        c.update(c.pod("a-0"))
+    n = len(guarded.defects)
+    assert belongs_to(refused(c, bind).wait(5.0), "a-0") == "b"
+    assert c.pod("a-0").spec.node_name
+    assert len(guarded.defects) == n
 
 
 def basic_beside(own: str) -> tuple[Cluster, Pod]:
