@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
@@ -388,6 +389,40 @@ async def test_condition_is_a_strategic_merge_patch_of_this_pod() -> None:
             "reason": "Unschedulable",
             "message": "no room",
         }
+
+
+async def test_a_condition_that_comes_after_the_bind_is_set_back() -> None:
+    """The bind overtook it on another connection: its answer shows the pod with its node."""
+
+    def answer(request: Request) -> bytes:
+        done = json.loads(obliging(request).partition(b"\r\n\r\n")[2])
+        return created(json.dumps({**done, "spec": {"nodeName": "n1"}}).encode())
+
+    async with ScriptedServer(default=answer) as server, running(server) as run:
+        run.dispatcher.submit([condition("no room")])
+        await run.done()
+        written = [request.json["status"]["conditions"][0] for request in server.requests]
+        assert [(one["status"], one["reason"], one["message"]) for one in written] == [
+            ("False", "Unschedulable", "no room"),
+            ("True", None, None),
+        ]
+        assert {request.json["metadata"]["uid"] for request in server.requests} == {"u-p"}
+
+
+async def test_why_a_pod_was_not_placed_is_not_said_any_more_once_it_is_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(StatusLane, "yield_s", 60.0)
+    async with ScriptedServer() as server, running(server, n_binds=1) as run:
+        refused = condition("no room", name="p")
+        run.dispatcher.submit([refused, condition("no room", name="q")])
+        run.dispatcher.submit([BindPod(refused.uid, "ns", "p", "n1", {}, "g", 1, "c")])
+        await run.said(1)
+        await run.done()
+        assert sorted(request.line.split("/", 5)[-1] for request in server.requests) == [
+            "pods/p/binding",
+            "pods/q/status",
+        ]
 
 
 async def test_group_status_is_a_merge_patch_in_the_version_it_was_read_in() -> None:

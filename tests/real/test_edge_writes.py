@@ -47,6 +47,21 @@ async def test_conditions_are_merged_by_type_and_meant_for_one_uid(
         await edge.agrees(fresh_cluster)
 
 
+async def test_a_condition_that_comes_after_the_bind_leaves_the_pod_scheduled(
+    raw: Proxy, fresh_cluster: ControlPlane, tmp_path: Path
+) -> None:
+    uid = make_pod(fresh_cluster, "a")["metadata"]["uid"]
+    binding = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}}
+    fresh_cluster.request("POST", f"{PODS}/a/binding", binding)
+    async with edge_on(raw, fresh_cluster, tmp_path) as edge:
+        late = WritePodCondition(uid, "default", "a", "PodScheduled", "False", "Unschedulable", "why", "c")
+        edge.dispatcher.submit([late])
+        await until(lambda: not edge.dispatcher.n_waiting)
+        [found] = fresh_cluster.request("GET", f"{PODS}/a")["status"]["conditions"]
+        assert found["status"] == "True"
+        assert not {"reason", "message"} & found.keys()
+
+
 async def test_group_status_is_written(raw: Proxy, fresh_cluster: ControlPlane, tmp_path: Path) -> None:
     body = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
     group = fresh_cluster.request("POST", GROUPS, body)

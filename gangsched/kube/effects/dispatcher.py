@@ -62,7 +62,7 @@ from gangsched.model.effects import (
     WritePodCondition,
     WritePodGroupStatus,
 )
-from gangsched.model.events import BindCancelled, Event
+from gangsched.model.events import BindCancelled, BindSucceeded, Event
 
 MAX_WAITING = 200_000  # one status write for each pod of the largest cluster we support
 MAX_EVENTS = 1_000
@@ -127,7 +127,7 @@ class Dispatcher:
         self._readers = readers = Readers(credentials.network)
         self.binds = binds = BindingLane(
             credentials,
-            emit_nowait=emit_nowait,
+            emit_nowait=self._bind_answered,
             rng=rng,
             size=n_binds,
             timeout_s=bind_timeout_s,
@@ -220,6 +220,11 @@ class Dispatcher:
             self._fence.submit(effect)
         else:
             self.binds.submit(effect)
+
+    def _bind_answered(self, event: Event) -> None:
+        if isinstance(event, BindSucceeded):
+            self._status.bound(event.uid)
+        self._emit(event)
 
     def _cancel_binds(self, effect: CancelBinds) -> None:
         self._take_back(lambda one: isinstance(one, BindPod) and one.cause_id == effect.cause_id)

@@ -14,6 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from typing import Unpack
 
+import msgspec
+
 from gangsched.errors import ApiError, says_namespace_goes
 from gangsched.kube.credentials import Credentials
 from gangsched.kube.effects.slow_lane import LaneOptions, SlowLane
@@ -31,6 +33,7 @@ from gangsched.kube.effects.writes import (
     nomination_body,
     note,
     pod_path,
+    scheduled_body,
 )
 from gangsched.kube.evidence import Target, is_gone, pod
 from gangsched.kube.status import is_success
@@ -61,6 +64,19 @@ from gangsched.model.objects import Pod
 
 _decode_pod = bounded.lenient_decoder(Pod)
 
+
+class _Spec(msgspec.Struct, gc=False, rename="camel"):
+    node_name: str = ""
+
+
+class _Place(msgspec.Struct, gc=False):
+    """A pod, of which only its node is read."""
+
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_decode_place = bounded.lenient_decoder(_Place)
+
 StatusWrite = WritePodCondition | WritePodGroupStatus | NominateNode
 
 _GET = Verb("GET")
@@ -69,6 +85,7 @@ _DELETE = Verb("DELETE", JSON)
 _MERGE = Verb("PATCH", MERGE_PATCH)
 _STRATEGIC_MERGE = Verb("PATCH", STRATEGIC_MERGE_PATCH)
 
+SCHEDULED = "PodScheduled"
 STATUS_TRIES = 5
 # A CRD may get a status subresource: that is found out after this long.
 WHOLE_KNOWN_S = 600.0
@@ -191,12 +208,19 @@ class StatusLane(SlowLane[StatusWrite]):
     PodGroups of Volcano and of Koordinator have no status subresource. For these the API server answers as if
     the object were gone; the status is then written as a part of the object, and the kind is remembered for
     a while, so that not every write takes two requests.
+
+    Binds overtake statuses. That a pod has no room is not written any more once it is bound; where the answer
+    shows that it was written too late, the condition is set back to what kube-apiserver had written.
     """
 
     name = "write a status"
     method = "PATCH"
     yield_s = 1.0
     _whole_until_s: Mapping[str, float] = {}
+
+    def bound(self, uid: str) -> None:
+        """The pod is bound: drop what waits to be said of why it is not."""
+        self._waiting.pop((uid, SCHEDULED), None)
 
     def _key(self, item: StatusWrite) -> Hashable:
         if isinstance(item, WritePodGroupStatus):
@@ -211,7 +235,8 @@ class StatusLane(SlowLane[StatusWrite]):
         path = pod_path(item, "status")
         if isinstance(item, NominateNode):
             return _MERGE, path, nomination_body(item)
-        return _STRATEGIC_MERGE, path, condition_body(item, time.time())
+        body = scheduled_body if call.n_done else condition_body
+        return _STRATEGIC_MERGE, path, body(item, time.time())
 
     def _target(self, call: Call[StatusWrite]) -> Target:
         item = call.item
@@ -221,9 +246,13 @@ class StatusLane(SlowLane[StatusWrite]):
         return pod(item.namespace, item.name)
 
     def _done(self, call: Call[StatusWrite], body: bytes) -> None:
-        if isinstance(call.item, WritePodGroupStatus) and call.n_done:
+        item = call.item
+        if isinstance(item, WritePodGroupStatus) and call.n_done:
             until_s = time.monotonic() + WHOLE_KNOWN_S
-            self._whole_until_s = {**self._whole_until_s, call.item.api_version: until_s}
+            self._whole_until_s = {**self._whole_until_s, item.api_version: until_s}
+        elif isinstance(item, WritePodCondition) and not call.n_done and _is_too_late(item, body):
+            call.n_done = 1
+            self._put_back(call)
 
     def _may_be_whole(self, call: Call[StatusWrite], item: WritePodGroupStatus, error: ApiError) -> bool:
         was_tried = call.n_done > 0 or self._is_known_whole(item)
@@ -243,6 +272,14 @@ class StatusLane(SlowLane[StatusWrite]):
         self.n_dropped += 1
         if error.code not in (404, 409):  # 404, 409: the object is gone or replaced, nothing to write to
             self._complaints.say(self.name, error, about=f"{item.namespace}/{item.name}")
+        return False
+
+
+def _is_too_late(item: WritePodCondition, answer: bytes) -> bool:
+    """Whether the pod has a node, and now says that it has none."""
+    try:
+        return (item.type, item.status) == (SCHEDULED, "False") and bool(_decode_place(answer).spec.node_name)
+    except ValueError:
         return False
 
 

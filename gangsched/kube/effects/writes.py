@@ -115,6 +115,13 @@ def condition_body(effect: WritePodCondition, wall_s: float) -> bytes:
     return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition]}})
 
 
+def scheduled_body(effect: WritePodCondition, wall_s: float) -> bytes:
+    """The condition as kube-apiserver writes it with a Binding, over one that was written after that."""
+    condition = {"type": effect.type, "status": "True", "reason": None, "message": None}
+    now = {"lastTransitionTime": _rfc3339(wall_s)}
+    return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition | now]}})
+
+
 def _condition(kind: str, status: str, reason: str, message: str, wall_s: float) -> Mapping[str, str]:
     return {
         "type": kind,
