@@ -337,10 +337,12 @@ def test_where_there_is_no_other_way_the_budget_is_broken_by_deletion() -> None:
     assert c.placed("high")
 
 
-def test_an_eviction_that_a_budget_refuses_nevertheless_is_a_deletion_in_the_end() -> None:
-    """Whoever counted on the budget was overtaken; the other victims are gone by then."""
+@pytest.mark.parametrize("code", ["429", "500"])
+def test_an_eviction_that_a_budget_refuses_nevertheless_is_a_deletion_in_the_end(code: str) -> None:
+    """Whoever counted on the budget was overtaken; the other victims are gone by then. With two budgets for
+    one pod there is no other way."""
     c = singles(cluster(nodes=1), 2)
-    c.evictions = "429"
+    c.evictions = code
     c.clear().submit(gang("high", pods=1, gpus=8, priority=10)).run()
     assert not c.all(ef.DeletePod)
     c.wait(8.0).run()

@@ -373,6 +373,17 @@ async def test_eviction_refused_by_a_budget_is_answered_and_throttling_is_not() 
         assert await run.said() == [EvictionFailed("u1", 429, message)]
 
 
+async def test_eviction_of_a_pod_with_two_budgets_is_answered_and_trouble_is_not() -> None:
+    """The second budget may have come while the eviction was asked again for the first one's sake."""
+    message = (
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    )
+    script = [status(500), status(500, reason="", message=message)]
+    async with ScriptedServer(script=script) as server, running(server) as run:
+        run.dispatcher.submit([EvictPod("u1", "ns", "p", "c")])
+        assert await run.said() == [EvictionFailed("u1", 500, message)]
+
+
 async def test_condition_is_a_strategic_merge_patch_of_this_pod() -> None:
     async with ScriptedServer() as server, running(server) as run:
         run.dispatcher.submit([condition("no room")])

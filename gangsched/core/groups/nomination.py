@@ -33,6 +33,8 @@ from gangsched.model.printable import several
 
 _ASK_AGAIN_S = 2.0
 _MAX_REFUSALS = 3
+# A budget does not allow it now; more than one covers the pod, which the eviction API does not support.
+_BY_BUDGETS = (429, 500)
 # Kubernetes' default grace period for pods.
 _GRACE_S = 30
 _MAX_NAMED = 4
@@ -167,7 +169,7 @@ class Nominations:
             return None  # gone, or another pod of that name: the watch shows it
         for preemption in found:
             preemption.refused = {**preemption.refused, event.uid: preemption.refused.get(event.uid, 0) + 1}
-        return None if event.code == 429 else found[0].unit[0]
+        return None if event.code in _BY_BUDGETS else found[0].unit[0]
 
     def ahead_of(self, waited: Preemption, nominated: Iterable[Nominated]) -> list[Nominated]:
         """Those to which the unit leaves room on its nodes: not who was to be placed later, and beside it.

@@ -168,9 +168,12 @@ class EvictionLane(SlowLane[EvictPod | DeletePod]):
             self._emit(EvictionSucceeded(call.item.uid))
 
     def _again(self, call: Call[EvictPod | DeletePod], error: ApiError) -> bool:
-        # A disruption budget answers 429 too, with a reason; plain throttling has none or a Retry-After.
+        # A disruption budget answers 429 too, with a reason; plain throttling has none or a Retry-After. Two
+        # budgets that cover one pod answer 500, for as long as both are there.
         is_budget = error.subject is not None and (
-            error.reason == "DisruptionBudget" or "disruption budget" in error.message
+            error.reason == "DisruptionBudget"
+            or "disruption budget" in error.message
+            or "PodDisruptionBudget" in error.message
         )
         if may_pass(error) and not is_budget:
             return True
