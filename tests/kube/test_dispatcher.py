@@ -303,6 +303,23 @@ async def test_a_deletion_says_why_first_and_means_this_pod_only() -> None:
         assert "gracePeriodSeconds" not in deletion.json
 
 
+async def test_a_deletion_that_is_asked_for_again_before_its_first_answer_comes_to_its_end() -> None:
+    """A server is so slow with statuses that the core asks again each time before it has answered."""
+    delete = DeletePod("u-p", "ns", "p", "no room", "c")
+
+    def answer(request: Request) -> bytes:
+        if len(server.requests) > 20:
+            return SILENCE
+        if request.line.startswith("PATCH"):
+            run.dispatcher.submit([delete])
+        return obliging(request)
+
+    async with ScriptedServer(default=answer) as server, running(server) as run:
+        run.dispatcher.submit([delete])
+        assert await run.said() == [EvictionSucceeded("u-p")]
+        assert [request.line.split()[0] for request in server.requests] == ["PATCH", "DELETE"]
+
+
 async def test_a_deletion_that_is_refused_is_answered() -> None:
     script = [created(POD), status(403, message="no")]
     async with ScriptedServer(script=script) as server, running(server) as run:

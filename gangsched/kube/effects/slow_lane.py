@@ -143,9 +143,10 @@ class SlowLane(Lane[ItemT]):
         return True
 
     def _put_back(self, call: Call[ItemT]) -> None:
-        if call.key not in self._waiting:  # else there is a newer item
-            self._waiting[call.key] = call
-            self._waiting.move_to_end(call.key, last=False)
+        newer = self._waiting.setdefault(call.key, call)
+        # What has been done for the older item counts for the newer one, or it might never come to the rest.
+        newer.n_done = call.n_done
+        self._waiting.move_to_end(call.key, last=False)
 
     def _done(self, call: Call[ItemT], body: bytes) -> None:
         pass
