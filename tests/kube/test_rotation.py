@@ -17,6 +17,7 @@ from gangsched.errors import ApiError
 from gangsched.kube.credentials import Credentials, load_credentials
 from gangsched.kube.effects.write_lanes import StatusLane
 from gangsched.kube.loaders import FILE_REFRESH_S, RETRY_S
+from gangsched.kube.transport.connection import Connection
 from gangsched.kube.transport.pool import RequestPool
 from gangsched.kube.transport.readers import Readers
 from gangsched.kube.transport.stream import open_stream
@@ -124,6 +125,41 @@ async def test_connections_by_an_old_client_certificate_are_closed(place: Place)
         assert clients(server)[:2] == ["one", "one"]
         assert set(clients(server)[2:]) == {"two"}
         assert len(server.requests) == 5
+
+
+async def test_a_watch_that_is_opened_while_the_certificates_change_has_the_new_ones(place: Place) -> None:
+    """The warm connection is chosen first, and asking for credentials finds the new files."""
+    async with ScriptedServer(tls=place.tls(), default=answer_watches) as server:
+        account = await place.load(server)
+        async with RequestPool(account) as pool:
+            await pool.request("GET", "/x")
+            warm = pool.take_idle()
+            place.rotate("two")
+            place.clock.now_s += FILE_REFRESH_S + 1
+            with within():
+                async with open_stream(account, "/x", {"watch": "1"}, timeout_s=20, warm=warm) as stream:
+                    assert await stream.read() == b"news"
+        assert clients(server) == ["one", "two"]
+
+
+async def test_a_watch_whose_handshake_began_with_old_certificates_has_the_new_ones(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shake_hands = Connection._shake_hands
+
+    async def meanwhile(self: Connection, tls: ssl.SSLObject) -> None:
+        monkeypatch.undo()
+        place.rotate("two")
+        await place.a_minute_later(account)
+        await shake_hands(self, tls)
+
+    async with ScriptedServer(tls=place.tls(), default=answer_watches) as server:
+        account = await place.load(server)
+        monkeypatch.setattr(Connection, "_shake_hands", meanwhile)
+        with within():
+            async with open_stream(account, "/x", {"watch": "1"}, timeout_s=20) as stream:
+                assert await stream.read() == b"news"
+        assert clients(server) == ["two"]
 
 
 async def test_what_is_on_its_way_is_answered_before_its_connection_is_closed(place: Place) -> None:

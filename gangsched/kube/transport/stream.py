@@ -144,7 +144,10 @@ async def _opened(credentials: Credentials, target: str, timeout_s: float, warm:
 
 
 async def _asked(credentials: Credentials, request: bytes, warm: Connection | None) -> tuple[Stream, Answer]:
-    """Open it over the warm connection, or over a new one if that is closed or there is none."""
+    """Open it over the warm connection, or over a new one if that is closed or there is none.
+
+    The certificates may change between the choice of a connection and the request: it then needs another.
+    """
     while True:
         stream = Stream()
         credentials.follow(stream)
@@ -153,7 +156,10 @@ async def _asked(credentials: Credentials, request: bytes, warm: Connection | No
                 stream.adopt(warm)
             else:
                 await stream.open(address_of(credentials))
-            return stream, await stream.ask(request)
+            if stream.context is credentials.ssl_context:
+                return stream, await stream.ask(request)
+            stream.close()
+            warm = None
         except OSError:
             stream.close()
             if warm is None:
