@@ -281,7 +281,8 @@ class SchedulerApp:
         until_s = time.monotonic() + grace_s
         await self.edge.drain(grace_s)
         done = await self._settle(until_s)
-        await self._leadership.give_up(is_settled=done)
+        is_settled = done or (self.inbox.is_empty and self.dispatcher.is_settled)
+        await self._leadership.give_up(is_settled=is_settled)
         _log.info("stopped", everything_answered=done)
         self._cancel()
 

@@ -10,13 +10,16 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gangsched.apiserver.app import EmbeddedCluster, Simulation
 from gangsched.apiserver.store import Item
 from gangsched.app import SchedulerApp
 from gangsched.certificates import self_signed, server_context
-from gangsched.config import default_config
+from gangsched.config import LeaderElectionSettings, default_config
 from gangsched.kube.credentials import load_credentials
+from gangsched.kube.effects.write_lanes import StatusLane
+from gangsched.model.effects import WritePodCondition
 from gangsched.plugins import IN_TREE
 from tests.support.bodies import Json, member
 from tests.support.tasks import until
@@ -25,9 +28,11 @@ SIMULATED = "simulated.gangsched.io"
 
 
 @asynccontextmanager
-async def scheduler(cluster: EmbeddedCluster, kubeconfig: Path) -> AsyncIterator[SchedulerApp]:
+async def scheduler(
+    cluster: EmbeddedCluster, kubeconfig: Path, *, grace_s: float = 5.0, **changes: Any
+) -> AsyncIterator[SchedulerApp]:
     credentials = await load_credentials(kubeconfig=str(cluster.kubeconfig(kubeconfig)))
-    app = SchedulerApp(default_config(IN_TREE), credentials, seed=1)
+    app = SchedulerApp(replace(default_config(IN_TREE), **changes), credentials, seed=1)
     async with anyio.create_task_group() as running:
 
         async def run() -> None:
@@ -37,7 +42,7 @@ async def scheduler(cluster: EmbeddedCluster, kubeconfig: Path) -> AsyncIterator
         try:
             yield app
         finally:
-            await app.stop(5.0)
+            await app.stop(grace_s)
             running.cancel_scope.cancel()
 
 
@@ -151,3 +156,21 @@ def devices_of(pod: dict[str, Any]) -> list[str]:
 def says_why_not(pod: Item) -> bool:
     conditions = pod.decode()["status"].get("conditions", [])
     return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
+
+
+async def test_a_condition_that_the_server_has_no_time_for_does_not_keep_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is throttled for longer than a stop may take; nothing in doubt is left."""
+    election = LeaderElectionSettings(True, 15.0, 10.0, 2.0, resource_namespace="default")
+    cluster = EmbeddedCluster(simulation=Simulation(nodes=1), seed=1)
+    options: dict[str, Any] = {"grace_s": 0.1, "leader_election": election}
+    async with cluster, scheduler(cluster, tmp_path / "kubeconfig", **options) as app:
+        await until(app._leadership.may_act)
+        monkeypatch.setattr(StatusLane, "_gives_way", lambda lane, now_s: True)
+        app.dispatcher.submit(
+            [WritePodCondition("u", "default", "p", "PodScheduled", "False", "No", "x", "")]
+        )
+        await app.stop(0.1)
+        [lease] = cluster.registry.list(cluster.registry.resource("leases.coordination.k8s.io"), "default")
+        assert lease.decode()["spec"]["holderIdentity"] == ""

@@ -201,6 +201,12 @@ class Dispatcher:
         """All other requests that are not done."""
         return sum(lane.n_waiting for lane in self._lanes) + self.bumps.n_open
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all is answered that changes what runs where: everything but statuses and events."""
+        binds = self.binds.n_in_flight or self.n_binds_waiting or self._reads.n_waiting or self.bumps.n_open
+        return not (binds or self._evictions.n_waiting or self._patches.n_waiting)
+
     def warm(self) -> None:
         """Open the connections for binds now."""
         self.binds.warm()
