@@ -279,9 +279,9 @@ class SchedulerApp:
         self._stopping = True
         self.queue.close()
         until_s = time.monotonic() + grace_s
-        await self.edge.drain(grace_s)
-        done = await self._settle(until_s)
-        is_settled = done or (self.inbox.is_empty and self.dispatcher.is_settled)
+        ran = await self.edge.drain(grace_s)
+        done = await self._settle(until_s) and ran
+        is_settled = done or (ran and self.inbox.is_empty and self.dispatcher.is_settled)
         await self._leadership.give_up(is_settled=is_settled)
         _log.info("stopped", everything_answered=done)
         self._cancel()

@@ -51,10 +51,12 @@ class Edge:
             self._runner = self._made()
         self._runner.submit(effect)
 
-    async def drain(self, grace_s: float) -> None:
-        """Bind and PostBind hooks may finish within `grace_s`; the others are cancelled at once."""
-        if self._runner is not None:
-            await self._runner.drain(grace_s)
+    async def drain(self, grace_s: float) -> bool:
+        """Bind and PostBind hooks may finish within `grace_s`; the others are cancelled at once.
+
+        Returns whether no Bind hook was cancelled.
+        """
+        return self._runner is None or await self._runner.drain(grace_s)
 
     def cancel_all(self) -> None:
         """This process may not act any more, or ends."""

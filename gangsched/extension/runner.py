@@ -124,14 +124,21 @@ class HookRunner:
         for running in [one for one in self._running.values() if one.effect.point in points]:
             self._end(running)  # no answer: nothing would receive it
 
-    async def drain(self, grace_s: float) -> None:
-        """Start nothing new; hooks that cannot be undone (Bind, PostBind) may finish within `grace_s`."""
+    async def drain(self, grace_s: float) -> bool:
+        """Start nothing new; hooks that cannot be undone (Bind, PostBind) may finish within `grace_s`.
+
+        Returns whether no Bind hook was cancelled, whose bind may land yet.
+        """
         self._is_stopping = True
         self.cancel_all((PRE_ENQUEUE, PERMIT, PRE_BIND))
+        for waiting in self._waiting.values():
+            waiting.clear()
         with anyio.move_on_after(grace_s):
             while self.n_busy:  # noqa: ASYNC110  (once per process)
                 await anyio.sleep(_STOP_STEP_S)
+        is_done = all(running.effect.point != BIND for running in self._running.values())
         self.cancel_all()
+        return is_done
 
     # -- one hook --------------------------------------------------------------------------------------
 

@@ -275,5 +275,22 @@ async def test_a_bind_that_does_not_end_ends_with_the_grace_period() -> None:
     scene = Scene(Plugin(for_ever))
     scene.ask(BIND)
     await anyio.sleep(0.01)
-    await scene.runner.drain(0.05)
+    assert not await scene.runner.drain(0.05), "its bind may land yet"
     assert scene.runner.n_busy == 0
+
+
+async def test_a_clean_stop_does_not_wait_for_binds_that_have_not_begun() -> None:
+    gate = asyncio.Event()
+
+    async def body() -> Status:
+        await gate.wait()
+        return SUCCESS
+
+    scene = Scene(Plugin(body))
+    for _ in range(MAX_RUNNING + 1):
+        scene.ask(BIND)
+    await anyio.sleep(0.01)
+    gate.set()
+    with anyio.fail_after(10.0):
+        assert await scene.runner.drain(3_600.0)
+    assert len(scene.answers) == MAX_RUNNING
