@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from gangsched.kube.client import ApiClient
 from gangsched.kube.effects.dispatcher import Dispatcher
 from gangsched.kube.effects.slow_lane import YIELD_STEP_S
-from gangsched.kube.effects.write_lanes import READS_SAID, EventLane, StatusLane
+from gangsched.kube.effects.write_lanes import EVENT_TRIES, READS_SAID, EventLane, StatusLane
 from gangsched.kube.effects.writes import MAX_NOTE_BYTES, note
 from gangsched.kube.transport.backoff import Backoff
 from gangsched.model.effects import (
@@ -542,6 +542,16 @@ async def test_same_event_is_not_said_again() -> None:
         await run.done()
         assert len(server.requests) == 3
         assert run.dispatcher.statistics().n_events_repeated == 1
+
+
+async def test_an_event_that_was_dropped_in_an_outage_is_said_when_it_comes_again() -> None:
+    async with ScriptedServer(script=[status(503)] * EVENT_TRIES) as server, running(server) as run:
+        run.dispatcher.submit([event("no room")])
+        await run.done()
+        assert run.dispatcher.statistics().n_events_dropped == 1
+        run.dispatcher.submit([event("no room")])
+        await run.done()
+        assert len(server.requests) == EVENT_TRIES + 1
 
 
 async def test_too_many_events_drop_the_oldest_and_are_counted() -> None:

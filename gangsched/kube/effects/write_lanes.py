@@ -312,7 +312,7 @@ class EventLane(SlowLane[RecordEvent]):
 
     def submit(self, item: RecordEvent) -> None:
         """Queue an event, unless an identical one was sent recently."""
-        said = (item.uid or item.name, item.reason, note(item.message))
+        said = _said(item)
         now_s = time.monotonic()
         before_s = self._recent.get(said)
         if before_s is not None and now_s - before_s < EVENT_REPEAT_S:
@@ -348,10 +348,16 @@ class EventLane(SlowLane[RecordEvent]):
             return False
         if may_pass(error) and call.n_tries < EVENT_TRIES:
             return True
+        self._recent.pop(_said(call.item), None)
         self.n_dropped += 1
         if error.code not in (404, 409) and not says_namespace_goes(error.message):
             self._complaints.say(self.name, error)
         return False
+
+
+def _said(item: RecordEvent) -> tuple[str, str, str]:
+    """What makes two events identical."""
+    return item.uid or item.name, item.reason, note(item.message)
 
 
 def _serial(call: Call[RecordEvent]) -> int:
