@@ -584,3 +584,19 @@ def test_a_resource_handed_off_by_count_has_no_ids() -> None:
     view = Cluster(settings).node(make_node("n0")).scheduler.shared.cache.view
     assert view.inventory(0, GPU) is None
     assert audited().scheduler.shared.cache.view.inventory(0, GPU) is not None
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["with its devices", "after its devices"])
+def test_a_pod_whose_group_is_edited_keeps_the_devices_that_it_was_given(*, at_once: bool) -> None:
+    """Its annotation of them was taken away, which cannot be repaired."""
+    c = audited(repair=False).submit(gang("a", pods=1, gpus=4)).run()
+    had, meta = c.ids("a-0"), c.pod("a-0").metadata
+    [other] = gang("b", pods=1)
+    own = {key: text for key, text in (meta.annotations or {}).items() if key != ALLOCATED_KEY}
+    if not at_once:
+        c.update(c.pod("a-0"), metadata=replace(c.pod("a-0").metadata, annotations=own))
+    c.update(c.pod("a-0"), metadata=replace(meta, annotations=own, labels=other.metadata.labels))
+    assert c.state("b") == "bound"
+    assert c.scheduler.statistics()["device_drift"]["edited"] == 1
+    c.submit(make_pod("next", gpus=4)).run()
+    assert c.ids("next").isdisjoint(had)

@@ -671,3 +671,14 @@ def test_devices_that_are_well_again_are_enough_beside_pods_that_can_be_evicted(
     c.node(make_node("n0", gpus=4)).run().wait(15.0)
     assert evicted(c) == ["low-0"]
     assert c.pod("waits").spec.node_name
+
+
+def test_a_victim_that_is_put_into_another_group_is_waited_for() -> None:
+    c = cluster(nodes=1).submit(gang("low", pods=1, gpus=8)).run()
+    c.evictions = "silent"
+    c.submit(make_pod("high", gpus=8, priority=10)).run()
+    [other] = gang("other", pods=1)
+    c.update(c.pod("low-0"), metadata=replace(c.pod("low-0").metadata, labels=other.metadata.labels)).run()
+    assert [str(group.key) for group in c.scheduler.shared.groups.values()] == ["d/high", "d/other"]
+    assert c.state("high") == "waiting"
+    assert c.delete("low-0").run().pod("high").spec.node_name

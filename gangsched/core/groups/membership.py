@@ -11,14 +11,12 @@ from collections.abc import Iterable
 
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
-from gangsched.core.framework.plugin_calls import PluginError
-from gangsched.core.framework.status import SUCCESS
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.late_moves import LateMoves
 from gangsched.core.groups.leaving import Leaving
 from gangsched.core.groups.named_twice import NamedTwice
 from gangsched.core.groups.owners import Owners
-from gangsched.core.groups.pod_similarity import SimilarPods
+from gangsched.core.groups.pod_similarity import SimilarPod, SimilarPods
 from gangsched.core.groups.pod_size import AT_THE_GATE, count_anew, is_resized, may_count_otherwise
 from gangsched.core.groups.pod_versions import (
     allocated_in,
@@ -28,6 +26,7 @@ from gangsched.core.groups.pod_versions import (
     is_newer,
     lacks_labels,
     number_or,
+    runs_on,
     says_anew,
 )
 from gangsched.core.groups.pre_enqueue import PreEnqueue
@@ -155,9 +154,26 @@ class Membership:
             self._join_again(info.pod)
 
     def _join_again(self, pod: Pod) -> None:
+        """Puts the pod into the group that it names now. One that runs keeps what it has, whatever this
+        version says of its devices, and who waits for it to go still does."""
         self._joined = None
-        self._remove(pod.metadata.uid)
-        self._join(pod)
+        info = self._shared.cache.pods.get(pod.metadata.uid)
+        if info is None or info.group is None or not runs_on(info, pod):
+            self._remove(pod.metadata.uid)
+            self._join(pod)
+            return
+        self._leave_group(info, info.group)
+        self._enter_group(info, pod, self._similar.of(pod))
+        if pod is not info.pod:
+            self._replace_pod(info, pod)
+        elif self._shared.ends is not None:
+            self._shared.may_end_otherwise(info)
+
+    def _leave_group(self, info: PodInfo, group: Group) -> None:
+        group.remove(info)
+        self.leaving.forget(info, group)
+        self._shared.touch(group)
+        self._named_twice.remove(info.pod)
 
     def remove_pod(self, event: PodDeleted) -> None:
         """The pod is gone for good."""
@@ -175,12 +191,8 @@ class Membership:
         self.pre_enqueue.forget(info)
         shared.release(info)
         shared.left_node(uid)
-        group = info.group
-        if group is not None:
-            group.remove(info)
-            self.leaving.forget(info, group)
-            shared.touch(group)
-        self._named_twice.remove(info.pod)
+        if info.group is not None:
+            self._leave_group(info, info.group)
 
     def _put_stranger(self, pod: Pod, info: PodInfo | None) -> None:
         shared, uid = self._shared, pod.metadata.uid
@@ -207,25 +219,30 @@ class Membership:
 
     def _join(self, pod: Pod) -> None:
         shared, like = self._shared, self._similar.of(pod)
-        key, stated, role = like.key, like.stated, like.role
-        if key.dialect == POD:
-            key = lone_key(pod)
-        elif is_leaving_an_inferred_gang(key, pod):
-            key = lone_key(pod)
-            stated, role = stated_by(key, pod), role_of(key, pod)
-        info = PodInfo(pod, like.template, pod.metadata.uid, None, like.identity, stated, role)
+        info = PodInfo(pod, like.template, pod.metadata.uid)
         info.state = self._state_of(info, pod)
         shared.cache.join(info)
         if info.state is BOUND:
             self._place(info, pod)
+        self._enter_group(info, pod, like)
+
+    def _enter_group(self, info: PodInfo, pod: Pod, like: SimilarPod) -> None:
+        """It is a member of the group that it names, which is created if it is the first."""
+        shared, key = self._shared, like.key
+        info.identity, info.stated, info.role = like.identity, like.stated, like.role
+        if key.dialect == POD:
+            key = lone_key(pod)
+        elif is_leaving_an_inferred_gang(key, pod):
+            key = lone_key(pod)
+            info.stated, info.role = stated_by(key, pod), role_of(key, pod)
         group = self._joined
         if group is None or group.key != key:
             group = self._joined = self._group_of(key, pod)
             shared.touch(group)
         if pod.spec.node_name:
             annotations = pod.metadata.annotations or {}
-            info.rank = number_or(annotations.get(RANK_KEY), -1)
-            info.attempt = number_or(annotations.get(ATTEMPT_KEY), 0)
+            info.rank = number_or(annotations.get(RANK_KEY), info.rank)
+            info.attempt = number_or(annotations.get(ATTEMPT_KEY), info.attempt)
             group.attempts = max(group.attempts, info.attempt)
         group.add(info)
         if pod.metadata.deletion_timestamp is not None:
@@ -373,15 +390,5 @@ class Membership:
             return BOUND
         if pod.metadata.deletion_timestamp is not None:
             return LEAVING
-        profile = self._shared.profiles[pod.spec.scheduler_name]
-        if not profile.only_gates:
-            return PENDING if self.pre_enqueue.lets_in(info, pod, profile) else MemberState.GATED
-        try:
-            if profile.run_pre_enqueue(pod) is not SUCCESS:
-                return MemberState.GATED
-        except PluginError as error:
-            self._shared.hooks.blame(error, info.group, pod)
-            self._shared.look_again_at(self._shared.now_s + self._shared.settings.pod_max_backoff_s, info)
-            return MemberState.GATED
         # Also a pod reported gone: a version that shows it alive is newer.
-        return PENDING
+        return PENDING if self.pre_enqueue.lets_in(info, pod) else MemberState.GATED

@@ -49,6 +49,11 @@ def is_leaving_an_inferred_gang(key: GroupKey, pod: Pod) -> bool:
     return leaves and is_inferred(key)
 
 
+def runs_on(info: PodInfo, pod: Pod) -> bool:
+    """Whether this version shows it running where it is known to be."""
+    return info.state is BOUND and info.node_name == pod.spec.node_name and not pod.is_terminal
+
+
 def says_anew(info: PodInfo, old: Pod, pod: Pod) -> bool:
     """Whether the pod's node or devices differ from the known ones, or from its previous version."""
     if is_elsewhere(info, pod):

@@ -78,9 +78,12 @@ class PreEnqueue:
 
     # -- one pod ---------------------------------------------------------------------------------------
 
-    def lets_in(self, info: PodInfo, pod: Pod, profile: Profile) -> bool:
+    def lets_in(self, info: PodInfo, pod: Pod) -> bool:
         """Whether every plugin lets the pod in; the reason of the first that does not is reported on the
         pod."""
+        profile = self._shared.profiles[pod.spec.scheduler_name]
+        if profile.only_gates:
+            return self._gates_let_in(info, pod, profile)
         raised = 0
         for plugin in profile.pre_enqueue:
             try:
@@ -101,6 +104,14 @@ class PreEnqueue:
             raised += status.raise_by
         self._let_in(info, raised)
         return True
+
+    def _gates_let_in(self, info: PodInfo, pod: Pod, profile: Profile) -> bool:
+        try:
+            return profile.run_pre_enqueue(pod) is SUCCESS
+        except PluginError as error:
+            self._shared.hooks.blame(error, info.group, pod)
+            self._shared.look_again_at(self._shared.now_s + self._shared.settings.pod_max_backoff_s, info)
+            return False
 
     def forget(self, info: PodInfo) -> None:
         """The pod is gone, or has a node."""
