@@ -682,3 +682,19 @@ def test_a_victim_that_is_put_into_another_group_is_waited_for() -> None:
     assert [str(group.key) for group in c.scheduler.shared.groups.values()] == ["d/high", "d/other"]
     assert c.state("high") == "waiting"
     assert c.delete("low-0").run().pod("high").spec.node_name
+
+
+def test_gangs_that_are_no_set_any_more_keep_the_room_that_was_made_for_both() -> None:
+    c = cluster(nodes=2).submit(gang("low", pods=2, gpus=8, min_members=1)).run()
+    c.evictions = "silent"
+    a, b = (gang(name, pods=1, gpus=8, priority=10) for name in "ab")
+    both = {GROUPS_KEY: '["d/a", "d/b"]'}
+    c.submit(with_annotations(a, both), with_annotations(b, both)).run()
+    assert (c.state("a"), c.state("b")) == ("waiting", "waiting")
+    for [pod] in (a, b):
+        alone = replace(c.pod(pod.metadata.name).metadata, annotations=pod.metadata.annotations)
+        c.update(c.pod(pod.metadata.name), metadata=alone).run()
+    c.submit(make_pod("mid", gpus=8, priority=5)).run()
+    c.delete("low-0", "low-1").run().wait(10.0)
+    assert c.placed("a")
+    assert c.placed("b")

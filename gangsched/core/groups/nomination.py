@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.plan import PostFilterResult
@@ -110,8 +112,10 @@ class Nominations:
             self._reporter.preempting(group, self._words(preemption))
 
     def _park(self, group: Group, preemption: Preemption) -> None:
-        again_s = min(preemption.deadline_s, self._shared.now_s + _ASK_AGAIN_S)
-        self._shared.queue.park(group, Cause.PREEMPTS, again_s)
+        self._shared.queue.park(group, Cause.PREEMPTS, self._again_s(preemption))
+
+    def _again_s(self, preemption: Preemption) -> float:
+        return min(preemption.deadline_s, self._shared.now_s + _ASK_AGAIN_S)
 
     def _words(self, preemption: Preemption) -> str:
         nodes = several(len(preemption.nodes), "node")
@@ -191,6 +195,7 @@ class Nominations:
         if not waiting:
             return None
         for preemption in waiting:
+            self._part(preemption, unit)
             for member in preemption.unit:
                 for info in member.members.values():
                     kept = self._shared.cache.nominated.get(info.uid)
@@ -198,6 +203,20 @@ class Nominations:
                     if freed:
                         self._lifted[info.uid] = (kept.node_name if kept is not None else "", freed)
         return self._joined(waiting, unit)
+
+    def _part(self, preemption: Preemption, unit: Sequence[Group]) -> None:
+        """Groups that do not start together with the unit any more wait by themselves, for the same victims,
+        and keep their room."""
+        left = tuple(group for group in preemption.unit if group not in unit)
+        if not left:
+            return
+        preemption.unit = tuple(group for group in preemption.unit if group in unit)
+        other = replace(preemption, unit=left, waits_for=dict(preemption.waits_for))
+        for uid in other.waits_for:
+            self._shared.victims[uid].append(other)
+        for group in left:
+            group.preemption = other
+            self._shared.queue.set_deadline(group, self._again_s(other))
 
     def _joined(self, waiting: Sequence[Preemption], unit: Sequence[Group]) -> Preemption:
         """One reservation for all these groups: the first that they have, merged with the others."""
