@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from gangsched.core.groups.membership import Membership
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Container, Pod, ResourceRequirements, SchedulingGroup
+from gangsched.model.objects import Container, Pod, PodSpec, ResourceRequirements, SchedulingGroup
+from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.sim.objects import make_pod, make_pod_group
 from tests.core.test_containment import Guarded, fails
-from tests.support.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
 def held(c: Cluster, *pods: Pod) -> ef.BindPod:
@@ -133,14 +134,17 @@ def test_a_pod_of_another_group_by_now_keeps_its_room_between_the_answer_and_the
     c.five_more_turns_change_nothing()
 
 
+def of_60_cores(c: Cluster, name: str) -> PodSpec:
+    larger = ResourceRequirements(requests={"cpu": "60", "memory": "1Gi"})
+    return replace(c.pod(name).spec, containers=[Container(name="main", resources=larger)])
+
+
 @pytest.mark.parametrize("told", ["before its bind", "with its bind"])
 @pytest.mark.parametrize("first", ["the answer", "the watch"])
 def test_a_pod_that_is_resized_counts_as_it_is_once_it_is_bound(told: str, first: str) -> None:
     c = cluster(nodes=1)
     bind = held(c, make_pod("p", gpus=0, cpu="1"))
-    larger = ResourceRequirements(requests={"cpu": "60", "memory": "1Gi"})
-    pod = c.pod("p")
-    resized = replace(pod.spec, containers=[Container(name="main", resources=larger)])
+    pod, resized = c.pod("p"), of_60_cores(c, "p")
     if told == "before its bind":
         c.update(pod, spec=resized)
     else:
@@ -151,3 +155,16 @@ def test_a_pod_that_is_resized_counts_as_it_is_once_it_is_bound(told: str, first
     c.submit(make_pod("q", gpus=0, cpu="60")).run()
     assert not c.pod("q").spec.node_name, "64 cores are there"
     assert c.submit(make_pod("r", gpus=0, cpu="4")).run().pod("r").spec.node_name
+
+
+def test_a_pod_that_is_resized_while_its_gang_waits_is_placed_as_it_is() -> None:
+    c = cluster(nodes=2).submit(make_pod("x", gpus=0, cpu="10")).run()
+    both = {GROUPS_KEY: '["d/a", "d/b"]'}
+    a, b = (with_annotations(gang(name, pods=1, gpus=0, cpu="1"), both) for name in "ab")
+    c.submit(a).run()
+    assert c.state("a") == "waiting"
+    assert c.scheduler.shared.cache.pods["uid-d-a-0"].node_name == c.pod("x").spec.node_name
+    c.update(c.pod("a-0"), spec=of_60_cores(c, "a-0")).submit(b).run()
+    assert c.placed("a")
+    assert c.placed("b")
+    assert c.pod("a-0").spec.node_name != c.pod("x").spec.node_name

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from gangsched.core.cache.cache import Cache
 from gangsched.core.types.group import PodInfo
+from gangsched.model.objects import Pod
 
-OVERTAKEN = "another scheduler's pod has landed on what was held"
+_OVERTAKEN = "another scheduler's pod has landed on what was held"
+_RESIZED = "a member was resized since it was reserved"
 
 
 def reservation_broken(cache: Cache, info: PodInfo) -> str:
@@ -41,14 +43,25 @@ def reservation_lost(cache: Cache, info: PodInfo) -> str:
     """Why an unsent reservation should be replaced by a new one; "" if it should not.
 
     It is broken; or another live pod holds one of its devices; or the node now lists devices and the
-    reservation names none. Not checked for a bind that may be in flight: that is repeated unchanged.
+    reservation names none; or the pod asks for something else now. Not checked for a bind that may be in
+    flight: that is repeated unchanged.
     """
     broken = reservation_broken(cache, info)
     if broken:
         return broken
     if reservation_taken(cache, info):
-        return OVERTAKEN
+        return _OVERTAKEN
     for resource in info.template.requests:
         if resource not in info.ids and cache.ledger.inventory(info.row, resource) is not None:
-            return OVERTAKEN
-    return ""
+            return _OVERTAKEN
+    return _RESIZED if is_resized(info, info.pod) else ""
+
+
+def is_resized(info: PodInfo, pod: Pod) -> bool:
+    """Whether it asks for something else than it is counted for."""
+    counted, now = info.template.pod.spec, pod.spec
+    return (
+        counted.containers != now.containers
+        or counted.init_containers != now.init_containers
+        or counted.resources != now.resources
+    )

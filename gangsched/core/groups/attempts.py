@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gangsched.core.binding.binder import Binder
-from gangsched.core.binding.reservation_checks import OVERTAKEN, reservation_lost
+from gangsched.core.binding.reservation_checks import reservation_lost
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cycle.cycle import GANG, run_cycle
 from gangsched.core.cycle.shortage import told_of
@@ -156,9 +156,9 @@ class Attempts:
         for group in unit:
             if group.n_assumed:
                 held += group.in_state(ASSUMED)
-        if held and any(reservation_lost(cache, info) for info in held):
+        if lost := next((why for info in held if (why := reservation_lost(cache, info))), ""):
             for each in unit:
-                self._shared.forget_all(each, OVERTAKEN)
+                self._shared.forget_all(each, lost)
         waited = self.nominations.lift(unit)
         for _ in range(_MAX_CLAIMED):
             answer = self._place_anyhow(unit, waited)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gangsched.core.binding.reservation_checks import is_resized
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.device_audit.drift import DriftAudit
 from gangsched.core.groups.group_spec import GroupSpecs
@@ -17,7 +18,7 @@ from gangsched.core.groups.leaving import Leaving
 from gangsched.core.groups.named_twice import NamedTwice
 from gangsched.core.groups.owners import Owners
 from gangsched.core.groups.pod_similarity import SimilarPod, SimilarPods
-from gangsched.core.groups.pod_size import AT_THE_GATE, count_anew, is_resized, may_count_otherwise
+from gangsched.core.groups.pod_size import AT_THE_GATE, count_anew, may_count_otherwise
 from gangsched.core.groups.pod_versions import (
     allocated_in,
     is_edited,

@@ -6,6 +6,7 @@ before, and runs with what it asks for now.
 
 from __future__ import annotations
 
+from gangsched.core.binding.reservation_checks import is_resized
 from gangsched.core.groups.pod_versions import is_edited
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import PENDING, MemberState, PodInfo
@@ -13,16 +14,6 @@ from gangsched.core.types.pod_template import device_demands_of
 from gangsched.model.objects import Pod
 
 AT_THE_GATE = (MemberState.GATED, PENDING)
-
-
-def is_resized(info: PodInfo, pod: Pod) -> bool:
-    """Whether it asks for something else than it is counted for."""
-    counted, now = info.template.pod.spec, pod.spec
-    return (
-        counted.containers != now.containers
-        or counted.init_containers != now.init_containers
-        or counted.resources != now.resources
-    )
 
 
 def may_count_otherwise(info: PodInfo, old: Pod, pod: Pod) -> bool:
