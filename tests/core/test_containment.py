@@ -148,7 +148,8 @@ def test_a_pod_that_our_code_fails_on_is_refused_alone(
     c = guarded.cluster
     bad = make_pod("bad", gpus=2, scheduler=scheduler, labels={"a": "b"}, annotations=GIVEN)
     with_port = [replace(bad.spec.containers[0], ports=[ContainerPort(host_port=80)])]
-    bad = bound(replace(bad, spec=replace(bad.spec, containers=with_port)), node)
+    spec = replace(bad.spec, containers=with_port, termination_grace_period_seconds=5)
+    bad = bound(replace(bad, spec=spec), node)
     for _ in range(3):  # as it came, and with each change of it
         c.tell(ev.PodUpdated(c.store(bad)), ev.PodUpdated(c.store(make_pod("good-one"))))
     c.run()

@@ -9,6 +9,7 @@ from gangsched.config import Settings
 from gangsched.core.groups.membership import Membership
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from gangsched.model.objects import ContainerPort
 from gangsched.sim.objects import make_pod
 from tests.core.test_containment import Guarded, fails
 from tests.support.scenario import Cluster
@@ -38,6 +39,18 @@ def test_who_waits_for_the_room_of_a_pod_that_is_gone_and_refused_gets_it() -> N
     refused(c, ev.PodDeleted(c.pods.pop(c.pod("bad").metadata.uid)))
     c.wait(2.0)
     assert c.pod("next").spec.node_name
+
+
+def test_the_host_port_of_a_refused_pod_is_taken() -> None:
+    c = Guarded(nodes=1).cluster
+    pod = make_pod("bad", gpus=1)
+    [own] = pod.spec.containers
+    ported = replace(own, ports=[ContainerPort(container_port=80, host_port=8080)])
+    c.submit(replace(pod, spec=replace(pod.spec, containers=[ported]))).run()
+    refused(c, ev.PodUpdated(c.store(c.pod("bad"))))
+    c.submit(replace(make_pod("next"), spec=replace(pod.spec, containers=[ported]))).run()
+    assert not c.pod("next").spec.node_name
+    assert c.submit(make_pod("other", gpus=7)).run().pod("other").spec.node_name
 
 
 def test_who_waits_for_a_victim_that_is_gone_and_refused_gets_its_turn() -> None:

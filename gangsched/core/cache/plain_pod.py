@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from gangsched.model.device_labels import allocation_text
 from gangsched.model.devices import Allocation, parse_allocation
 from gangsched.model.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
@@ -16,13 +18,18 @@ Amounts = Mapping[str, str | int | float]
 
 
 def plain_pods(pod: Pod, node_name: str, promised: Allocation | None) -> Iterator[tuple[Pod, Allocation]]:
-    """The pod on that node with its requests and its devices, then without devices, then as one pod.
+    """The pod on that node with its requests, devices and host ports; then without ports, without devices, as
+    one pod.
 
     promised: what it was assigned, if its own statement of that is still to come; None: what it states
     itself.
     """
-    containers = [_plain(one) for one in (*pod.spec.containers, *(pod.spec.init_containers or ()))]
+    asked = (*pod.spec.containers, *(pod.spec.init_containers or ()))
+    containers = [_plain(one) for one in asked]
     allocation = _allocation(pod) if promised is None else promised
+    if any(one.ports for one in asked):
+        ported = [replace(plain, ports=one.ports) for plain, one in zip(containers, asked, strict=True)]
+        yield _pod(pod, node_name, ported), allocation
     yield _pod(pod, node_name, containers), allocation
     yield _pod(pod, node_name, containers), {}
     yield _pod(pod, node_name, []), {}
@@ -38,6 +45,7 @@ def _pod(pod: Pod, node_name: str, containers: list[Container]) -> Pod:
             node_name=node_name,
             scheduler_name=spec.scheduler_name,
             priority=spec.priority,
+            host_network=spec.host_network,
             containers=containers,
         ),
     )
