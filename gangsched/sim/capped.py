@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from random import Random
 
 from gangsched.config import Settings
@@ -105,8 +105,14 @@ class Limits:
         self._passes.clear()
         self._most = math.inf if bound is None else 2 * max(bound, 2)
 
-    def look(self, effects: Iterable[ef.Effect], told: Told, now_s: float) -> Iterator[str]:
-        """After every step, before its binds are counted as sent."""
+    def look(
+        self, effects: Iterable[ef.Effect], told: Told, now_s: float, reserved: Collection[str] = ()
+    ) -> Iterator[str]:
+        """After every step, before its binds are counted as sent.
+
+        reserved: UIDs of pods that had their places before it. While they waited for a plugin, a volume, say,
+        strangers or a reload may have filled their queue, and they keep what they have.
+        """
         starting = [
             told.pods[one.uid]
             for one in effects
@@ -124,7 +130,7 @@ class Limits:
         if not starting or any(_completes(pod, starting, told, self._sent) for pod in starting):
             return
         yield from self._passed(starting, waiting, used)
-        starting = [pod for pod in starting if gpus_of(pod)]
+        starting = [pod for pod in starting if gpus_of(pod) and pod.metadata.uid not in reserved]
         for pod in starting:
             for name in PATHS[queue_of(pod)]:
                 used[name] += gpus_of(pod)
@@ -138,7 +144,7 @@ class Limits:
         used, own = _used(told, self._sent), {pod.metadata.uid for pod in needed}
         for info in scheduler.shared.cache.pods.values():
             if info.state is ASSUMED and info.uid not in told.promised.by_uid:  # about to be sent again
-                _count(used, info.pod)
+                _count(used, info.pod, _sent_in(self._sent.get(info.uid)))
         claims = scheduler.shared.queue.claims
         kept = {uid: one.info.pod for uid, one in scheduler.shared.cache.nominated.items()}
         for claim in claims.all if claims else ():
@@ -221,8 +227,13 @@ def _used(told: Told, sent: Mapping[str, ef.BindPod]) -> Counter[str]:
         node = promised.node if promised is not None else pod.spec.node_name
         if node in told.nodes and not pod.is_terminal:
             bind = sent.get(uid) if promised is not None else None
-            _count(used, pod, "" if bind is None else bind.annotations.get(STARTED_IN_KEY, ""))
+            _count(used, pod, _sent_in(bind))
     return used
+
+
+def _sent_in(bind: ef.BindPod | None) -> str:
+    """The queue that a bind writes: that of the whole gang, of which a member may name another."""
+    return "" if bind is None else bind.annotations.get(STARTED_IN_KEY, "")
 
 
 def _count(used: Counter[str], pod: Pod, sent: str = "") -> None:

@@ -78,10 +78,9 @@ class Drawn(msgspec.Struct, frozen=True):
     on_partial_bind: str
     permit_wait_s: float
 
-    def applied(self, settings: Settings) -> tuple[SchedulerConfig, Settings]:
-        """The file, and `settings` with what it says."""
-        config = self.config
-        own = config.settings
+    def applied(self, settings: Settings) -> Settings:
+        """The same, with what the file says."""
+        own = self.config.settings
         changed: dict[str, Any] = {
             "queueing": own.queueing,
             "queues": own.queues,
@@ -89,7 +88,7 @@ class Drawn(msgspec.Struct, frozen=True):
             "on_partial_bind": self.on_partial_bind,
             "permit_wait_s": self.permit_wait_s,
         }
-        return config, replace(settings, **changed)
+        return replace(settings, **changed)
 
     @property
     def config(self) -> SchedulerConfig:

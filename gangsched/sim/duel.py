@@ -165,17 +165,17 @@ class Replica:
             batch, self.inbox = self.inbox[:n], self.inbox[n:]
             self.told.hear(batch)
             self._duel.note(self.name, "told", batch)
-            self._do(scheduler.handle(batch, now_s))
+            self.do(scheduler.handle(batch, now_s))
         due_s = self.deadline_s
         if process == self.n_processes and due_s is not None and due_s <= now_s:
-            self._do(scheduler.advance(now_s))
+            self.do(scheduler.advance(now_s))
         for _ in range(4):
             if process != self.n_processes or not self.n_active or self._foresees():
                 break
             effects = scheduler.schedule_next(now_s)
             if effects is None:
                 break
-            self._do(effects)
+            self.do(effects)
 
     def _foresees(self) -> bool:
         """Whether the first in line are now being listed in the fence, and placed some time later."""
@@ -196,7 +196,8 @@ class Replica:
                 if not any(uid in error.message for uid in known if uid not in there):
                     self._duel.judge([error.message])
 
-    def _do(self, effects: Sequence[ef.Effect]) -> None:
+    def do(self, effects: Sequence[ef.Effect]) -> None:
+        """What it has decided leaves it, as far as it lives."""
         self._n_steps += 1
         # To another replica a device may seem to belong both to it and to its successor.
         self._is_recount_due = self.owns

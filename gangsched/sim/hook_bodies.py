@@ -81,11 +81,15 @@ class HookBodies:
 
     def run(
         self, effect: ef.RunHook, *, is_open: Callable[[], bool], end: Callable[[Code, str], None]
-    ) -> None:
-        """A PreBind's. is_open: whether anybody waits for its end."""
-        steps = self._plugin_of(effect).pre_bind(effect.pod, effect.node_name, _Handle())
+    ) -> bool:
+        """A PreBind's, False: the plugin has none here. is_open: whether anybody waits for its end."""
+        plugin = self._plugin_of(effect)
+        if plugin is None:
+            return False
+        steps = plugin.pre_bind(effect.pod, effect.node_name, _Handle())
         assert effect.pod is not None, "PreBind is asked for a pod"
         self._go_on(_Body(effect.pod, steps, is_open, end), None)
+        return True
 
     def _go_on(self, body: _Body, said: Any) -> None:
         if not body.is_open():

@@ -98,7 +98,9 @@ class SimHooks:
         effect = self._open.get(ticket)
         if self.bodies is None or fate is not HookFate.ANSWERS or effect is None or effect.point != PRE_BIND:
             return False
-        self.bodies.run(effect, is_open=lambda: ticket in self._open, end=partial(self._done, ticket))
+        is_open, end = (lambda: ticket in self._open), partial(self._done, ticket)
+        if not self.bodies.run(effect, is_open=is_open, end=end):
+            return False
         self._timeline.after(BODY_DEADLINE_S, partial(self._too_late, ticket))
         return True
 

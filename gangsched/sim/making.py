@@ -6,7 +6,7 @@ there are (sim.teams, sim.capped), followers (sim.duel). Called by these, sim.dr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -57,11 +57,16 @@ def scheduler_of(config: SchedulerConfig, settings: Settings, *plugins: Any) -> 
     """Likewise, with the profiles of a configuration."""
     profiles = build_profiles(config)
     if plugins:
-        profiles = {name: _with_plugins(profile, plugins) for name, profile in profiles.items()}
+        profiles = {name: with_plugins(profile, plugins) for name, profile in profiles.items()}
+    return scheduler_by(profiles, settings)
+
+
+def scheduler_by(profiles: Mapping[str, Profile], settings: Settings) -> Scheduler:
+    """Likewise, with these profiles."""
     return Scheduler(profiles, settings, node_capacity=4, wall_ahead_s=at(0).timestamp())
 
 
-def _with_plugins(profile: Profile, plugins: Sequence[Any]) -> Profile:
+def with_plugins(profile: Profile, plugins: Sequence[Any]) -> Profile:
     """The same profile; `plugins` serve, after its own, every point that they have a method for."""
     added: dict[str, tuple[Any, ...]] = {}
     for field, methods in _METHODS.items():

@@ -7,7 +7,7 @@ A seed draws which of them there are, and how the cluster is configured. Not her
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from random import Random
 from typing import Any, Literal
@@ -28,7 +28,8 @@ from gangsched.sim import teams
 from gangsched.sim.driver import Simulation
 from gangsched.sim.limits import limited_workload, overtime_workload
 from gangsched.sim.making import make_scheduler
-from gangsched.sim.moody_plugins import MoodyGate, MoodyReserve, some_kinds
+from gangsched.sim.moody_plugins import Moody, MoodyGate, MoodyReserve, some_kinds
+from gangsched.sim.step_judges import reserved_by
 from gangsched.sim.tempers import Refusals, Temper
 from gangsched.sim.told import Told
 from gangsched.sim.workloads import Workload, preempting_workload, random_workload
@@ -64,13 +65,18 @@ def moody_settings(seed: int, settings: Settings) -> Settings:
         settings = replace(settings, queues=teams.SETTINGS.queues)
     return replace(
         settings,
-        devices=DeviceSettings(
-            on_failure=rng.choice(("none", "evictGang", "evictMember")),
-            failure_grace_s=rng.choice((0.0, 5.0)),
-        ),
+        devices=moody_devices(rng),
         on_partial_bind=rng.choice(("complete", "unwind")),
         permit_wait_s=rng.choice((3.0, 15.0)),
         queueing=queueing if rng.random() < 0.85 else None,
+    )
+
+
+def moody_devices(rng: Random) -> DeviceSettings:
+    """What becomes of pods whose device fails."""
+    return DeviceSettings(
+        on_failure=rng.choice(("none", "evictGang", "evictMember")),
+        failure_grace_s=rng.choice((0.0, 5.0)),
     )
 
 
@@ -109,49 +115,45 @@ class _ToldOfHooks(Told):
                 self._refusals.refused(group, n_more=1)  # in the turn that this answer gives it
 
 
-class MoodySimulation(Simulation):
-    """A simulation in which plugins refuse, raise and wait in spells."""
+class WithMoods(Simulation):
+    """A simulation in which plugins refuse, raise and wait in spells.
 
-    def __init__(self, seed: int, workload: Workload, *, settings: Settings, **named: Any) -> None:
-        super().__init__(seed, workload, settings=moody_settings(seed, settings), **named)
+    Their schedulers are made by `_moody_plugins`, but for `_fresh`: without them, as they agree to everything
+    then, and some only once the edge has said so.
+    """
+
+    refusals: Refusals
+    """Of the present process."""
 
     def _begin(self, workload: Workload) -> None:
         self._kinds = some_kinds(self.seed)
         tempers = (Temper(one.name, self.seed, self.timeline, self.weather) for one in self._kinds)
         self._tempers = {temper.name: temper for temper in tempers}
-        self._make_usual = teams.make_with_queues if _has_queues(self.seed) else make_scheduler
-        self._make = self._make_moody
+        self._has_moods = True
+        self.unasked: set[str] = set()
+        """UIDs of pods that were reserved while no plugin kept a book."""
         self.watchers += [_judge_refusals, _judge_book]
         super()._begin(workload)
 
-    def _make_moody(self, settings: Settings) -> Scheduler:
-        refusals = Refusals(self.timeline, has_gate=MoodyGate in self._kinds)
-        plugins = [kind(self._tempers[kind.name], refusals) for kind in self._kinds]
-        scheduler = self._make_usual(settings, *plugins)
-        refusals.groups = scheduler.shared.groups.values
-        return scheduler
+    def _moody_plugins(self, kinds: Iterable[type[Moody]], *, salt: int = 0) -> list[Moody]:
+        """Of these kinds, for one profile."""
+        return [kind(self._tempers[kind.name], self.refusals, salt) for kind in kinds]
 
     def _fresh(self) -> Scheduler:
-        """Without them, as they agree to everything then, and some only once the edge has said so."""
-        self._make = self._make_usual
+        self._has_moods = False
         try:
             return super()._fresh()
         finally:
-            self._make = self._make_moody
+            self._has_moods = True
 
     def _start_process(self, **named: Any) -> None:
+        self.unasked.clear()
+        self.refusals = Refusals(self.timeline, has_gate=MoodyGate in self._kinds)
         super()._start_process(**named)
+        self.refusals.groups = self.scheduler.shared.groups.values
         self.told = self._told = _ToldOfHooks(self.refusals)
-        self.judges.excuses = self._may_be_refused
-
-    @property
-    def refusals(self) -> Refusals:
-        """Of the present process."""
-        found: Refusals = self._plugin(self._kinds[0].name).refusals
-        return found
-
-    def _plugin(self, name: str) -> Any:
-        return next(iter(self.scheduler.shared.profiles.values())).plugin(name)
+        others = self.judges.excuses
+        self.judges.excuses = lambda group: others(group) or self._may_be_refused(group)
 
     def _may_be_refused(self, group: Group) -> bool:
         """Whether it may wait for a plugin that has refused it."""
@@ -171,25 +173,44 @@ class MoodySimulation(Simulation):
         super().settle()
 
 
+class MoodySimulation(WithMoods):
+    """With what else a seed draws."""
+
+    def __init__(self, seed: int, workload: Workload, *, settings: Settings, **named: Any) -> None:
+        settings = moody_settings(seed, settings)
+        super().__init__(seed, workload, settings=settings, **{**named, "make": self._make_moody})
+
+    def _make_moody(self, settings: Settings) -> Scheduler:
+        make = teams.make_with_queues if _has_queues(self.seed) else make_scheduler
+        return make(settings, *(self._moody_plugins(self._kinds) if self._has_moods else ()))
+
+
 def _judge_refusals(sim: Simulation) -> Iterator[str]:
     """40: nobody is refused over and over again."""
-    assert isinstance(sim, MoodySimulation)
+    assert isinstance(sim, WithMoods)
     yield from sim.refusals.too_many
 
 
 def _judge_book(sim: Simulation) -> Iterator[str]:
     """4: what a plugin has reserved is what is reserved."""
-    assert isinstance(sim, MoodySimulation)
-    plugin = sim._plugin(MoodyReserve.name)
-    if plugin is None:
-        return
+    assert isinstance(sim, WithMoods)
+    if sim.unasked:
+        sim.unasked &= reserved_by(sim.scheduler)
+    for name, profile in sim.scheduler.shared.profiles.items():
+        plugin: Any = profile.plugin(MoodyReserve.name)
+        if plugin is not None:
+            yield from _differences(sim, name, plugin.held)
+
+
+def _differences(sim: WithMoods, profile: str, booked: Collection[str]) -> Iterator[str]:
     pods = sim.scheduler.shared.cache.pods
-    held = {info.uid for info in pods.values() if info.state is MemberState.ASSUMED}
+    mine = [info for info in pods.values() if info.pod.spec.scheduler_name == profile]
+    held = {info.uid for info in mine if info.state is MemberState.ASSUMED}
     ran = (MemberState.BOUND, MemberState.DONE)
-    booked = {
-        uid
-        for uid in plugin.held
-        if uid in pods and pods[uid].state not in ran and not pods[uid].pod.spec.node_name
+    known = {
+        info.uid
+        for info in mine
+        if info.uid in booked and info.state not in ran and not info.pod.spec.node_name
     }
-    if held != booked:
-        yield f"4: reserved {sorted(held)}, in the plugin's book {sorted(booked)}"
+    if (held ^ known) - sim.unasked:
+        yield f"4: reserved {sorted(held)}, in the plugin's book {sorted(known)}"

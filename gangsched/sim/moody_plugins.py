@@ -27,7 +27,7 @@ from gangsched.core.framework.interface import (
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Placement
 from gangsched.model.objects import Pod
-from gangsched.sim.tempers import Refusals, Temper
+from gangsched.sim.tempers import Refusals, Salted, Temper
 
 _WAITS_S = (None, 1.0, 20.0)
 
@@ -37,8 +37,9 @@ class Moody:
 
     name = ""
 
-    def __init__(self, temper: Temper, refusals: Refusals) -> None:
-        self._temper = temper
+    def __init__(self, temper: Temper, refusals: Refusals, salt: int = 0) -> None:
+        """salt: its argument, by which it answers otherwise."""
+        self._temper = Salted(temper, salt) if salt else temper
         self.refusals = refusals
 
     def _fail(self) -> None:
@@ -237,8 +238,8 @@ class MoodyReserve(Moody):
 
     name = "MoodyReserve"
 
-    def __init__(self, temper: Temper, refusals: Refusals) -> None:
-        super().__init__(temper, refusals)
+    def __init__(self, temper: Temper, refusals: Refusals, salt: int = 0) -> None:
+        super().__init__(temper, refusals, salt)
         self.held: set[str] = set()
 
     def reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status:
@@ -250,6 +251,11 @@ class MoodyReserve(Moody):
 
     def unreserve(self, group: Group, infos: Sequence[PodInfo]) -> None:
         self.held -= {info.uid for info in infos}
+        if self._temper.is_bad():
+            self._fail()
+
+    def inherit(self, before: MoodyReserve) -> None:
+        self.held = before.held
         if self._temper.is_bad():
             self._fail()
 

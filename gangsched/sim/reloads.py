@@ -11,13 +11,12 @@ from typing import Any
 
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.group import Group
 from gangsched.model import effects as ef
 from gangsched.plugins import build_profiles
 from gangsched.sim.configurations import UNJUDGED, Drawn, draw
 from gangsched.sim.driver import Simulation
-from gangsched.sim.making import scheduler_of
-from gangsched.sim.step_judges import StepJudges
+from gangsched.sim.making import scheduler_by
+from gangsched.sim.step_judges import StepJudges, reserved_by
 from gangsched.sim.taking_over import Profiles, TakingOver
 from gangsched.sim.workloads import Workload
 
@@ -32,17 +31,17 @@ class ReloadSimulation(Simulation):
         self._draws = Random(f"{seed}-reloads")
         self._fixed = settings
         self._drawn = draw(self._draws)
-        self._config, first = self._drawn.applied(settings)
+        first = self._drawn.applied(settings)
         self._is_last = False
         self.n_reloads = 0
         super().__init__(seed, workload, settings=first, **{**named, "make": self._make_now})
 
     def _make_now(self, settings: Settings) -> Scheduler:
-        return scheduler_of(self._config, settings)
+        return scheduler_by(self._profiles(), settings)
 
-    def _profiles_of(self, drawn: Drawn) -> Profiles:
-        """Made anew, with all of their plugins."""
-        return build_profiles(drawn.config)
+    def _profiles(self) -> Profiles:
+        """Those of the present configuration, made anew with all of their plugins."""
+        return build_profiles(self._drawn.config)
 
     def _begin(self, workload: Workload) -> None:
         self._taking = TakingOver(self, self.timeline, self._draws, step=self._step, note=self._note)
@@ -55,12 +54,13 @@ class ReloadSimulation(Simulation):
             self.timeline.after(self._draws.uniform(*BETWEEN_S), self._next)
 
     def _take(self, drawn: Drawn) -> None:
-        config, settings = drawn.applied(self._fixed)
-        self._drawn, self._config, self.settings = drawn, config, settings
+        settings = drawn.applied(self._fixed)
+        self._drawn, self.settings = drawn, settings
         self.n_reloads += 1
-        self.judges.take(settings, knows_queues=drawn.tree not in UNJUDGED)
+        reserved = reserved_by(self.scheduler)
+        self.judges.take(settings, knows_queues=drawn.tree not in UNJUDGED, reserved=reserved)
         self._note(f"reloads {drawn}")
-        self._taking.take(self._profiles_of(drawn), settings)
+        self._taking.take(self._profiles(), settings)
 
     @property
     def _is_quiet(self) -> bool:
@@ -68,12 +68,8 @@ class ReloadSimulation(Simulation):
 
     def _new_judges(self) -> StepJudges:
         judges = StepJudges(self.settings, follows=True, knows_queues=self._drawn.tree not in UNJUDGED)
-        judges.excuses = self._is_excused
+        judges.excuses = lambda group: group.scheduler_name in self.scheduler.shared.retiring
         return judges
-
-    def _is_excused(self, group: Group) -> bool:
-        """Whether it may wait for something else than room."""
-        return group.scheduler_name in self.scheduler.shared.retiring
 
     def _send(self, effect: ef.Effect) -> None:
         if isinstance(effect, ef.EvictPod | ef.DeletePod) and not self.settings.allow_eviction:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from gangsched.config import Settings
 from gangsched.config.queueing import EVICT
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.group import Group
+from gangsched.core.types.group import ASSUMED, Group
 from gangsched.model import effects as ef
+from gangsched.model.objects import Pod
 from gangsched.sim.capped import Limits
 from gangsched.sim.checkers import Preemptions
 from gangsched.sim.filling import unfilled
@@ -37,11 +38,14 @@ class StepJudges:
         """Whether a group may wait for something else than room, a plugin, say."""
         self.take(settings, knows_queues=knows_queues)
 
-    def take(self, settings: Settings, *, knows_queues: bool = True) -> None:
-        """These settings are in effect from now on."""
+    def take(
+        self, settings: Settings, *, knows_queues: bool = True, reserved: frozenset[str] = frozenset()
+    ) -> None:
+        """These settings are in effect from now on; reserved: UIDs of pods that have their places already."""
+        self._reserved = reserved
         queueing = settings.queueing
         queues = settings.queues.queues if settings.queues is not None and knows_queues else ()
-        self._fills = queueing is not None and knows_queues
+        self._fills, self._knows_queues = queueing is not None and knows_queues, knows_queues
         self._are_guaranteed = any(one.guaranteed for one in queues)
         self._are_limited = any(one.limit for one in queues)
         self._are_evicted = queueing is not None and queueing.on_overrun == EVICT
@@ -75,8 +79,10 @@ class StepJudges:
         if self._given_back is not None:
             self._given_back.look(effects, told)
         if self._limits is not None:
-            found = [*self._limits.look(effects, told, now_s)]
+            found = [*self._limits.look(effects, told, now_s, self._reserved)]
             yield from found if self._are_limited else ()
+        if self._are_limited:
+            self._reserved = reserved_by(scheduler)
         if self._overtime is not None:
             found = [*self._overtime.look(scheduler, effects, told, now_s)]
             yield from found if self._are_evicted else ()
@@ -86,18 +92,28 @@ class StepJudges:
     ) -> Iterator[str]:
         """calm_since_s: 0 as long as anything goes wrong; is_idle: nothing is left to hear, or in line."""
         if self._fills and is_idle and scheduler.is_synced:
-            limits = self._limits if self._are_limited else None
-            keeps_out = None if limits is None else limits.keeps_out
-            yield from unfilled(scheduler, told, now_s, keeps_out, self.excuses)
+            yield from unfilled(scheduler, told, now_s, self.is_kept_out, self.excuses)
         if self._overtime is not None and self._are_evicted and calm_since_s and scheduler.is_synced:
             yield from self._overtime.not_gone(told, now_s, calm_since_s)
         if calm_since_s and scheduler.is_synced:
             yield from self.at_rest(told, now_s)
 
+    def is_kept_out(self, needed: Sequence[Pod], scheduler: Scheduler, told: Told) -> bool:
+        """Whether these may have to wait for a limit of their queue; True: it is not known."""
+        if not self._knows_queues:
+            return True
+        limits = self._limits if self._are_limited else None
+        return limits is not None and limits.keeps_out(needed, scheduler, told)
+
     def at_rest(self, told: Told, now_s: float) -> Iterator[str]:
         """In calm weather, and when nothing moves any more."""
         if self._given_back is not None:
             yield from self._given_back.too_late(told, now_s)
+
+
+def reserved_by(scheduler: Scheduler) -> frozenset[str]:
+    """UIDs of pods that have a place and are not known to be there."""
+    return frozenset(info.uid for info in scheduler.shared.cache.pods.values() if info.state is ASSUMED)
 
 
 def _always(*_: object) -> bool:

@@ -32,6 +32,7 @@ from gangsched.model.storage import (
     VolumeSpec,
     VolumeStatus,
 )
+from gangsched.plugins.volume_binding import VolumeBinding
 from gangsched.sim import volumes
 from gangsched.sim.api import SimApi
 from gangsched.sim.driver import Simulation
@@ -280,13 +281,14 @@ class VolumeSimulation(Simulation):
         super()._begin(workload)
 
     def _plugin(self, effect: ef.RunHook) -> Any:
-        return self.scheduler.shared.profiles[effect.profile].plugin(effect.plugin)
+        is_ours = effect.plugin == VolumeBinding.name
+        return self.scheduler.shared.profiles[effect.profile].plugin(effect.plugin) if is_ours else None
 
     def settle(self) -> None:
         self.weather.clear()
         self.storage.repair()
         super().settle()
-        self._judge(unserved(self.scheduler, self.told, self.api.objects))
+        self._judge(unserved(self.scheduler, self.told, self.api.objects, self.judges.is_kept_out))
 
     def _fresh(self) -> Scheduler:
         make: Callable[..., Scheduler] = self._make

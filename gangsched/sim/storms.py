@@ -27,8 +27,7 @@ from gangsched.sim.making import make_scheduler
 from gangsched.sim.moody import MoodySimulation, moody_workload
 from gangsched.sim.moody_plugins import KINDS
 from gangsched.sim.racks import racked_workload
-from gangsched.sim.reload_mix import reloads_workload
-from gangsched.sim.reloads import ReloadSimulation
+from gangsched.sim.reload_mix import reloads_workload, start_reloads
 from gangsched.sim.storage import VolumeSimulation
 from gangsched.sim.teams import SETTINGS, make_with_queues, teams_workload
 from gangsched.sim.volumes import volumes_workload
@@ -65,7 +64,7 @@ class Storm(msgspec.Struct, frozen=True):
     is_slow: bool = False
     is_duel: bool = False
     foresees: bool = False
-    simulation: Callable[..., Simulation] = Simulation
+    simulation: Callable[..., Simulation | Duel] = Simulation
 
 
 STORMS: dict[str, Storm] = {
@@ -187,9 +186,9 @@ STORMS: dict[str, Storm] = {
         simulation=MoodySimulation,
     ),
     "reloads": Storm(
-        "as others, and every few seconds another configuration is in effect",
+        "as others, with moods, volumes or a duel in some seeds, and every few seconds another configuration",
         reloads_workload,
-        simulation=ReloadSimulation,
+        simulation=start_reloads,
     ),
     "unfenced": Storm("as storm, without a fence, and without late binds", rates=ROUGH, settings=Settings()),
 }

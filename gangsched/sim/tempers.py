@@ -68,6 +68,21 @@ class Temper:
         return self._share
 
 
+class Salted:
+    """A temper that is about other nodes and groups, of a plugin with other arguments."""
+
+    def __init__(self, temper: Temper, salt: int) -> None:
+        self._temper = temper
+        self._salt = salt
+        self.is_bad, self.choose = temper.is_bad, temper.choose
+
+    def is_bad_about(self, *what: Hashable) -> bool:
+        return self._temper.is_bad_about(self._salt, *what)
+
+    def number_of(self, *what: Hashable) -> float:
+        return self._temper.number_of(self._salt, *what)
+
+
 class Refusals:
     """Whom the plugins of one process have refused, or failed on, and at which of its attempts.
 
@@ -77,7 +92,7 @@ class Refusals:
     def __init__(self, timeline: Timeline, *, has_gate: bool) -> None:
         """has_gate: whether each pod is kept out until the edge has let it in."""
         self._timeline = timeline
-        self._has_gate = has_gate
+        self.has_gate = has_gate
         self._at: dict[str, int] = {}
         self.groups: Tries = tuple
         """All that the process has now."""
@@ -112,4 +127,4 @@ class Refusals:
     def _is_out(self, info: PodInfo) -> bool:
         if info.pod.spec.node_name:
             return False
-        return info.uid in self.kept_out or (self._has_gate and info.uid not in self.let_in)
+        return info.uid in self.kept_out or (self.has_gate and info.uid not in self.let_in)

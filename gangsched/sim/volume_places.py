@@ -7,7 +7,7 @@ here: what no bind may do (sim.volume_rules).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gangsched.core.scheduler import Scheduler
@@ -30,14 +30,28 @@ _MADE_GIB = 5
 """How much each claim of this storm asks for."""
 
 
-def unserved(scheduler: Scheduler, told: Told, store: Mapping[str, Mapping[Any, Any]]) -> Iterator[str]:
-    """39: when a run has come to rest nothing with volumes waits that would find its room and its volumes."""
-    free = free_room(scheduler, told, ())
+def unserved(
+    scheduler: Scheduler,
+    told: Told,
+    store: Mapping[str, Mapping[Any, Any]],
+    is_kept_out: Callable[[Sequence[Pod], Scheduler, Told], bool],
+) -> Iterator[str]:
+    """39: when a run has come to rest nothing with volumes waits that would find its room and its volumes.
+
+    is_kept_out: whether its queue may keep it out. Not for who has a claim, nor for what claims keep.
+    """
+    claims = scheduler.shared.queue.claims
+    standing = claims.all if claims is not None else []
+    free = free_room(scheduler, told, standing)
     for group in scheduler.shared.groups.values():
         if group.state is not GroupState.UNSCHEDULABLE or group.recovering or group.problem:
             continue
+        if any(group in claim.unit for claim in standing):
+            continue
         needed = needed_pods(group, told, with_volumes=True)
-        if any(pod.spec.volumes for pod in needed) and (nodes := _Trial(told, store, free).places(needed)):
+        if not any(pod.spec.volumes for pod in needed) or is_kept_out(needed, scheduler, told):
+            continue
+        if nodes := _Trial(told, store, free).places(needed):
             yield f"39: {group.key} waits, and fits on {', '.join(nodes)} with its volumes: {group.message}"
 
 

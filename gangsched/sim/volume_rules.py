@@ -15,7 +15,7 @@ from gangsched.model.objects import Pod
 from gangsched.model.storage import CLAIMS, NODES, VOLUMES, CsiNode, PersistentVolume, PersistentVolumeClaim
 from gangsched.sim.hook_bodies import HookBodies
 from gangsched.sim.told import Told
-from gangsched.sim.volumes import ONE_POD, claims_of
+from gangsched.sim.volumes import ONE_POD, claim_uid, claims_of
 
 if TYPE_CHECKING:
     from gangsched.sim.driver import Simulation
@@ -28,7 +28,7 @@ Held = tuple[str, str]
 
 class VolumeRules:
     """35: who is bound reaches its volumes. 36: a claim for one pod has one. 37: no node has too many. 38: no
-    volume is given to two claims at once.
+    volume is given to two claims at once. 42: who is bound has all of its claims bound.
 
     Faults excuse nothing but what is not known any more: a claim that is gone, or was made anew.
     """
@@ -73,6 +73,8 @@ class VolumeRules:
             claim = now.claim(name)
             if claim is None:
                 continue
+            if not claim.spec.volume_name and now.is_first(claim):
+                yield f"42: {bind.name} is bound, and its claim {name} is not"
             volume = now.volume(claim)
             if volume is not None and not reaches(volume, bind.node):
                 yield f"35: {bind.name} is bound to {bind.node}, which {volume.metadata.name} does not reach"
@@ -102,6 +104,12 @@ class StorageNow:
         now: PersistentVolumeClaim | None = self._store[CLAIMS].get(("d", name))
         is_same = told is not None and now is not None and told.metadata.uid == now.metadata.uid
         return now if is_same else told
+
+    def is_first(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether it is in the store and was not made anew: the one that the pod was placed for."""
+        meta = claim.metadata
+        there: PersistentVolumeClaim | None = self._store[CLAIMS].get((meta.namespace, meta.name))
+        return there is not None and there.metadata.uid == meta.uid == claim_uid(meta.name)
 
     def volume(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
         key = ("", claim.spec.volume_name)

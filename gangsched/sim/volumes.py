@@ -190,4 +190,9 @@ def kinds() -> Iterator[str]:
 
 
 def _meta(name: str, *, namespace: str = "", mark: str = "") -> ObjectMeta:
-    return ObjectMeta(name=name, namespace=namespace, uid=f"uid-{name}{mark}")
+    return ObjectMeta(name=name, namespace=namespace, uid=claim_uid(name, mark))
+
+
+def claim_uid(name: str, mark: str = "") -> str:
+    """mark: of one that was made anew."""
+    return f"uid-{name}{mark}"

@@ -8,6 +8,8 @@ import pytest
 
 from gangsched.core import reconfigure, scheduler
 from gangsched.core.types.group import Group, GroupState
+from gangsched.sim.reload_duel import ReloadDuel
+from gangsched.sim.reload_mix import BESIDE, MoodyReloads, VolumeReloads, mixed
 from gangsched.sim.reloads import ReloadSimulation
 from gangsched.sim.storms import STORMS, case
 from tests.support.breaking import found
@@ -19,13 +21,21 @@ def test_other_configurations_are_taken_over_and_all_comes_to_rest() -> None:
     said, n_reloads, n_claims = b"", 0, 0
     for seed in range(58_000, 58_007):
         sim = case(RELOADS, seed).run()
-        assert isinstance(sim, ReloadSimulation)
+        assert isinstance(sim, ReloadSimulation | ReloadDuel)
         said += b"".join(sim.history)
         n_reloads += sim.n_reloads
-        n_claims += sim.scheduler.shared.counters["claims_made"]
+        if isinstance(sim, ReloadSimulation):
+            n_claims += sim.scheduler.shared.counters["claims_made"]
     assert n_reloads > 7 * 3
     for what in (b"BindPod", b"EvictPod", b"RoomClaimed", b"more than its limit", b"is no such queue"):
         assert what in said, what
+
+
+def test_other_configurations_come_beside_all_that_the_mix_names() -> None:
+    drawn = {mixed(seed) for seed in range(8 * len(BESIDE))}
+    assert drawn.issuperset(BESIDE)
+    kinds = {one.simulation for one in drawn}
+    assert kinds.issuperset((ReloadSimulation, MoodyReloads, VolumeReloads, ReloadDuel))
 
 
 def test_the_same_seed_decides_the_same() -> None:
@@ -44,6 +54,13 @@ def test_pods_dropped_with_their_profile_before_the_watch_shows_where_they_are_a
     monkeypatch.setattr(scheduler, "unfinished", in_motion)
     monkeypatch.setattr(reconfigure, "unfinished", in_motion)
     assert any(": 2: " in one or ": 1: " in one for one in found(RELOADS, (8, 57, 135)))
+
+
+def test_volumes_that_are_forgotten_when_the_plugin_is_made_anew_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reconfigure, "_hand_over", lambda *_: None)
+    assert any(": 42: " in one for one in found(RELOADS, (28, 108)))
 
 
 def test_evictions_that_go_on_though_they_are_not_allowed_any_more_are_found(
