@@ -16,6 +16,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import ASSUMED
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
+from gangsched.model.pod_group import TOTAL_MEMBERS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.actors import CONTROLLED_KEY, RUN_KEY
 from gangsched.sim.making import config_with, scheduler_of
@@ -254,4 +255,6 @@ def _completes(pod: Pod, starting: Sequence[Pod], told: Told, sent: Mapping[str,
     n_least = least(gang, pod, told.groups.get(gang))
     if n_least is None or any(one.metadata.uid not in sent for one in there):
         return bool(there)
-    return 0 < len(there) < n_least
+    total = (pod.metadata.annotations or {}).get(TOTAL_MEMBERS_KEY, "")
+    n_whole = max(n_least, int(total) if total.isdecimal() else 0)
+    return 0 < len(there) < n_whole

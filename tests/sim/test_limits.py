@@ -6,15 +6,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gangsched.core.cache.queue_book import QueueBook
 from gangsched.core.groups.claimed_limits import Amounts, add_needs
 from gangsched.core.groups.limit_line import LimitLine
 from gangsched.core.types.group import Group
 from gangsched.core.types.needed import completes
+from gangsched.model import effects as ef
+from gangsched.model import events as ev
+from gangsched.model.objects import Pod
+from gangsched.model.pod_group import TOTAL_MEMBERS_KEY
 from gangsched.plugins.fairness import Fairness
+from gangsched.sim.capped import Limits
 from gangsched.sim.driver import Simulation
+from gangsched.sim.objects import make_node, make_pod
 from gangsched.sim.storms import STORMS, case
+from gangsched.sim.told import Told
 from tests.support.breaking import found
 
 LIMITS = STORMS["limits"]
@@ -34,6 +42,23 @@ def test_limits_hold_and_who_is_kept_out_by_one_comes_to_its_turn() -> None:
 def test_the_same_seed_decides_the_same() -> None:
     first, again = case(LIMITS, 52_010).run(), case(LIMITS, 52_010).run()
     assert first.history == again.history
+
+
+def test_who_completes_a_gang_to_the_number_that_all_of_it_has_may_take_more_than_the_limit() -> None:
+    own = {TOTAL_MEMBERS_KEY: "6"}
+    pods = [make_pod(f"g-{k}", group="g", min_members=2, gpus=1, annotations=own) for k in range(6)]
+    there = [replace(pod, spec=replace(pod.spec, node_name="n0")) for pod in pods[:5]]
+    sent = {pod.metadata.uid: bind_of(pod) for pod in there}
+    told = Told()
+    told.hear([ev.NodeAdded(make_node("n0", gpus=8)), *map(ev.PodAdded, [*there, pods[5]])])
+    limits = Limits()
+    limits._sent |= sent
+    assert not list(limits.look([bind_of(pods[5])], told, 1.0))
+
+
+def bind_of(pod: Pod) -> ef.BindPod:
+    meta = pod.metadata
+    return ef.BindPod(meta.uid, meta.namespace, meta.name, "n0", {}, "d/g", 1, "d/g#1")
 
 
 def test_a_core_that_forgets_limits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
