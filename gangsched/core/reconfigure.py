@@ -10,7 +10,7 @@ validating the configuration (config, plugins), when it is read (extension.reloa
 | QueueSort | the line is sorted anew |
 | a profile comes | its pods, another scheduler's until now, are listed again and are ours |
 | evictions are not allowed any more | who waits for victims gives up, what is being evicted stays |
-| a profile goes | its reservations are released, its pods are another scheduler's |
+| a profile goes | its reservations are released, its pods are another scheduler's and keep what they have |
 | and has gangs that are being bound | those are bound or unwound as by the profile that it was; none begins |
 """
 
@@ -35,7 +35,7 @@ from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
-from gangsched.model.events import PodDeleted, PodUpdated
+from gangsched.model.objects import Pod
 from gangsched.model.owners import kinds_read
 
 _IS_GONE = "its profile is gone from the configuration"
@@ -92,7 +92,7 @@ def reconfigure(
         if group.scheduler_name in profiles and not profiles.keys() >= _names_of(group):
             left += [one for one in group.members.values() if one.pod.spec.scheduler_name not in profiles]
     for info in left:
-        membership.remove_pod(PodDeleted(info.pod))
+        membership.let_go(info)
     for group in gone:
         shared.drop_group(group)
     added = frozenset(profiles).difference(shared.profiles)
@@ -102,14 +102,13 @@ def reconfigure(
     membership.reconfigured()
     membership.pre_enqueue.forget_all()
     for info in left:
-        membership.put_pods((PodUpdated(info.pod),))
+        _put_anew(shared, membership, info.pod)
     group_specs.forget_strangers_of(added)
     for uid, kept in list(shared.cache.nominated.items()):
         if kept.info.group is None and kept.info.pod.spec.scheduler_name in added:
             shared.changes += shared.cache.unnominate(uid)  # another scheduler's word: it may be anywhere
     for info in [info for info in shared.cache.pods.values() if _is_ours_now(info, added)]:
-        membership.remove_pod(PodDeleted(info.pod))
-        membership.put_pods((PodUpdated(info.pod),))
+        _put_anew(shared, membership, info.pod)
     for info in list(shared.cache.pods.values()):
         if info.group is not None and info.state in (MemberState.PENDING, MemberState.GATED):
             membership.look_again(info.uid)
@@ -120,6 +119,14 @@ def reconfigure(
             shared.queue.activate(group, Cause.RECONFIGURED)
         elif group.state is GroupState.UNSCHEDULABLE:
             shared.queue.wake(group, Cause.RECONFIGURED, shared.now_s)
+
+
+def _put_anew(shared: SharedState, membership: Membership, pod: Pod) -> None:
+    """A pod that was known under the profiles before these."""
+    if pod.spec.scheduler_name in shared.profiles:
+        membership.join_again(pod)
+    else:
+        membership.put_stranger(pod, shared.cache.pods.get(pod.metadata.uid))
 
 
 def _hand_over(shared: SharedState, profiles: Mapping[str, Profile]) -> None:

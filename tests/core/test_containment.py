@@ -122,7 +122,7 @@ POD_FAULTS: list[tuple[Any, str, Callable[..., bool], tuple[str, ...], bool]] = 
     (TemplateTable, "of", lambda self, pod: is_bad(pod) and bool(pod.metadata.labels), ANYBODY, False),
     (TemplateTable, "is_of_all_alike", lambda self, pod: is_bad(pod), OURS, False),
     (Membership, "_state_of", lambda self, info, pod: is_bad(pod), OURS, False),
-    (Membership, "_group_of", lambda self, key, pod: is_bad(pod), OURS, False),
+    (Membership, "_enter_group", lambda self, info, pod, like: is_bad(pod), OURS, False),
     (Membership, "_place", lambda self, info, pod: is_bad(pod), ANYBODY, True),
     (Cache, "place", lambda self, info, *a: is_bad(info) and bool(info.pod.metadata.labels), ANYBODY, True),
     (Cache, "_count", lambda self, info, row: is_bad(info) and bool(info.pod.metadata.labels), ANYBODY, True),
@@ -191,7 +191,7 @@ def test_a_refused_pod_is_ours_again_when_it_is_mended(
 ) -> None:
     c = guarded.cluster
     with monkeypatch.context() as broken:
-        broken.setattr(Membership, "_group_of", fails)
+        broken.setattr(Membership, "_enter_group", fails)
         c.submit(gang("g", pods=2))
     assert len(guarded.defects) == 2
     assert not c.scheduler.shared.groups

@@ -5,14 +5,17 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings, parse_config
+from gangsched.config.devices import DeviceSettings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.framework.profile import Profile
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from gangsched.model.devices import is_device_key
 from gangsched.model.objects import ClaimVolume, ObjectMeta, Pod, Volume
 from gangsched.model.storage import CLAIMS, CLASSES, VOLUMES, StorageClass
 from gangsched.model.walltime import WALLTIME_KEY
@@ -442,3 +445,67 @@ def test_a_gang_past_its_walltime_stays_when_evictions_are_not_allowed_any_more(
     assert c.reasons().count("OverrunStays") == 1
     reconfigured(c, profiles_of(DEFAULT), replace(ON, queueing=evicting)).wait(5.0)
     assert n_evictions(c) > n
+
+
+GOES, COMES = "profiles: [{schedulerName: other}]", BOTH
+
+
+def without_devices(c: Cluster, name: str) -> None:
+    """Somebody takes the annotations with its devices away."""
+    meta = c.pod(name).metadata
+    own = {key: text for key, text in (meta.annotations or {}).items() if not is_device_key(key)}
+    c.update(c.pod(name), metadata=replace(meta, annotations=own))
+
+
+@pytest.mark.parametrize("is_back", [False, True], ids=["goes", "goes and comes back"])
+def test_devices_of_a_profile_that_goes_are_its_pods_whatever_their_annotations_say(*, is_back: bool) -> None:
+    c = cluster(nodes=1, settings=Settings(devices=DeviceSettings(repair=False)))
+    c.submit(gang("a", pods=1, gpus=4)).run()
+    had = c.ids("a-0")
+    without_devices(c, "a-0")
+    reconfigured(c, profiles_of(GOES), c.settings)
+    c.phase("a-0", "Running")
+    if is_back:
+        reconfigured(c, profiles_of(COMES), c.settings)
+        assert c.group("a").n_bound == 1
+        assert c.scheduler.statistics()["device_drift"]["edited"] == 1
+    c.submit(of_other(make_pod("next", gpus=4))).run().submit(of_other(make_pod("last"))).run()
+    assert c.ids("next").isdisjoint(had)
+    assert c.state("last") == "unschedulable"
+    c.delete("a-0").wait(30.0)
+    assert c.ids("last") <= had
+
+
+def test_annotations_that_are_edited_while_the_profile_is_gone_are_corrected_once_it_is_back() -> None:
+    c = cluster(nodes=1, settings=Settings(devices=DeviceSettings(repair=True)))
+    c.submit(gang("a", pods=1, gpus=4)).run()
+    had = c.ids("a-0")
+    reconfigured(c, profiles_of(GOES))
+    without_devices(c, "a-0")
+    c.wait(60.0)
+    assert not c.ids("a-0"), "another scheduler's pod is not written to"
+    reconfigured(c, profiles_of(COMES)).wait(60.0)
+    assert c.ids("a-0") == had
+
+
+def test_victims_of_a_profile_that_goes_or_comes_are_waited_for() -> None:
+    c = reconfigured(cluster(nodes=1), profiles_of(BOTH)).submit(gang("low", pods=1, gpus=8)).run()
+    c.evictions = "silent"
+    c.submit(of_other(make_pod("high", gpus=8, priority=10))).run()
+    for text in (GOES, COMES):
+        reconfigured(c, profiles_of(text))
+        assert c.state("high") == "waiting"
+        c.scheduler.validate()
+    c.delete("low-0").run()
+    assert c.pod("high").spec.node_name
+
+
+def test_a_victim_whose_profile_comes_for_the_first_time_is_waited_for() -> None:
+    c = reconfigured(cluster(nodes=1), profiles_of(GOES))
+    low = make_pod("low", gpus=8)
+    c.submit(replace(low, spec=replace(low.spec, node_name="n0")))
+    c.evictions = "silent"
+    c.submit(of_other(make_pod("high", gpus=8, priority=10))).run()
+    assert c.state("high") == "waiting"
+    reconfigured(c, profiles_of(COMES))
+    assert (c.state("high"), c.group("low").n_bound) == ("waiting", 1)

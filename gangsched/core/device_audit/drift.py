@@ -123,8 +123,10 @@ class DriftAudit:
 
         A follower takes over everything: it may be its leader's repair.
         """
-        if not self._shared.decides or info.group is None:
+        if not self._shared.decides:
             return False
+        if info.group is None:
+            return bool(info.identity)  # ours when it was bound, and what it was given is known
         if self._is_right(info, pod):
             info.allocated = allocation_text(pod.metadata.annotations, pod.metadata.labels)
             if info.uid in self.drifts:
@@ -138,6 +140,11 @@ class DriftAudit:
             says = _told_by_labels(allocation)
         self._drifted(info, EDITED, f"{says}; it was given {told(info.allocation)}")
         return True
+
+    def is_ours_again(self, info: PodInfo) -> None:
+        """Its profile is back, and meanwhile nothing was corrected."""
+        if in_order(allocation_of(info.pod)[0]) != in_order(info.allocation):
+            self.pod_edited(info, info.pod)
 
     def pod_gone(self, uid: str) -> None:
         self.drifts.pop(uid, None)

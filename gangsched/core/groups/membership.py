@@ -26,7 +26,7 @@ from gangsched.core.groups.pod_versions import (
     is_leaving_an_inferred_gang,
     is_newer,
     lacks_labels,
-    number_or,
+    read_rank,
     runs_on,
     says_anew,
 )
@@ -51,9 +51,7 @@ from gangsched.model.device_labels import allocation_of
 from gangsched.model.events import PodAdded, PodDeleted, PodUpdated
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import (
-    ATTEMPT_KEY,
     POD,
-    RANK_KEY,
     GroupKey,
     identity_of,
     lone_key,
@@ -99,7 +97,7 @@ class Membership:
             if info is not None and not is_newer(pod, info.pod):
                 continue
             if pod.spec.scheduler_name not in profiles:
-                self._put_stranger(pod, info)
+                self.put_stranger(pod, info)
             elif info is None:
                 self._join(pod)
             else:
@@ -152,23 +150,37 @@ class Membership:
         key, problem, _ = self._similar.key_of(info.pod)
         is_other = info.group is None or key != info.group.key or problem not in ("", info.group.own_problem)
         if is_other or identity_of(info.pod) != info.identity:
-            self._join_again(info.pod)
+            self.join_again(info.pod)
 
-    def _join_again(self, pod: Pod) -> None:
+    def join_again(self, pod: Pod) -> None:
         """Puts the pod into the group that it names now. One that runs keeps what it has, whatever this
         version says of its devices, and who waits for it to go still does."""
         self._joined = None
         info = self._shared.cache.pods.get(pod.metadata.uid)
-        if info is None or info.group is None or not runs_on(info, pod):
+        if info is None or not (info.identity or pod is info.pod) or not runs_on(info, pod):
             self._remove(pod.metadata.uid)
             self._join(pod)
             return
-        self._leave_group(info, info.group)
+        was_ours, group = bool(info.identity), info.group
+        if group is not None:
+            self._leave_group(info, group)
         self._enter_group(info, pod, self._similar.of(pod))
-        if pod is not info.pod:
+        if not was_ours:
+            self._place(info, pod)
+        elif pod is not info.pod:
             self._replace_pod(info, pod)
+        elif group is None:
+            self._audit.is_ours_again(info)
         elif self._shared.ends is not None:
             self._shared.may_end_otherwise(info)
+
+    def let_go(self, info: PodInfo) -> None:
+        """Its profile goes. If it runs it keeps what it has, as another scheduler's pod."""
+        if info.group is None or not runs_on(info, info.pod):
+            self._remove(info.uid)
+            return
+        self._audit.pod_gone(info.uid)
+        self._leave_group(info, info.group)
 
     def _leave_group(self, info: PodInfo, group: Group) -> None:
         group.remove(info)
@@ -195,11 +207,15 @@ class Membership:
         if info.group is not None:
             self._leave_group(info, info.group)
 
-    def _put_stranger(self, pod: Pod, info: PodInfo | None) -> None:
+    def put_stranger(self, pod: Pod, info: PodInfo | None) -> None:
+        """A pod of another scheduler; info: what is known of it already."""
         shared, uid = self._shared, pod.metadata.uid
         self._group_specs.note_stranger(pod)
         holds = bool(pod.spec.node_name) and not pod.is_terminal
-        self._nominate(pod, "" if pod.spec.node_name or pod.is_terminal else pod.status.nominated_node_name)
+        is_placed = bool(pod.spec.node_name) or pod.is_terminal
+        change = shared.cache.nominate(pod, "" if is_placed else pod.status.nominated_node_name)
+        if change is not None:
+            shared.changes.append(change)
         if not holds:
             if info is not None:
                 self._remove(uid)
@@ -212,11 +228,6 @@ class Membership:
             self._place(info, pod)
         else:
             self._replace_pod(info, pod)
-
-    def _nominate(self, pod: Pod, node_name: str) -> None:
-        change = self._shared.cache.nominate(pod, node_name)
-        if change is not None:
-            self._shared.changes.append(change)
 
     def _join(self, pod: Pod) -> None:
         shared, like = self._shared, self._similar.of(pod)
@@ -238,12 +249,13 @@ class Membership:
             info.stated, info.role = stated_by(key, pod), role_of(key, pod)
         group = self._joined
         if group is None or group.key != key:
-            group = self._joined = self._group_of(key, pod)
+            group = shared.groups.get(key)
+            if group is None:
+                group = shared.groups[key] = Group(key, pod.spec.scheduler_name, now_s=shared.now_s)
+            self._joined = group
             shared.touch(group)
         if pod.spec.node_name:
-            annotations = pod.metadata.annotations or {}
-            info.rank = number_or(annotations.get(RANK_KEY), info.rank)
-            info.attempt = number_or(annotations.get(ATTEMPT_KEY), info.attempt)
+            read_rank(info, pod)
             group.attempts = max(group.attempts, info.attempt)
         group.add(info)
         if pod.metadata.deletion_timestamp is not None:
@@ -257,14 +269,6 @@ class Membership:
         if like.core_beside is not None:
             self._named_twice.add(like.core_beside, info.uid)
 
-    def _group_of(self, key: GroupKey, pod: Pod) -> Group:
-        """The group that the pod joins, created if it is the first."""
-        shared = self._shared
-        group = shared.groups.get(key)
-        if group is None:
-            group = shared.groups[key] = Group(key, pod.spec.scheduler_name, now_s=shared.now_s)
-        return group
-
     def _update(self, info: PodInfo, pod: Pod) -> None:
         group = info.group
         if group is None and info.uid in self._shared.unanswered and not pod.spec.node_name:
@@ -272,7 +276,7 @@ class Membership:
             return
         if group is None:
             # It was another scheduler's when first seen; schedulerName is immutable, so this is a new pod.
-            return self._join_again(pod)
+            return self.join_again(pod)
         if info.state is BOUND and not pod.spec.node_name:
             # The bind's answer overtook the watch: this version is from before the bind. nodeName is never
             # removed from a pod, so nothing may be released because of it.
@@ -280,7 +284,7 @@ class Membership:
             return
         if identity_of(pod) != info.identity:
             if info.bind not in ON_ITS_WAY:
-                return self._join_again(pod)
+                return self.join_again(pod)
             self.late_moves.note(info)
         old = info.pod
         target = self._state_of(info, pod)

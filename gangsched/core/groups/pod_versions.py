@@ -10,7 +10,7 @@ from gangsched.core.types.group import BOUND, ON_ITS_WAY, PodInfo
 from gangsched.model.device_labels import allocated_labels, allocation_text
 from gangsched.model.devices import is_device_key
 from gangsched.model.objects import Pod
-from gangsched.model.pod_group import GANG_KEY, GroupKey, is_inferred
+from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY, GroupKey, is_inferred
 
 
 def is_newer(pod: Pod, known: Pod) -> bool:
@@ -77,6 +77,13 @@ def _device_keys(annotations: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in annotations.items() if is_device_key(key)}
 
 
-def number_or(text: str | None, default: int) -> int:
+def read_rank(info: PodInfo, pod: Pod) -> None:
+    """Takes over its rank and attempt from the annotations of a pod that is bound, where they are there."""
+    annotations = pod.metadata.annotations or {}
+    info.rank = _number_or(annotations.get(RANK_KEY), info.rank)
+    info.attempt = _number_or(annotations.get(ATTEMPT_KEY), info.attempt)
+
+
+def _number_or(text: str | None, default: int) -> int:
     """The number in an annotation of ours; the default if there is none."""
     return int(text) if text is not None and text.isdecimal() and len(text) < 10 else default
