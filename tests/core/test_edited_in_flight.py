@@ -6,12 +6,16 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from gangsched.core.framework.interface import Status
 from gangsched.core.groups.membership import Membership
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from gangsched.model.device_constraints import CONSTRAINTS_KEY
+from gangsched.model.devices import INVENTORY_KEY, Device, inventory_annotation
 from gangsched.model.objects import Container, Pod, PodSpec, ResourceRequirements, SchedulingGroup
 from gangsched.model.pod_group import GROUPS_KEY
-from gangsched.sim.objects import make_pod, make_pod_group
+from gangsched.sim.objects import GPU, make_node, make_pod, make_pod_group
+from tests.core.plugins import Permitter, with_plugins
 from tests.core.test_containment import Guarded, fails
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
@@ -168,3 +172,28 @@ def test_a_pod_that_is_resized_while_its_gang_waits_is_placed_as_it_is() -> None
     assert c.placed("a")
     assert c.placed("b")
     assert c.pod("a-0").spec.node_name != c.pod("x").spec.node_name
+
+
+def asks_for(model: str) -> dict[str, str]:
+    return {CONSTRAINTS_KEY: f'{{"nvidia.com/gpu":{{"model":"{model}"}}}}'}
+
+
+@pytest.mark.parametrize("waits_for", ["its set", "a Permit plugin"])
+def test_a_pod_that_asks_for_other_devices_while_its_gang_waits_gets_those(waits_for: str) -> None:
+    both = {GROUPS_KEY: '["d/a", "d/b"]'} if waits_for == "its set" else {}
+    says = Status() if waits_for == "its set" else Status.wait("w")
+    devices = [Device(f"n-{k}", model="old" if k < 2 else "new") for k in range(4)]
+    listed = make_node("n", gpus=4, annotations={INVENTORY_KEY: inventory_annotation({GPU: devices})})
+    c = with_plugins(Permitter("P", lambda group: says), nodes=0).node(listed)
+    a, b = (with_annotations(gang(name, pods=1), both) for name in "ab")
+    c.submit(with_annotations(a, asks_for("old"))).run()
+    assert c.state("a") == "waiting"
+    own = {**(c.pod("a-0").metadata.annotations or {}), **asks_for("new")}
+    c.update(c.pod("a-0"), metadata=replace(c.pod("a-0").metadata, annotations=own))
+    if waits_for == "its set":
+        c.submit(b).run()
+    else:
+        for _ in range(2):  # also what is reserved instead
+            c.tell(ev.GroupAllowed(c.group("a").key, "", "alice")).run()
+    assert c.ids("a-0") <= {"n-2", "n-3"}
+    assert c.placed("a")

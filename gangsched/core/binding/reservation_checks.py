@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from gangsched.core.cache.cache import Cache
 from gangsched.core.types.group import PodInfo
+from gangsched.core.types.pod_template import device_demands_of
 from gangsched.model.objects import Pod
 
 _OVERTAKEN = "another scheduler's pod has landed on what was held"
+_OTHER_DEVICES = "a member asks for other devices than it was reserved with"
 _RESIZED = "a member was resized since it was reserved"
 
 
@@ -54,6 +56,8 @@ def reservation_lost(cache: Cache, info: PodInfo) -> str:
     for resource in info.template.requests:
         if resource not in info.ids and cache.ledger.inventory(info.row, resource) is not None:
             return _OVERTAKEN
+    if device_demands_of(info.template.pod) != device_demands_of(info.pod):
+        return _OTHER_DEVICES
     return _RESIZED if is_resized(info, info.pod) else ""
 
 
