@@ -10,7 +10,7 @@ from typing import Any
 
 from gangsched.core.cache.plain_pod import plain_pods
 from gangsched.core.cache.recount import recount_group, take_out
-from gangsched.core.groups.pod_versions import is_unseen
+from gangsched.core.groups.pod_versions import is_unseen, runs_on
 from gangsched.core.parts import SchedulerParts
 from gangsched.core.state.state import SharedState
 from gangsched.core.steps import Faults
@@ -70,20 +70,32 @@ class RefusedPods:
         info = self._shared.cache.pods.get(uid)
         is_asked = info is not None and (is_unseen(info) or uid in self._shared.unanswered)
         is_on_the_way = is_asked and not pod.spec.node_name
+        is_known = info is not None and not is_asked and self._is_known(info, pod)
         node_name = pod.spec.node_name
-        allocation = {} if info is None else info.allocation
+        had = None if info is None or not (is_on_the_way or is_known) else info.allocation
         if info is not None and is_on_the_way:
             node_name = info.node_name
         self.drop(uid, pod)
         if node_name and not pod.is_terminal:
-            self._keep_room(pod, node_name, allocation if is_on_the_way else None)
+            counted = self._keep_room(pod, node_name, had)
+            if info is not None and counted is not None and is_known and counted.allocation is had:
+                counted.identity, counted.allocated = info.identity, info.allocated
             if is_on_the_way:
                 self._shared.unanswered[uid] = pod
                 self.ask_later(uid)
         if pod.spec.scheduler_name in self._shared.profiles:
             self._scheduler.reporter.refused_pod(pod, said)
 
-    def _keep_room(self, pod: Pod, node_name: str, promised: Any) -> None:
+    def _is_known(self, info: PodInfo, pod: Pod) -> bool:
+        """Whether what it runs with is known better than from this version's annotations."""
+        is_ours = bool(info.identity)
+        return (
+            runs_on(info, pod)
+            and self._shared.decides
+            and (is_ours or self._scheduler.audit.is_reported(info))
+        )
+
+    def _keep_room(self, pod: Pod, node_name: str, promised: Any) -> PodInfo | None:
         """Counts it like another scheduler's pod, with as many of its properties as can be read."""
         shared = self._shared
         for plain, allocation in plain_pods(pod, node_name, promised):
@@ -93,10 +105,11 @@ class RefusedPods:
                 info.state = BOUND
                 shared.cache.join(info)
                 shared.cache.place(info, node_name, allocation)
-                return
+                return info
             except Exception as error:
                 self._faults.tell("counting a refused pod", pod.key, error)
                 self.drop(uid, plain)
+        return None
 
     def drop(self, uid: str, pod: Pod) -> None:
         """Removes every trace of it."""

@@ -9,7 +9,8 @@ from gangsched.config import Settings
 from gangsched.core.groups.membership import Membership
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import ContainerPort
+from gangsched.model.devices import is_device_key
+from gangsched.model.objects import ContainerPort, Pod
 from gangsched.sim.objects import make_pod
 from tests.core.test_containment import Guarded, fails
 from tests.support.scenario import Cluster
@@ -18,7 +19,7 @@ from tests.support.scenario import Cluster
 def refused(c: Cluster, event: ev.Event) -> None:
     """Our code fails on the event."""
     with pytest.MonkeyPatch.context() as broken:
-        for method in ("_state_of", "_remove"):
+        for method in ("_state_of", "_remove", "_enter_group"):
             broken.setattr(Membership, method, fails)
         c.tell(event)
 
@@ -176,3 +177,37 @@ def test_the_rest_of_a_gang_waits_for_another_in_place_of_a_refused_member() -> 
     assert c.state("g") == "unschedulable"
     refused(c, ev.PodUpdated(c.store(c.pod("g-1"))))
     assert c.state("g") == "gathering"
+
+
+def without_its_devices(c: Cluster, name: str) -> Pod:
+    """The version by which somebody takes its device annotations away."""
+    meta = c.pod(name).metadata
+    own = {key: text for key, text in (meta.annotations or {}).items() if not is_device_key(key)}
+    return c.store(c.pod(name), metadata=replace(meta, annotations=own))
+
+
+@pytest.mark.parametrize("edited", ["before", "by this version"])
+def test_a_refused_pod_keeps_the_devices_that_it_was_given(edited: str) -> None:
+    """Its annotations do not name them any more, nor once it is read again."""
+    c = Guarded(nodes=1).cluster.submit(make_pod("bad", gpus=4)).run()
+    had, now = c.ids("bad"), without_its_devices(c, "bad")
+    if edited == "before":
+        c.tell(ev.PodUpdated(now))
+        now = c.store(now)
+    refused(c, ev.PodUpdated(now))
+    assert c.submit(make_pod("next", gpus=2)).run().ids("next").isdisjoint(had)
+    refused(c, ev.PodUpdated(c.store(c.pod("bad"))))
+    c.update(c.pod("bad")).submit(make_pod("last", gpus=2), make_pod("more")).run()
+    assert c.state("bad") == "bound"
+    assert c.ids("last").isdisjoint(had)
+    assert len(c.ids("last")) == 2
+    assert not c.pod("more").spec.node_name
+    assert c.delete("bad").wait(20.0).ids("more") <= had
+
+
+def test_the_overhead_of_a_refused_pod_counts() -> None:
+    c = Guarded(nodes=1).cluster
+    pod = make_pod("bad", cpu="1")
+    c.submit(replace(pod, spec=replace(pod.spec, overhead={"cpu": "60"}))).run()
+    refused(c, ev.PodUpdated(c.store(c.pod("bad"))))
+    assert not c.submit(make_pod("next", cpu="10")).run().pod("next").spec.node_name

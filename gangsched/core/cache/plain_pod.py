@@ -21,8 +21,8 @@ def plain_pods(pod: Pod, node_name: str, promised: Allocation | None) -> Iterato
     """The pod on that node with its requests, devices and host ports; then without ports, without devices, as
     one pod.
 
-    promised: what it was assigned, if its own statement of that is still to come; None: what it states
-    itself.
+    promised: what it was assigned, if that is known from elsewhere than its own statement; None: what it
+    states itself.
     """
     asked = (*pod.spec.containers, *(pod.spec.init_containers or ()))
     containers = [_plain(one) for one in asked]
@@ -32,11 +32,13 @@ def plain_pods(pod: Pod, node_name: str, promised: Allocation | None) -> Iterato
         yield _pod(pod, node_name, ported), allocation
     yield _pod(pod, node_name, containers), allocation
     yield _pod(pod, node_name, containers), {}
-    yield _pod(pod, node_name, []), {}
+    yield _pod(pod, node_name, None), {}
 
 
-def _pod(pod: Pod, node_name: str, containers: list[Container]) -> Pod:
+def _pod(pod: Pod, node_name: str, containers: list[Container] | None) -> Pod:
+    """containers: None: without any, and without what it asks for as a whole."""
     meta, spec = pod.metadata, pod.spec
+    is_bare = containers is None
     return Pod(
         ObjectMeta(
             name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version
@@ -46,17 +48,20 @@ def _pod(pod: Pod, node_name: str, containers: list[Container]) -> Pod:
             scheduler_name=spec.scheduler_name,
             priority=spec.priority,
             host_network=spec.host_network,
-            containers=containers,
+            containers=containers or [],
+            resources=None if is_bare or spec.resources is None else _requests_of(spec.resources),
+            overhead=None if is_bare else {**_readable(spec.overhead)},
         ),
     )
 
 
 def _plain(container: Container) -> Container:
     asked = container.resources
-    if asked is None:
-        return Container(name=container.name)
-    both = {**_readable(asked.limits), **_readable(asked.requests)}
-    return Container(name=container.name, resources=ResourceRequirements(requests=both))
+    return Container(name=container.name, resources=None if asked is None else _requests_of(asked))
+
+
+def _requests_of(asked: ResourceRequirements) -> ResourceRequirements:
+    return ResourceRequirements(requests={**_readable(asked.limits), **_readable(asked.requests)})
 
 
 def _readable(amounts: Amounts | None) -> Amounts:
