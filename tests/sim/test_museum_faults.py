@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.binding.group_outcome import GroupOutcome
-from gangsched.core.groups import membership
+from gangsched.core.groups import membership, pod_size
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, MemberState
 from gangsched.model import bounded, quantity, resources
@@ -237,7 +237,8 @@ def said_to_be_gone_is_gone_for_ever(patch: Patch) -> Storm:
 
 def an_edited_annotation_is_not_read_anew(patch: Patch) -> Storm:
     """A gang refused for what its user has mended since waits for the five-minute flush."""
-    patch.setattr(membership, "is_edited", lambda old, pod: False)
+    for module in (membership, pod_size):
+        patch.setattr(module, "is_edited", lambda old, pod: False)
     return replace(STORMS["hostile"], rates=replace(HOSTILE, spite_per_s=3.0))
 
 
