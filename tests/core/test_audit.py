@@ -18,6 +18,8 @@ from gangsched.model.objects import Container, Pod, ResourceRequirements
 from gangsched.sim.objects import GPU, STRANGER, inventory, make_node, make_pod
 from tests.support.scenario import Cluster, gang, with_annotations
 
+NAMED = (ALLOCATED_KEY, VISIBLE_KEY)
+
 
 def audited(
     *,
@@ -600,3 +602,22 @@ def test_a_pod_whose_group_is_edited_keeps_the_devices_that_it_was_given(*, at_o
     assert c.scheduler.statistics()["device_drift"]["edited"] == 1
     c.submit(make_pod("next", gpus=4)).run()
     assert c.ids("next").isdisjoint(had)
+
+
+@pytest.mark.parametrize("answer", ["BindSucceeded", "PodRead"])
+def test_devices_that_are_taken_away_before_the_watch_shows_the_bind_are_still_the_pods(answer: str) -> None:
+    c = audited()
+    c.answer = lambda bind: "hold"
+    c.submit(gang("a", pods=1, gpus=4)).run()
+    [bind] = c.held_binds
+    bound = c.commit(bind)
+    own = {k: text for k, text in (bound.metadata.annotations or {}).items() if k not in NAMED}
+    c.store(bound, metadata=replace(bound.metadata, annotations=own))
+    if answer == "BindSucceeded":
+        c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(c.pod("a-0")))
+    else:
+        c.tell(ev.BindUnknown(bind.uid, bind.attempt, "timed out")).read("a-0")
+    c.answer = lambda bind: "ok"
+    c.submit(make_pod("next", gpus=4)).wait(5.0).run()
+    assert numbers(c, "a-0") == [0, 1, 2, 3], "written again"
+    assert numbers(c, "next") == [4, 5, 6, 7]

@@ -25,7 +25,7 @@ from gangsched.core.groups.pod_versions import (
     is_elsewhere,
     is_leaving_an_inferred_gang,
     is_newer,
-    lacks_labels,
+    lacks_devices,
     read_rank,
     runs_on,
     says_anew,
@@ -374,9 +374,8 @@ class Membership:
 
     def _place(self, info: PodInfo, pod: Pod) -> None:
         self.pre_enqueue.forget(info)
-        in_labels = self._shared.settings.devices.in_labels
-        if in_labels and lacks_labels(info, pod) and self._audit.pod_edited(info, pod):
-            # The server dropped them from our Binding: the devices still belong to this pod.
+        if lacks_devices(info, pod) and self._audit.pod_edited(info, pod):
+            # Somebody took them away, or the server dropped their labels: they still belong to this pod.
             self._audit.pod_bound(info)
             return
         allocation, problem = allocation_of(pod)

@@ -32,8 +32,8 @@ def allocated_in(info: PodInfo, pod: Pod) -> str | None:
     return allocation_text(meta.annotations, meta.labels if info.template.asks_for_devices else None)
 
 
-def lacks_labels(info: PodInfo, pod: Pod) -> bool:
-    """Whether our own Binding, which carried IDs, was stored without them."""
+def lacks_devices(info: PodInfo, pod: Pod) -> bool:
+    """Whether this shows our own Binding, which carried IDs, without them."""
     is_ours = info.node_name == pod.spec.node_name and GANG_KEY in (pod.metadata.annotations or {})
     return is_ours and bool(info.ids) and allocated_in(info, pod) is None
 
