@@ -72,5 +72,27 @@ def test_half_of_a_character_is_a_mistake_as_any_other() -> None:
     assert caught.value.path == "nvidia.com/gpu[0]"
 
 
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('{"a/b": [{"id": "x", "model": "\\ud800"}]}', "a/b[0].model"),
+        ('{"a/b": [{"id": "x", "links": {"\\ud800": "PIX"}}]}', "a/b[0].links"),
+        ('{"a/b": [{"id": "x", "links": {"y": "\\udc00"}}]}', "a/b[0].links.y"),
+        ('{"a/\\ud800": []}', ""),
+        ('{"\\ud800": [], "\\ud800": []}', ""),
+    ],
+)
+def test_half_of_a_character_is_a_mistake_wherever_a_text_may_be(text: str, path: str) -> None:
+    """Else the agent would stop at writing it, and again at each start."""
+    with pytest.raises(ConfigError, match="half of a character") as caught:
+        parse_device_file(text)
+    assert caught.value.path == path
+
+
+def test_a_number_of_too_many_digits_is_a_mistake_as_any_other() -> None:
+    with pytest.raises(ConfigError, match="has 5000 digits"):
+        parse_device_file('{"a/b": [{"id": "x", "numa": ' + "9" * 5000 + "}]}")
+
+
 def test_the_longest_id_is_taken() -> None:
     assert parse_device_file(json.dumps({GPU: [{"id": "x" * 63}]}))[GPU][0].id == "x" * 63

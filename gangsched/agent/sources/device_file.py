@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gangsched.agent.inventory import HEALTHY, UNHEALTHY
-from gangsched.config.strict import decode, nearest
+from gangsched.config.strict import decode, join, nearest
 from gangsched.errors import ConfigError
 from gangsched.model import bounded
 from gangsched.model.devices import MAX_DEVICES, MAX_ID_LENGTH, Device
@@ -25,6 +25,7 @@ _EXAMPLE = '{"example.com/fpga": [{"id": "fpga-0", "health": "Healthy"}]}'
 def parse_device_file(text: str) -> dict[str, tuple[Device, ...]]:
     """Raises: ConfigError with the place in the file."""
     document = _json(text)
+    _check_text(document, "")
     if not isinstance(document, dict):
         raise ConfigError(f"is {_kind(document)}, not lists of devices by resource, as {_EXAMPLE} is")
     for resource, devices in document.items():
@@ -92,12 +93,31 @@ def _json(text: str) -> Any:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise ConfigError(f"is not JSON: {where}: {error.msg}; expected {_EXAMPLE}") from None
+    except ValueError as error:  # Python's limit for the digits of a number
+        raise ConfigError(f"is not JSON: {error}; expected {_EXAMPLE}") from None
+
+
+def _check_text(value: object, path: str) -> None:
+    """Raises: ConfigError for half of a character, "\\ud800": it could neither be written nor be logged."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ConfigError("a text in it has half of a character", path=path) from None
+    elif isinstance(value, list):
+        for i, one in enumerate(value):
+            _check_text(one, f"{path}[{i}]")
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            _check_text(key, path)
+            _check_text(one, join(path, key))
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
+            _check_text(key, "")
             raise ConfigError("is given twice", path=key)
         found[key] = value
     return found
