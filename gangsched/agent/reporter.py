@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Literal, NamedTuple
 
+from gangsched.agent.fitting import fits, most, with_health
 from gangsched.agent.hearing import Hearing
 from gangsched.agent.holders import Holders
 from gangsched.agent.inventory import (
@@ -210,13 +211,14 @@ class InventoryReporter:
             self._agreed = (self._seen.uid, self._seen.value)
         change = self._unwritten(self._seen)
         self.is_in_step = not (change.annotations or change.labels)
-        if self.is_in_step or not self._fits(change.annotations, self._seen):
+        change = self._fitting(change, self._seen)
+        if not (change.annotations or change.labels):
             return None
         if now_s < self._write_from_s:
             self._again_s = min(self._write_from_s, self._read_due_s)
             return None
         self._busy = True
-        self._sent = self._sent if value is None else value
+        self._sent = change.annotations.get(INVENTORY_KEY) or (self._sent if value is None else value)
         self._written = change
         return change
 
@@ -289,11 +291,12 @@ class InventoryReporter:
             {key: text for key, text in labels.items() if seen.labels.get(key) != text},
         )
 
-    def _fits(self, changed: Mapping[str, str | None], seen: SeenNode) -> bool:
-        n_bytes = annotation_bytes({**seen.annotations, **changed})
-        if n_bytes <= MAX_ANNOTATION_BYTES:
+    def _fitting(self, change: WriteNode, seen: SeenNode) -> WriteNode:
+        changed, on_node = change.annotations, seen.annotations
+        if fits(changed, on_node):
             self.notices.well("size", "the inventory fits the Node again")
-            return True
+            return change
+        n_bytes = annotation_bytes({**on_node, **changed})
         self.notices.say(
             "size",
             "error",
@@ -302,7 +305,11 @@ class InventoryReporter:
             f" {MAX_ANNOTATION_BYTES} in all;"
             " list fewer devices on this node, or leave out `links` and `model` in the files",
         )
-        return False
+        known = with_health(self._on_node, self._last)
+        some = most(changed, on_node, known)
+        if (some.get(INVENTORY_KEY) or self._value) != self._value:
+            self._carried = known
+        return change._replace(annotations=some)
 
     # -- the devices -----------------------------------------------------------------------------------------
 

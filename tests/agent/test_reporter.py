@@ -208,16 +208,42 @@ def test_a_missing_right_is_named_with_its_verb() -> None:
 
 
 def test_an_inventory_that_does_not_fit_is_not_written_and_the_cure_is_reported() -> None:
-    agent = settled("a")
-    many = tuple(Device(id=f"{i:04}", model="x" * 60) for i in range(4000))
+    agent = settled("a", "b")
+    many = (*devices("a"), *(Device(id=f"{i:04}", model="x" * 60) for i in range(4000)))
     agent.found(*many)
     agent.run(10 * HEARTBEAT_S, again=many)
-    assert agent.written == {"a": "Healthy"}
+    assert agent.written == {"a": "Healthy", "b": "Unhealthy"}, "b is found no more"
+    assert agent.node.n_writes == 2
     assert agent.said.count("does not fit the Node") == 1
+    assert "changed by" not in agent.said
     assert "list fewer devices" in agent.said
     agent.found(*devices("b"))
     agent.run(2.0)
     assert agent.written == {"b": "Healthy"}
+
+
+def test_a_device_that_turns_unhealthy_is_written_though_the_new_list_does_not_fit() -> None:
+    agent = settled("a", "b")
+    many = tuple(Device(id=f"{i:04}", model="x" * 60) for i in range(4000))
+    agent.run(10.0, again=(*devices("a", "b"), *many))
+    agent.run(10.0, again=(*devices("a", "b", sick=("b",)), *many))
+    assert agent.written == {"a": "Healthy", "b": "Unhealthy"}
+    assert agent.notices[-1].fields["changes"] == "nvidia.com/gpu b Unhealthy"
+    agent.run(10.0, again=(*devices("a", "b"), *many))
+    assert agent.written == {"a": "Healthy", "b": "Healthy"}
+
+
+def test_a_note_that_does_not_fit_keeps_no_device_from_being_unhealthy() -> None:
+    agent = settled("a")
+    agent.reporter.note("gangsched.io/device-report", "x" * 300_000)
+    agent.run(10.0, again=devices("a"))
+    assert "does not fit the Node" in agent.said
+    agent.run(10.0, again=devices("a", sick=("a",)))
+    assert agent.written == {"a": "Unhealthy"}
+    assert agent.node.n_writes == 2
+    agent.reporter.note("gangsched.io/device-report", "{}")
+    agent.run(10.0, again=devices("a", sick=("a",)))
+    assert agent.node.annotations["gangsched.io/device-report"] == "{}"
 
 
 def test_the_last_byte_fits() -> None:

@@ -1,0 +1,50 @@
+"""How much of what should be written fits the Node's annotations: pure. Called by `reporter`.
+
+What does not fit must not keep the rest away: a device that is sick would be given to pods for as long as
+the list, or a note beside it, is too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gangsched.agent.inventory import Listed, unhealthy
+from gangsched.agent.node import MAX_ANNOTATION_BYTES, annotation_bytes
+from gangsched.model.devices import INVENTORY_KEY, inventory_annotation
+
+Annotations = Mapping[str, str | None]
+
+
+def fits(changed: Annotations, on_node: Mapping[str, str]) -> bool:
+    """Whether the Node may have these beside its others."""
+    return annotation_bytes({**on_node, **changed}) <= MAX_ANNOTATION_BYTES
+
+
+def most(changed: Annotations, on_node: Mapping[str, str], listed: Listed) -> Annotations:
+    """The first of these that fits: the inventory without notes; the list that the Node has with today's
+    health (`listed`), with the notes or without them; the notes; nothing."""
+    inventory = {key: text for key, text in changed.items() if key == INVENTORY_KEY}
+    notes = {key: text for key, text in changed.items() if key != INVENTORY_KEY}
+    tried: list[Annotations] = [inventory]
+    if inventory and INVENTORY_KEY in on_node:
+        health = {INVENTORY_KEY: inventory_annotation({of: there.values() for of, there in listed.items()})}
+        tried += [{**health, **notes}, health]
+    for some in (*tried, notes):
+        if fits(some, on_node):
+            return {key: text for key, text in some.items() if on_node.get(key) != text}
+    return {}
+
+
+def with_health(listed: Listed, found: Listed) -> Listed:
+    """The same devices, each described as before, as well as it is now; one that is not found is not well."""
+    return {
+        resource: {
+            device.id: msgspec.structs.replace(device, health=now.health)
+            if (now := found.get(resource, {}).get(device.id))
+            else unhealthy(device)
+            for device in devices.values()
+        }
+        for resource, devices in listed.items()
+    }
