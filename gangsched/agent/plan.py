@@ -170,20 +170,26 @@ class Memory:
     A starting kubelet lists no pod before admitting it, and a pod whose containers have ended is no longer
     listed even if the API server does not know yet.
 
-    By UID: a pod recreated under the same name has nothing.
+    By UID: a pod recreated under the same name has nothing. kubelet lists names only and may still list the
+    former pod, so what that one had is not the new one's until it has started, or until the list changes.
     """
 
     def __init__(self) -> None:
+        self._owners: dict[tuple[str, str], tuple[str, Sets]] = {}
         self._has: dict[str, Sets] = {}
         self._last: dict[str, Sets] = {}
 
     def completed(self, given: Given, pods: Iterable[PlannedPod]) -> Given:
-        """`given`, plus last known devices of live `pods` missing in it, unless another pod has them."""
+        """`given`, plus last known devices of live `pods` missing in it, unless another pod has them, and
+        without what a former pod of the same name had."""
         has: dict[str, Sets] = {}
         whole = dict(given)
         taken = frozenset().union(*map(_devices, given.values()))
         for pod in pods:
             found = given.get(pod.key)
+            if found is not None and self._is_formers(pod, found):
+                del whole[pod.key]
+                continue
             if found is None and pod.uid in self._has and not taken & _devices(self._has[pod.uid]):
                 found = whole[pod.key] = self._has[pod.uid]
             if found is not None:
@@ -192,9 +198,17 @@ class Memory:
                     self._last.pop(pod.uid, None)
                     self._last[pod.uid] = found
         self._has = has
+        self._owners = {key: owner for key, owner in self._owners.items() if key in given}
         while len(self._last) > _MAX_LAST:
             del self._last[next(iter(self._last))]
         return whole
+
+    def _is_formers(self, pod: PlannedPod, found: Sets) -> bool:
+        uid, had = self._owners.get(pod.key, (pod.uid, found))
+        if uid != pod.uid and had == found and not pod.has_started:
+            return True
+        self._owners[pod.key] = (pod.uid, found)
+        return False
 
     def had(self, ended: Iterable[PlannedPod]) -> list[tuple[PlannedPod, Sets]]:
         """What these pods had, of those that were seen with all their devices."""

@@ -207,3 +207,27 @@ def test_what_a_pod_had_is_remembered_until_it_is_gone_or_another_has_it() -> No
     assert memory.completed(has, [running]) == has
     other = given(b={"main": "bc"})
     assert memory.completed(other, [running, pod("b", main="bc")]) == other
+
+
+def test_what_kubelet_lists_of_a_former_pod_is_not_its_successors() -> None:
+    """The API server has the pod that was made anew; kubelet is busy and has not seen the former one go."""
+    memory = Memory()
+    former = pod("a", started=True, main="ab")
+    assert memory.completed(given(a={"main": "ab"}), [former])
+    anew = PlannedPod("uid-new", "default", "a", {"main": {GPU: frozenset("cd")}})
+    for _ in range(2):
+        has = memory.completed(given(a={"main": "ab"}), [anew])
+        assert not parse_report(report([GPU], has, [anew])).pods
+    assert memory.completed(given(a={"main": ""}), [anew])
+    has = memory.completed(given(a={"main": "cd"}), [anew])
+    [one] = parse_report(report([GPU], has, [anew])).pods
+    assert (one.uid, one.containers) == ("uid-new", {"main": {GPU: ("c", "d")}})
+
+
+def test_a_successor_that_has_started_with_the_former_pods_devices_is_reported() -> None:
+    memory = Memory()
+    memory.completed(given(a={"main": "ab"}), [pod("a", started=True, main="ab")])
+    for has_started in (False, True):
+        anew = PlannedPod("uid-new", "default", "a", {"main": {GPU: frozenset("ab")}}, has_started)
+        has = memory.completed(given(a={"main": "ab"}), [anew])
+        assert len(parse_report(report([GPU], has, [anew])).pods) == has_started
