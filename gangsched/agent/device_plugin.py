@@ -42,6 +42,8 @@ PATIENCE_S = 5.0
 _AGAIN_S = 0.1
 # How soon a restarted kubelet is noticed: until then it rejects the pods it receives.
 SOCKET_S = 0.1
+# A kubelet that has not listened for this long has lost the connection, and takes the plugin for dead.
+UNHEARD_S = 5.0
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
 
@@ -175,10 +177,11 @@ class Plugin:
 
 
 class _Face(DevicePluginBase):
-    """gRPC's calls, passed to the plugin."""
+    """gRPC's calls, passed to the plugin. n_listening: ListAndWatch calls that are open."""
 
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin
+        self.n_listening = 0
 
     async def GetDevicePluginOptions(self, stream: Stream[pb.Empty, pb.DevicePluginOptions]) -> None:
         await _received(stream)
@@ -186,10 +189,14 @@ class _Face(DevicePluginBase):
 
     async def ListAndWatch(self, stream: Stream[pb.Empty, pb.ListAndWatchResponse]) -> None:
         await _received(stream)
-        while True:
-            response, changed = self._plugin.listed()
-            await stream.send_message(response)
-            await changed.wait()
+        self.n_listening += 1
+        try:
+            while True:
+                response, changed = self._plugin.listed()
+                await stream.send_message(response)
+                await changed.wait()
+        finally:
+            self.n_listening -= 1
 
     async def GetPreferredAllocation(
         self, stream: Stream[pb.PreferredAllocationRequest, pb.PreferredAllocationResponse]
@@ -220,7 +227,7 @@ async def _received(stream: Stream[Asked, Answer]) -> Asked:
 
 
 class PluginServer:
-    """The plugin's socket, and its registration whenever kubelet's own socket changes."""
+    """The plugin's socket, and its registration: again when kubelet's socket changes or nobody listens."""
 
     def __init__(self, plugin: Plugin, kubelet: Kubelet, directory: str) -> None:
         self._plugin = plugin
@@ -234,10 +241,11 @@ class PluginServer:
     async def run(self) -> None:
         """Until cancelled: serve and register; start over when kubelet has cleared its directory."""
         while True:
-            server = BoundedServer([_Face(self._plugin)])
+            face = _Face(self._plugin)
+            server = BoundedServer([face])
             try:
                 if await self._serve(server):
-                    await self._until_kubelet_is_another()
+                    await self._until_kubelet_is_another(face)
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(2.0):
                     await server.end()
@@ -265,11 +273,17 @@ class PluginServer:
         _log.info("registered with kubelet", resource=resource, endpoint=self.endpoint)
         return True
 
-    async def _until_kubelet_is_another(self) -> None:
-        path = self._directory / self.endpoint
-        while self._identity() == self._seen and path.exists():  # noqa: ASYNC110 - a file system has no events
+    async def _until_kubelet_is_another(self, face: _Face) -> None:
+        """Or has ended ListAndWatch, after which it calls the plugin only if it registers again."""
+        path, resource = self._directory / self.endpoint, self._plugin.settings.resource
+        unheard_s = 0.0
+        while self._identity() == self._seen and path.exists():
+            if unheard_s >= UNHEARD_S:
+                _log.warning("kubelet does not listen; registering again", resource=resource)
+                return
             await anyio.sleep(SOCKET_S)
-        _log.info("kubelet was started anew", resource=self._plugin.settings.resource)
+            unheard_s = 0.0 if face.n_listening else unheard_s + SOCKET_S
+        _log.info("kubelet was started anew", resource=resource)
 
     def _identity(self) -> Identity | None:
         return identity_of(f"{self._directory}/kubelet.sock")

@@ -207,6 +207,21 @@ async def test_of_too_many_connections_the_newest_are_closed_and_kubelets_stays(
             writer.close()
 
 
+async def test_a_kubelet_that_has_lost_the_connection_is_registered_with_again(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the plugin for dead, with all its devices, until the plugin registers."""
+    async with node(directory) as made:
+        lost, other = made.sockets.clients[FPGA], made.sockets.clients[NIC]
+        monkeypatch.setattr(device_plugin, "UNHEARD_S", 5 * device_plugin.SOCKET_S)
+        await lost.close()
+        await until(lambda: made.sockets.clients.get(FPGA, lost) is not lost)
+        monkeypatch.setattr(device_plugin, "UNHEARD_S", 60.0)
+        await until(lambda: made.sockets.clients[FPGA].n_lists)
+        await works(made)
+        assert made.sockets.clients[NIC] is other, "to whom it listens"
+
+
 async def test_a_kubelet_that_is_over_and_keeps_its_sockets_is_not_asked_any_more(
     directory: Path,
 ) -> None:
