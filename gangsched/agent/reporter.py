@@ -231,7 +231,12 @@ class InventoryReporter:
 
     @property
     def listed(self) -> Listed | None:
-        """The devices that the Node should list; None before all sources have reported or timed out."""
+        """The devices that the Node should list; None before all sources have reported or timed out.
+
+        Also while the API server is away: kubelet is told of a sick device all the same.
+        """
+        if self._stale and self._is_seeded and self._hearing.is_complete:
+            self._compute()
         return None if self._stale else self._last
 
     def value(self) -> str | None:

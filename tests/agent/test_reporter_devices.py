@@ -14,7 +14,19 @@ from gangsched.agent.hearing import SILENT_S
 from gangsched.agent.reports import Silence
 from gangsched.model.devices import Device, parse_inventory
 from gangsched.model.events import ObjectRefused
-from tests.agent.virtual import FILE, GPU, Node, Virtual, devices, gone, now, on_node, settled, there
+from tests.agent.virtual import (
+    FILE,
+    GPU,
+    HEARTBEAT_S,
+    Node,
+    Virtual,
+    devices,
+    gone,
+    now,
+    on_node,
+    settled,
+    there,
+)
 
 # -- devices that are not there any more -----------------------------------------------------------------
 
@@ -267,3 +279,26 @@ def json_of(node: Node) -> object:
         return json.loads(node.value or "")
     except ValueError:
         return None
+
+
+def test_a_device_that_fails_while_the_api_server_is_away_is_known_as_sick_on_the_node_itself() -> None:
+    """kubelet gets its list from here, and still admits pods that were bound before."""
+    agent = settled("a", "b")
+    agent.node.down = True
+    agent.run(2 * HEARTBEAT_S, again=devices("a", "b"))
+    agent.run(1.0, again=devices("a", "b", sick=("b",)))
+    listed = agent.reporter.listed
+    assert listed is not None
+    assert [device.health for device in listed[GPU].values()] == ["Healthy", "Unhealthy"]
+    agent.node.down = False
+    agent.run(40.0, again=devices("a", "b", sick=("b",)))
+    assert agent.written == {"a": "Healthy", "b": "Unhealthy"}
+
+
+def test_before_the_node_was_read_nothing_is_listed() -> None:
+    """Devices that a predecessor listed may be held still."""
+    agent = Virtual()
+    agent.node.down = True
+    agent.found(*devices("a"))
+    agent.run(30.0)
+    assert agent.reporter.listed is None
