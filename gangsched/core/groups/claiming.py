@@ -250,8 +250,7 @@ class Claiming:
         revision, self._revision = self._revision, claims.revision
         if claims.budget is not None and (mark, revision) != (self._mark, self._revision):
             claims.budget.keep(claims.idle(), shared.now_s)
-        own = shared.settings.queueing
-        is_new, self._settled = own is not self._settled, own
+        is_new, self._settled = shared.settings.queueing is not self._settled, shared.settings.queueing
         if is_new or revision != self._revision:
             fix_ends(self._shared, claims)
         self._told.extended(claims)
@@ -367,8 +366,9 @@ class Claiming:
             claims.put(claim, before=claim)
             claim.held = stays
             self._rests_on(claims, claim, self.plans.landed(claim))
-            if now_s < claim.planned_s + _PLAN_EVERY_S:
+            if now_s < claim.planned_s + _PLAN_EVERY_S and not claim.is_anew:
                 return
+            claim.is_anew = False
         # An earlier start must not make a claim after it later: that is promised, too.
         by_s = claim.start_s - _EARLIER_S if stays else math.inf
         fresh = self.plans.made(claims, unit, to_all=bool(stays), by_s=by_s)

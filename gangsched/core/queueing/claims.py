@@ -13,7 +13,7 @@ read by web.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gangsched.config.queueing import BUDGET, QueueingSettings
 from gangsched.core.cache.cache import Cache
@@ -56,6 +56,7 @@ class Claims:
         """end_of: when a pod on a node is expected to end."""
         self._cache = cache
         self._clock = clock
+        self._end_of = end_of
         self._kept_now = KeptNow(cache, end_of)
         self._n_made = 0
         self.revision = 0
@@ -120,8 +121,9 @@ class Claims:
         """All claims of its groups: more than one where they had claims before they were a unit."""
         return list(dict.fromkeys(claim for group in unit if (claim := self.of(group)) is not None))
 
-    def waiting_for(self, uid: str) -> list[StartClaim]:
-        """Those that wait for the end of this pod."""
+    def may_start_otherwise(self, edited: Mapping[str, PodInfo]) -> list[StartClaim]:
+        """Those that wait for the end of one of these pods, by UID; where one says another end than before,
+        they are not only checked but planned again."""
         if len(self._waits) > 2 * MAX_CLAIMS:
             self._waits.clear()
         found = []
@@ -130,8 +132,12 @@ class Claims:
             if known is None or known[0] is not claim.blockers:
                 known = claim.blockers, frozenset(one.uid for one in claim.blockers)
                 self._waits[claim.serial] = known
-            if uid in known[1]:
+            if not edited.keys().isdisjoint(known[1]):
                 found.append(claim)
+                there = (one for one in claim.blockers if one.uid in edited)
+                claim.is_anew = claim.is_anew or any(
+                    self._end_of(edited[one.uid]).at_s != one.end_s for one in there
+                )
         return found
 
     def next_serial(self) -> int:

@@ -253,8 +253,10 @@ class SchedulingQueue:
             self.set_deadline(group, now_s)
 
     def may_end_otherwise(self, info: PodInfo, now_s: float) -> None:
-        """A running pod was edited: groups whose claims wait for its end are tried again."""
-        for claim in self.claims.waiting_for(info.uid) if self.claims is not None else ():
+        """A running pod, or its group's object, was edited: groups whose claims wait for the end of one of
+        its group are tried again."""
+        edited = {info.uid: info} if info.group is None else info.group.members
+        for claim in self.claims.may_start_otherwise(edited) if self.claims is not None else ():
             self.wake(claim.unit[0], Cause.CURED, now_s)
 
     def set_deadline(self, group: Group, deadline_s: float) -> None:

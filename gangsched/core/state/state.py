@@ -375,7 +375,7 @@ class SharedState:
             self.queue.wake(group, Cause.CURED, self.now_s)
 
     def may_end_otherwise(self, info: PodInfo) -> None:
-        """A running pod was edited."""
+        """A running pod, or its group's object, was edited."""
         self.queue.may_end_otherwise(info, self.now_s)
         if self.queue_book is not None:
             self.queue_book.may_end_otherwise(info)

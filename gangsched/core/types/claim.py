@@ -34,8 +34,8 @@ class StartClaim(msgspec.Struct, eq=False):
     promised, None: none yet. planned_s: when that was worked out last. look_s: when it is looked at next.
     n_slips: how often it has come later; slipped_s, because: when and why, the last time. told_s,
     told_promise: as it was told last. is_outranked: since it was planned, a queue has taken room of it that
-    is guaranteed to that queue. eased_at: where the node table's journal ended when it was last looked at for
-    free room that it need not keep."""
+    is guaranteed to that queue. is_anew: since then, who has to end first says another end. eased_at: where
+    the node table's journal ended when it was last looked at for free room that it need not keep."""
 
     unit: tuple[Group, ...]
     serial: int
@@ -55,6 +55,7 @@ class StartClaim(msgspec.Struct, eq=False):
     told_s: float = -math.inf
     told_promise: bool = False
     is_outranked: bool = False
+    is_anew: bool = False
     eased_at: int = -1
 
     @property

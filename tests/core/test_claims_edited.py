@@ -1,0 +1,39 @@
+"""Claims whose own pods, or those that they wait for, are edited."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.model.objects import SchedulingGroup
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.objects import make_pod_group
+from tests.core.test_claims import bounded, claim, lone
+from tests.support.scenario import gang
+
+
+@pytest.mark.parametrize("where", ["pod", "object"])
+@pytest.mark.parametrize("after_s", [5.0, 500.0])
+def test_who_waits_for_an_end_that_is_edited_starts_sooner_at_once(where: str, after_s: float) -> None:
+    """However short a time ago its claim was planned."""
+    spec = {"schedulingPolicy": {"gang": {"minCount": 1}}}
+    c = bounded(bound=1)
+    [pod] = lone("holds", 8, "2h" if where == "pod" else "")
+    if where == "object":
+        c.object("core", make_pod_group("held", spec=spec, annotations={WALLTIME_KEY: "2h"}))
+        pod = replace(pod, spec=replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name="held")))
+    c.submit(pod).run().submit(gang("large", pods=2, gpus=8)).run()
+    c.submit(lone("before", 8, "10s")).run()
+    c.delete("before").run()
+    c.submit(lone("passes", 8, "3h")).run()
+    assert claim(c, "large").start_s == 7201.0
+    c.wait(after_s)
+    if where == "object":
+        c.object("core", make_pod_group("held", spec=spec, annotations={WALLTIME_KEY: "10m"}))
+    else:
+        pod = c.pod("holds")
+        c.update(pod, metadata=replace(pod.metadata, annotations={WALLTIME_KEY: "10m"}))
+    c.run().wait(5.0)
+    assert claim(c, "large").start_s == 601.0
+    c.submit(lone("hour", 8, "1h")).run()
+    assert not c.pod("hour").spec.node_name
