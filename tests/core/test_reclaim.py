@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gangsched.model.effects import DeletePod, Effect, EvictPod
 from gangsched.model.objects import Pod
 from gangsched.sim.objects import make_node, make_pod
-from tests.core.queued import GPU, book, pods, queued
+from tests.core.queued import GPU, book, pods, queued, reconfigured
 from tests.core.test_dialects import n_bound, tasks
 from tests.core.test_queues import held, why
 from tests.support.scenario import Cluster, gang
@@ -243,6 +243,20 @@ def test_who_was_to_go_stays_once_its_queue_holds_no_more_than_its_guarantee() -
     c.run().wait(60.0)
     assert evicted(c) == [victim], "asked once, when its queue held 12 of 8"
     assert not c.pod("a0").spec.node_name
+
+
+@pytest.mark.parametrize("now", ["", "queues: [{name: a, namespaces: ['*']}]", TWO.replace("[a]", "[z]")])
+def test_who_was_to_go_stays_once_another_configuration_guarantees_it_to_nobody(now: str) -> None:
+    c = queued(TWO.replace("gpu: 8}, namespaces: [a]", "gpu: 4}, namespaces: [a]"), nodes=3, gpus=4)
+    c.evictions = "429"
+    for k in range(3):
+        c.submit(pods("b", f"b{k}", gpus=4, priority=100))
+    c.run().submit(pods("a", "a0", gpus=4)).run()
+    assert len(evicted(c)) == 1
+    reconfigured(c, now).run().wait(60.0)
+    assert len(evicted(c)) == 1
+    assert not c.all(DeletePod)
+    assert c.state("a0") == "unschedulable"
 
 
 def test_what_another_queue_leaves_is_enough_beside_what_borrowers_hold_on_that_node() -> None:

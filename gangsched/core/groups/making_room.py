@@ -117,22 +117,27 @@ class MakingRoom:
         """Whether the rule would not let victims go any more that have not begun to: an eviction was refused,
         and meanwhile their queue holds less, say. Raises: PluginError."""
         left = [info for info in waited.waits_for.values() if not is_leaving(info)]
-        view = self._shared.queue_view
-        if not left or view is None or waited.is_overrun:
+        if not left or waited.is_overrun or not (demands := self._units.demands(list(waited.unit))):
             return False
-        before = copy(view)  # as if nothing had been promised to the unit yet
+        priority = min(group.priority for group in waited.unit)
+        rule = self._rule(list(waited.unit), demands, self._view_before(waited))
+        if rule is None:  # another configuration may have none, where one has let it choose the important
+            return waited.whose != LOWER and any(priority_of(info) >= priority for info in left)
+        return not all(rule.may_take(info, is_lower=priority_of(info) < priority) for info in left) or bool(
+            rule.refuses(left)
+        )
+
+    def _view_before(self, waited: Preemption) -> QueueView | None:
+        """As if nothing had been promised to the unit yet."""
+        view = self._shared.queue_view
+        if view is None:
+            return None
+        before = copy(view)
         before.going = {
             uid for uid, by in self._shared.victims.items() if any(one is not waited for one in by)
         }
         before.promised = lambda: [i for i in view.promised() if i.group not in waited.unit]
-        unit = list(waited.unit)
-        demands = self._units.demands(unit)
-        rule = self._rule(unit, demands, before) if demands else None
-        priority = min(group.priority for group in unit)
-        return rule is not None and (
-            not all(rule.may_take(info, is_lower=priority_of(info) < priority) for info in left)
-            or bool(rule.refuses(left))
-        )
+        return before
 
     def _rule(
         self, unit: Sequence[Group], demands: Sequence[Demand], view: QueueView | None
