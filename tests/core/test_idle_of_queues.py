@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.queueing.idle_of_queues import IdleOfQueues
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.walltime import WALLTIME_KEY
-from tests.core.queued import book, pods, queued, reconfigured
+from gangsched.sim.objects import make_pod
+from tests.core.queued import GPU, book, pods, queued, reconfigured
 from tests.core.test_claims import claims
 from tests.support.scenario import Cluster, gang, with_annotations
 
@@ -45,6 +48,28 @@ def lately(scheduler: Scheduler, queue: str, now_s: float) -> float:
     found = scheduler.shared.queue_book
     assert found is not None
     return found.decayed(queue, now_s)
+
+
+def idle(c: Cluster) -> dict[str, int]:
+    """By queue, of those without others below them."""
+    return {name: book(c)._uses[name].idle.get(GPU, 0) for name in ("a", "b")}
+
+
+def test_what_is_idle_is_charged_to_the_queue_that_the_gang_names_by_now() -> None:
+    c = claimed(CLAIMING.replace("namespaces: [b]", "namespaces: [b, 'a*']"))
+    assert idle(c) == {"a": 8, "b": 0}
+    for name in ("large-0", "large-1"):
+        pod = c.pod(name)
+        own = {**(pod.metadata.annotations or {}), QUEUE_KEY: "b"}
+        c.update(pod, metadata=replace(pod.metadata, annotations=own))
+    assert idle(c) == {"a": 0, "b": 8}
+
+
+def test_what_is_idle_is_what_the_gang_asks_for_by_now() -> None:
+    c = claimed()
+    for name in ("large-0", "large-1"):
+        c.update(c.pod(name), spec=make_pod(name, gpus=4).spec)
+    assert idle(c) == {"a": 4, "b": 0}
 
 
 def test_a_queue_is_charged_for_the_node_that_its_claim_keeps_idle() -> None:

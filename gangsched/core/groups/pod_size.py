@@ -41,3 +41,5 @@ def count_anew(shared: SharedState, info: PodInfo, pod: Pod) -> None:
             shared.changes.append(change)
     if info.group is not None:
         shared.touch(info.group)
+        if shared.queue.claims is not None:
+            shared.queue.claims.edited(info.group)

@@ -140,6 +140,10 @@ class Claims:
                 )
         return found
 
+    def edited(self, group: Group) -> None:
+        """Its members are other versions now: what is kept for it may be more, or of another queue."""
+        self.revision += group.key in self.by_key
+
     def next_serial(self) -> int:
         """The serial of a claim about to be made."""
         self._n_made += 1

@@ -369,7 +369,9 @@ class SharedState:
         self.retries.add(when_s, info.uid, LOOK_FOR)
 
     def may_be_admitted(self, group: Group) -> None:
-        """A member was edited: a group that Admit keeps out may be let in."""
+        """A member was edited: a group that Admit keeps out may be let in, and be of another queue."""
+        if self.queue.claims is not None:
+            self.queue.claims.edited(group)
         profile = self.profile_of(group)
         if profile.admit_plugins and profile.admit_that_refused(group.rejected_by) is not None:
             self.queue.wake(group, Cause.CURED, self.now_s)
