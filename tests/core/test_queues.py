@@ -364,6 +364,25 @@ def test_a_waiting_gang_that_names_another_queue_has_the_bound_of_that_queue() -
     assert found.bound == 3
 
 
+def test_a_gang_that_comes_to_a_queue_without_a_bound_has_one_by_how_many_run_then() -> None:
+    ours = "queueing: {bound: {groups: 900, mode: hard}}\n" + CHOICE.replace(
+        "name: two,", "name: two, bound: auto,"
+    )
+    c = queued(ours, nodes=2, gpus=16)
+    c.submit(pods("x", "holds-0", gpus=2), pods("x", "holds-1", gpus=15)).run()
+    c.submit(pods("x", "first", gpus=16, annotations={QUEUE_KEY: "two"}), pods("x", "large", gpus=16))
+    c.run().wait(3600.0)
+    for k in range(10):
+        c.submit(pods("x", f"runs-{k}"))
+    c.run().wait(3600.0)
+    counted = c.scheduler.shared.queue.bypasses
+    assert counted is not None
+    relabelled(c, "large", "two").run().submit(pods("x", "passes")).run()
+    found = counted.of(c.group("large"))
+    assert found is not None
+    assert found.bound == 8 * 12
+
+
 def test_what_ends_is_free_for_the_queue_in_which_it_started() -> None:
     c = queued(CHOICE.replace("one,", "one, limit: {nvidia.com/gpu: 4},"))
     c.submit(pods("x", "p", gpus=4)).run().submit(pods("x", "waits", gpus=4)).run()

@@ -224,7 +224,7 @@ class LimitLine:
             self._known, self._of_queue, self._first = {}, {}, {}
             for one in known:
                 one.queue, one.needs = view.queue_of(one.group), limited_needs(view, tree, one.group)
-                one.bound = bypasses.bounds.after(one.bound, one.group)
+                one.bound = bypasses.bounds.after(one.bound, one.group, self._shared.now_s)
                 self._known[one.group.key] = one
                 self._of_queue.setdefault(one.queue, {})[one.group.key] = one
                 self._line_up(one)

@@ -6,7 +6,6 @@ refused. Called by core.queueing.bypasses and core.groups.limit_line.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 from gangsched.config.queueing import QueueingSettings
@@ -61,8 +60,8 @@ class Bounds:
         bound = max(_LEAST, _PER_RUNNING * self._running[1])
         return bound * _REORDERED if self._is_reordered(group) else bound
 
-    def after(self, before: int, group: Group) -> int:
+    def after(self, before: int, group: Group, now_s: float) -> int:
         """What holds for it, once its queue or the settings are others: a number that is stated now, or no
         more than before."""
         own = self.stated(group)
-        return own if own is not None else min(before, self.first(group, -math.inf))
+        return own if own is not None else min(before, self.first(group, now_s))

@@ -88,6 +88,8 @@ class Bypasses:
         self._moved: dict[GroupKey, Record] = {}
         """Groups whose state or place has changed since it was looked at where they are counted."""
         self._rows = OpenRows(lambda: {one for klass in self._classes.values() for one in klass.needs})
+        self._now_s = -math.inf
+        """Of the last turn that was reported."""
         self.at_start = [0] * (len(BUCKETS) + 1)
         """Groups that were refused at least once and have started, by how often they had been bypassed."""
         self.total_at_start = 0
@@ -99,9 +101,10 @@ class Bypasses:
     def configure(self, settings: QueueingSettings, now_s: float) -> None:
         """Another bound, for who waits too, and maybe another order are in effect."""
         self.bounds.configure(settings)
+        self._now_s = now_s
         for record in self._records.values():
             self._leave(record)
-            record.bound = self.bounds.after(record.bound, record.group)
+            record.bound = self.bounds.after(record.bound, record.group, now_s)
             if record.n > record.bound and record.claimed_s is None:
                 record.claimed_s = now_s
                 self.n_claimed += 1
@@ -146,6 +149,7 @@ class Bypasses:
 
     def refused(self, demands: Sequence[Demand], code: Code, view: ClusterView, now_s: float) -> None:
         """Records that these groups, tried together, do not fit now."""
+        self._now_s = now_s
         self._settle()
         self._rows.follow(view)
         for demand in demands:
@@ -184,7 +188,7 @@ class Bypasses:
         in line, which needs a claim before the unit may start. Likewise the first in line, before its bound,
         where its start can be promised (is_early).
         """
-        self._early = None
+        self._early, self._now_s = None, now_s
         if not self._records:
             return None
         self._settle()
@@ -363,7 +367,7 @@ class Bypasses:
         group = record.group
         lane, record.rank = self._place_of(group)
         if lane != record.lane:
-            record.lane, record.bound = lane, self.bounds.after(record.bound, group)
+            record.lane, record.bound = lane, self.bounds.after(record.bound, group, self._now_s)
         needs = sorted((serial, *sorted(columns)) for serial, columns in record.needs.items())
         # Where a lane stands depends on how much its first group needs.
         n_members = len(group.members) if record.lane else 0
