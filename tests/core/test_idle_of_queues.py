@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.queueing.idle_of_queues import IdleOfQueues
 from gangsched.core.scheduler import Scheduler
+from gangsched.model.dialects.numbers import GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import make_pod
 from tests.core.queued import GPU, book, pods, queued, reconfigured
@@ -63,6 +64,25 @@ def test_what_is_idle_is_charged_to_the_queue_that_the_gang_names_by_now() -> No
         own = {**(pod.metadata.annotations or {}), QUEUE_KEY: "b"}
         c.update(pod, metadata=replace(pod.metadata, annotations=own))
     assert idle(c) == {"a": 0, "b": 8}
+
+
+def test_of_gangs_that_start_together_each_is_charged_to_its_own_queue() -> None:
+    c = queued(
+        CLAIMING.replace("namespaces: [b]}", "namespaces: [b]}\n  - {name: c, namespaces: [c]}"), nodes=3
+    )
+    for k in range(2):
+        c.submit(with_annotations(pods("c", f"long-{k}", gpus=8), {WALLTIME_KEY: "2h"})).run()
+    own = {GROUPS_KEY: '["a/one", "b/two", "b/three"]', WALLTIME_KEY: "1h"}
+    for namespace, name in (("a", "one"), ("b", "two"), ("b", "three")):
+        c.submit(with_annotations(gang(name, pods=1, gpus=8, namespace=namespace), own))
+    c.run().submit(with_annotations(pods("c", "passes", gpus=8), {WALLTIME_KEY: "10s"})).run()
+    c.delete("passes").run().wait(15.0)
+    c.submit(with_annotations(pods("c", "late", gpus=8), {WALLTIME_KEY: "9h"})).run()
+    [kept] = claims(c).all
+    [whose] = [one.info.pod.metadata.namespace for one in kept.held if one.node_name == "n2"]
+    assert idle(c) == {"a": 0, "b": 0, whose: 8}
+    c.drop_node("n2")
+    assert idle(c) == {"a": 0, "b": 0}
 
 
 def test_what_is_idle_is_what_the_gang_asks_for_by_now() -> None:

@@ -64,13 +64,26 @@ class IdleOfQueues:
         claims = [one for one in claims if one.held]  # one whose members are all gone is about to end
         held = self._room.of(claims)
         amounts = held.amounts(columns)
-        whose = [book.tree.of(one.held[0].info.pod).queue for one in claims]
+        whose = self._whose(book, claims)
         self._kept = []
         for queue in dict.fromkeys(whose):
-            own = np.flatnonzero(np.array([one == queue for one in whose])[held.claims])
+            own = np.flatnonzero(np.array([one == queue for one in whose]))
             self._kept.append(_Kept(queue, amounts.of(own).by_row(n_rows, held.rows[own])))
         self._rows = np.zeros(n_rows, dtype=np.bool_)
         self._rows[held.rows] = True
+
+    def _whose(self, book: QueueBook, claims: Sequence[StartClaim]) -> list[str]:
+        """The queue of each member on a node that exists: gangs that start together may be in several."""
+        found = []
+        for claim in claims:
+            queues: dict[int, str] = {}
+            for one in claim.held:
+                if self._view.row_of(one.node_name) is not None:
+                    gang = id(one.info.group)
+                    if gang not in queues:
+                        queues[gang] = book.tree.of(one.info.pod).queue
+                    found.append(queues[gang])
+        return found
 
     def _idle(self) -> dict[str, dict[str, int]]:
         rows = np.flatnonzero(self._rows)
