@@ -151,7 +151,7 @@ class GroupSpecs:
         if counts and book is not None and book.tree.goes_by_walltime and walltimes is not None:
             is_timed_anew = walltimes.is_anew(group) or is_timed_anew
         if group.n_holding and is_timed_anew:
-            self._shared.may_end_otherwise(group.in_state(MemberState.BOUND)[0])
+            self._shared.may_end_otherwise(group.in_state(MemberState.BOUND)[0], group.members)
         if group.definition is not None and not group.problem and not group.satisfied:
             group.problem = self._refusal(group, group.definition)
         if group.start_together != listed:

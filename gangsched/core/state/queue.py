@@ -10,7 +10,7 @@ unschedulable groups flushed after 5 minutes).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gangsched.core.cache.trial import ClusterView
@@ -252,10 +252,9 @@ class SchedulingQueue:
             group.backoff_until_s = now_s
             self.set_deadline(group, now_s)
 
-    def may_end_otherwise(self, info: PodInfo, now_s: float) -> None:
-        """A running pod, or its group's object, was edited: groups whose claims wait for the end of one of
-        its group are tried again."""
-        edited = {info.uid: info} if info.group is None else info.group.members
+    def may_end_otherwise(self, edited: Mapping[str, PodInfo], now_s: float) -> None:
+        """These running pods, by UID, may end at another time: groups whose claims wait for one are tried
+        again."""
         for claim in self.claims.may_start_otherwise(edited) if self.claims is not None else ():
             self.wake(claim.unit[0], Cause.CURED, now_s)
 

@@ -376,9 +376,9 @@ class SharedState:
         if profile.admit_plugins and profile.admit_that_refused(group.rejected_by) is not None:
             self.queue.wake(group, Cause.CURED, self.now_s)
 
-    def may_end_otherwise(self, info: PodInfo) -> None:
-        """A running pod, or its group's object, was edited."""
-        self.queue.may_end_otherwise(info, self.now_s)
+    def may_end_otherwise(self, info: PodInfo, others: Mapping[str, PodInfo] | None = None) -> None:
+        """A running pod was edited; others: those of its group have another walltime with it."""
+        self.queue.may_end_otherwise(others or {info.uid: info}, self.now_s)
         if self.queue_book is not None:
             self.queue_book.may_end_otherwise(info)
         if info.group is not None and self.settings.ends_overrun:
