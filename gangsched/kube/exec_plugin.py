@@ -16,6 +16,8 @@ import signal
 import sys
 from typing import Any
 
+import anyio
+
 from gangsched.model import bounded
 from gangsched.model.printable import one_line
 
@@ -23,6 +25,8 @@ from gangsched.model.printable import one_line
 MAX_ANSWER = 2**20
 # Its last words are shown, and the rest is read so that it can write on.
 _MAX_ERRORS = 16 * 2**10
+# A process that is killed ends at once, but for one that the kernel holds up.
+_KILLED_S = 1.0
 _TEXTS = ("token", "clientCertificateData", "clientKeyData")
 
 
@@ -64,6 +68,9 @@ async def _output(arguments: list[str], environ: dict[str, str]) -> bytes:
     finally:
         errors.cancel()
         _end(process, is_alone=is_alone)
+        # Where the loop is about to end, asyncio would log that nobody hears of the process's end any more.
+        with anyio.move_on_after(_KILLED_S, shield=True):
+            await process.wait()
     if code != 0:
         raise ValueError(f"exec: process returned {code}" + (f". {said}" if said else ""))
     return answer

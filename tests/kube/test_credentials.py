@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +245,29 @@ async def test_a_plugin_that_never_ends_is_ended_with_what_it_started(
         with anyio.fail_after(20):
             while is_running(int(pid)):
                 await anyio.sleep(0.02)
+
+
+def test_a_plugin_that_is_given_up_has_ended_before_the_loop_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else asyncio logs that the loop which handles it is closed, after a command's last line."""
+    waited = os.waitpid
+
+    def slowly(*of: Any) -> tuple[int, int]:
+        found = waited(*of)
+        time.sleep(0.3)  # in asyncio's thread
+        return found
+
+    monkeypatch.setattr(os, "waitpid", slowly)
+    user = plugin(tmp_path, "import time; time.sleep(1000)")
+
+    async def give_up() -> None:
+        with anyio.move_on_after(1.0):
+            await load_credentials(kubeconfig=kubeconfig(tmp_path, user), environ={})
+
+    asyncio.run(give_up())
+    time.sleep(0.6)
+    assert not caplog.messages
 
 
 def is_running(pid: int) -> bool:
