@@ -37,7 +37,7 @@ from gangsched.flags import (
 )
 from gangsched.garbage_collection import collect_rarely
 from gangsched.model.printable import one_line
-from gangsched.signals import EndedBySignal, early_signals
+from gangsched.signals import EndedBySignal, early_signals, run_loop
 
 if TYPE_CHECKING:
     from gangsched.config import SchedulerConfig, TracingSettings
@@ -254,8 +254,6 @@ def _run_scheduler(args: argparse.Namespace) -> int:
 
     set_up_logs(args.logging_format, debug=args.v >= 4)  # first, since it makes structlog load fast
 
-    import anyio
-
     from gangsched.app import SchedulerApp
     from gangsched.extension.loading import KnownPlugins
     from gangsched.kube.credentials import load_credentials
@@ -291,7 +289,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
         return await app.run()
 
     try:
-        return anyio.run(run)
+        return run_loop(run)
     finally:
         if tracing is not None:
             tracing.close()

@@ -3,15 +3,21 @@
 Without this SIGTERM ended the process at once, and a credential plugin that it was waiting for ran on. SIGHUP
 asks the scheduler to read its configuration again: one that comes early is remembered until extension.reload
 takes it. Called by cli, for every command; a command's own handlers replace these.
+
+A signal is heard at once only where it interrupts the main thread's wait. One that comes just before that, or
+to another thread, would be heard when the loop next has something to do: `run_loop` has it woken.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class EndedBySignal(KeyboardInterrupt):
@@ -44,6 +50,31 @@ def early_signals(*, reloads: bool) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
+
+
+def run_loop(command: Callable[..., Awaitable[T]], *of: Any) -> T:
+    """As anyio.run, in a loop that every signal wakes."""
+    import asyncio  # here and not above: every command imports this module, and some need no loop
+    import socket
+
+    import anyio
+
+    async def woken() -> T:
+        if threading.current_thread() is not threading.main_thread():
+            return await command(*of)
+        loop, (heard, told) = asyncio.get_running_loop(), socket.socketpair()
+        with heard, told:
+            heard.setblocking(False)
+            told.setblocking(False)
+            loop.add_reader(heard, heard.recv, 4096)
+            signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+            try:
+                return await command(*of)
+            finally:
+                signal.set_wakeup_fd(-1)
+                loop.remove_reader(heard)
+
+    return anyio.run(woken)
 
 
 def take_hang_up() -> bool:

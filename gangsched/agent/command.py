@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-import anyio
-
 from gangsched.agent.settings import AgentFlags, AgentSettings, default_settings, parse_parts
 from gangsched.config.strict import read_text
 from gangsched.errors import ConfigError
 from gangsched.model.printable import one_line
+from gangsched.signals import run_loop
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
             print(json.dumps(json.loads(value), indent=2))
         return 0 if all(notice.level == "info" for notice in notices) else 2
 
-    return anyio.run(start)
+    return run_loop(start)
 
 
 def _settings(args: argparse.Namespace) -> AgentSettings:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
-import anyio
 import msgspec
 from rich.console import Console
 from rich.markup import escape
@@ -29,6 +28,7 @@ from gangsched.kube.watch.decode import pods as pods_kind
 from gangsched.model.bounded import lenient_decoder
 from gangsched.model.objects import Node, Pod
 from gangsched.model.printable import several
+from gangsched.signals import run_loop
 from gangsched.web.asking import add_flags
 
 ItemT = TypeVar("ItemT", Node, Pod)
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code, 1 when a problem was found. Raises: ConfigError, ApiError."""
-    maps, unknown = anyio.run(_read, args)
+    maps, unknown = run_loop(_read, args)
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(maps), indent=2) + b"\n")
     else:

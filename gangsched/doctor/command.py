@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Sequence
 
-import anyio
 import msgspec
 from rich.console import Console
 from rich.markup import escape
@@ -23,6 +22,7 @@ from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.pages import MAX_PAGE_BYTES
+from gangsched.signals import run_loop
 from gangsched.snapshot import Snapshot, take_snapshot
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red", "unknown": "magenta"}
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     plugins = KnownPlugins(args.plugin)
     election = {} if args.config else _as_deployed(account)
     config = ConfigSource(args.config, plugins, election_flags=election).read()
-    findings = anyio.run(_findings, args, account, config, plugins)
+    findings = run_loop(_findings, args, account, config, plugins)
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(findings), indent=2) + b"\n")
     else:

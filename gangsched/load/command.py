@@ -6,7 +6,6 @@ import argparse
 import sys
 from datetime import UTC, datetime
 
-import anyio
 import msgspec
 from rich.console import Console
 from rich.markup import escape
@@ -24,6 +23,7 @@ from gangsched.model.evenness import MODES
 from gangsched.model.load import LOAD_KEY, TERMS, ReportedUsage, Term
 from gangsched.model.objects import Node
 from gangsched.model.printable import one_line, several
+from gangsched.signals import run_loop
 
 _PAGE = 500
 _HEADINGS = (
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code, 1 when no node is measured. Raises: ConfigError, ApiError."""
-    report = anyio.run(_read, args)
+    report = run_loop(_read, args)
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     else:

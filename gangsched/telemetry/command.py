@@ -66,15 +66,15 @@ def run(args: argparse.Namespace) -> int:
 def _present(args: argparse.Namespace, gang: str) -> str:
     """The gang's present state, from the running scheduler: before its first attempt there is no trace to
     read."""
-    import anyio
     import msgspec
 
     from gangsched.core.state.reporter import clean
+    from gangsched.signals import run_loop
     from gangsched.web.explanations import Page, path_of
     from gangsched.web.queue_command import duration
 
     try:
-        body = anyio.run(ask, args, path_of(*gang.split("/", 1)))
+        body = run_loop(ask, args, path_of(*gang.split("/", 1)))
         pages = msgspec.json.decode(body or b"[]", type=list[Page])
     except (ApiError, ConfigError, msgspec.MsgspecError):
         return (

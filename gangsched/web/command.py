@@ -6,7 +6,6 @@ import argparse
 import sys
 from urllib.parse import quote
 
-import anyio
 import msgspec
 from rich.console import Console
 from rich.markup import escape
@@ -15,6 +14,7 @@ from rich.table import Table
 from gangsched import namespaces
 from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError
+from gangsched.signals import run_loop
 from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.stories import Story
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
     namespace, name = namespaces.full_name(args, args.gang)
-    body = anyio.run(ask, args, f"/story/{quote(namespace, safe='')}/{quote(name, safe='')}")
+    body = run_loop(ask, args, f"/story/{quote(namespace, safe='')}/{quote(name, safe='')}")
     if body is None:
         raise ApiError(
             f"the scheduler knows no gang and no pod of its own named {namespace}/{name}", code=404

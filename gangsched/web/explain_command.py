@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import quote
 
-import anyio
 import msgspec
 from rich.console import Console
 from rich.markup import escape
@@ -23,6 +22,7 @@ from gangsched.core.explain import Explanation
 from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ConfigError
 from gangsched.model.printable import several
+from gangsched.signals import run_loop
 from gangsched.web import explain_snapshot
 from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.explanations import Page, path_of
@@ -81,7 +81,7 @@ def _with_starts(args: argparse.Namespace, namespace: str, pages: Sequence[Page]
     problem = "no scheduler that leads tells it" if any(page.instead for page in pages) else ""
     if not problem:
         try:
-            body = anyio.run(ask, args, f"/queue?namespace={quote(namespace, safe='')}&estimates=true")
+            body = run_loop(ask, args, f"/queue?namespace={quote(namespace, safe='')}&estimates=true")
             rows = {row.group: row for row in decoded(args, body, QueuePage).rows}
         except ApiError as error:
             problem = error.message
@@ -99,7 +99,7 @@ def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
     """The scheduler's, else a snapshot's. Raises: ConfigError, ApiError."""
     gang = f"{namespace}/{name}"
     try:
-        body = anyio.run(ask, args, path_of(namespace, name))
+        body = run_loop(ask, args, path_of(namespace, name))
     except ApiError as problem:
         if not explain_snapshot.can_stand_in(problem):
             raise
@@ -116,7 +116,7 @@ def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
         )
         why = f"the scheduler at {args.server} knows nothing of it"
     try:
-        return anyio.run(partial(explain_snapshot.explain_snapshot, args, gang, why, runs=runs))
+        return run_loop(partial(explain_snapshot.explain_snapshot, args, gang, why, runs=runs))
     except ApiError as problem:
         if problem.code == 404:  # the sentence says all
             raise ApiError(problem.message) from None
@@ -133,7 +133,7 @@ def _led(args: argparse.Namespace, gang: str, pages: list[Page]) -> list[Page]:
         return pages
     why = f"the replica at {args.server} does not lead"
     try:
-        return anyio.run(partial(explain_snapshot.explain_snapshot, args, gang, why, runs=True))
+        return run_loop(partial(explain_snapshot.explain_snapshot, args, gang, why, runs=True))
     except (ApiError, ConfigError):
         return pages
 

@@ -11,7 +11,6 @@ import sys
 import time
 from datetime import UTC, datetime
 
-import anyio
 import msgspec
 from rich.console import Console
 from rich.markup import escape
@@ -27,6 +26,7 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.namespaces import add_list_flags, listed
+from gangsched.signals import run_loop
 from gangsched.snapshot import take_snapshot
 from gangsched.web.explain_snapshot import add_flags, condition_of
 from gangsched.web.queue_command import duration
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
     namespace = listed(args)
-    found = [one for one in anyio.run(_read, args) if namespace in ("", one.gang.partition("/")[0])]
+    found = [one for one in run_loop(_read, args) if namespace in ("", one.gang.partition("/")[0])]
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     else:

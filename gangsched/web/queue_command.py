@@ -6,7 +6,6 @@ import argparse
 import sys
 from urllib.parse import quote
 
-import anyio
 import msgspec
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +13,7 @@ from rich.table import Table
 
 from gangsched.core.state.reporter import clean
 from gangsched.namespaces import add_list_flags, listed
+from gangsched.signals import run_loop
 from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.queue import QueuePage, QueueRow
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     asked = [f"namespace={quote(namespace, safe='')}"] if namespace else []
     asked += ["estimates=true"] if args.start else []
     query = f"?{'&'.join(asked)}" if asked else ""
-    body = anyio.run(ask, args, f"/queue{query}")
+    body = run_loop(ask, args, f"/queue{query}")
     page = decoded(args, body, QueuePage)
     if args.start:
         known = (r for r in page.rows if r.starts_in_s is not None or r.estimate_in_s is not None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 
-import anyio
 import msgspec
 from rich.console import Console
 from rich.markup import escape
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from gangsched.core.state.reporter import clean
 from gangsched.model.resources import told_amount
+from gangsched.signals import run_loop
 from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.queues_page import Amounts, QueueShare, QueuesPage
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
-    body = anyio.run(ask, args, "/queues")
+    body = run_loop(ask, args, "/queues")
     page = decoded(args, body, QueuesPage)
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(body or b"", indent=2) + b"\n")

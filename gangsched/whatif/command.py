@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-import anyio
 import msgspec
 from msgspec.structs import replace
 from rich.console import Console
@@ -28,6 +27,7 @@ from gangsched.kube.credentials import load_credentials
 from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.model.printable import several
 from gangsched.namespaces import add_flag, namespace_of
+from gangsched.signals import run_loop
 from gangsched.snapshot import take_snapshot
 from gangsched.web.asking import DEFAULT_SERVER, add_server_flags, ask, decoded
 from gangsched.web.queue_command import duration
@@ -99,13 +99,13 @@ def run(args: argparse.Namespace) -> int:
     texts = [text_of(path) for path in args.filename]
     documents = read_documents(texts)
     if args.server:
-        found = anyio.run(_ask_scheduler, args, [text for _, text in texts])
+        found = run_loop(_ask_scheduler, args, [text for _, text in texts])
     else:
         plugins = KnownPlugins(args.plugin)
         config = ConfigSource(args.config, plugins).read()
         gc.disable()  # the objects of a large cluster's lists live as long as this command
         try:
-            found = anyio.run(_ask, args, documents, config, plugins)
+            found = run_loop(_ask, args, documents, config, plugins)
         finally:
             gc.enable()
     if args.output == "json":

@@ -17,6 +17,7 @@ import msgspec
 
 from gangsched.errors import ApiError, ConfigError
 from gangsched.namespaces import add_list_flags, listed
+from gangsched.signals import run_loop
 from gangsched.web.asking import Ask, add_flags, connected, decoded
 from gangsched.web.top import terminal as terminals
 from gangsched.web.top.page import TopPage
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     args.namespace = listed(args)
     if args.output == "text" and not args.once:
         terminals.check()
-    return anyio.run(_run, args, delay_s)
+    return run_loop(_run, args, delay_s)
 
 
 def _delay(text_: str) -> float:
