@@ -346,8 +346,6 @@ def _nodes_to_score(kube: KubeDocument, ours: OurDocument, names: Iterable[str])
         return {}
     everywhere = kube.percentage_of_nodes_to_score or 0
     given = kube.profiles or (Profile(),)
-    if len(given) > MAX_PROFILES:
-        raise ConfigError(f"{len(given)} profiles, at most {MAX_PROFILES}", path="profiles")
     own = (one.percentage_of_nodes_to_score for one in given)
     return {name: everywhere if one is None else one for name, one in zip(names, own, strict=True)}
 

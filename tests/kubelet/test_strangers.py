@@ -219,7 +219,7 @@ async def test_a_kubelet_that_has_lost_the_connection_is_registered_with_again(
         monkeypatch.setattr(device_plugin, "UNHEARD_S", 60.0)
         await until(lambda: made.sockets.clients[FPGA].n_lists)
         await works(made)
-        assert made.sockets.clients[NIC] is other, "to whom it listens"
+        assert made.sockets.clients[NIC] is other, "it listens to that one all the time"
 
 
 async def test_a_kubelet_that_is_over_and_keeps_its_sockets_is_not_asked_any_more(

@@ -259,7 +259,7 @@ class Claiming:
         rows = (view := shared.cache.view).changed_since(mark)
         changed = None if rows is None else {view.name(row) for row in rows.tolist()}
         for claim in claims.all:
-            if changed is None or any(one in changed or view.row_of(one) is None for one in claim.nodes):
+            if changed is None or not (changed.isdisjoint(on := claim.nodes) and view.has_all(on)):
                 soon_s = max(claim.looked_s + _LEAST_PAUSE_S, shared.now_s)
                 self._look_at(claim, min(claim.look_s, soon_s))
 

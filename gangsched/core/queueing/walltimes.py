@@ -72,7 +72,7 @@ class Walltimes:
         """Changes with every run, and with the defaults."""
         self._known: WeakKeyDictionary[Group, _Known] = WeakKeyDictionary()
         self._last_s: WeakKeyDictionary[Group, float] = WeakKeyDictionary()
-        """When `is_anew` was asked last."""
+        """The walltimes that `is_anew` found last."""
         self._said_by_pod: dict[str, tuple[Pod, Walltime]] = {}
         """By UID: of pods in no group."""
 
@@ -100,9 +100,9 @@ class Walltimes:
     def is_anew(self, group: Group) -> bool:
         """Whether the group's walltime is another one than when this was asked last: an object or a pod was
         edited, or a member came or went."""
-        now_s = self.of(group).seconds
-        before_s, self._last_s[group] = self._last_s.get(group, now_s), now_s
-        return now_s != before_s
+        walltime_s = self.of(group).seconds
+        before_s, self._last_s[group] = self._last_s.get(group, walltime_s), walltime_s
+        return walltime_s != before_s
 
     def of_pod(self, pod: Pod) -> Walltime:
         """What a pod in no group says."""

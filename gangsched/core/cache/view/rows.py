@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -42,6 +43,10 @@ class RowQueries:
 
     def row_of(self, name: str) -> int | None:
         return self._nodes.row_of.get(name)
+
+    def has_all(self, names: Iterable[str]) -> bool:
+        """Whether there are nodes of all these names."""
+        return self._nodes.row_of.keys() >= set(names)
 
     @property
     def static_revision(self) -> int:
