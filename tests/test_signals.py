@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,14 @@ import pytest
 from tests.kube.test_credentials import is_running, kubeconfig, plugin
 
 ROOT = Path(__file__).parents[1]
+SENT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Waiting:
-    """`gangsched COMMAND` that waits for a plugin that never answers."""
+    """`gangsched COMMAND` that waits for a plugin that never answers. ignored: as by `nohup`; whatever else
+    the tests themselves were started with ignored is not."""
 
-    def __init__(self, directory: Path, *command: str) -> None:
+    def __init__(self, directory: Path, *command: str, ignored: Collection[signal.Signals] = ()) -> None:
         started = directory / "started"
         user = plugin(
             directory,
@@ -29,6 +31,11 @@ class Waiting:
             "time.sleep(1000)",
         )
         flags = ["--kubeconfig", kubeconfig(directory, user)]
+
+        def heard() -> None:
+            for one in SENT:
+                signal.signal(one, signal.SIG_IGN if one in ignored else signal.SIG_DFL)
+
         self.process = subprocess.Popen(
             [sys.executable, "-m", "gangsched", *command, *flags],
             cwd=ROOT,
@@ -36,6 +43,7 @@ class Waiting:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=heard,
         )
         wait_for(started.exists)
         self.plugin = int(started.read_text())
@@ -79,6 +87,13 @@ def test_a_terminal_that_is_closed_ends_a_command_but_not_the_scheduler(tmp_path
             assert waiting.ended() == (143, "gangsched: ended by SIGTERM\n")
         else:
             assert waiting.ended() == (129, "gangsched: ended by SIGHUP\n")
+
+
+def test_a_command_under_nohup_does_not_end_with_its_terminal(tmp_path: Path) -> None:
+    waiting = Waiting(tmp_path, "devices", ignored=[signal.SIGHUP])
+    waiting.process.send_signal(signal.SIGHUP)
+    waiting.process.send_signal(signal.SIGTERM)
+    assert waiting.ended() == (143, "gangsched: ended by SIGTERM\n")
 
 
 OF_ANOTHER_THREAD = """
