@@ -34,7 +34,7 @@ from gangsched.core.groups.pod_versions import is_unseen
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.state.state import SharedState
 from gangsched.core.state.transitions import Cause
-from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.group import Group, GroupState, MemberState
 from gangsched.model.objects import Pod
 from gangsched.model.owners import kinds_read
 
@@ -107,8 +107,9 @@ def reconfigure(
     for uid, kept in list(shared.cache.nominated.items()):
         if kept.info.group is None and kept.info.pod.spec.scheduler_name in added:
             shared.changes += shared.cache.unnominate(uid)  # another scheduler's word: it may be anywhere
-    for info in [info for info in shared.cache.pods.values() if _is_ours_now(info, added)]:
-        _put_anew(shared, membership, info.pod)
+    for info in list(shared.cache.pods.values()):
+        if info.group is None and info.pod.spec.scheduler_name in added and info.uid not in shared.unanswered:
+            _put_anew(shared, membership, info.pod)
     for info in list(shared.cache.pods.values()):
         if info.group is not None and info.state in (MemberState.PENDING, MemberState.GATED):
             membership.look_again(info.uid)
@@ -165,10 +166,6 @@ def _stop_evicting(shared: SharedState, attempts: Attempts, outcome: GroupOutcom
             is_over = outcome.is_overrun(group) and not settings.ends_overrun
             if is_over or not settings.allow_eviction:
                 outcome.stays(group)
-
-
-def _is_ours_now(info: PodInfo, added: frozenset[str]) -> bool:
-    return info.group is None and info.pod.spec.scheduler_name in added
 
 
 def watched(profiles: Iterable[Profile], settings: Settings) -> tuple[str, ...]:

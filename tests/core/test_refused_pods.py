@@ -13,6 +13,7 @@ from gangsched.model.devices import is_device_key
 from gangsched.model.objects import ContainerPort, Pod
 from gangsched.sim.objects import make_pod
 from tests.core.test_containment import Guarded, fails
+from tests.core.test_reconfigure import DEFAULT, profiles_of, reconfigured
 from tests.support.scenario import Cluster
 
 
@@ -94,6 +95,19 @@ def test_a_refused_pod_that_is_bound_is_not_bound_again_for_a_version_from_befor
     assert guarded.n_free() == 0
     assert c.scheduler.shared.unanswered == {}
     assert not c.all(ef.GetPod)
+
+
+def test_a_refused_pod_whose_bind_has_no_answer_keeps_its_room_while_its_profile_goes_and_is_back() -> None:
+    guarded = unanswered()
+    c, [bind] = guarded.cluster, guarded.cluster.held_binds
+    reconfigured(c, profiles_of("profiles: [{schedulerName: other}]"))
+    reconfigured(c, profiles_of(DEFAULT)).submit(make_pod("thief", gpus=8)).run()
+    assert [one.name for one in c.all(ef.BindPod)] == ["bad"]
+    assert guarded.n_free() == 0
+    c.answer = lambda bind: "ok"
+    c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Invalid", "no")).run().wait(5.0)
+    assert guarded.n_free() == 0
+    assert {c.pod(name).spec.node_name for name in ("bad", "thief")} == {"", "n0"}
 
 
 def test_a_refused_pod_that_is_bound_is_read_where_the_watch_does_not_tell_of_it() -> None:
