@@ -37,3 +37,16 @@ def test_who_waits_for_an_end_that_is_edited_starts_sooner_at_once(where: str, a
     assert claim(c, "large").start_s == 601.0
     c.submit(lone("hour", 8, "1h")).run()
     assert not c.pod("hour").spec.node_name
+
+
+@pytest.mark.parametrize("after_s", [10.0, 100.0])
+def test_who_waits_for_two_ends_is_promised_the_later_once_the_other_has_come_early(after_s: float) -> None:
+    """However short a time ago its claim was planned."""
+    c = bounded(nodes=2, bound=1)
+    c.submit(lone("two-hours", 6, "2h")).run().submit(lone("an-hour", 8, "1h")).run()
+    c.submit(gang("large", pods=2, gpus=8)).run().submit(lone("passes", 1, "30m")).run()
+    c.submit(lone("fills", 1, "30m")).run()
+    assert claim(c, "large").start_s == 7201.0
+    c.wait(after_s).delete("two-hours").run().wait(61.0)
+    assert claim(c, "large").start_s == 3601.0
+    assert not c.submit(lone("late", 1, "90m")).run().pod("late").spec.node_name

@@ -366,8 +366,8 @@ class Claiming:
             claims.put(claim, before=claim)
             claim.held = stays
             self._rests_on(claims, claim, self.plans.landed(claim))
-            if now_s < claim.planned_s + _PLAN_EVERY_S and not claim.is_anew:
-                return
+            if now_s < (next_s := claim.planned_s + _PLAN_EVERY_S) and not claim.is_anew:
+                return self._look_at(claim, min(claim.look_s, next_s))
             claim.is_anew = False
         # An earlier start must not make a claim after it later: that is promised, too.
         by_s = claim.start_s - _EARLIER_S if stays else math.inf
