@@ -24,6 +24,7 @@ import anyio
 import structlog
 
 from gangsched.core.framework.interface import Code, QueueView, Status
+from gangsched.core.framework.plugin_calls import bad_fields
 from gangsched.core.framework.queueing_points import bad_raise
 from gangsched.core.state.pending_hooks import BIND, PERMIT, POST_BIND, PRE_BIND, PRE_ENQUEUE
 from gangsched.core.types.group import Group
@@ -216,7 +217,7 @@ class HookRunner:
             self._answer(running, Status())
         elif not isinstance(said, Status):
             self._answer(running, Status(Code.ERROR, f"answered {type(said).__name__}, expected a Status"))
-        elif point == PRE_ENQUEUE and (problem := bad_raise(said)):
+        elif problem := bad_fields(said) or (bad_raise(said) if point == PRE_ENQUEUE else ""):
             self._answer(running, Status(Code.ERROR, problem))
         elif said.code not in _MAY_SAY[point]:
             why = f"answered {said.code.value}" + (f": {said.reason}" if said.reason else "")

@@ -147,6 +147,16 @@ def test_an_async_permit_that_denies_or_fails_gives_everything_back(answer: Stat
     assert c.placed("a")
 
 
+@pytest.mark.parametrize(("length", "said"), [(float("nan"), "NaN"), ("5", "str")], ids=["NaN", "a text"])
+def test_a_wait_of_no_length_is_refused_and_keeps_nothing_reserved(length: Any, said: str) -> None:
+    """No time comes after NaN seconds: the gang would keep its nodes for ever."""
+    c = with_plugins(Permitter("W", lambda group: Status.wait("for you", timeout_s=length)))
+    c.submit(gang("a", pods=2)).run()
+    assert is_empty(c)
+    wrong = f"answered a Status with {said} for its timeout_s, expected a number"
+    assert f"plugin W failed in Permit: {wrong}" in c.said("a-0")
+
+
 def test_a_wait_lasts_as_long_as_the_plugin_says_from_when_it_says_so() -> None:
     c = with_plugins(AsyncPermitter(), settings=Settings(permit_wait_s=20.0))
     c.hook = lambda hook: None

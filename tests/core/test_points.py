@@ -340,6 +340,22 @@ def _write(array: Any) -> None:
 FAULTS: dict[str, tuple[dict[str, Answer], str]] = {
     "raises in PreFilter": ({"pre_filter": lambda *_: 1 / 0}, "PreFilter: ZeroDivisionError"),
     "no Status": ({"pre_filter": lambda *_: True}, "PreFilter: answered bool, expected a Status"),
+    "an exception for a reason": (
+        {"pre_filter": lambda *_: Status.unschedulable(KeyError("tier"))},  # type: ignore[arg-type]
+        "PreFilter: answered a Status with KeyError for its reason, expected a text",
+    ),
+    "a word for a code": (
+        {"pre_filter": lambda *_: Status("Success")},  # type: ignore[arg-type]
+        "PreFilter: answered a Status with str for its code, expected a Code",
+    ),
+    "a subset for nothing that can be read": (
+        {"pre_filter": lambda s, t, view: NodeSubset(np.zeros(view.n_rows, dtype=np.bool_), None)},  # type: ignore[arg-type]
+        "PreFilter: answered a NodeSubset with NoneType for its reason, expected a text",
+    ),
+    "an exception for a reason about a node": (
+        {"filter_node": lambda s, p, info: Status.unschedulable(KeyError(info.name))},  # type: ignore[arg-type]
+        "Filter: answered a Status with KeyError for its reason, expected a text, about node n0",
+    ),
     "Wait in PreFilter": ({"pre_filter": lambda *_: Status.wait("x")}, "Wait, which means nothing here"),
     "a subset of another size": (
         {"pre_filter": lambda *_: NodeSubset(np.ones(77, dtype=np.bool_), "")},

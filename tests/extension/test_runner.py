@@ -150,8 +150,28 @@ async def broken() -> Any:
         (lambda: say(None), "answered NoneType, expected a Status"),
         (lambda: say(True), "answered bool, expected a Status"),
         (lambda: say(Status.wait("w")), "answered Wait: w"),
+        (
+            lambda: say(Status.unschedulable(KeyError("x"))),  # type: ignore[arg-type]
+            "answered a Status with KeyError for its reason, expected a text",
+        ),
+        (
+            lambda: say(Status("Success")),  # type: ignore[arg-type]
+            "answered a Status with str for its code, expected a Code",
+        ),
+        (
+            lambda: say(Status.wait("w", timeout_s=float("nan"))),
+            "answered a Status with NaN for its timeout_s, expected a number",
+        ),
     ],
-    ids=["raises", "says nothing", "says yes", "waits where there is no waiting"],
+    ids=[
+        "raises",
+        "says nothing",
+        "says yes",
+        "waits where there is no waiting",
+        "gives an exception as its reason",
+        "gives a word as its code",
+        "waits for no time",
+    ],
 )
 async def test_nonsense_and_exceptions_are_errors_with_their_reason(body: Body, why: str) -> None:
     scene = Scene(Plugin(body))

@@ -192,7 +192,7 @@ class PerNodeFilter(_PerNode):
         return np.fromiter(lets, dtype=np.bool_, count=len(said))
 
     def _checked(self, said: Any, info: NodeInfo) -> Status:
-        if type(said) is Status and said.code in _ANSWERS:
+        if type(said) is Status and said.code in _ANSWERS and type(said.reason) is str:
             return said
         try:
             return checked_status(self.name, self._point, said, _ANSWERS)

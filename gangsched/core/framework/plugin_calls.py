@@ -6,12 +6,12 @@ Called by core.framework.profile and core.cache.node_info.
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 import numpy as np
 
-from gangsched.core.framework.status import MAX_SCORE, SUCCESS, Code, Status
+from gangsched.core.framework.status import MAX_SCORE, SUCCESS, Code, NodeSubset, Status
 from gangsched.core.types.arrays import FloatArray
 from gangsched.errors import GangschedError, InvariantError
 
@@ -71,12 +71,38 @@ def check_count(plugin: str, point: str, own: Any) -> None:
         raise PluginError(plugin, point, f"answered {type(own).__name__}, expected an int")
 
 
+def bad_fields(status: Status) -> str:
+    """What is wrong with the types of a Status that a plugin has made; "" if nothing is."""
+    code: object = status.code
+    timeout_s: object = status.timeout_s
+    if type(code) is not Code:
+        return f"answered a Status with {type(code).__name__} for its code, expected a Code"
+    if problem := bad_reason(status):
+        return problem
+    # NaN is not above itself.
+    if timeout_s is None or (isinstance(timeout_s, Real) and timeout_s >= timeout_s):
+        return ""
+    said = "NaN" if isinstance(timeout_s, Real) else type(timeout_s).__name__
+    return f"answered a Status with {said} for its timeout_s, expected a number"
+
+
+def bad_reason(answer: Status | NodeSubset) -> str:
+    """What is wrong with its reason: an exception is no text, however well it prints; "" if nothing is."""
+    reason: object = answer.reason
+    if isinstance(reason, str):
+        return ""
+    got = f"a {type(answer).__name__} with {type(reason).__name__} for its reason"
+    return f"answered {got}, expected a text"
+
+
 def checked_status(plugin: str, point: str, answer: Any, allowed: frozenset[Code]) -> Status:
     """The answer, with the plugin's name. Raises: PluginError (not a Status, or one not allowed here)."""
     if not isinstance(answer, Status):
         raise PluginError(plugin, point, f"answered {type(answer).__name__}, expected a Status")
     if answer is SUCCESS:  # allowed at every point
         return answer
+    if problem := bad_fields(answer):
+        raise PluginError(plugin, point, problem)
     if answer.code is Code.ERROR:
         raise PluginError(plugin, point, answer.reason or "said Error without a reason")
     if answer.code not in allowed:

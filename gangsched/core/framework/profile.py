@@ -47,6 +47,7 @@ from gangsched.core.framework.plan import TOPOLOGY, DemandOn, FitError
 from gangsched.core.framework.plugin_calls import (
     CallPlugin,
     PluginError,
+    bad_reason,
     blamed,
     check_shape,
     checked_status,
@@ -256,6 +257,8 @@ class Profile:
 
     def _narrow(self, plugin: str, state: CycleState, answer: NodeSubset, view: ClusterView) -> None:
         check_shape(plugin, "PreFilter", answer.mask, (view.n_rows,), "b")
+        if problem := bad_reason(answer):
+            raise PluginError(plugin, "PreFilter", problem)
         state.subset = answer.mask if state.subset is None else state.subset & answer.mask
         state.subset_reasons = (*state.subset_reasons, (plugin, answer))
 
