@@ -157,18 +157,20 @@ def _watched(kind: type[Any], hook: str, name: str, budget: TurnBudget) -> Calla
             if at_edge:  # there is no turn of the core that would end it
                 budget.turn_ended()
 
-    if hook in ("sort_key", "lane_key"):
-        return _checked_sort(calls, name)
+    if hook in ("sort_key", "lane_key", "passing_key"):
+        return _checked_sort(calls, name, may_be_none=hook == "passing_key")
     return calls
 
 
-def _checked_sort(sort_key: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _checked_sort(sort_key: Callable[..., Any], name: str, *, may_be_none: bool) -> Callable[..., Any]:
     """Keys are compared with each other in a heap: all must be tuples of the same types."""
     shape: list[str] = []
 
     @functools.wraps(sort_key)
     def checked(*args: Any) -> Any:
         key = sort_key(*args)
+        if key is None and may_be_none:
+            return None
         if not isinstance(key, tuple) or not all(isinstance(one, _COMPARABLE) for one in key):
             problem = f"answered {repr(key)[:80]}, expected a tuple of numbers and texts"
             raise PluginError(name, "QueueSort", problem)

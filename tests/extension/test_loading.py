@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -10,10 +12,12 @@ from typing import Any
 import pytest
 
 from gangsched.cli import main
-from gangsched.config import parse_config
+from gangsched.config import default_config, parse_config
+from gangsched.core.framework import interface
 from gangsched.core.framework.profile import Profile
 from gangsched.errors import ConfigError
 from gangsched.extension.loading import KnownPlugins
+from gangsched.extension.signatures import HOOKS, check_hooks
 from gangsched.plugins import IN_TREE, build_profiles
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -141,6 +145,23 @@ def test_what_is_wrong_with_a_file_is_reported_when_it_is_loaded(
     with pytest.raises(ConfigError, match=said) as caught:
         KnownPlugins([path])
     assert str(caught.value).startswith(f"--plugin {path}: ")
+
+
+def test_the_plugins_of_ours_have_the_hooks_that_are_checked() -> None:
+    """What is right for ours is not refused in a plugin of outside."""
+    (profile,) = build_profiles(default_config(IN_TREE)).values()
+    for plugin in profile.plugins:
+        assert check_hooks(type(plugin), plugin.name)
+
+
+def test_every_method_of_a_point_is_checked_and_held_to_its_time() -> None:
+    for name in interface.__all__:
+        point = getattr(interface, name)
+        for method in vars(point) if name.endswith("Plugin") else ():
+            assert method in HOOKS or method.startswith("_") or not callable(getattr(point, method)), method
+    optional = set(re.findall(r"`([a-z_]+)\(", inspect.getsource(interface)))
+    assert {"capacity_on", "topology_keys", "at_most", "normalize", "score_filled"} <= optional
+    assert optional <= set(HOOKS)
 
 
 def test_a_plugin_that_cannot_be_made_gives_the_place(tmp_path: Path) -> None:
