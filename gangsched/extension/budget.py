@@ -10,6 +10,7 @@ scheduler runs. Not here: what a failed plugin means for its pod.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import signal
@@ -81,7 +82,11 @@ class TurnBudget:
     def call(
         self, plugin: str, point: str, method: Callable[..., AnswerT], *args: Any, **kwargs: Any
     ) -> AnswerT:
-        """The method's answer. Raises: PluginError, when it was stopped."""
+        """The method's answer. Raises: PluginError, when it was stopped, or would end more than itself.
+
+        A SystemExit (a command line's parser raises it) is for the plugin's own program, not for this one. Only
+        a person's Ctrl-C ends both.
+        """
         before = self.running
         self.n_calls += 1
         n = self.n_calls
@@ -93,6 +98,10 @@ class TurnBudget:
         except _OverBudgetError:
             self._stopped.append(n)
             raise self.over_budget(plugin, point) from None
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise PluginError(plugin, point, f"{type(error).__name__}: {error}") from error
         finally:
             self.running = before
 
@@ -107,16 +116,26 @@ class TurnBudget:
         resume: Callable[[], Any] = functools.partial(coroutine.send, None)
         while True:
             try:
-                waits_for = self.call(plugin, point, resume)
+                waits_for, end = self.call(plugin, point, _stepped, resume)
             except StopIteration as done:
                 answer: AnswerT = done.value
                 return answer
             finally:
                 self.turn_ended()
+            if end is not None:
+                raise end
             try:
                 resume = functools.partial(coroutine.send, (yield waits_for))
             except BaseException as error:  # cancellation too: the plugin may clean up
                 resume = functools.partial(coroutine.throw, error)
+
+
+def _stepped(resume: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What a coroutine waits for next, and, if it was cancelled or closed, its end: that concerns it alone."""
+    try:
+        return resume(), None
+    except (asyncio.CancelledError, GeneratorExit) as end:
+        return None, end
 
 
 # Called in a loop over nodes by core.framework.per_node, which has the whole loop sampled: `over_nodes`.

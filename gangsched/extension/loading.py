@@ -89,7 +89,7 @@ class KnownPlugins(Mapping[str, PluginInfo]):
         source = f"entry point {places[0]}"
         try:
             kind = found[0].load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ConfigError(f"{source}: {_where(error)}") from None
         if not inspect.isclass(kind) or getattr(kind, "name", None) != name:
             raise ConfigError(f"{source} is not a plugin class with name = {name!r}")
@@ -127,7 +127,7 @@ def _load_file(file: str) -> ModuleType:
     sys.modules[name] = module  # msgspec looks up a Struct's annotations there
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise ConfigError(_where(error, file), source=f"--plugin {file}") from None
     return module
@@ -175,7 +175,7 @@ def _factory(kind: type[Any], name: str, source: str) -> Callable[..., Any]:
     def make(*args: Any) -> Any:
         try:
             return kind(*args)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             given = "its args" if args else "no arguments"
             problem = f"plugin {name} could not be made with {given}: {_where(error)}"
             raise ConfigError(problem, source=source) from None

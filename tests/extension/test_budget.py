@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import textwrap
 import time
@@ -28,7 +29,7 @@ def cluster_with(tmp_path: Path, source: str, *, budget_s: float = BUDGET_S) -> 
     """A cluster of four nodes whose profile has the plugin Own of `source`."""
     path = tmp_path / "own.py"
     path.write_text(
-        "import itertools, time\nfrom gangsched.core.framework.interface import SUCCESS, Status\n"
+        "import asyncio, itertools, sys, time\nfrom gangsched.core.framework.interface import SUCCESS, Status\n"
         "class Own:\n    name = 'Own'\n" + textwrap.indent(textwrap.dedent(source), "    ")
     )
     known = KnownPlugins([str(path)], budget_s=budget_s)
@@ -68,6 +69,26 @@ def test_a_plugin_that_never_answers_costs_its_gang_this_attempt(tmp_path: Path,
     point = point.partition(",")[0]
     assert f"plugin Own failed in {point}: took longer than 0.1 s" in c.said("a-0")
     assert {(b.plugin, b.point) for b in c.all(ef.BlamePlugin)} == {("Own", point)}
+    assert c.scheduler.statistics()["reservations"] == 0
+
+
+ENDS = {
+    "PreFilter": ("def pre_filter(self, state, template, view):\n    sys.exit('no model')", "SystemExit: no model"),
+    "Filter": ("def filter_node(self, state, pod, node_info):\n    sys.exit(3)", "SystemExit: 3"),
+    "Permit": ("def permit(self, group, siblings):\n    raise asyncio.CancelledError", "CancelledError: "),
+    "Score": ("def score_node(self, state, pod, node_info):\n    raise GeneratorExit", "GeneratorExit: "),
+}
+
+
+@pytest.mark.parametrize("point", ENDS)
+def test_a_plugin_that_would_end_the_process_costs_its_gang_this_attempt(tmp_path: Path, point: str) -> None:
+    """argparse ends a program with SystemExit, and a CancelledError ends the task that hears it."""
+    source, why = ENDS[point]
+    c, known = cluster_with(tmp_path, source)
+    c.submit(gang("a", pods=2)).run()
+    known.budget.turn_ended()
+    assert c.untouched("a")
+    assert f"plugin Own failed in {point}: {why}" in c.said("a-0")
     assert c.scheduler.statistics()["reservations"] == 0
 
 
@@ -159,6 +180,29 @@ async def test_a_hook_that_blocks_the_loop_is_stopped_there(tmp_path: Path) -> N
     with pytest.raises(PluginError, match=r"plugin Own failed in PreBind: took longer than 0.1 s"):
         await hook(make_pod("p"), "n0", Handle())
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0 or known.budget.running is None
+
+
+async def test_a_hook_that_would_end_the_process_fails_and_its_cancellation_is_its_own(tmp_path: Path) -> None:
+    _, known = cluster_with(
+        tmp_path,
+        """
+        async def pre_bind(self, pod, node_name, handle):
+            await asyncio.sleep(0)
+            sys.exit(3)
+
+        async def post_bind(self, pod, node_name, handle):
+            await asyncio.sleep(3600)
+        """,
+    )
+    own = known.factories["Own"]()
+    task = asyncio.ensure_future(own.pre_bind(make_pod("p"), "n0", None))
+    with pytest.raises(PluginError, match="plugin Own failed in PreBind: SystemExit: 3"):
+        await task
+    task = asyncio.ensure_future(own.post_bind(make_pod("p"), "n0", None))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 QUEUE_SORTS: Mapping[str, str] = {

@@ -96,6 +96,7 @@ WRONG = {
     "syntax": ("class Own:\n    name = 'Own'\n    def score_node(self:\n", r"line 3: "),
     "import": ("import nowhere_to_be_found\n", "line 1: ModuleNotFoundError: No module named"),
     "raises": ("\n\n1 / 0\n", "line 3: ZeroDivisionError: division by zero"),
+    "ends the process": ("import sys\nsys.exit(2)\n", "line 2: SystemExit: 2"),
     "nothing in it": ("x = 1\n", "there is no plugin in it: a plugin is a class with a name and a method"),
     "one method of two misspelt": (
         "class Own:\n    name = 'Own'\n    def permit(self, a, b): ...\n"
