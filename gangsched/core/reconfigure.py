@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.framework.binding_points import InheritingPlugin
-from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.framework.plugin_calls import blamed
 from gangsched.core.framework.profile import Profile
 from gangsched.core.framework.serves import serves
 from gangsched.core.groups.attempts import NOT_ANY_MORE, Attempts
@@ -141,7 +141,7 @@ def _hand_over(shared: SharedState, profiles: Mapping[str, Profile]) -> None:
             try:
                 plugin.inherit(before)
             except Exception as error:  # the configuration is in effect all the same
-                shared.hooks.blame(PluginError(plugin.name, "Inherit", f"{type(error).__name__}: {error}"))
+                shared.hooks.blame(blamed(plugin.name, "Inherit", error))
 
 
 def _with_those_of(before: Settings, settings: Settings, names: Iterable[str]) -> Settings:

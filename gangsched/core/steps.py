@@ -15,6 +15,7 @@ import msgspec
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import NEVER_S, Group
 from gangsched.model import events as ev
+from gangsched.model.printable import in_words
 
 Take = Callable[[Iterator[Any]], None]
 """Reads events of one kind, one after the other, and applies them."""
@@ -119,7 +120,7 @@ class Faults:
 
     def tell(self, where: str, about: str, error: Exception) -> str:
         """Counts and reports the fault; returns the message for people."""
-        problem = f"{type(error).__name__}: {error}"[:500]
+        problem = in_words(error)[:500]
         self._shared.count("defects")
         self.is_shaken = True
         story = "".join(traceback.format_exception(error))

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from gangsched.core.cache.queue_book import Place
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.extension.signatures import HOOKS
+from gangsched.model.printable import in_words
 
 AnswerT = TypeVar("AnswerT")
 
@@ -84,8 +85,8 @@ class TurnBudget:
     ) -> AnswerT:
         """The method's answer. Raises: PluginError, when it was stopped, or would end more than itself.
 
-        A SystemExit (a command line's parser raises it) is for the plugin's own program, not for this one. Only
-        a person's Ctrl-C ends both.
+        A SystemExit (a command line's parser raises it) is meant for another program than this one. Only a
+        person's Ctrl-C ends both.
         """
         before = self.running
         self.n_calls += 1
@@ -101,7 +102,7 @@ class TurnBudget:
         except (Exception, KeyboardInterrupt):
             raise
         except BaseException as error:
-            raise PluginError(plugin, point, f"{type(error).__name__}: {error}") from error
+            raise PluginError(plugin, point, in_words(error)) from error
         finally:
             self.running = before
 
@@ -131,7 +132,7 @@ class TurnBudget:
 
 
 def _stepped(resume: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What a coroutine waits for next, and, if it was cancelled or closed, its end: that concerns it alone."""
+    """What a coroutine waits for next, and, if it was cancelled or closed, its end: that is its own."""
     try:
         return resume(), None
     except (asyncio.CancelledError, GeneratorExit) as end:

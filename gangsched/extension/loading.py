@@ -24,6 +24,7 @@ from gangsched.config.strict import nearest
 from gangsched.errors import ConfigError
 from gangsched.extension.budget import TurnBudget, budgeted
 from gangsched.extension.signatures import HOOKS, POINTS, check_hooks
+from gangsched.model.printable import in_words
 from gangsched.plugins import IN_TREE
 
 ENTRY_POINTS = "gangsched.plugins"
@@ -199,7 +200,7 @@ def _where(error: BaseException, file: str = "") -> str:
     own = [frame for frame in frames if frame.filename == file] or [
         frame for frame in frames if "importlib" not in frame.filename
     ]
-    said = f"{type(error).__name__}: {error}"
+    said = in_words(error)
     if not own:
         return said
     last = own[-1]

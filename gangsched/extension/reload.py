@@ -35,6 +35,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.errors import ConfigError
 from gangsched.extension.source import ConfigSource
 from gangsched.model.effects import Effect
+from gangsched.model.printable import in_words
 from gangsched.plugins import metrics_server_s
 from gangsched.signals import take_hang_up
 
@@ -169,7 +170,7 @@ class Reload:
             self._refused(why, str(error))
             return
         except Exception as error:  # a mistake of ours in reading it must not end what runs
-            self._refused(why, f"{self._source.path}: {type(error).__name__}: {error}")
+            self._refused(why, f"{self._source.path}: {in_words(error)}")
             return
         before, self._profiles = self._host.config, profiles
         effects, more = self._host.reconfigure(profiles, config)

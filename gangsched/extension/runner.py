@@ -32,6 +32,7 @@ from gangsched.errors import GangschedError
 from gangsched.extension.handle import Handle
 from gangsched.model.effects import CancelHooks, RunHook
 from gangsched.model.events import Event, HookAnswered
+from gangsched.model.printable import in_words
 
 _log = structlog.get_logger(__name__)
 
@@ -204,7 +205,7 @@ class HookRunner:
             self._answer(running, Status(Code.ERROR, f"no answer in {limit_s:g} s"))
 
     def _failed(self, running: _Running, error: BaseException) -> None:
-        why = str(error) if isinstance(error, GangschedError) else f"{type(error).__name__}: {error}"
+        why = str(error) if isinstance(error, GangschedError) else in_words(error)
         if not isinstance(error, Exception):
             _log.error(
                 "a hook raised something other than an Exception", plugin=running.effect.plugin, err=why

@@ -14,6 +14,14 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "?")) else f"{text}."
 
 
+def in_words(error: BaseException) -> str:
+    """Its class and its text; the class alone of an exception whose text cannot be had."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, which fails to say more"
+
+
 def one_line(text: str) -> str:
     r"""The text with line feeds, a terminal's control characters, marks that turn the direction of writing
     and halves of characters as `\x0a`."""

@@ -25,7 +25,7 @@ class Reserver:
         self.name = name
         self.diary = diary
         self.says = says
-        self.raises_in_unreserve = False
+        self.raises_in_unreserve: Exception | None = None
 
     def reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status:
         pods = ",".join(placement.info.pod.metadata.name for placement in placements)
@@ -34,8 +34,8 @@ class Reserver:
 
     def unreserve(self, group: Group, infos: Sequence[PodInfo]) -> None:
         self.diary.append(f"{self.name} unreserves {','.join(info.pod.metadata.name for info in infos)}")
-        if self.raises_in_unreserve:
-            raise RuntimeError("it cannot be undone")
+        if self.raises_in_unreserve is not None:
+            raise self.raises_in_unreserve
 
 
 class Permitter:

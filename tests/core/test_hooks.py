@@ -85,10 +85,20 @@ def test_a_reserve_that_raises_costs_its_pod_this_attempt_and_no_other() -> None
     assert c.scheduler.statistics()["plugin_errors/A/Reserve"] == 1
 
 
-def test_an_unreserve_that_raises_is_reported_and_the_others_are_unreserved_nevertheless() -> None:
+class Untold(Exception):
+    """Has lost what it was about."""
+
+    def __str__(self) -> str:
+        raise KeyError("path")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("it cannot be undone"), Untold()], ids=["told", "untold"])
+def test_an_unreserve_that_raises_is_reported_and_the_others_are_unreserved_nevertheless(
+    error: Exception,
+) -> None:
     diary: list[str] = []
     last = Reserver("B", diary, says=lambda group: NO)
-    last.raises_in_unreserve = True
+    last.raises_in_unreserve = error
     c = with_plugins(Reserver("A", diary), last).submit(gang("a", pods=1)).run()
     assert diary[-2:] == ["B unreserves a-0", "A unreserves a-0"]
     assert is_empty(c)

@@ -337,6 +337,17 @@ def _write(array: Any) -> None:
     array[0] = 0
 
 
+class Untold(Exception):
+    """Has lost what it was about."""
+
+    def __str__(self) -> str:
+        raise KeyError("path")
+
+
+def _raise(error: Exception) -> Any:
+    raise error
+
+
 FAULTS: dict[str, tuple[dict[str, Answer], str]] = {
     "raises in PreFilter": ({"pre_filter": lambda *_: 1 / 0}, "PreFilter: ZeroDivisionError"),
     "no Status": ({"pre_filter": lambda *_: True}, "PreFilter: answered bool, expected a Status"),
@@ -360,6 +371,14 @@ FAULTS: dict[str, tuple[dict[str, Answer], str]] = {
     "a subset of another size": (
         {"pre_filter": lambda *_: NodeSubset(np.ones(77, dtype=np.bool_), "")},
         "PreFilter: answered bool(77,)",
+    ),
+    "raises what cannot be told": (
+        {"pre_filter": lambda *_: _raise(Untold())},
+        "PreFilter: Untold, which fails to say more",
+    ),
+    "raises what cannot be told about a node": (
+        {"filter_node": lambda *_: _raise(Untold())},
+        "Filter: Untold, which fails to say more, about node n0",
     ),
     "raises in Filter": ({"filter": lambda *_: [][1]}, "Filter: IndexError"),
     "numbers for a mask": ({"filter": lambda s, t, view: np.ones(view.n_rows)}, "Filter: answered float64"),

@@ -29,7 +29,8 @@ def cluster_with(tmp_path: Path, source: str, *, budget_s: float = BUDGET_S) -> 
     """A cluster of four nodes whose profile has the plugin Own of `source`."""
     path = tmp_path / "own.py"
     path.write_text(
-        "import asyncio, itertools, sys, time\nfrom gangsched.core.framework.interface import SUCCESS, Status\n"
+        "import asyncio, itertools, sys, time\n"
+        "from gangsched.core.framework.interface import SUCCESS, Status\n"
         "class Own:\n    name = 'Own'\n" + textwrap.indent(textwrap.dedent(source), "    ")
     )
     known = KnownPlugins([str(path)], budget_s=budget_s)
@@ -73,7 +74,7 @@ def test_a_plugin_that_never_answers_costs_its_gang_this_attempt(tmp_path: Path,
 
 
 ENDS = {
-    "PreFilter": ("def pre_filter(self, state, template, view):\n    sys.exit('no model')", "SystemExit: no model"),
+    "PreFilter": ("def pre_filter(self, state, template, view):\n    sys.exit('bad')", "SystemExit: bad"),
     "Filter": ("def filter_node(self, state, pod, node_info):\n    sys.exit(3)", "SystemExit: 3"),
     "Permit": ("def permit(self, group, siblings):\n    raise asyncio.CancelledError", "CancelledError: "),
     "Score": ("def score_node(self, state, pod, node_info):\n    raise GeneratorExit", "GeneratorExit: "),
@@ -182,7 +183,7 @@ async def test_a_hook_that_blocks_the_loop_is_stopped_there(tmp_path: Path) -> N
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0 or known.budget.running is None
 
 
-async def test_a_hook_that_would_end_the_process_fails_and_its_cancellation_is_its_own(tmp_path: Path) -> None:
+async def test_a_hook_that_would_end_the_process_fails_and_is_cancelled_by_itself(tmp_path: Path) -> None:
     _, known = cluster_with(
         tmp_path,
         """

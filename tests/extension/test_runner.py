@@ -143,10 +143,22 @@ async def broken() -> Any:
     return 1 / 0
 
 
+class Untold(Exception):
+    """Has lost what it was about."""
+
+    def __str__(self) -> str:
+        raise KeyError("path")
+
+
+async def untold() -> Any:
+    raise Untold
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [
         (broken, "ZeroDivisionError: division by zero"),
+        (untold, "Untold, which fails to say more"),
         (lambda: say(None), "answered NoneType, expected a Status"),
         (lambda: say(True), "answered bool, expected a Status"),
         (lambda: say(Status.wait("w")), "answered Wait: w"),
@@ -165,6 +177,7 @@ async def broken() -> Any:
     ],
     ids=[
         "raises",
+        "raises what cannot be told",
         "says nothing",
         "says yes",
         "waits where there is no waiting",

@@ -40,6 +40,7 @@ from gangsched.core.framework.serves import serves
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import InvariantError
 from gangsched.model.objects import Pod
+from gangsched.model.printable import in_words
 
 _ANSWERS = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
 _MAX_KEPT = 200
@@ -128,7 +129,7 @@ class _PerNode:
             raise
         except Exception as error:
             at = len(infos) - length_hint(left) - 1
-            raise self._wrong(f"{type(error).__name__}: {error}", infos[at]) from error
+            raise self._wrong(in_words(error), infos[at]) from error
 
     def _wrong(self, problem: str, info: NodeInfo) -> PluginError:
         return PluginError(self.name, self._point, f"{problem}, about node {info.name}")

@@ -14,6 +14,7 @@ import numpy as np
 from gangsched.core.framework.status import MAX_SCORE, SUCCESS, Code, NodeSubset, Status
 from gangsched.core.types.arrays import FloatArray
 from gangsched.errors import GangschedError, InvariantError
+from gangsched.model.printable import in_words
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -46,7 +47,7 @@ def guarded(plugin: str, point: str, call: Callable[[*Ts], T], /, *args: *Ts) ->
 
 
 def blamed(plugin: str, point: str, error: Exception) -> PluginError:
-    return PluginError(plugin, point, f"{type(error).__name__}: {error}")
+    return PluginError(plugin, point, in_words(error))
 
 
 def check_shape(plugin: str, point: str, own: Any, shape: tuple[int, ...], kinds: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gangsched.core.framework.interface import Code, Status
-from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.framework.plugin_calls import PluginError, blamed
 from gangsched.core.framework.profile import Profile
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.model.effects import BlamePlugin, CancelHooks, Effect, RecordEvent, RunHook
@@ -116,7 +116,7 @@ class PendingHooks:
             try:
                 plugin.unreserve(group, infos)
             except Exception as error:  # nothing may keep a reservation from being released
-                self.blame(PluginError(plugin.name, "Unreserve", f"{type(error).__name__}: {error}"), group)
+                self.blame(blamed(plugin.name, "Unreserve", error), group)
 
     def blame(self, error: PluginError, group: Group | None = None, pod: Pod | None = None) -> None:
         """A plugin failed: counted by name, logged, and reported if a group suffers."""
