@@ -153,6 +153,19 @@ def budgeted(kind: type[Any], name: str, hooks: Iterable[str], budget: TurnBudge
     return type(kind.__name__, (kind,), made)
 
 
+# Their answers may be generators, whose code runs only while they are read.
+_LISTED = ("reasons", "topology_keys")
+
+
+def _read_here(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def read(*args: Any, **kwargs: Any) -> Any:
+        said = method(*args, **kwargs)
+        return list(said) if inspect.isgenerator(said) else said
+
+    return read
+
+
 def _watched(kind: type[Any], hook: str, name: str, budget: TurnBudget) -> Callable[..., Any]:
     point = HOOKS[hook].point
     method = getattr(kind, hook)
@@ -167,6 +180,8 @@ def _watched(kind: type[Any], hook: str, name: str, budget: TurnBudget) -> Calla
 
         return steps
 
+    if hook in _LISTED:
+        method = _read_here(method)
     at_edge = HOOKS[hook].may_be_async and hook not in ("permit", "pre_enqueue")
 
     @functools.wraps(method)

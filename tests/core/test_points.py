@@ -14,6 +14,7 @@ from gangsched.core.framework.interface import (
     SKIP,
     SUCCESS,
     BoolArray,
+    Change,
     CycleState,
     FloatArray,
     IntArray,
@@ -21,6 +22,7 @@ from gangsched.core.framework.interface import (
     Status,
 )
 from gangsched.core.types.pod_template import PodTemplate
+from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.objects import make_node, make_pod
 from tests.core.plugins import with_plugins
@@ -38,7 +40,7 @@ class Noting:
         self.diary = diary
         for method, answer in answers.items():
             setattr(self, method, self._noting(method, answer))
-        if "filter" in answers or "capacity" in answers:
+        if ("filter" in answers or "capacity" in answers) and "reasons" not in answers:
             self.reasons: Answer = lambda *_: ()
 
     def _noting(self, method: str, answer: Answer) -> Answer:
@@ -348,6 +350,10 @@ def _raise(error: Exception) -> Any:
     raise error
 
 
+def _refusing(reasons: Answer) -> dict[str, Answer]:
+    return {"filter": lambda s, t, view: np.zeros(view.n_rows, dtype=np.bool_), "reasons": reasons}
+
+
 FAULTS: dict[str, tuple[dict[str, Answer], str]] = {
     "raises in PreFilter": ({"pre_filter": lambda *_: 1 / 0}, "PreFilter: ZeroDivisionError"),
     "no Status": ({"pre_filter": lambda *_: True}, "PreFilter: answered bool, expected a Status"),
@@ -428,6 +434,19 @@ FAULTS: dict[str, tuple[dict[str, Answer], str]] = {
     "writes to which rows live": ({"filter": lambda s, t, view: _write(view.live)}, "read-only"),
     "writes to labels": ({"filter": lambda s, t, view: _write(view.label("x")[0])}, "read-only"),
     "writes to rows": ({"score": lambda s, t, v, rows: _write(rows)}, "read-only"),
+    "no reasons": (_refusing(lambda *_: None), "Filter: TypeError: 'NoneType' object is not iterable"),
+    "raises while its reasons are read": (
+        _refusing(lambda *_: (1 / 0 for _ in "x")),
+        "Filter: ZeroDivisionError",
+    ),
+    "an exception among its reasons": (
+        _refusing(lambda s, t, view: [(KeyError("tier"), view.live)]),
+        "Filter: reasons has tuple, expected (text, array)",
+    ),
+    "reasons of another size": (
+        _refusing(lambda *_: [("x", np.ones(77, dtype=np.bool_))]),
+        "Filter: answered bool(77,)",
+    ),
     "counts of another size": (
         {"capacity": lambda s, t, view, rows=None: np.ones(77, dtype=np.int64)},
         "Filter: answered int64(77,)",
@@ -445,6 +464,20 @@ def test_a_plugin_that_fails_is_named_and_costs_this_attempt_alone(fault: str) -
     assert said in reason
     assert c.untouched("p")
     assert broken.diary
+
+
+@pytest.mark.parametrize("method", ["cures", "concerns"])
+def test_a_plugin_that_answers_with_many_yes_and_no_is_named(method: str) -> None:
+    """An array is neither."""
+    answers: dict[str, Answer] = {
+        "pre_filter": lambda *_: Status.unschedulable("no"),
+        method: lambda *_: np.ones(4, dtype=np.bool_),
+    }
+    broken = Noting("Broken", None, **answers)
+    broken.cured_by = Change.NODE_ADDED  # type: ignore[attr-defined]
+    c = with_plugins(broken).submit(make_pod("p")).run().node(make_node("n9", gpus=8)).run()
+    assert c.untouched("p")
+    assert "Broken" in {blamed.plugin for blamed in c.all(ef.BlamePlugin)}
 
 
 def test_a_plugin_that_counts_one_node_in_words_is_named() -> None:

@@ -52,6 +52,9 @@ FOREVER = {
     "PreFilter": "def pre_filter(self, state, template, view):\n    time.sleep(3600)",
     "PreFilter, of whom it concerns": "def concerns(self, template):\n    while True: pass\n"
     "def pre_filter(self, state, template, view):\n    return SUCCESS",
+    "Filter, while its reasons are read": "def filter(self, state, template, view):\n"
+    "    return view.live & False\n"
+    "def reasons(self, state, template, view):\n    while True: yield 'no', view.live",
     "Score": "def score_node(self, state, pod, node_info):\n    while True: pass",
     "Reserve": "def reserve(self, state, group, placements):\n    for _ in itertools.count(): pass\n"
     "def unreserve(self, group, infos): pass",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from gangsched.core.framework.interface import (
     Rows,
 )
 from gangsched.core.framework.per_node import NodeInfos, PerNodeFilter
-from gangsched.core.framework.plugin_calls import CallPlugin, check_count, check_shape
+from gangsched.core.framework.plugin_calls import CallPlugin, check_count, check_shape, converted
 from gangsched.core.framework.row_cache import n_kept
 from gangsched.core.framework.serves import serves
 from gangsched.core.types.arrays import NO_LIMIT
@@ -210,8 +211,8 @@ class Filtering:
         most = min(int(np.add.reduce(room)), n)
         for plugin in self.seeing:
             if most and plugin.name not in state.skipped and hasattr(plugin, "at_most"):
-                own = self._ask(plugin.name, "Filter", plugin.at_most, state, template, view, room, others)
-                most = min(most, int(own))
+                asked = (state, template, view, room, others)
+                most = min(most, self._ask(plugin.name, "Filter", converted, plugin.at_most, int, *asked))
         return most
 
     def topology_keys(
@@ -225,7 +226,8 @@ class Filtering:
                 continue
             own = None
             if hasattr(plugin, "topology_keys"):
-                own = self._ask(plugin.name, "Filter", plugin.topology_keys, state, template, view)
+                asked = (state, template, view)
+                own = self._ask(plugin.name, "Filter", converted, plugin.topology_keys, _keys, *asked)
             if own is None:
                 return None
             found += own
@@ -370,6 +372,10 @@ class Filtering:
                     found.append((one.name, reason, mine))
                     left &= ~mine
         return found
+
+
+def _keys(answer: Any) -> list[str] | None:
+    return None if answer is None else [str(key) for key in answer]
 
 
 def _counting_on(

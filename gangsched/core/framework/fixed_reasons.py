@@ -7,10 +7,11 @@ these is kept as long as the mask that they gave. Called by core.framework.filte
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import BoolArray, CapacityPlugin, CycleState, FilterPlugin
-from gangsched.core.framework.plugin_calls import CallPlugin
+from gangsched.core.framework.plugin_calls import CallPlugin, PluginError, check_shape, converted
 from gangsched.core.framework.row_cache import n_kept
 from gangsched.core.types.pod_template import PodTemplate
 
@@ -46,5 +47,16 @@ def reasons_of(
     template: PodTemplate,
     view: ClusterView,
 ) -> Iterator[Said]:
+    """Of each plugin when it is asked for. Raises: PluginError."""
     for plugin in plugins:
-        yield plugin.name, ask(plugin.name, "Filter", plugin.reasons, state, template, view)
+        said: list[Any] = ask(plugin.name, "Filter", converted, plugin.reasons, list, state, template, view)
+        for one in said:
+            _check(plugin.name, one, view.n_rows)
+        yield plugin.name, said
+
+
+def _check(plugin: str, one: object, n_rows: int) -> None:
+    """Raises: PluginError."""
+    if not isinstance(one, tuple | list) or len(one) != 2 or not isinstance(one[0], str):
+        raise PluginError(plugin, "Filter", f"reasons has {type(one).__name__}, expected (text, array)")
+    check_shape(plugin, "Filter", one[1], (n_rows,), "b")

@@ -46,6 +46,11 @@ def guarded(plugin: str, point: str, call: Callable[[*Ts], T], /, *args: *Ts) ->
         raise blamed(plugin, point, error) from error
 
 
+def converted(call: Callable[..., Any], as_type: Callable[[Any], T], *args: object) -> T:
+    """The answer as an int, a bool or a list: converting it may raise, or run the plugin's code, too."""
+    return as_type(call(*args))
+
+
 def blamed(plugin: str, point: str, error: Exception) -> PluginError:
     return PluginError(plugin, point, in_words(error))
 

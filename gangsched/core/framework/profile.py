@@ -51,6 +51,7 @@ from gangsched.core.framework.plugin_calls import (
     blamed,
     check_shape,
     checked_status,
+    converted,
     guarded,
 )
 from gangsched.core.framework.queueing_points import AdmitAgainPlugin, AdmitPlugin, bad_raise, sees_view
@@ -193,7 +194,8 @@ class Profile:
         """Whether the plugin should be asked again after this change. Raises: PluginError."""
         if not serves(plugin, AdmitAgainPlugin):
             return True
-        return bool(self._ask(plugin.name, "Admit", plugin.admit_again, group, members, change, view))
+        asked = (group, members, change, view)
+        return self._ask(plugin.name, "Admit", converted, plugin.admit_again, bool, *asked)
 
     def eviction_rule(
         self, unit: Sequence[Group], members: Sequence[PodInfo], view: QueueView
@@ -220,7 +222,7 @@ class Profile:
             others = frozenset(
                 plugin.name
                 for plugin in self._selective
-                if not self._ask(plugin.name, "PreFilter", plugin.concerns, template)
+                if not self._ask(plugin.name, "PreFilter", converted, plugin.concerns, bool, template)
             )
             found = _Concerned(
                 tuple(plugin for plugin in self.pre_filter if plugin.name not in others),
@@ -385,7 +387,8 @@ class Profile:
             plugin = self._by_name.get(name)
             if not serves(plugin, CuringPlugin):
                 return True
-            if change.what & plugin.cured_by and guarded(name, _HINT, plugin.cures, change, template, view):
+            asked = (change, template, view)
+            if change.what & plugin.cured_by and guarded(name, _HINT, converted, plugin.cures, bool, *asked):
                 return True
         return False
 
