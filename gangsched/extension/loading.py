@@ -23,7 +23,7 @@ from gangsched.config import PluginInfo
 from gangsched.config.strict import nearest
 from gangsched.errors import ConfigError
 from gangsched.extension.budget import TurnBudget, budgeted
-from gangsched.extension.signatures import HOOKS, POINTS, check_hooks
+from gangsched.extension.signatures import HOOKS, POINTS, check_attributes, check_hooks
 from gangsched.model.printable import in_words
 from gangsched.plugins import IN_TREE
 
@@ -175,11 +175,13 @@ def _factory(kind: type[Any], name: str, source: str) -> Callable[..., Any]:
 
     def make(*args: Any) -> Any:
         try:
-            return kind(*args)
+            plugin = kind(*args)
         except (Exception, SystemExit) as error:
             given = "its args" if args else "no arguments"
             problem = f"plugin {name} could not be made with {given}: {_where(error)}"
             raise ConfigError(problem, source=source) from None
+        check_attributes(plugin, _line_of(kind), source)
+        return plugin
 
     return make
 

@@ -7,10 +7,12 @@ time.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from gangsched.core.types.cluster_events import Change
 from gangsched.errors import ConfigError
 
 
@@ -116,6 +118,33 @@ def check_hooks(kind: type[Any], source: str) -> tuple[str, ...]:
                 f"{_place(getattr(kind, name))}: {kind.__name__}.{name} {problem}", source=source
             )
     return found
+
+
+def check_attributes(plugin: object, where: str, source: str) -> None:
+    """Check what the core reads of a plugin that has been made, without calling it. Raises: ConfigError."""
+    for name, (right, expected) in _ATTRIBUTES.items():
+        found = getattr(plugin, name, None)
+        if found is not None and not right(found):
+            place = f"{where}: {type(plugin).__name__}.{name}"
+            raise ConfigError(f"{place} is {type(found).__name__}, expected {expected}", source=source)
+
+
+def _are_texts(found: object) -> bool:
+    return isinstance(found, tuple | list | frozenset | set) and all(isinstance(one, str) for one in found)
+
+
+def _is_time(found: object) -> bool:
+    return isinstance(found, int | float) and found >= 0.0  # not NaN
+
+
+_ATTRIBUTES: dict[str, tuple[Callable[[object], bool], str]] = {
+    "cured_by": (lambda found: isinstance(found, Change), "a Change"),
+    "watches": (_are_texts, "a tuple of texts"),
+    "signed_annotations": (_are_texts, "a set of texts"),
+    "hook_timeout_s": (_is_time, "a number of seconds"),
+    "rekey_s": (_is_time, "a number of seconds"),
+}
+"""What is right for attributes that a plugin may have, and how to say so."""
 
 
 def _check_names(kind: type[Any], source: str) -> None:

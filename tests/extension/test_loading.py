@@ -181,6 +181,24 @@ def test_a_plugin_that_cannot_be_made_gives_the_place(tmp_path: Path) -> None:
         profiles_of(known, "schedulerName: own\nplugins: {multiPoint: {enabled: [{name: Own}]}}")
 
 
+@pytest.mark.parametrize(
+    ("attribute", "said"),
+    [
+        ("cured_by = ['NODE_ADDED']", "Own.cured_by is list, expected a Change"),
+        ("watches = 'configmaps'", "Own.watches is str, expected a tuple of texts"),
+        ("signed_annotations = {7}", "Own.signed_annotations is set, expected a set of texts"),
+        ("hook_timeout_s = float('nan')", "Own.hook_timeout_s is float, expected a number of seconds"),
+    ],
+)
+def test_what_is_read_of_a_plugin_is_checked_when_it_is_made(
+    tmp_path: Path, attribute: str, said: str
+) -> None:
+    text = f"class Own:\n    name = 'Own'\n    {attribute}\n    def pre_enqueue(self, pod): ...\n"
+    known = KnownPlugins([file_with(tmp_path, text)])
+    with pytest.raises(ConfigError, match=f"line 1: {said}"):
+        profiles_of(known, "schedulerName: own\nplugins: {multiPoint: {enabled: [{name: Own}]}}")
+
+
 @pytest.mark.parametrize("name", ["none.py", "x" * 300])
 def test_a_file_that_is_not_there_or_cannot_be(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="is not a file"):
