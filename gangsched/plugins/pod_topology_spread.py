@@ -117,6 +117,8 @@ class PodTopologySpread:
         if needs_all:
             for codes, _ in labels:
                 counts_here &= codes[rows] >= 0
+            if not counts_here.any():
+                return np.zeros(len(rows), dtype=np.float64)
         asked = rows[counts_here]
         raw = np.zeros(len(rows), dtype=np.float64)
         eligible = self._eligible_of(template, view, MAY, needs_all=needs_all)
@@ -223,7 +225,7 @@ class PodTopologySpread:
         return {action: compiled(template, self._defaults, selectors, action) for action in (MUST, MAY)}
 
     def _tallies(self, template: PodTemplate, view: ClusterView) -> list[_Tally]:
-        """One for each required constraint."""
+        """One for each required constraint, up to the first whose label no node has: that excludes all."""
         eligible = self._eligible_of(template, view, MUST, needs_all=True)
         tallies = []
         for one in self._of(template, view, MUST):
@@ -232,6 +234,8 @@ class PodTopologySpread:
             totals = domain_totals(codes, len(values), np.where(nodes, _counts(one, view), 0))
             present = self._present_of(one, nodes, codes, len(values))
             tallies.append(_Tally(one, nodes, codes, totals, present))
+            if not values:
+                break
         return tallies
 
     def _present_of(self, one: Constraint, nodes: BoolArray, codes: CodeArray, n_domains: int) -> IntArray:
@@ -257,8 +261,7 @@ class PodTopologySpread:
             known = self._eligible[key] = (view.static_revision, {})
         found = known[1]
         if any(one not in found or len(found[one]) != view.n_rows for one in constraints):
-            for one in constraints:
-                found[one] = _eligible(one, template, view, constraints if needs_all else ())
+            found.update(_eligible(constraints, template, view, needs_all=needs_all))
         return found
 
 
@@ -336,15 +339,22 @@ class _Even:
         return mask
 
 
-def _eligible(one: Constraint, template: PodTemplate, view: ClusterView, all_of: _Constraints) -> BoolArray:
-    nodes = view.live.copy()
-    for other in all_of:
-        nodes &= view.label(other.topology_key)[0] >= 0
-    for honors, mask in ((one.honors_affinity, match_pod), (one.honors_taints, tolerated)):
-        own = mask(template, view) if honors else None
-        if own is not None:
-            nodes &= own
-    return nodes
+def _eligible(
+    constraints: _Constraints, template: PodTemplate, view: ClusterView, *, needs_all: bool
+) -> dict[Constraint, BoolArray]:
+    """needs_all: a node without the label of any of them counts for none. Constraints of one policy share an
+    array: a pod may have thousands."""
+    having = view.live.copy()
+    for one in constraints if needs_all else ():
+        having &= view.label(one.topology_key)[0] >= 0
+    by_policy: dict[tuple[bool, bool], BoolArray] = {}
+    for policy in {(one.honors_affinity, one.honors_taints): None for one in constraints}:
+        nodes = by_policy[policy] = having.copy()
+        for honors, mask in zip(policy, (match_pod, tolerated), strict=True):
+            own = mask(template, view) if honors else None
+            if own is not None:
+                nodes &= own
+    return {one: by_policy[one.honors_affinity, one.honors_taints] for one in constraints}
 
 
 def _is_counted(one: Constraint, template: PodTemplate, view: PodQueries) -> bool:

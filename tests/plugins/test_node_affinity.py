@@ -278,3 +278,28 @@ def test_arrays_answer_as_every_node_by_itself(
     assert (np.zeros(len(labels)) if scores is None else scores).tolist() == [
         100 * one // max(sums) if max(sums) else 0 for one in sums
     ]
+
+
+def test_a_label_that_no_node_has_is_found_as_soon_as_one_has_it() -> None:
+    c = Cluster(*(node(f"n{i}") for i in range(3)))
+    selecting = c.template(pod(nodeSelector={"disk": "ssd"}))
+    lacking = c.template(pod(affinity=required(expressions(label("disk", "DoesNotExist")))))
+
+    def found() -> list[list[str]]:
+        plugin = NodeAffinity()
+        return [c.names(plugin.filter(c.state, one, c.view)) for one in (selecting, lacking)]
+
+    assert found() == [[], ["n0", "n1", "n2"]]
+    for i in range(100):  # more rows than there are at first
+        c.put(node(f"m{i:02}", labels={"disk": "hdd"} if i == 70 else {}))
+    assert found()[0] == []
+    assert "m70" not in found()[1]
+    c.put(node("n1", labels={"disk": "ssd"}))
+    assert found()[0] == ["n1"]
+    c.cache.remove_node("m70")
+    c.put(node("n1"))
+    assert found()[0] == []
+    assert len(found()[1]) == 102
+    assert not c.cache.nodes.label_column("disk").values
+    c.put(node("n2", labels={"disk": "ssd"}))
+    assert found()[0] == ["n2"]

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from gangsched.core.cache.node_table import LabelColumn, NodeTable
 from gangsched.core.framework.interface import SKIP, Change, ClusterChange
 from gangsched.model.objects import OwnerReference, Pod, Taint
 from gangsched.model.workloads import ReplicaSet, Service
@@ -218,3 +219,31 @@ def test_a_gang_that_prefers_to_be_spread_is_not_packed() -> None:
     c.cache.settle(0.0)
     plain = c.template(labelled("p", app="web"))
     assert not plugin.spreads(plain, [plain]), "what the profile adds does not unpack gangs"
+
+
+@pytest.mark.parametrize("when", [MUST, MAY])
+def test_a_pod_with_hundreds_of_constraints_costs_a_few_looks_at_each(
+    monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Each used to look at the label of every other, and past 256 labels each look read every node anew."""
+    c, n = zones("a", "b"), 400
+    looks: list[str] = []
+    look = NodeTable.label_column
+
+    def counted(table: NodeTable, key: str) -> LabelColumn:
+        looks.append(key)
+        return look(table, key)
+
+    monkeypatch.setattr(NodeTable, "label_column", counted)
+    one = c.template(web(*(over(key=f"mine/{i}", when=when) for i in range(n))))
+    plugin = PodTopologySpread()
+    if when == MUST:
+        assert not c.names(plugin.filter(c.state, one, c.view))
+        ((reason, rows), *_) = plugin.reasons(c.state, one, c.view)
+        assert (reason, c.names(rows)) == (REASON_LABEL, ["n0", "n1"])
+    else:
+        found = plugin.score(c.state, one, c.view, np.arange(c.view.n_rows))
+        assert found is not None
+        assert found.tolist() == [0.0, 0.0]
+    assert len(looks) < 10 * n
+    assert not c.cache.nodes.labels, "no node has one of them"

@@ -21,7 +21,7 @@ from gangsched.model.resources import ResourceTable, parse_quantities
 
 CodeArray = npt.NDArray[np.int32]
 MISSING = -1
-# Selectors come from users: past this many keys the columns are dropped and rebuilt on demand.
+# Past this many keys the columns are dropped and rebuilt on demand.
 _MAX_LABELS = 256
 _MAX_TAINT_CLASSES = 4096
 # A reader that has missed more row changes than this must look at all rows.
@@ -67,6 +67,10 @@ class NodeTable:
         self.ports: dict[int, dict[HostPort, int]] = {}
         self.images = ImageTable()
         self.labels: dict[str, LabelColumn] = {}
+        self._n_having: dict[str, int] = {}
+        """By label key, how many nodes have it. Selectors come from users, who may name keys by the thousand:
+        those that no node has share one column, and cost nothing."""
+        self._nowhere = LabelColumn(capacity)
         self.static_revision = 0
         self.journal: list[int] = []
         self.journal_start = 0
@@ -139,6 +143,8 @@ class NodeTable:
         self.nodes[row] = node
         self.live[row] = True
         if labels_changed:
+            self._count_labels(before, -1)
+            self._count_labels(node, 1)
             for key, column in self.labels.items():
                 column.put(row, (node.metadata.labels or {}).get(key))
         if taints_changed:
@@ -166,6 +172,7 @@ class NodeTable:
         if row is None:
             return None
         self.note(row)
+        self._count_labels(self.nodes[row], -1)
         self.nodes[row] = None
         self.names[row] = ""
         self.live[row] = False
@@ -194,6 +201,9 @@ class NodeTable:
         self.allocatable[:, row] = 0
         self.clear_used(row)
         self.labels.clear()
+        self._n_having.clear()
+        for node in self.nodes:
+            self._count_labels(node, 1)
         self.images.forget(row)
         self._free_rows.append(row)
         self.static_revision += 1
@@ -251,6 +261,8 @@ class NodeTable:
 
     def label_column(self, key: str) -> LabelColumn:
         """The codes of one label key, built on first use and kept current."""
+        if key not in self._n_having:
+            return self._nowhere
         column = self.labels.get(key)
         if column is None or len(column.values) > 4 * self.capacity:
             if len(self.labels) >= _MAX_LABELS:
@@ -261,6 +273,14 @@ class NodeTable:
                 if node is not None and name:
                     column.put(row, (node.metadata.labels or {}).get(key))
         return column
+
+    def _count_labels(self, node: Node | None, sign: int) -> None:
+        for key in (node.metadata.labels if node is not None else None) or ():
+            n = self._n_having.get(key, 0) + sign
+            if n:
+                self._n_having[key] = n
+            else:
+                del self._n_having[key]
 
     def changed_since(self, mark: int) -> IntArray | None:
         """The rows that changed since journal_end was `mark`, ascending; None: too long ago to know."""
@@ -300,6 +320,6 @@ class NodeTable:
         self.live = np.concatenate([self.live, np.zeros(more, dtype=np.bool_)])
         self.unschedulable = np.concatenate([self.unschedulable, np.zeros(more, dtype=np.bool_)])
         self.taint_class = np.concatenate([self.taint_class, np.zeros(more, dtype=np.int32)])
-        for column in self.labels.values():
+        for column in (*self.labels.values(), self._nowhere):
             column.codes = np.concatenate([column.codes, np.full(more, MISSING, dtype=np.int32)])
         self.capacity += more
