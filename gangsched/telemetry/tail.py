@@ -42,24 +42,25 @@ class _Held:
 
 
 class TailSampling:
-    """Holds gangs that the ratio leaves out, by trace id. `send` takes the spans of those that are kept."""
+    """Holds gangs that the ratio leaves out. `send` takes the spans of those that are kept."""
 
     def __init__(self, keep: KeepTraces, send: Callable[[list[ReadableSpan]], None]) -> None:
         self._keep = keep
         self._send = send
         self._slower_than_ns = int(keep.slower_than_s * 1e9)
-        self._held: dict[int, _Held] = {}
+        # Not by trace id: two gangs have one, where their bound members' annotations name one.
+        self._held: dict[GangTrace, _Held] = {}
         self.size = 0
         """Spans and events held for all of them."""
 
     def begin(self, trace: GangTrace) -> None:
         """Takes the ended spans of this gang from now on."""
-        held = self._held[trace.maker.trace_id] = _Held(trace)
+        held = self._held[trace] = _Held(trace)
         trace.out = partial(self._take, held)
 
     def holds(self, trace: GangTrace) -> bool:
         """Whether this gang is not decided yet."""
-        return trace.maker.trace_id in self._held
+        return trace in self._held
 
     def clear(self) -> None:
         """The process ends: what is still undecided is not traced."""
@@ -70,7 +71,7 @@ class TailSampling:
         why = next((why for span in spans if (why := self._why(held, span))), "")
         is_over = spans[-1].parent is None
         if why or is_over:
-            del self._held[held.trace.maker.trace_id]
+            del self._held[held.trace]
             self.size -= held.size
         if why:
             about = held.trace.root.attributes

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gangsched.config import Settings
 from gangsched.config.tracing import KeepTraces
 from gangsched.model.effects import BindPod
+from gangsched.model.events import PodUpdated
+from gangsched.sim.objects import at
 from gangsched.telemetry import names
 from gangsched.telemetry.tail import FAILED, PREEMPTING, SLOW
 from tests.support.scenario import gang, with_annotations
@@ -123,3 +127,19 @@ def test_a_half_bound_gang_goes_on_in_its_trace_and_is_kept() -> None:
     c.restart().run()
     assert c.placed("a")
     assert kept(c) == {"d/a": FAILED}
+
+
+def test_two_gangs_whose_bound_members_name_one_trace_are_told_apart() -> None:
+    """Annotations are copied with the manifests of pods, and whoever makes pods can write any."""
+    named = {names.TRACEPARENT_KEY: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"}
+    c = Traced(nodes=1, ratio=0.0, keep=KeepTraces(failed=True))
+    pods = [pod for name in "ab" for pod in with_annotations(gang(name, pods=2), named)]
+    for pod in (pods[0], pods[2]):
+        pods[pods.index(pod)] = replace(pod, spec=replace(pod.spec, node_name="n0"))
+    created = (replace(pod, metadata=replace(pod.metadata, creation_timestamp=at(1.0))) for pod in pods)
+    c.tell(*(PodUpdated(c.store(pod)) for pod in created)).run()
+    assert c.placed("a")
+    assert c.placed("b")
+    assert kept(c) == {"d/a": FAILED, "d/b": FAILED}
+    assert c.tracer.tail is not None
+    assert not c.tracer.tail._held
