@@ -377,7 +377,11 @@ class Scheduler:
             if shared.cache.clashes or shared.cache.bad_reports:
                 steps.each(self._objects.tell_of_nodes)
         else:
-            # Nothing waits for a cure yet; a follower gets changes for weeks.
+            # Nothing waits for a cure yet; a follower gets changes for weeks. All groups that still have
+            # members then are looked at before the first decision.
+            touched, shared.touched = shared.touched, {}
+            for group in (one for one in touched.values() if not one.members):
+                self.for_group(group, self.reconciler.look)
             shared.changes.clear()
             shared.cache.index.changes.clear()
             shared.cache.index.selected.unpaced()

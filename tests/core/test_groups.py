@@ -7,11 +7,14 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from gangsched.core.scheduler import Scheduler
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY, INVENTORY_KEY
 from gangsched.model.objects import CustomObject, Pod, SchedulingGroup
 from gangsched.model.pod_group import COSCHEDULING_LABEL, COSCHEDULING_OLD_LABEL, GROUP_LABEL
+from gangsched.plugins import build_profiles
+from gangsched.sim.making import usual_config
 from gangsched.sim.objects import STRANGER, make_node, make_pod, make_pod_group
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
@@ -338,3 +341,18 @@ def test_the_last_pod_with_two_names_leaves_nothing_behind() -> None:
     c = cluster().object("core", basic("a-x7f")).submit(named_twice("a", "a-x7f", pods=2)).run()
     c.delete("a-0", "a-1")
     assert not c.scheduler.membership._named_twice._uids
+
+
+def test_a_follower_forgets_groups_whose_pods_are_gone() -> None:
+    """It follows for weeks, and each lone pod is a group."""
+    c = Cluster(make=lambda settings: Scheduler(build_profiles(usual_config()), settings, leading=False))
+    c.node(make_node("n0", gpus=8))
+    for i in range(3):
+        c.submit(gang(f"g{i}", pods=2), make_pod(f"p{i}"))
+        c.update(c.pod(f"g{i}-0"), spec=replace(c.pod(f"g{i}-0").spec, node_name="n0"))
+        c.delete(f"g{i}-0", f"g{i}-1", f"p{i}")
+    c.submit(gang("still", pods=2))
+    assert [str(key) for key in c.scheduler.shared.groups] == ["d/still"]
+    assert not c.scheduler.shared.touched
+    c.tell(ev.LeadershipGained()).run()
+    assert c.placed("still")
