@@ -9,7 +9,8 @@ import logging
 import sys
 import time
 from collections.abc import MutableMapping
-from typing import Any, TextIO
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 if "rich" not in sys.modules and "structlog" not in sys.modules:
     # structlog imports rich, if installed, for tracebacks that we do not print: 45 ms of CPU, a tenth of a
@@ -24,12 +25,28 @@ else:
 from gangsched.model.printable import one_line
 
 
+class _Lossy:
+    """A log's file. Lines that it does not take are lost, and nothing else is: a disk is full, or whoever
+    read the pipe has ended, as journald does where it is restarted."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._file.flush()
+
+
 def set_up_logs(style: str, *, debug: bool = False, file: TextIO | None = None) -> None:
     """`style` is text or json; lines go to stderr, or to `file`: stdout stays for answers."""
     structlog.configure(
         processors=[structlog.processors.add_log_level, _stamp, _json if style == "json" else _text],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(file or sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Lossy(file or sys.stderr))),
         cache_logger_on_first_use=True,
     )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -44,3 +46,35 @@ def test_the_name_of_a_file_need_not_be_text(style: str) -> None:
     else:
         assert r"file=/tmp/\xdcff" in line
     assert line.isascii()
+
+
+class _Refusing(io.StringIO):
+    """A log's file that takes lines while `number` is 0. Else it says so at the end of a line, or at once where
+    `in_write`."""
+
+    number = 0
+    in_write = False
+
+    def write(self, text: str) -> int:
+        if self.number and self.in_write:
+            raise OSError(self.number, os.strerror(self.number))
+        return 0 if self.number else super().write(text)
+
+    def flush(self) -> None:
+        if self.number:
+            raise OSError(self.number, os.strerror(self.number))
+
+
+@pytest.mark.parametrize("in_write", [False, True])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EPIPE])
+def test_a_log_that_takes_no_lines_ends_nothing(number: int, in_write: bool) -> None:
+    """A full disk, and a pipe whose reader has ended, as journald does where it is restarted."""
+    file = _Refusing()
+    set_up_logs("text", file=file)
+    log = structlog.get_logger("test")
+    log.info("first")
+    file.number, file.in_write = number, in_write
+    log.info("lost")
+    file.number = 0
+    log.info("last")
+    assert [line.split()[-1] for line in file.getvalue().splitlines()] == ["first", "last"]
