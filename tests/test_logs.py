@@ -49,8 +49,7 @@ def test_the_name_of_a_file_need_not_be_text(style: str) -> None:
 
 
 class _Refusing(io.StringIO):
-    """A log's file that takes lines while `number` is 0. Else it says so at the end of a line, or at once where
-    `in_write`."""
+    """A log's file that takes lines while `number` is 0. Else it says so at a line's end, or `in_write`."""
 
     number = 0
     in_write = False
