@@ -42,8 +42,9 @@ class GroupView(msgspec.Struct, frozen=True):
     n_bound counts members that have started, including ended ones; n_running and n_ended are as reported by
     kubelets. n_needed: how many must be bound for the gang to be whole. is_counted: False while that is not
     known: the object that says it does not exist, or what says it cannot be read. why: what the group waits
-    for or was refused for, "" when all is well. created_at: when the last member of a group found at start-up
-    was created, in seconds since 1970. deadline_s: when its present state times out.
+    for or was refused for, "" when all is well. deadline_s: when its present state times out. created_at, in
+    seconds since 1970, instead of complete_since_s: when the first of those that wait beside started members
+    was created; of a group found at start-up, when its last member was.
     """
 
     key: GroupKey
@@ -130,7 +131,8 @@ def view_groups(scheduler: Scheduler) -> list[GroupView]:
 def view_group(group: Group) -> GroupView:
     """One group."""
     phases = [info.pod.status.phase for info in group.in_state(MemberState.BOUND)]
-    complete = group.first_complete_s
+    complete, late_at = group.first_complete_s, first_late_at(group)
+    created_at = complete + LONG_AGO_S if complete < 0 else None
     return GroupView(
         key=group.key,
         name=clean(str(group.key)),
@@ -139,8 +141,8 @@ def view_group(group: Group) -> GroupView:
         why=_why(group),
         since_s=group.since_s,
         # Groups found at start-up are queued by an age far below this clock.
-        complete_since_s=complete if 0 <= complete < NEVER_S else None,
-        created_at=complete + LONG_AGO_S if complete < 0 else None,
+        complete_since_s=complete if 0 <= complete < NEVER_S and late_at is None else None,
+        created_at=created_at if late_at is None else late_at,
         deadline_s=group.deadline_s if group.deadline_s < NEVER_S else None,
         scheduler_name=clean(group.scheduler_name),
         priority=group.priority,
@@ -162,6 +164,18 @@ def view_group(group: Group) -> GroupView:
         start_together=tuple(clean(name) for name in group.start_together if name != str(group.key)),
         holds=tuple(_holds(group)),
     )
+
+
+def first_late_at(group: Group) -> float | None:
+    """When the first of the members that wait beside started ones was created, in seconds since 1970.
+
+    None: none waits so. The age of a gang that has run for a week says nothing of one that came just now.
+    """
+    if not group.n_bound:
+        return None
+    waiting = (*group.in_state(MemberState.PENDING), *group.in_state(MemberState.GATED))
+    created = (info.pod.metadata.creation_timestamp for info in waiting)
+    return min((at.timestamp() for at in created if at is not None), default=None)
 
 
 def view_members(group: Group) -> list[MemberView]:

@@ -180,7 +180,8 @@ def _read(reading: Reading) -> Iterator[Metric]:
     )
     yield gauge_family(
         "gangsched_oldest_waiting_seconds",
-        "Age of the oldest group that waits, by queue: since all its members exist, or since it gathers.",
+        "Age of the oldest group that waits, by queue: since all its members exist, or since it gathers; of"
+        " one that runs already, since the first member that waits was created.",
         ("queue",),
         {(queue,): age_s for queue, age_s in reading.oldest_s.items()},
     )

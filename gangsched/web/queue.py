@@ -40,9 +40,10 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
     """A group that has not started whole, or that runs in part.
 
     position: its place by QueueSort, among all that wait. age_s: since all of its members existed (for a
-    group found at start-up, since the last one was created); None while it gathers. next_s: when its state
-    ends by itself, as a backoff does. needed: None while that is not known. `why`: the
-    message on its pods. If the configuration has `queueing`: walltime_s, None for one that never ends, with
+    group found at start-up, since the last one was created; for one that runs, since the first that waits
+    was); None while it gathers. next_s: when its state ends by itself, as a backoff does. needed: None while
+    that is not known. `why`: the message on its pods.
+    If the configuration has `queueing`: walltime_s, None for one that never ends, with
     its source and the field that says so; passes: how many groups have started in front of it since it was
     first refused, and how many may; claimed_s: for how long it has been, or would have been,
     claimed. With a claim: starts_in_s, is_promised (else it is an estimate), and on how many nodes.

@@ -15,6 +15,7 @@ import msgspec
 
 from gangsched.core.queueing.claims import CAUSES, Claims
 from gangsched.core.queueing.walltimes import Walltimes
+from gangsched.core.reports import first_late_at
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
@@ -102,9 +103,10 @@ class ClaimsReading(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct):
-    """Sums over the groups at `now_s`, on the core's clock."""
+    """Sums over the groups at `now_s`, on the core's clock; wall_s: the same in seconds since 1970."""
 
     now_s: float
+    wall_s: float
     pending: dict[str, int]
     oldest_s: dict[str, float]
     unschedulable: dict[tuple[str, str], int]
@@ -136,16 +138,17 @@ class Totals(msgspec.Struct):
                 self.unschedulable[key] = self.unschedulable.get(key, 0) + n
 
     def _aged(self, queue: str, group: Group) -> None:
-        complete_s = group.first_complete_s
+        late_at, complete_s = first_late_at(group), group.first_complete_s
         # A group found at the start is queued by an age from before this clock: it counts from then on.
         since_s = complete_s if 0 <= complete_s < NEVER_S else group.since_s
-        self.oldest_s[queue] = max(self.oldest_s[queue], self.now_s - since_s)
+        age_s = self.now_s - since_s if late_at is None else self.wall_s - late_at
+        self.oldest_s[queue] = max(self.oldest_s[queue], age_s)
 
 
-async def read_groups(scheduler: Scheduler, now_s: float) -> Totals:
-    """Counts every group, in slices."""
+async def read_groups(scheduler: Scheduler, now_s: float, wall_s: float) -> Totals:
+    """Counts every group, in slices. wall_s: now, in seconds since 1970."""
     queues = ("active", "backoff", "unschedulable", "gated", "incomplete")
-    totals = Totals(now_s, dict.fromkeys(queues, 0), dict.fromkeys(queues, 0.0), {})
+    totals = Totals(now_s, wall_s, dict.fromkeys(queues, 0), dict.fromkeys(queues, 0.0), {})
     walltimes = scheduler.shared.walltimes
     if walltimes is not None:
         totals.walltimes = dict.fromkeys(SOURCES, 0)

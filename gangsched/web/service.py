@@ -256,7 +256,7 @@ class Web:
             if time.monotonic() - taken_s < _FRESH_S:
                 return last
             parts = self._parts
-            totals = await reading.read_groups(parts.scheduler, time.monotonic())
+            totals = await reading.read_groups(parts.scheduler, time.monotonic(), time.time())
             devices = await reading.read_devices(parts.scheduler)
             now_s = time.monotonic()
             elector = parts.elector

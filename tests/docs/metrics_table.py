@@ -36,7 +36,7 @@ def described_metrics() -> dict[str, Described]:
 
 def _families() -> list[Metric]:
     scheduler = make_scheduler(Settings(queueing=QueueingSettings(1, mode="hard")))
-    totals = asyncio.run(reading.read_groups(scheduler, 0.0))
+    totals = asyncio.run(reading.read_groups(scheduler, 0.0, 0.0))
     read = reading.Reading(
         pending=totals.pending,
         oldest_s=totals.oldest_s,

@@ -11,6 +11,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.journal.counted import Counted
 from gangsched.model.events import Event
 from gangsched.plugins import IN_TREE, build_profiles
+from gangsched.sim.objects import at
 from gangsched.web import metrics, reading
 from gangsched.web.measures import Measures
 from tests.support.scenario import Cluster
@@ -37,7 +38,7 @@ class MeasuredCluster(Cluster):
 
     async def page(self, *, accept: str = "", **more: Any) -> str:
         """What /metrics would say, with `more` in the place of a reading's fields."""
-        totals = await reading.read_groups(self.scheduler, self.now_s)
+        totals = await reading.read_groups(self.scheduler, self.now_s, at(self.now_s).timestamp())
         cache = self.scheduler.shared.cache
         fields: dict[str, Any] = {
             "pending": totals.pending,

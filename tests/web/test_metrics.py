@@ -200,6 +200,14 @@ async def test_the_age_of_the_oldest_in_each_queue_is_shown() -> None:
     assert values["gangsched_oldest_waiting_seconds{queue=active}"] == 0.0
 
 
+async def test_a_member_that_came_just_now_has_not_waited_as_long_as_its_gang_has_run() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=8))
+    c.submit(gang("a", pods=2, gpus=4)).run().wait(7 * 3600.0)
+    c.submit(gang("a", pods=1, first=2, gpus=4, min_members=2)).run().wait(20.0).run()
+    assert (await c.values())["gangsched_oldest_waiting_seconds{queue=unschedulable}"] == 20.0
+
+
 @pytest.mark.parametrize(
     ("accept", "is_openmetrics"),
     [

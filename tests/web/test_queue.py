@@ -77,6 +77,15 @@ def test_ages_go_on_when_the_scheduler_starts_anew() -> None:
     assert ages["d/half"] is None
 
 
+def test_the_age_of_a_gang_that_runs_is_that_of_its_members_that_wait() -> None:
+    c = cluster(nodes=1).submit(gang("a", pods=2, gpus=4)).run().wait(7 * 3600.0)
+    c.submit(gang("a", pods=1, first=2, gpus=4, min_members=2)).run().wait(20.0).run()
+    now = at(c.now_s).timestamp()
+    [row] = Queue(c.scheduler, clock_s=lambda: c.now_s, wall_s=lambda: now).page().rows
+    assert (row.group, row.bound) == ("d/a", 2)
+    assert row.age_s == pytest.approx(20.0, abs=1.0)
+
+
 def test_another_namespace_has_nothing_and_positions_are_among_all() -> None:
     c = waiting()
     c.submit(gang("other", pods=2, gpus=8, namespace="e")).run()
