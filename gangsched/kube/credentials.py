@@ -206,13 +206,7 @@ class Credentials:
 
     def _take(self, loaded: Loaded) -> None:
         """Use these from now on. Raises: ConfigError; then nothing has changed."""
-        token = loaded.api_key.get("BearerToken", "")
-        # Token files usually end in a newline, which must not get into a header.
-        authorization = " ".join(token.split())
-        if len(authorization) > MAX_TOKEN:
-            raise ConfigError(f"the token has {len(authorization)} characters, at most {MAX_TOKEN}")
-        if not (authorization.isascii() and authorization.isprintable()):
-            raise ConfigError("the token has characters that no token has; is it the right file?")
+        authorization = header_of(loaded.api_key.get("BearerToken", ""))
         material, context = self._material, self.ssl_context
         if self.server.startswith("https:"):
             material = _material_of(loaded)
@@ -239,6 +233,17 @@ class Credentials:
         if way != self._way_said:
             self._way_said = way
             _log.warning("the server's address or proxy has changed; a restart takes it up", server=way[0])
+
+
+def header_of(token: str, *, path: str = "") -> str:
+    """A token as a header has it, whatever blanks are around it. Raises: ConfigError, with this path."""
+    # Token files usually end in a newline, which must not get into a header.
+    header = " ".join(token.split())
+    if len(header) > MAX_TOKEN:
+        raise ConfigError(f"the token has {len(header)} characters, at most {MAX_TOKEN}", path=path)
+    if not (header.isascii() and header.isprintable()):
+        raise ConfigError("the token has characters that no token has; is it the right file?", path=path)
+    return header
 
 
 def _digest(files: Iterable[str]) -> bytes:

@@ -14,12 +14,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
 from gangsched.errors import ApiError, ConfigError
-from gangsched.kube.credentials import load_credentials
+from gangsched.kube.credentials import header_of, load_credentials
 from gangsched.kube.reach import plain
 from gangsched.web.listening import LEADER_HEADER
 
@@ -97,7 +98,7 @@ async def connected(args: argparse.Namespace, leaders: list[str] | None = None) 
     """
     server = str(args.server).rstrip("/")
     is_plain = _PLAIN.fullmatch(server) is not None
-    if not (is_plain or server.startswith("https://")):
+    if not (is_plain or _is_address(server)):
         raise ConfigError(f"{server!r} is not an https:// address, as {DEFAULT_SERVER} is", path="--server")
     trust = is_plain or _trust(args, server)
     async with aiohttp.ClientSession() as session:
@@ -189,7 +190,7 @@ async def _bounded(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 async def _token(args: argparse.Namespace) -> str:
     if args.token:
-        return str(args.token)
+        return header_of(args.token, path="--token")
     try:
         credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context)
     except ConfigError:
@@ -200,6 +201,17 @@ async def _token(args: argparse.Namespace) -> str:
     return authorization.removeprefix("Bearer ").strip()
 
 
+def _is_address(server: str) -> bool:
+    """Whether it is https:// with a host, and with a port that there can be; it names no user."""
+    try:
+        parts = urlsplit(server)
+        return (
+            parts.scheme == "https" and bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+        )
+    except ValueError:  # https://[::1, or port 99999
+        return False
+
+
 def _trust(args: argparse.Namespace, server: str) -> ssl.SSLContext | bool:
     if args.ca:
         try:
@@ -207,5 +219,4 @@ def _trust(args: argparse.Namespace, server: str) -> ssl.SSLContext | bool:
         except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot be used: {error}", path=f"--ca {args.ca}") from None
     # A scheduler without a configured certificate makes its own, which no client can verify.
-    host = server.removeprefix("https://").partition(":")[0]
-    return not (args.insecure or host in ("127.0.0.1", "localhost"))
+    return not (args.insecure or urlsplit(server).hostname in ("127.0.0.1", "localhost", "::1"))

@@ -69,3 +69,33 @@ async def test_who_leads_is_told_to_those_alone_who_may_ask(pair: Pair) -> None:
             assert "Gangsched-Leader" not in client.headers
         await client.ask("/queue", token="good")
         assert client.headers["Gangsched-Leader"] == "gangsched-0_ab"
+
+
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [("good\r\n", ""), (" good ", ""), ("go\x00od", "--token: the token has characters that no token has")],
+)
+async def test_a_token_may_come_with_the_end_of_its_line(
+    pair: Pair, capsys: pytest.CaptureFixture[str], token: str, said: str
+) -> None:
+    async with serving(pair) as client:
+        code = await asked(client, f"--token={token}")
+    assert code == (2 if said else 0)
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "http://10.0.0.1:1",
+        "https://:1",
+        "https://127.0.0.1:99999",
+        "https://[::1",
+        "https://me:secret@127.0.0.1:1",
+    ],
+)
+def test_an_address_that_there_cannot_be_is_the_users_mistake(
+    capsys: pytest.CaptureFixture[str], server: str
+) -> None:
+    assert main(["queue", f"--server={server}", "--token=good"]) == 2
+    assert "is not an https:// address, as https://127.0.0.1:10259 is" in capsys.readouterr().err
