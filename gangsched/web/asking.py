@@ -197,8 +197,8 @@ async def _token(args: argparse.Namespace) -> str:
         if args.kubeconfig or args.context:
             raise
         return ""
-    authorization = (await credentials.headers()).get("Authorization", "")
-    return authorization.removeprefix("Bearer ").strip()
+    scheme, _, token = (await credentials.headers()).get("Authorization", "").partition(" ")
+    return token if scheme == "Bearer" else ""  # a password is for the API server alone
 
 
 def _is_address(server: str) -> bool:

@@ -84,6 +84,23 @@ async def test_a_token_may_come_with_the_end_of_its_line(
     assert said in capsys.readouterr().err
 
 
+async def test_a_password_of_the_kubeconfig_is_not_sent_as_a_token(
+    pair: Pair, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(
+        "{apiVersion: v1, kind: Config, current-context: c,"
+        " clusters: [{name: k, cluster: {server: 'https://127.0.0.1:1'}}],"
+        " contexts: [{name: c, context: {cluster: k, user: u}}],"
+        " users: [{name: u, user: {username: alice, password: secret}}]}"
+    )
+    api = ApiServer()
+    async with serving(pair, api=api) as client:
+        assert await asked(client, f"--kubeconfig={file}") == 1
+    assert "knows users by their tokens, and none was sent" in capsys.readouterr().err
+    assert not any("tokenreviews" in path for path, _ in api.asked)
+
+
 @pytest.mark.parametrize(
     "server",
     [
