@@ -116,7 +116,9 @@ class Trial:
             in_s = ends[0][0]
             gone = []
             while ends and ends[0][0] <= in_s:
-                gone.append(self._pods[heapq.heappop(ends)[1]])
+                # One that was preempted meanwhile has gone already.
+                if (pod := self._pods.get(heapq.heappop(ends)[1])) is not None:
+                    gone.append(pod)
             ended |= dict.fromkeys(_gang_of(pod) for pod in gone)
             self.now_s = max(begin_s + in_s, self.now_s)
             self._remove(gone)

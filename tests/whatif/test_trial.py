@@ -191,3 +191,17 @@ def test_it_agrees_with_what_then_happens(seed: int) -> None:
             gone = rng.choice(names).rpartition("-")[0]
             c.delete(*(name for name in names if name.rpartition("-")[0] == gone)).run()
             c.wait(20.0)  # who waited has been tried again
+
+
+def test_a_pod_that_is_preempted_while_ends_are_waited_for_does_not_end_again() -> None:
+    c = cluster(nodes=2)
+    for name, node, walltime, priority in (("p", "n0", "10s", 100), ("q", "n1", "20s", 0)):
+        pod = running(name, since=timedelta(), walltime=walltime, gpus=8, priority=priority)
+        c.submit(replace(pod, spec=replace(pod.spec, node_name=node)))
+    # x needs the end of p, which it may not preempt, and preempts q then; y waits for the end of q too.
+    job = [*gang("x", pods=2, gpus=8, priority=50), *gang("y", pods=3, gpus=8, priority=10)]
+    found = whatif(c, *job, settings=Settings(allow_eviction=True), preempt=True)
+    assert [(one.name, one.starts, one.in_s, one.after) for one in found.gangs] == [
+        ("d/x", "later", 10.0, ["d/p"]),
+        ("d/y", "not", None, []),
+    ]
