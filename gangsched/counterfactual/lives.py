@@ -123,26 +123,22 @@ class Lives:
 
     def told(self, began_s: float) -> tuple[dict[str, Life], float | None]:
         """All of them in seconds from then, and how long it took to make one for one that was cut off."""
-        courses = sorted(self._by_uid.items(), key=lambda one: (max(one[1].came_s, began_s), one[0]))
-        replaces, took_s = _successors([course for _, course in courses])
-        found = {}
-        for uid, course in courses:
-            life = _life(course, began_s, replaces.get(uid, ""))
-            if life is not None:
-                found[uid] = life
+        courses = {uid: one for uid, one in self._by_uid.items() if not _is_over(one, began_s)}
+        replaces, took_s = _successors(list(courses.values()))
+        in_order = sorted(courses.items(), key=lambda one: (max(one[1].came_s, began_s), one[0]))
+        found = {uid: _life(course, began_s, replaces.get(uid, "")) for uid, course in in_order}
         return found, median(took_s) if took_s else None
 
 
-def _life(course: _Course, began_s: float, replaces: str) -> Life | None:
-    """None: it was over before."""
+def _is_over(course: _Course, began_s: float) -> bool:
+    """What comes after it comes by itself: nothing of it is in the day."""
+    return any(at_s is not None and at_s <= began_s for at_s in (course.gone_s, course.ended_s))
 
+
+def _life(course: _Course, began_s: float, replaces: str) -> Life:
     def since(at_s: float | None) -> float | None:
         return None if at_s is None else at_s - began_s
 
-    if (course.gone_s is not None and course.gone_s <= began_s) or (
-        course.ended_s is not None and course.ended_s <= began_s
-    ):
-        return None
     was_bound = course.was_bound and course.bound_s is not None and course.bound_s <= began_s
     return Life(
         pod=course.first,

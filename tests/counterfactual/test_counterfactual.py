@@ -216,16 +216,17 @@ def test_a_plugin_of_the_users_own_decides_in_the_changed_day_only(
     assert of(found, "x").changed.wait_s == pytest.approx(90.0, abs=0.5)
 
 
+def pod(name: str, **status: Any) -> Pod:
+    """Of a job, on a node if it has a status."""
+    owner = OwnerReference("batch/v1", "Job", "train", "uid-job", controller=True)
+    made = make_pod(name)
+    meta = replace(made.metadata, owner_references=[owner])
+    spec = replace(made.spec, node_name="n0" if status else "")
+    return replace(made, metadata=meta, spec=spec, status=PodStatus(**status))
+
+
 def test_what_another_process_evicted_is_known_by_the_pods_condition() -> None:
     """And the pod that its controller makes then does not come by itself."""
-    owner = OwnerReference("batch/v1", "Job", "train", "uid-job", controller=True)
-
-    def pod(name: str, **status: Any) -> Pod:
-        made = make_pod(name)
-        meta = replace(made.metadata, owner_references=[owner])
-        spec = replace(made.spec, node_name="n0" if status else "")
-        return replace(made, metadata=meta, spec=spec, status=PodStatus(**status))
-
     told = Condition("DisruptionTarget", "True", "PreemptionByScheduler")
     lives = Lives()
     lives.listed(0.0)
@@ -242,6 +243,19 @@ def test_what_another_process_evicted_is_known_by_the_pods_condition() -> None:
     assert (a.evicted, a.ending, a.run_s) == (True, Ending.CUT_OFF, None)
     assert (b.replaces, b.ending, b.run_s) == (a.uid, Ending.SUCCEEDED, 35.0)
     assert again_s == 2.0
+
+
+def test_a_pod_made_after_one_that_was_evicted_before_the_recording_comes_by_itself() -> None:
+    """It was taken for that one's successor, which the day does not have, and never came in the model."""
+    told = Condition("DisruptionTarget", "True", "TerminationByKubelet")
+    lives = Lives()
+    lives.put(pod("old", phase="Failed", conditions=[told]), 1.0)
+    lives.listed(2.0)
+    lives.put(pod("new"), 1000.0)
+    found, again_s = lives.told(2.0)
+    (new,) = found.values()
+    assert (new.pod.metadata.name, new.came_s, new.replaces) == ("new", 998.0, "")
+    assert again_s is None
 
 
 # -- journals that are not whole ----------------------------------------------------------------------
