@@ -5,7 +5,8 @@ Called by reading, in the order of time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from statistics import median
 
 import msgspec
@@ -124,7 +125,7 @@ class Lives:
     def told(self, began_s: float) -> tuple[dict[str, Life], float | None]:
         """All of them in seconds from then, and how long it took to make one for one that was cut off."""
         courses = {uid: one for uid, one in self._by_uid.items() if not _is_over(one, began_s)}
-        replaces, took_s = _successors(list(courses.values()))
+        replaces, took_s = _successors(courses.values())
         in_order = sorted(courses.items(), key=lambda one: (max(one[1].came_s, began_s), one[0]))
         found = {uid: _life(course, began_s, replaces.get(uid, "")) for uid, course in in_order}
         return found, median(took_s) if took_s else None
@@ -162,28 +163,39 @@ def _is_cut_off(course: _Course) -> bool:
     return course.ended_s is not None and (course.evicted or course.disrupted)
 
 
-def _successors(courses: list[_Course]) -> tuple[dict[str, str], list[float]]:
-    """For pods made in another's place its UID; and how long each took."""
+def _successors(courses: Iterable[_Course]) -> tuple[dict[str, str], list[float]]:
+    """For pods made in another's place its UID; and how long each took. courses: as they were first shown."""
+    in_order = sorted(courses, key=_came_s)
+    place = {id(course): at for at, course in enumerate(in_order)}
     by_maker: dict[tuple[str, str], list[_Course]] = {}
-    for course in courses:
+    for course in in_order:
         for maker in _makers(course.first):
             by_maker.setdefault(maker, []).append(course)
     replaces: dict[str, str] = {}
     took_s = []
-    for course in sorted(filter(_is_cut_off, courses), key=lambda one: one.ended_s or 0.0):
+    for course in sorted(filter(_is_cut_off, in_order), key=lambda one: one.ended_s or 0.0):
         ended_s = course.ended_s or 0.0
         left_s = min(ended_s, course.leaves_s or ended_s)
-        for one in _in_turn(course, by_maker):
-            if one is not course and one.came_s >= left_s and one.first.metadata.uid not in replaces:
+        for one in _in_turn(course, by_maker, left_s):
+            # Two that one call shows as ended are not made for each other.
+            if place[id(one)] > place[id(course)] and one.first.metadata.uid not in replaces:
                 replaces[one.first.metadata.uid] = course.first.metadata.uid
                 took_s.append(max(one.came_s - (course.gone_s or ended_s), 0.0))
                 break
     return replaces, took_s
 
 
-def _in_turn(course: _Course, by_maker: dict[tuple[str, str], list[_Course]]) -> Iterable[_Course]:
-    """Of its name first."""
-    return (one for maker in _makers(course.first) for one in by_maker[maker])
+def _in_turn(
+    course: _Course, by_maker: dict[tuple[str, str], list[_Course]], from_s: float
+) -> Iterator[_Course]:
+    """Those that came from then on, of its name first."""
+    for maker in _makers(course.first):
+        same = by_maker[maker]
+        yield from (same[at] for at in range(bisect_left(same, from_s, key=_came_s), len(same)))
+
+
+def _came_s(course: _Course) -> float:
+    return course.came_s
 
 
 def _makers(pod: Pod) -> list[tuple[str, str]]:

@@ -258,6 +258,25 @@ def test_a_pod_made_after_one_that_was_evicted_before_the_recording_comes_by_its
     assert again_s is None
 
 
+def test_pods_that_one_call_shows_as_evicted_are_not_made_for_each_other() -> None:
+    """After a watch that was away for long; following one from another never ended."""
+    told = Condition("DisruptionTarget", "True", "TerminationByKubelet")
+    lives = Lives()
+    lives.listed(2.0)
+    for name in ("a", "b", "c"):
+        lives.put(pod(name, phase="Failed", conditions=[told]), 10.0)
+    lives.put(pod("d"), 10.0)
+    found, _ = lives.told(2.0)
+    made_for = {life.pod.metadata.name: life.replaces for life in found.values()}
+    assert made_for["a"] == ""
+    for uid in found:
+        seen = []
+        while uid:
+            assert uid not in seen
+            seen.append(uid)
+            uid = found[uid].replaces
+
+
 # -- journals that are not whole ----------------------------------------------------------------------
 
 
