@@ -189,10 +189,11 @@ class Cluster:
     def _plan(self, life: Life) -> None:
         """All that is known before of one pod."""
         if life.was_bound and life.placed is not None:
-            self.courses[life.uid] = Course(0.0, 0.0)
+            course = self.courses[life.uid] = Course(0.0, 0.0)
             self.api.create_pod(life.placed)
-            if life.ended_s is not None:
-                self.timeline.at(life.ended_s, partial(self._end, life.placed, life))
+            ended_s = self._goes_on_to_s(life, course)
+            if ended_s is not None:
+                self.timeline.at(ended_s, partial(self._end, life.placed, life))
         elif not self._is_ours(life):
             self.timeline.at(life.came_s, partial(self._come, life, life.pod))
             if life.bound_s is not None:
@@ -206,6 +207,17 @@ class Cluster:
                 self.timeline.at(life.came_s + edit.after_s, partial(self._edit, life, edit.pod))
             if life.bound_s is None and life.gone_s is not None:
                 self.timeline.at(life.gone_s, partial(self._withdraw, life))
+
+    def _goes_on_to_s(self, life: Life, course: Course) -> float | None:
+        """When one ends that was there before, if nobody evicts it; None: after all that is known."""
+        if life.ending is not Ending.CUT_OFF or not self._is_ours(life):
+            return life.ended_s
+        if life.placed is not None and life.placed.metadata.deletion_timestamp is not None:
+            self._lost.add(life.uid)  # it was asked to go before
+            return life.ended_s
+        run_s, is_known = self._runs.of(life)
+        course.unknown = not is_known
+        return None if run_s is None else max((life.bound_s or 0.0) + run_s, life.ended_s or 0.0)
 
     def _come(self, life: Life, pod: Pod) -> None:
         key = (pod.metadata.namespace, pod.metadata.name)
@@ -269,7 +281,7 @@ class Cluster:
         if now is None or now.is_terminal or now.metadata.uid in self._evicted:
             return
         last = self._runs.last(life) if self._is_ours(life) else life
-        if last.ending in (Ending.SUCCEEDED, Ending.FAILED):
+        if now.metadata.uid not in self._lost and last.ending in (Ending.SUCCEEDED, Ending.FAILED):
             self.api.update_pod(now, status=replace(now.status, phase=last.ending.value))
             if last.gone_s is not None and last.ended_s is not None:
                 self.timeline.after(max(last.gone_s - last.ended_s, 0.0), partial(self.api.delete_pod, now))

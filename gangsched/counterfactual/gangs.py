@@ -132,8 +132,8 @@ def shaken(day: Day, gangs: Sequence[Gang], seed: int) -> Day:
         drawn |= dict.fromkeys(gang.uids, by)
     lives = {}
     for uid, life in day.lives.items():
-        by = drawn.get(_head(day.lives, life).uid)
-        lives[uid] = life if by is None else _shaken(life, *by)
+        drawn_for_it = drawn.get(_head(day.lives, life).uid)
+        lives[uid] = life if drawn_for_it is None else _shaken(life, *drawn_for_it)
     others = [
         replace(one, at_s=max(one.at_s - most_s, 0.0)) if isinstance(one.event, _OBJECTS) else one
         for one in day.others

@@ -20,6 +20,7 @@ from gangsched.model.pod_group import BIND_KEYS
 
 _WRITTEN = frozenset((ALLOCATED_KEY, VISIBLE_KEY, *BIND_KEYS))
 # Source: kubernetes `staging/src/k8s.io/api/core/v1/types.go`, PodReasonPreemptionByScheduler.
+_DISRUPTED = "DisruptionTarget"
 _PREEMPTED = "PreemptionByScheduler"
 _ENDINGS = {"Succeeded": Ending.SUCCEEDED, "Failed": Ending.FAILED}
 
@@ -153,10 +154,18 @@ def _life(course: _Course, began_s: float, replaces: str) -> Life:
         evicted=course.evicted,
         replaces=replaces,
         edits=tuple(Edit(max(at_s - course.came_s, 0.0), pod) for at_s, pod in course.edits),
-        placed=None
-        if course.bound_s is None
-        else replace(course.last, status=replace(course.last.status, phase="Running")),
+        placed=None if course.bound_s is None else _placed(course, began_s),
     )
+
+
+def _placed(course: _Course, began_s: float) -> Pod:
+    """Nobody has asked it to go since the day began."""
+    pod = course.last
+    meta, conditions = pod.metadata, pod.status.conditions
+    if course.leaves_s is None or course.leaves_s > began_s:
+        meta = replace(meta, deletion_timestamp=None)
+        conditions = [one for one in conditions or () if one.type != _DISRUPTED]
+    return replace(pod, metadata=meta, status=replace(pod.status, phase="Running", conditions=conditions))
 
 
 def _is_cut_off(course: _Course) -> bool:
@@ -214,7 +223,7 @@ def _placed_s(pod: Pod) -> float | None:
 def _disruption(pod: Pod) -> str:
     """Why it is about to end before its time, as the API says it, also where another process evicted it."""
     for one in pod.status.conditions or ():
-        if one.type == "DisruptionTarget" and one.status == "True":
+        if one.type == _DISRUPTED and one.status == "True":
             return one.reason or one.type
     return ""
 
