@@ -315,5 +315,7 @@ class Cluster:
     def _make_anew(self, gone: Pod) -> None:
         base = self._made_for.get(gone.metadata.uid, gone.metadata.uid)
         pod = reborn(gone, f"again{len(self._made_for)}", self.api.wall_s)
+        owners = gone.metadata.owner_references  # some gangs are known by them alone
+        pod = replace(pod, metadata=replace(pod.metadata, owner_references=owners))
         self._made_for[pod.metadata.uid] = base
         self.api.create_pod(pod)
