@@ -314,6 +314,18 @@ def test_what_kubectl_prints_becomes_what_happened(
     assert lives["p2"].bound_s is None
 
 
+def test_a_history_of_one_moment_is_no_day_to_ask_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its picture was divided by its length, and shares of nothing were printed."""
+    code, out = imported(tmp_path, "kubernetes", listed(a_node(), a_pod("b", "p2")))
+    assert code == 0
+    assert main(["replay", str(out)]) == 0
+    flags = ("--nodes", "+1", "--like", "n1", "--svg", str(tmp_path / "day.svg"))
+    assert main(["counterfactual", str(out), *flags]) == 2
+    assert "is too short: ends as the cluster has been listed" in capsys.readouterr().err
+
+
 def test_an_audit_log_becomes_what_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = a_pod("a", "p1", status={"phase": "Failed"})
     log = (
