@@ -47,10 +47,15 @@ class Course(msgspec.Struct):
 
 
 class History(msgspec.Struct):
-    """By UID the pods, by name the nodes with when they were first told of. missing: what is not in it."""
+    """By UID the pods, by name the nodes with when they were first told of. missing: what is not in it.
+
+    uid_of: of pods that an audit log has created, by NAMESPACE/NAME; logs are of one cluster, one after the
+    other.
+    """
 
     courses: dict[str, Course] = {}
     nodes: dict[str, tuple[float, Node]] = {}
+    uid_of: dict[str, str] = {}
     missing: Counter[str] = msgspec.field(default_factory=Counter)
 
 
@@ -206,13 +211,12 @@ def _scheduled_s(pod: Pod) -> float | None:
 
 
 def _read_log(path: str, file: BinaryIO, into: History, refuse: Callable[[ConfigError], None]) -> None:
-    uid_of: dict[str, str] = {}
     for number, line in _lines(file):
         try:
             if len(line) > _MAX_LINE:
                 raise ConfigError(f"is longer than {_MAX_LINE // 2**20} MiB")
             if line.strip():
-                _take_line(_audited(line), into, uid_of)
+                _take_line(_audited(line), into)
         except (*_UNREADABLE, ConfigError) as error:
             refuse(ConfigError(f"line {number}: {error}", source=path))
 
@@ -227,7 +231,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield number, line
 
 
-def _take_line(told: _Audited, into: History, uid_of: dict[str, str]) -> None:
+def _take_line(told: _Audited, into: History) -> None:
     """Raises: msgspec.MsgspecError, ConfigError."""
     ref, status = told.object_ref, told.response_status
     if told.stage != "ResponseComplete" or ref is None or status is None or not 200 <= status.code < 300:
@@ -239,10 +243,10 @@ def _take_line(told: _Audited, into: History, uid_of: dict[str, str]) -> None:
             first_s, _ = into.nodes.get(node.metadata.name, (at_s, node))
             into.nodes[node.metadata.name] = (first_s, node)
     elif ref.resource == "pods":
-        _take_call(told, ref, at_s, into, uid_of)
+        _take_call(told, ref, at_s, into)
 
 
-def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History, uid_of: dict[str, str]) -> None:
+def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History) -> None:
     """Raises: msgspec.MsgspecError."""
     key = f"{ref.namespace}/{ref.name}"
     if told.verb == "create" and not ref.subresource:
@@ -254,10 +258,10 @@ def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History, uid_
         meta = pod.metadata
         name, namespace = meta.name or ref.name, meta.namespace or ref.namespace
         pod = replace(pod, metadata=replace(meta, name=name, namespace=namespace))
-        uid = uid_of[pod.key] = meta.uid or f"{pod.key}@{at_s}"
+        uid = into.uid_of[pod.key] = meta.uid or f"{pod.key}@{at_s}"
         into.courses[uid] = Course(_unplaced(pod), at_s)
         return
-    course = into.courses.get(uid_of.get(key, ""))
+    course = into.courses.get(into.uid_of.get(key, ""))
     if course is None:
         into.missing[UNSEEN] += ref.subresource == "binding" or told.verb == "delete"
     elif ref.subresource == "binding" and told.request is not None:

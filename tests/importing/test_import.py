@@ -355,6 +355,25 @@ def test_an_audit_log_becomes_what_happened(tmp_path: Path, capsys: pytest.Captu
     assert (lives["b"].bound_s, lives["b"].gone_s) == (None, 1920.0)
 
 
+def test_a_log_that_was_rotated_is_one_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the second file has of a pod of the first was counted as of pods that nobody created."""
+    first, second, nodes = tmp_path / "audit-1.log", tmp_path / "audit.log", tmp_path / "nodes.json"
+    status = a_pod("a", "p1", status={"phase": "Succeeded"})
+    first.write_text(audited("02:00:00", "create", "a", responseObject=a_pod("a", "p1")))
+    second.write_text(
+        audited("02:01:00", "create", "a", "binding", requestObject={"target": {"name": "n1"}})
+        + audited("02:31:00", "patch", "a", "status", responseObject=status)
+    )
+    nodes.write_text(listed(a_node()))
+    out = tmp_path / "out"
+    assert main(["import", "kubernetes", str(first), str(second), str(nodes), str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "1 of them were bound" in told
+    assert "whose creation is not in it" not in told
+    (life,) = read_day(segments_at(out)).lives.values()
+    assert (life.bound_s, life.node, life.run_s) == (60.0, "n1", 1800.0)
+
+
 def test_a_pod_of_no_time_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It would make a day of decades."""
     undated, ancient = a_pod("u", "p7"), a_pod("v", "p8")
