@@ -25,6 +25,8 @@ _MAX_PODS = 1_000_000
 # Kubernetes is of 2014.
 _FIRST_YEAR, _LAST_YEAR = 2014, 9000
 NO_BODY = "pods of which the log has no more than the name (level Metadata)"
+NO_NAME = "pods whose name the API server made, which the log does not have (level Request)"
+NO_NODE = "binds of which the log does not have the node (level Metadata)"
 UNSEEN = "binds and ends of pods whose creation is not in it"
 OTHERS = "objects that are neither pods nor nodes"
 NO_TIME = "pods that were bound at a time that is not in it"
@@ -257,6 +259,9 @@ def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History) -> N
         pod = _pod(body)
         meta = pod.metadata
         name, namespace = meta.name or ref.name, meta.namespace or ref.namespace
+        if not name:
+            into.missing[NO_NAME] += 1
+            return
         pod = replace(pod, metadata=replace(meta, name=name, namespace=namespace))
         uid = into.uid_of[pod.key] = meta.uid or f"{pod.key}@{at_s}"
         into.courses[uid] = Course(_unplaced(pod), at_s)
@@ -264,8 +269,11 @@ def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History) -> N
     course = into.courses.get(into.uid_of.get(key, ""))
     if course is None:
         into.missing[UNSEEN] += ref.subresource == "binding" or told.verb == "delete"
-    elif ref.subresource == "binding" and told.request is not None:
-        course.bound_s, course.node = at_s, _binding(told.request).target.name
+    elif ref.subresource == "binding":
+        if told.request is None:
+            into.missing[NO_NODE] += 1
+        else:
+            course.bound_s, course.node = at_s, _binding(told.request).target.name
     elif ref.subresource == "status" and told.response is not None:
         pod = _pod(told.response)
         if pod.is_terminal and course.ended_s is None:

@@ -355,6 +355,30 @@ def test_an_audit_log_becomes_what_happened(tmp_path: Path, capsys: pytest.Captu
     assert (lives["b"].bound_s, lives["b"].gone_s) == (None, 1920.0)
 
 
+def test_what_a_log_of_a_lower_level_lacks_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pods without a name were one pod that waited for ever, and so was one whose bind has no body."""
+    made = a_pod("", "")
+    made["metadata"] = {"generateName": "web-", "namespace": "t"}
+    log = (
+        audited("02:00:00", "create", "a", responseObject=a_pod("a", "p1"))
+        + 3 * audited("02:00:01", "create", "", requestObject=made)
+        + audited("02:00:02", "create", "web-abcde", "binding", requestObject={"target": {"name": "n1"}})
+        + audited("02:01:00", "create", "a", "binding")
+    )
+    nodes = tmp_path / "nodes.json"
+    nodes.write_text(listed(a_node()))
+    source, out = tmp_path / "audit.log", tmp_path / "out"
+    source.write_text(log)
+    assert main(["import", "kubernetes", str(source), str(nodes), str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "1 pod over" in told
+    assert "pods whose name the API server made, which the log does not have (level Request): 3" in told
+    assert "binds of which the log does not have the node (level Metadata): 1" in told
+    assert "binds and ends of pods whose creation is not in it: 1" in told
+
+
 def test_a_log_that_was_rotated_is_one_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the second file has of a pod of the first was counted as of pods that nobody created."""
     first, second, nodes = tmp_path / "audit-1.log", tmp_path / "audit.log", tmp_path / "nodes.json"
