@@ -28,6 +28,7 @@ from gangsched.errors import InvariantError
 from gangsched.journal.new_words import new_words, number_of
 from gangsched.journal.ordered_names import (
     SUFFIX_LETTERS,
+    address,
     elsewhere,
     in_base,
     in_between,
@@ -139,8 +140,7 @@ class Renaming:
         bounds = _bounds(met[Kind.SUFFIX])
         self._settle_digits(bounds)
         self._settle_hex()
-        for at, one in enumerate(sorted(met[Kind.IP])):
-            self._new[Kind.IP, one] = f"198.{18 + (at >> 16) % 2}.{at >> 8 & 255}.{at & 255}"
+        self._new |= {(Kind.IP, one): address(at) for at, one in enumerate(sorted(met[Kind.IP]))}
         self._settle_suffixes(bounds, taken)
 
     def __call__(self, text: str) -> str:

@@ -83,6 +83,17 @@ def test_numbers_times_and_words_of_kubernetes_stay(text: str) -> None:
     assert renaming_of([text])(text) == text
 
 
+def test_addresses_keep_their_order_as_texts() -> None:
+    """Nodes, and domains, may be named by them, and ties are broken by names."""
+    rng = Random(1)
+    ours = sorted({f"10.{rng.randrange(9)}.{rng.randrange(256)}.{rng.randrange(256)}" for _ in range(500)})
+    rename = renaming_of(ours)
+    renamed = [rename(one) for one in ours]
+    assert renamed == sorted(set(renamed))
+    assert not set(renamed) & set(ours)
+    assert rename(f"{ours[7]}:8080") == f"{renamed[7]}:8080"
+
+
 def test_suffixes_that_kubernetes_makes_still_look_so() -> None:
     """By them the name of a kind of job is found."""
     texts = ["coral-6d4cf56db6-x7k2p", "coral-walrus", "coral-xyz"]
