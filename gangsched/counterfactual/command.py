@@ -76,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
     for why in day.lost:
         print(f"gangsched: not all of the journal could be read: {clean(why)}. {REPAIR}", file=sys.stderr)
     recorded = _recorded(day, known)
+    if day.length_s <= 0.0:
+        raise ConfigError("is too short: ends as the cluster has been listed", source=args.journal)
     if args.svg:
         _put(args.svg, "a", "")  # before it takes minutes
 

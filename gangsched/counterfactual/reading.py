@@ -42,15 +42,10 @@ def read_day(segments: Sequence[Segment], plugin_files: Sequence[str] = ()) -> D
     whole = [[(one, start) for one, start in starts if start is not None] for starts in begun]
     for starts in sorted(filter(None, whole), key=lambda one: one[0][1].wall_s):
         reading.process(starts)
-    if reading.start is None:
-        problem = "nothing is in it"
-    elif not reading.is_synced:
-        problem = "ends before the cluster was listed once"
-    elif (day := reading.day()).length_s <= 0.0:
-        problem = "ends as the cluster has been listed"
-    else:
-        return day
-    raise ConfigError(f"is too short: {problem}", source=str(segments[0].path.parent))
+    if reading.start is None or not reading.is_synced:
+        what = "nothing is in it" if reading.start is None else "ends before the cluster was listed once"
+        raise ConfigError(f"is too short: {what}", source=str(segments[0].path.parent))
+    return reading.day()
 
 
 class _Reading:
