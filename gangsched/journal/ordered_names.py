@@ -17,8 +17,6 @@ Number = Callable[[str, int], int]
 """Of a text one below a bound, by the keyed hash."""
 Hashed = Callable[[str, int, str], str]
 """Of a text so many letters of an alphabet, by the keyed hash."""
-# Octets of three digits, so that there are 3.8 million addresses whose order is that of their texts.
-_OCTETS = range(100, 256)
 # After all texts.
 _LAST = "\U0010ffff"
 _MAX_RANKED = 30
@@ -31,13 +29,6 @@ def in_base(number: int, digits: str, n: int) -> str:
         number, at = divmod(number, len(digits))
         found = digits[at] + found
     return found
-
-
-def address(at: int) -> str:
-    """A private IP address; as texts they are in the order of their numbers, as nodes sort that are named by
-    theirs."""
-    n = len(_OCTETS)
-    return ".".join(str(one) for one in (10, *(_OCTETS[at // n**k % n] for k in (2, 1, 0))))
 
 
 def place(text: str, alphabet: str, n_letters: int) -> int:

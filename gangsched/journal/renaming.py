@@ -6,7 +6,7 @@ with their units; every other word becomes letters that its place in the alphabe
 (HMAC-SHA256) choose. Order stays, since ties are broken by names: that takes two passes, one that meets all
 words and one that replaces them. So do case, length (of short words where there is room), and whether
 a part of a name looks like the suffix that Kubernetes makes: such a one, letters and digits in one, has its
-length and its place among all other parts and numbers. UUIDs and IP addresses become others.
+length and its place among all other parts and numbers. UUIDs and addresses become others (special_texts).
 
 Lives here: texts. Not here: records. Called by anonymising.
 """
@@ -28,11 +28,11 @@ from gangsched.errors import InvariantError
 from gangsched.journal.new_words import new_words, number_of
 from gangsched.journal.ordered_names import (
     SUFFIX_LETTERS,
-    address,
     elsewhere,
     in_base,
     in_between,
 )
+from gangsched.journal.special_texts import SPECIAL, new_addresses
 
 # Shorter numbers are ordinals, sizes and times; longer ones in a name are somebody's number.
 _MAX_DIGITS = 7
@@ -43,16 +43,6 @@ _HEX = "0123456789abcdef"
 _HEX_RANKED = 8
 """Digits that order chooses; the others are the hash's."""
 
-_CLOCK = (
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})?"
-)
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_DIGEST = r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{12,}"
-_SPECIAL = re.compile(
-    rf"(?P<time>{_CLOCK})"
-    rf"|(?<![0-9A-Za-z])(?P<hex>{_UUID}|{_UUID.replace('a-f', 'A-F')}|{_DIGEST})(?![0-9A-Za-z])"
-    r"|(?<![0-9A-Za-z.])(?P<ip>[0-9]{1,3}(?:\.[0-9]{1,3}){3})(?![0-9A-Za-z.])"
-)
 _LETTER = r"[A-Za-z0-9\u0080-\U0010ffff]"
 _CHUNK = re.compile(rf"{_LETTER}(?:(?:{_LETTER}|[._/-])*{_LETTER})?")
 _NUMBER = re.compile(
@@ -83,9 +73,10 @@ class Kind(Enum):
     """Letters and digits, each of which is renamed for itself."""
     DIGITS = "digits"
     HEX = "hex"
-    IP = "ip"
+    ADDRESS = "address"
 
 
+_SPECIAL_KINDS = {"time": Kind.KEPT, "hex": Kind.HEX, "address": Kind.ADDRESS}
 Token = tuple[Kind, str]
 
 
@@ -140,7 +131,7 @@ class Renaming:
         bounds = _bounds(met[Kind.SUFFIX])
         self._settle_digits(bounds)
         self._settle_hex()
-        self._new |= {(Kind.IP, one): address(at) for at, one in enumerate(sorted(met[Kind.IP]))}
+        self._new |= {(Kind.ADDRESS, one): new for one, new in new_addresses(met[Kind.ADDRESS]).items()}
         self._settle_suffixes(bounds, taken)
 
     def __call__(self, text: str) -> str:
@@ -247,10 +238,10 @@ class Renaming:
             yield Kind.KEPT, text
             return
         at = 0
-        for found in _SPECIAL.finditer(text):
+        for found in SPECIAL.finditer(text):
             yield from self._chunks(text[at : found.start()])
             at = found.end()
-            kind = {"time": Kind.KEPT, "hex": Kind.HEX, "ip": Kind.IP}[found.lastgroup or "time"]
+            kind = _SPECIAL_KINDS[found.lastgroup or "time"]
             yield (Kind.KEPT if found[0] in self._known else kind), found[0]
         yield from self._chunks(text[at:])
 

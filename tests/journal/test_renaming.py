@@ -162,3 +162,41 @@ def test_a_long_number_gets_no_zero_in_front_and_keeps_its_order() -> None:
     assert sorted(numbers) == sorted(numbers, key=lambda one: new[one])
     assert all(len(new[one]) == len(one) and (new[one][0] == "0") == (one[0] == "0") for one in numbers)
     assert all((new[one] == one) == (len(one) < 8) for one in numbers)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("seen at 10.61.62.63.", "seen at {}."),
+        ("10.61.62.63.nip.io", "{}"),
+        ("ip-10-61-62-63.ec2.internal", "{}"),
+        ("fd00:6162:6364:3::1f", "{}"),
+        ("[2001:db8:6162:6364:9abc:def0:1:2]:8080", "[{}]:8080"),
+        ("::ffff:10.61.62.63", "::{}"),
+        ("fe80::6162:3eff:fe63:3456/48", "{}/48"),
+        ("0a:58:61:62:63:05", "{}"),
+    ],
+)
+def test_no_part_of_an_address_stays(text: str, left: str) -> None:
+    """Its numbers have few digits, and numbers of few digits stay."""
+    new = renaming_of([text])(text)
+    assert not re.search("6[1-4]", new)
+    assert re.fullmatch(re.escape(left).replace(r"\{\}", ".+"), new)
+
+
+@pytest.mark.parametrize("text", ["12:30:45", "::", "1.2.3.4.5", "0000:00:03.0"])
+def test_what_only_looks_like_an_address_stays(text: str) -> None:
+    assert renaming_of([text])(text) == text
+
+
+def test_an_address_is_the_same_with_dots_and_with_dashes() -> None:
+    """A node's name and its other annotations may have both."""
+    rename = renaming_of(["ip-10-61-62-63", "10.61.62.63", "ip-10-61-62-7"])
+    assert rename("ip-10-61-62-63").partition("-")[2] == rename("10.61.62.63").replace(".", "-")
+    assert rename("ip-10-61-62-63") < rename("ip-10-61-62-7")
+
+
+def test_ranks_of_a_pod_are_no_address() -> None:
+    rename = renaming_of(["walrus-0-1-2-3", "skip-0-1-2-3"])
+    assert rename("walrus-0-1-2-3").endswith("-0-1-2-3")
+    assert rename("skip-0-1-2-3").endswith("-0-1-2-3")
