@@ -275,7 +275,12 @@ class Recorder:
             self._next_segment()
 
     def _write(self, record: Record) -> None:
-        if why := self._sink.put(framed(record)):
+        try:
+            body = framed(record)
+        except UNWRITABLE as error:
+            self._fail(f"a record could not be written down: {error}")
+            return
+        if why := self._sink.put(body):
             self.gap, self._writes = why, False
 
     def _fail(self, why: str) -> None:

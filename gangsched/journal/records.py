@@ -27,7 +27,7 @@ FORMAT = 1
 HEAD = struct.Struct("<II")
 """Length and CRC-32 of the record that follows; the line feed at its end is counted."""
 MAX_RECORD = 256 * 2**20
-"""What a list of 5,000 nodes has at most comes in one call."""
+"""What a list of 5,000 nodes has at most comes in one call; a state of 150,000 pods may have more."""
 # What reading a record may cost beyond its bytes. A comma stands for 30 bytes of a cluster's objects, a list
 # for 190; a record of the shortest values takes 20 bytes of memory for each of its own.
 _SPARE_VALUES = 1_000_000
@@ -108,8 +108,13 @@ _EVENTS: dict[str, type[Any]] = {one.__name__: one for one in get_args(ev.Event)
 
 
 def framed(record: Record) -> bytes:
-    """The record's bytes, as they stand in a segment. Raises: ValueError, TypeError (it has no JSON)."""
+    """The record's bytes, as they stand in a segment.
+
+    Raises: ValueError, TypeError (it has no JSON, or is longer than any that is read).
+    """
     body = _encode(record) + b"\n"
+    if len(body) > MAX_RECORD:
+        raise ValueError(f"it has {len(body) // 2**20} MiB, and at most {MAX_RECORD // 2**20} are read again")
     return HEAD.pack(len(body), zlib.crc32(body)) + body
 
 

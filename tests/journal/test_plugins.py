@@ -15,6 +15,7 @@ from gangsched.core.types.group import GroupState
 from gangsched.errors import ConfigError
 from gangsched.extension.budget import _OverBudgetError
 from gangsched.extension.loading import KnownPlugins
+from gangsched.journal import records
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.records import Start, Turn
 from gangsched.journal.replaying import Divergence, Replay
@@ -100,6 +101,30 @@ def test_without_that_verdict_another_decision_is_made(tmp_path: Path) -> None:
     assert isinstance(turn, Turn)
     with pytest.raises(Divergence, match="not those recorded"):
         replay.play(replace(turn, stopped=()))
+
+
+def test_a_file_whose_path_is_no_text_costs_the_journal_and_not_the_scheduler(tmp_path: Path) -> None:
+    """Its path is in the first record, and JSON has no form for such bytes."""
+    folder = tmp_path / "\udcff"
+    folder.mkdir()
+    (folder / "slow.py").write_text(PLUGIN)
+    kept = record(folder / "slow.py")
+    assert kept.framed == []
+    assert kept.lost.startswith("a record could not be written down: ")
+    assert kept.n_skipped > 3
+
+
+def test_a_record_that_no_reader_takes_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was written, and whoever read it found that the file ends there."""
+    monkeypatch.setattr(records, "MAX_RECORD", 10_000)
+    file = tmp_path / "slow.py"
+    file.write_text(PLUGIN)
+    assert record(file).lost == ""
+    monkeypatch.setattr(records, "MAX_RECORD", 1_000)
+    kept = record(file)
+    assert kept.lost.startswith("a record could not be written down: it has 0 MiB")
+    with pytest.raises(ValueError, match="are read again"):
+        records.framed(records.State(bytes(1_000)))
 
 
 def test_a_plugin_that_is_not_here_is_named(tmp_path: Path) -> None:
