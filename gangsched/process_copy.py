@@ -27,6 +27,11 @@ _FILE = 3
 
 def forked() -> int:
     """A copy of this process: 0 in it. Raises: OSError."""
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        # Left so by what started us: the kernel would forget how a copy ended. Elsewhere than in the main
+        # thread it cannot be changed.
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with warnings.catch_warnings():
         # There are threads beside the loop's; the module's docstring says why that does no harm.
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -56,6 +56,7 @@ _LOOK_S = 60.0
 _FIRST_TRY_S = 2.0
 _LAST_TRY_S = 600.0
 _LONG_S = 300.0
+_UNTOLD = -1
 # Why nothing is written before the first segment is; nobody is told.
 _NOT_BEGUN = "unbegun"
 
@@ -304,7 +305,10 @@ class DiskJournal:
         if self._is_late:
             with contextlib.suppress(OSError):
                 os.kill(upcoming.pid, signal.SIGKILL)
-        pid, status = os.waitpid(upcoming.pid, os.WNOHANG)
+        try:
+            pid, status = os.waitpid(upcoming.pid, os.WNOHANG)
+        except ChildProcessError:  # somebody else, a plugin say, was told how it ended
+            pid, status = upcoming.pid, _UNTOLD
         if not pid:
             return
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 import tracemalloc
 from pathlib import Path
@@ -194,6 +195,46 @@ def test_a_state_that_cannot_be_written_leaves_the_old_segment(tmp_path: Path) -
     journal.close(60.0)
     assert list(Reader(tmp_path / name_of("p", 1))) == [START, End(2.0, "meanwhile")]
     assert {one.name for one in tmp_path.iterdir()} == {name_of("p", 1)}
+
+
+def test_a_copy_is_waited_for_where_ends_of_children_were_ignored(tmp_path: Path) -> None:
+    """As whoever started the process may have left it: the journal ended with its first segment."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        journal = DiskJournal(settings(tmp_path), "p")
+        journal.put(framed(START))
+        until(lambda: journal.counted[0] == 1, "it is written")
+        long_now(journal)
+        journal.begin_segment(2, lambda: [framed(START), framed(State(b"state"))])
+        until((tmp_path / name_of("p", 2)).exists, "the second has begun")
+        journal.close(60.0)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert list(Reader(tmp_path / name_of("p", 2))) == [START, State(b"state")]
+
+
+def test_a_copy_whose_end_somebody_else_was_told_leaves_the_old_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gap without an end, while records were kept for a segment that never came."""
+
+    def gone(pid: int, options: int) -> tuple[int, int]:
+        raise ChildProcessError(10, os.strerror(10))
+
+    journal = DiskJournal(settings(tmp_path), "p")
+    journal.put(framed(START))
+    until(lambda: journal.counted[0] == 1, "it is written")
+    long_now(journal)
+    monkeypatch.setattr(os, "waitpid", gone)
+    with structlog.testing.capture_logs() as logs:
+        journal.begin_segment(2, lambda: [framed(START)])
+        until(lambda: logs, "it is told")
+    monkeypatch.undo()
+    assert logs[0]["err"] == "its copy ended with status -1"
+    journal.put(framed(End(2.0, "after")))
+    journal.close(60.0)
+    assert list(Reader(tmp_path / name_of("p", 1))) == [START, End(2.0, "after")]
+    assert journal.counted.goes_on
 
 
 def test_an_end_in_the_middle_of_a_beginning_leaves_nothing_half(tmp_path: Path) -> None:
