@@ -178,8 +178,10 @@ def _free_on(
         return None
     there = [one for one in told.claims_on(name) if one.uid not in without]
     for info in scheduler.shared.cache.by_node.get(name, {}).values():
-        # Read as not bound, and about to be sent again: it keeps its place.
-        if info.state is ASSUMED and info.uid in told.pods and all(one.uid != info.uid for one in there):
+        # Read as not bound before its answer, which says that it is, or about to be sent again: it keeps its
+        # place.
+        is_on_its_way = info.state is ASSUMED or info.uid in told.answered
+        if is_on_its_way and info.uid in told.pods and all(one.uid != info.uid for one in there):
             there.append(_claim(info.pod, name, info.ids))
     kept = [one for claim in holding for one in claim.held]
     kept += scheduler.shared.cache.nominated.values()

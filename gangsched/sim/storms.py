@@ -24,6 +24,7 @@ from gangsched.sim.faults import CALM, STORM, Rates
 from gangsched.sim.given_back import lending_workload
 from gangsched.sim.limits import limited_workload, overtime_workload
 from gangsched.sim.making import make_scheduler
+from gangsched.sim.mixes import mixes
 from gangsched.sim.moody import MoodySimulation, moody_workload
 from gangsched.sim.moody_plugins import KINDS
 from gangsched.sim.racks import racked_workload
@@ -52,7 +53,7 @@ class Storm(msgspec.Struct, frozen=True):
 
     `title`: for people. `is_slow`: a seed takes seconds; one in four is run beside other storms. `is_duel`:
     two schedulers. `foresees`: they list pods in the fence before they place them. `simulation`: with what
-    else there is.
+    else there is. `mixes`: a seed is one of these instead.
     """
 
     title: str
@@ -65,6 +66,7 @@ class Storm(msgspec.Struct, frozen=True):
     is_duel: bool = False
     foresees: bool = False
     simulation: Callable[..., Simulation | Duel] = Simulation
+    mixes: tuple[Storm, ...] = ()
 
 
 STORMS: dict[str, Storm] = {
@@ -192,6 +194,7 @@ STORMS: dict[str, Storm] = {
     ),
     "unfenced": Storm("as storm, without a fence, and without late binds", rates=ROUGH, settings=Settings()),
 }
+STORMS["mixed"] = Storm("two of these at once", mixes=mixes(STORMS))
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -233,6 +236,8 @@ class Case(msgspec.Struct, frozen=True):
 
 def case(storm: Storm, seed: int) -> Case:
     """The whole of a seed."""
+    if storm.mixes:
+        storm = storm.mixes[seed % len(storm.mixes)]
     return Case(storm, seed, storm.workload(seed), storm.rates)
 
 

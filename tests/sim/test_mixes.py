@@ -1,0 +1,22 @@
+"""Two storms at once: each pair runs, and a judge of one is fair to the other."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gangsched.sim.storms import HOSTILE, STORMS, case
+
+MIXED = STORMS["mixed"]
+
+
+@pytest.mark.parametrize("nth", range(len(MIXED.mixes)))
+def test_nothing_is_found_in_one_of_each(nth: int) -> None:
+    one = case(MIXED, 29 * len(MIXED.mixes) + nth)
+    assert one.storm is MIXED.mixes[nth]
+    assert one.failure() is None
+
+
+@pytest.mark.parametrize(("name", "seed"), [("claims", 10_011), ("queues", 10_010)])
+def test_who_is_read_as_not_bound_before_it_is_said_to_be_bound_has_its_room(name: str, seed: int) -> None:
+    assert case(replace(STORMS[name], rates=HOSTILE), seed).failure() is None
