@@ -146,7 +146,7 @@ _IN_LOOPS = ("filter_node", "score_node")
 def budgeted(kind: type[Any], name: str, hooks: Iterable[str], budget: TurnBudget) -> type[Any]:
     """The same class with these hooks sampled; `async def` hooks are sampled step by step."""
     made: dict[str, Any] = {"__doc__": kind.__doc__, "__module__": kind.__module__}
-    made["over_nodes"] = functools.partial(budget.call, name)
+    made["over_nodes"] = staticmethod(functools.partial(budget.call, name))
     for hook in hooks:
         if hook not in _IN_LOOPS:
             made[hook] = _watched(kind, hook, name, budget)
