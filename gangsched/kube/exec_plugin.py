@@ -67,10 +67,12 @@ async def _output(arguments: list[str], environ: dict[str, str]) -> bytes:
         said = one_line(" ".join((await errors).decode("utf-8", "replace").split()))
     finally:
         errors.cancel()
-        _end(process, is_alone=is_alone)
-        # Where the loop is about to end, asyncio would log that nobody hears of the process's end any more.
+        _kill(process, is_alone=is_alone)
+        # asyncio logs what it hears of a process's end once its loop has ended, and that it cannot read a
+        # status which closing the transport has read before it.
         with anyio.move_on_after(_KILLED_S, shield=True):
             await process.wait()
+        process._transport.close()  # type: ignore[attr-defined]  # else a child of it keeps its pipes open
     if code != 0:
         raise ValueError(f"exec: process returned {code}" + (f". {said}" if said else ""))
     return answer
@@ -92,15 +94,11 @@ async def _last(stream: asyncio.StreamReader) -> bytes:
     return found
 
 
-def _end(process: asyncio.subprocess.Process, *, is_alone: bool) -> None:
-    """Kills what still runs of it, with what it has started, and closes its pipes."""
+def _kill(process: asyncio.subprocess.Process, *, is_alone: bool) -> None:
+    """Kills what still runs of it, with what it has started; not by Popen, which may read its exit status."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if is_alone:
-                os.killpg(process.pid, signal.SIGKILL)
-            else:
-                process.kill()
-    process._transport.close()  # type: ignore[attr-defined]  # else a child of it keeps them open
+            (os.killpg if is_alone else os.kill)(process.pid, signal.SIGKILL)
 
 
 def _status(answer: bytes, api_version: str) -> dict[str, Any]:
