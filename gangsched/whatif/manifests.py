@@ -215,7 +215,7 @@ def _default(spec: Json, priorities: Mapping[str, int]) -> None:
             resources["requests"] = {**resources["limits"], **(stated if isinstance(stated, dict) else {})}
     name = spec.get("priorityClassName")
     if name and spec.get("priority") is None:
-        if name not in priorities:
+        if not isinstance(name, str) or name not in priorities:
             hint = nearest(str(name), priorities)
             raise ConfigError(f"there is no PriorityClass {name!r}{hint}", path="spec.priorityClassName")
         spec["priority"] = priorities[name]

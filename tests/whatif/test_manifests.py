@@ -143,6 +143,14 @@ def test_a_class_gives_its_priority(tmp_path: Path) -> None:
         read(tmp_path, pod, priorities={"higher": 7})
 
 
+@pytest.mark.parametrize("named", [["high"], {"high": None}, 7])
+def test_a_class_that_is_no_text_is_refused_with_its_place(tmp_path: Path, named: object) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    pod["spec"] = {**SPEC, "priorityClassName": named}
+    with pytest.raises(ConfigError, match=r"spec\.priorityClassName: there is no PriorityClass"):
+        read(tmp_path, pod, priorities={"high": 7})
+
+
 def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(yaml.safe_dump(job())))
     assert len(read_file("-").pods) == 1
