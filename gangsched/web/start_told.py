@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from gangsched.core.explain import Explanation
+from gangsched.core.groups.claims_told import LATEST_S
 from gangsched.core.types.group import GroupState
 from gangsched.web.queue import QueueRow
 from gangsched.web.queue_command import duration
@@ -79,6 +80,8 @@ def start_of(told: Explanation, row: QueueRow | None, now: datetime, *, problem:
 
 
 def _at(in_s: float, now: datetime) -> str:
+    if in_s >= LATEST_S:  # whoever holds its room states a walltime of thousands of years
+        return duration(in_s)
     return f"{duration(in_s)} ({now + timedelta(seconds=in_s):%Y-%m-%d %H:%M} UTC)"
 
 

@@ -8,7 +8,6 @@ snapshot's core is used up by it.
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from gangsched.config.strict import nearest
 from gangsched.core.framework.interface import Code
+from gangsched.core.groups.claims_told import LATEST_S
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.errors import ConfigError, ParseError
@@ -220,7 +220,8 @@ def _gang_of(pod: Pod) -> str:
 
 
 def _ends(pod: Pod) -> bool:
-    return not math.isinf(pod_walltime(pod).seconds)
+    """In a time that there are dates for."""
+    return pod_walltime(pod).seconds < LATEST_S
 
 
 def _is_of_node(pod: Pod) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from gangsched.core.types.group import GroupState
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import make_pod
 from gangsched.web.explanations import Explanations
-from gangsched.web.queue import Queue
+from gangsched.web.queue import Queue, QueuePage
 from gangsched.web.start_told import start_of
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 from tests.web.test_server import serving
@@ -101,3 +102,16 @@ def test_no_state_is_without_an_answer(state: GroupState) -> None:
     waits = state in (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
     assert found.text.startswith("unknown: ") == waits
     assert (found.kind == "started") == (state in (GroupState.BOUND, GroupState.DELETED))
+
+
+def test_a_start_in_thousands_of_years_has_no_date() -> None:
+    c = cluster(nodes=1, settings=Settings(queueing=QueueingSettings(1, mode="hard")))
+    c.submit(with_annotations([make_pod("holds", gpus=8)], {WALLTIME_KEY: "99999999h"})).run()
+    c.submit(with_annotations(gang("train", pods=1, gpus=8), {WALLTIME_KEY: "1h"})).run()
+    queue = Queue(c.scheduler, clock_s=lambda: c.now_s)
+    page = msgspec.json.decode(asyncio.run(queue.listed_with_estimates()), type=QueuePage)
+    [row] = page.rows
+    [group] = [one for one in c.scheduler.shared.groups.values() if str(one.key) == "d/train"]
+    found = start_of(explain(c.scheduler, group, c.now_s), row, NOW)
+    assert found.text.startswith("estimated, in about 41")
+    assert "UTC" not in found.text

@@ -193,6 +193,14 @@ def test_it_agrees_with_what_then_happens(seed: int) -> None:
             c.wait(20.0)  # who waited has been tried again
 
 
+def test_a_walltime_of_ten_thousand_years_is_no_end_to_wait_for() -> None:
+    c = cluster(nodes=1)
+    pod = running("old", since=timedelta(), walltime="99999999h", gpus=8)
+    c.submit(replace(pod, spec=replace(pod.spec, node_name="n0")))
+    found = whatif(c, *gang("a", pods=1, gpus=8))
+    assert ([(one.starts, one.at) for one in found.gangs], found.endless) == ([("not", None)], 1)
+
+
 def test_a_pod_that_is_preempted_while_ends_are_waited_for_does_not_end_again() -> None:
     c = cluster(nodes=2)
     for name, node, walltime, priority in (("p", "n0", "10s", 100), ("q", "n1", "20s", 0)):
