@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
+import numpy as np
 
 from gangsched.bench.queueing.jobs import Job, in_order
 from gangsched.bench.queueing.live import Cluster
@@ -28,6 +29,8 @@ from gangsched.plugins import IN_TREE, build_profiles
 _NO_DATE_S = 946_684_800.0
 # Below, seconds count from the beginning of a log.
 _FIRST_DATE_S = 100_000_000.0
+# Of anything, on a node.
+_MOST = 2**62
 NO_RUN = "jobs without a run time"
 TOO_LONG = f"jobs that ran for more than {MAX_DAYS:,} days"
 NO_SIZE = "jobs that request nothing"
@@ -76,9 +79,16 @@ class _Room:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         offered = [one.status.allocatable or {} for one in nodes]
-        self._gpus = [to_int(str(one.get(RESOURCE, "0"))) for one in offered]
-        self._cpu_milli = max(to_milli(str(one["cpu"])) for one in offered)
-        self._memory_mib = max(to_int(str(one["memory"])) // 2**20 for one in offered)
+        found = [
+            (
+                to_int(str(one["pods"])),
+                to_int(str(one.get(RESOURCE, "0"))),
+                to_milli(str(one["cpu"])),
+                to_int(str(one["memory"])) // 2**20,
+            )
+            for one in offered
+        ]
+        self._nodes = np.array(found, dtype=np.int64)
 
     def problem(self, job: Job) -> str:
         """Why it cannot be taken; "": it can."""
@@ -88,10 +98,9 @@ class _Room:
             return TOO_LONG
         if job.n_devices < 0 or job.n_pods < 1:
             return NO_SIZE
-        each = job.n_devices // job.n_pods
-        n_places = sum(n // each for n in self._gpus) if each else job.n_pods
-        is_large = job.cpu_milli > self._cpu_milli or job.memory_mib > self._memory_mib
-        return TOO_LARGE if is_large or n_places < job.n_pods else ""
+        each = (1, job.n_devices // job.n_pods, job.cpu_milli, job.memory_mib)
+        places = [self._nodes[:, at] // min(amount, _MOST) for at, amount in enumerate(each) if amount > 0]
+        return TOO_LARGE if int(np.min(places, axis=0).sum()) < job.n_pods else ""
 
 
 class Written(msgspec.Struct, frozen=True):

@@ -144,6 +144,21 @@ def test_pods_of_a_slurm_job_are_its_nodes(tmp_path: Path, capsys: pytest.Captur
     assert (start.now_s, start.wall_s) == (0.0, 1777860000.0)  # 2026-05-04T02:00:00Z
 
 
+def test_a_job_without_devices_has_to_have_room_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On 2 nodes of 64 CPUs and 110 pods: by its CPUs, its memory, or its nodes, of which each is a pod."""
+    head, *_ = SACCT.splitlines()
+    when = "2026-05-04T02:00:00|2026-05-04T02:00:05|2026-05-04T03:00:05|COMPLETED"
+    large = ("cpu=192,node=3", "cpu=4,mem=4000G,node=4", "cpu=4,node=1000000000", "mem=999999999E,node=1")
+    rows = [f"{number}|ann|{when}|{amount}||" for number, amount in enumerate(("cpu=128,node=2", *large))]
+    code, _ = imported(tmp_path, "sacct", "\n".join([head, *rows]), "--nodes", "2")
+    assert code == 0
+    told = capsys.readouterr().out
+    assert "1 job over 1 h 00 min is in" in told
+    assert "left out: jobs that no node, or the whole cluster, has room for: 4" in told
+
+
 def test_pods_and_nodes_of_the_openb_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = tmp_path / "nodes.csv"
     nodes.write_text(NODES)
