@@ -6,6 +6,7 @@ counted. Source: https://kubernetes.io/docs/reference/config-api/apiserver-audit
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -160,7 +161,7 @@ def _read_list(path: str, file: BinaryIO, into: History, refuse: Callable[[Confi
     if len(body) > _MAX_LIST:
         raise ConfigError(f"is larger than {_MAX_LIST // 2**20} MiB", source=path)
     try:
-        found = _listed(body)
+        found = _listed(body.removeprefix(BOM_UTF8))
     except _UNREADABLE as error:
         raise ConfigError(
             f"is neither an audit log nor a list, as kubectl get pods,nodes -A -o json prints it: {error}",
@@ -218,7 +219,7 @@ def _read_log(path: str, file: BinaryIO, into: History, refuse: Callable[[Config
             if len(line) > _MAX_LINE:
                 raise ConfigError(f"is longer than {_MAX_LINE // 2**20} MiB")
             if line.strip():
-                _take_line(_audited(line), into)
+                _take_line(_audited(line.removeprefix(BOM_UTF8)), into)
         except (*_UNREADABLE, ConfigError) as error:
             refuse(ConfigError(f"line {number}: {error}", source=path))
 

@@ -37,7 +37,7 @@ def equal_nodes(n: int, gpus: int) -> list[Node]:
 def listed_nodes(path: str, refuse: Callable[[ConfigError], None]) -> list[Node]:
     """Those of the list; `refuse` is told of each bad line, which is left out. Raises: ConfigError."""
     try:
-        with Path(path).open(encoding="utf-8", errors="replace", newline="") as file:
+        with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as file:
             names = [name.strip() for name in next(csv.reader([file.readline(_MAX_LINE)]), [])]
             missing = [name for name in _NEEDED if name not in names]
             if missing:

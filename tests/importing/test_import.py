@@ -184,6 +184,26 @@ def test_pods_and_nodes_of_the_openb_trace(tmp_path: Path, capsys: pytest.Captur
     assert main(["replay", str(out)]) == 0
 
 
+@pytest.mark.parametrize("kind", ["swf", "csv", "sacct", "kubernetes"])
+def test_a_mark_of_the_encoding_is_no_part_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """Spreadsheets and PowerShell begin files with it; the first column was another one, or all was bad."""
+    texts = {
+        "swf": "; UnixStartTime: 1119998998\n" + SWF,
+        "csv": "arrival_s,run_s,devices\n0,10,1\n",
+        "sacct": SACCT,
+        "kubernetes": listed(a_node(), ran("a", "p1")),
+    }
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text("\ufeffsn,cpu_milli,memory_mib,gpu\na,64000,262144,8\nb,64000,262144,8\n")
+    more = () if kind == "kubernetes" else ("--node-list", str(nodes))
+    code, out = imported(tmp_path, kind, "\ufeff" + texts[kind], *more)
+    assert code == 0, capsys.readouterr().err
+    assert any(isinstance(event, ev.PodAdded) for event in events_of(out))
+    assert ("the date" in capsys.readouterr().out) == (kind == "csv")
+
+
 def test_a_journal_is_a_workload_of_the_bench(tmp_path: Path) -> None:
     """What comes out is what went in."""
     code, out = imported(tmp_path, "swf", SWF, "--nodes", "2", "--gpus", "4")

@@ -96,7 +96,7 @@ def jobs_of(
     if parse is None:
         os.stat(path)  # that it is not there is told first
         raise ConfigError("is neither a .swf nor a .csv file, nor a .sacct file, nor a journal", source=path)
-    with Path(path).open(encoding="utf-8", errors="replace", newline="") as file:
+    with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as file:
         for read in parse(path, _lines(path, file)):
             try:
                 yield read()
