@@ -93,6 +93,9 @@ def _ready_streams() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         # A terminal that has few characters gets the others as \xe9, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdin, TextIOWrapper):
+        # A key of a terminal with another encoding is no command, and no traceback either.
+        sys.stdin.reconfigure(errors="replace")
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

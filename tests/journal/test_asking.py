@@ -90,3 +90,12 @@ def test_who_stops_is_not_asked_again_by_the_next_process(
     out = capsys.readouterr().out
     assert out.count("> ") == 1
     assert "2-second" not in out
+
+
+def test_what_is_typed_in_another_encoding_is_no_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_day().write_to(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\nq\n"), encoding="utf-8"))
+    assert main(["replay", str(tmp_path), "--step"]) == 0
+    assert capsys.readouterr().out.count("Enter: the next decision") == 2
