@@ -219,6 +219,7 @@ class Recorder:
         self, profiles: Mapping[str, Profile], config: SchedulerConfig, now_s: float
     ) -> tuple[list[Effect], tuple[str, ...]]:
         """The core's; `profiles` were made from `config`."""
+        self._begin()
         effects, more = self._scheduler.reconfigure(profiles, config.settings, now_s)
         self._config = config
         if self._writes:
@@ -227,7 +228,8 @@ class Recorder:
             except UNWRITABLE as error:
                 self._fail(f"an effect could not be written down: {error}")
             else:
-                self._write(Reconfigured(now_s, found, effective_yaml(config), self._sources(config)))
+                text, sources = effective_yaml(config), self._sources(config)
+                self._write(Reconfigured(now_s, found, text, sources, self._stopped()))
         self._turned()
         return effects, more
 
@@ -237,6 +239,13 @@ class Recorder:
         """Plugins are called at the edge too, between two turns."""
         if self._known is not None:
             self._n_plugin_calls = self._known.budget.n_calls
+
+    def _stopped(self) -> tuple[int, ...]:
+        """Which calls of plugins in this turn were, counted from 1."""
+        if self._known is None:
+            return ()
+        before = self._n_plugin_calls
+        return tuple(n - before for n in self._known.budget.stopped_since(before))
 
     def _sources(self, config: SchedulerConfig) -> dict[str, str]:
         """Of plugins that are not ours."""
@@ -256,15 +265,12 @@ class Recorder:
     ) -> None:
         picks = self.picks.take()
         if self._writes:
-            before = self._n_plugin_calls
-            found_late = () if self._known is None else self._known.budget.stopped_since(before)
-            stopped = tuple(n - before for n in found_late)
             try:
                 found = digest(effects)
             except UNWRITABLE as error:
                 self._fail(f"an effect could not be written down: {error}")
             else:
-                self._write(Turn(do, now_s, found, msgspec.Raw(events), group, picks, stopped))
+                self._write(Turn(do, now_s, found, msgspec.Raw(events), group, picks, self._stopped()))
         self._turned()
 
     def _turned(self) -> None:

@@ -90,6 +90,7 @@ class Reconfigured(msgspec.Struct, tag="config", array_like=True, frozen=True):
     effects: str
     config: str
     plugins: dict[str, str]
+    stopped: tuple[int, ...] = ()
 
 
 class End(msgspec.Struct, tag="end", array_like=True, frozen=True):

@@ -245,6 +245,7 @@ class Replay:
         profiles = self._profiles(self.config)
         if self._listener is not None:
             self._listener.began((), record.now_s)
+        self._budget.begin(record.stopped)
         effects, more = self.scheduler.reconfigure(profiles, self.config.settings, record.now_s)
         self.played.n_turns += 1
         if self._listener is not None:

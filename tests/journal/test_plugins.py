@@ -17,7 +17,7 @@ from gangsched.extension.budget import _OverBudgetError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.journal import records
 from gangsched.journal.recorder import Recorder
-from gangsched.journal.records import Start, Turn
+from gangsched.journal.records import Reconfigured, Start, Turn
 from gangsched.journal.replaying import Divergence, Replay
 from gangsched.model import events as ev
 from gangsched.plugins import build_profiles
@@ -101,6 +101,53 @@ def test_without_that_verdict_another_decision_is_made(tmp_path: Path) -> None:
     assert isinstance(turn, Turn)
     with pytest.raises(Divergence, match="not those recorded"):
         replay.play(replace(turn, stopped=()))
+
+
+GATE = """
+from gangsched.core.framework.interface import SUCCESS
+
+STOPS = [None]
+
+
+class Slow:
+    name = "Slow"
+
+    def pre_enqueue(self, group):
+        stop, STOPS[0] = STOPS[0], None
+        if stop is not None:
+            raise stop  # as the timer does in the middle of its work
+        return SUCCESS
+"""
+
+
+def test_a_plugin_that_was_stopped_in_a_reload_is_stopped_again(tmp_path: Path) -> None:
+    """The replay found another answer there, and said that the plugin looks at a clock."""
+    file = tmp_path / "slow.py"
+    file.write_text(GATE)
+    known = KnownPlugins([str(file)])
+    config = parse_config(CONFIG.replace("preFilter", "preEnqueue"), source="", plugins=known)
+    kept = Kept()
+    recorder = Recorder(kept, first_of, known)
+    built = build_profiles(config, known.factories)
+    scheduler = Scheduler(built, config.settings, pick=recorder.picks, wall_ahead_s=0.0)
+    recorder.begin(scheduler, config, lambda _: pytest.fail("no state is asked for"), leading=True)
+    recorder.handle([ev.NodeAdded(make_node("n0", gpus=8)), *map(ev.KindSynced, scheduler.kinds)], 1.0)
+    pod = make_pod("a", gpus=16)
+    recorder.handle([ev.PodAdded(replace(pod, spec=replace(pod.spec, scheduler_name="gangsched")))], 2.0)
+    group = recorder.pop()
+    assert group is not None
+    recorder.schedule(group, 3.0)
+    sys.modules["gangsched_plugin_slow"].STOPS[0] = _OverBudgetError
+    recorder.reconfigure(build_profiles(config, known.factories), config, 4.0)
+    assert sys.modules["gangsched_plugin_slow"].STOPS == [None]
+    first, *others = kept.records
+    assert isinstance(first, Start)
+    replay = Replay(first, plugin_files=[str(file)])
+    for one in others:
+        replay.play(one)
+    assert [one.stopped for one in others if isinstance(one, Reconfigured)] == [(1,)]
+    (told,) = replay.scheduler.shared.groups.values()
+    assert (told.state, told.message) == (group.state, group.message)
 
 
 def test_a_file_whose_path_is_no_text_costs_the_journal_and_not_the_scheduler(tmp_path: Path) -> None:
