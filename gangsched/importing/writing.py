@@ -6,6 +6,7 @@ Called by jobs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -33,8 +34,7 @@ class JournalFile:
             self._path = directory / name_of(name, 1)
             self._file = open(self._path, "xb")  # noqa: SIM115 (closed at the end)
         except OSError as error:
-            problem = f"cannot be written to: {error.strerror}"
-            raise ConfigError(problem, source=str(directory)) from None
+            raise _unwritable(directory, error) from None
         self._stream = Stream()
         self._waiting: list[bytes] = []
         self.n_records = 0
@@ -44,28 +44,38 @@ class JournalFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: object, trace: TracebackType | None) -> None:
-        """What ended in an error leaves nothing."""
-        if kind is None:
-            self._write()
-            self._file.write(self._stream.end())
-            self.n_bytes = self._file.tell()
-        self._file.close()
-        if kind is not None:
-            self._path.unlink()
-            if not self._was_there:
-                self._directory.rmdir()
+        """What ended in an error leaves nothing. Raises: ConfigError."""
+        is_whole = False
+        try:
+            if kind is None:
+                self._write(is_last=True)
+                self.n_bytes = self._file.tell()
+                is_whole = True
+        finally:
+            with suppress(OSError):  # what it could not write it has said before
+                self._file.close()
+            if not is_whole:
+                self._path.unlink()
+                if not self._was_there:
+                    self._directory.rmdir()
 
     def put(self, framed: bytes) -> str:
-        """Raises: OSError."""
+        """Raises: ConfigError."""
         self._waiting.append(framed)
         self.n_records += 1
         if len(self._waiting) >= _MANY:
             self._write()
         return ""
 
-    def _write(self) -> None:
-        self._file.write(self._stream.take(self._waiting))
+    def _write(self, *, is_last: bool = False) -> None:
+        """Raises: ConfigError."""
+        packed = self._stream.take(self._waiting)
         self._waiting.clear()
+        try:
+            self._file.write(packed + self._stream.end() if is_last else packed)
+            self._file.flush()
+        except OSError as error:
+            raise _unwritable(self._directory, error) from None
 
     @property
     def wants_segment(self) -> bool:
@@ -84,6 +94,10 @@ class JournalFile:
     @property
     def counted(self) -> Counted:
         return Counted(self.n_records, self.n_bytes, n_dropped=0, n_gaps=0, n_tries=0, goes_on=True)
+
+
+def _unwritable(directory: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot be written to: {error.strerror}", source=str(directory))
 
 
 class VirtualRecorder(Recorder):

@@ -17,7 +17,8 @@ from gangsched.bench.queueing.traces import jobs_of, read_trace
 from gangsched.cli import main
 from gangsched.counterfactual.reading import read_day
 from gangsched.errors import ConfigError
-from gangsched.journal.records import Start, Turn, read_events
+from gangsched.importing.writing import JournalFile
+from gangsched.journal.records import End, Start, Turn, framed, read_events
 from gangsched.journal.segments import Reader, segments_at, segments_in
 from gangsched.model import events as ev
 
@@ -476,6 +477,18 @@ def test_what_has_no_past_is_refused(
     code, out = imported(tmp_path, "kubernetes", text)
     assert code == 2
     assert problem in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_disk_that_is_full_at_the_end_leaves_nothing_either(tmp_path: Path) -> None:
+    """A part of the journal was left, so that the same command found the directory not empty."""
+    out = tmp_path / "out"
+    file = JournalFile(out, "import-swf")
+    file._file.close()
+    file._file = open("/dev/full", "wb")  # noqa: SIM115
+    file.put(framed(End(1.0, "over")))
+    with pytest.raises(ConfigError, match="out: cannot be written to: No space left on device"):
+        file.__exit__(None, None, None)
     assert not out.exists()
 
 
