@@ -51,9 +51,12 @@ class Reports:
                 self.say()
 
     def say(self) -> None:
-        """Both reports, now. A file that cannot be written costs only its report."""
+        """Both reports, now. What cannot be written costs only its report."""
         for_s = time.monotonic() - self._since_s
-        print(report_text(self._records, names=self._names, for_s=for_s), file=sys.stdout, flush=True)
+        try:
+            print(report_text(self._records, names=self._names, for_s=for_s), file=sys.stdout, flush=True)
+        except OSError as error:  # a full disk, or a reader that has gone
+            _log.warning("the shadow report cannot be written", file="stdout", err=error.strerror)
         if self._path is None:
             return
         data = report_data(self._records, names=self._names, for_s=for_s)
