@@ -20,9 +20,10 @@ from gangsched.core.framework.interface import (
     IntArray,
     Rows,
 )
-from gangsched.core.types.pod_template import HostPort, PodTemplate, ports_conflict
+from gangsched.core.types.pod_template import HostPort, PodTemplate
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
+_EVERY = "0.0.0.0"
 
 
 class NodePorts:
@@ -63,4 +64,17 @@ class NodePorts:
 
 
 def _conflict(wanted: Sequence[HostPort], taken: Mapping[HostPort, int]) -> bool:
-    return any(ports_conflict(one, other) for one in wanted for other in taken)
+    """Whether two are of one protocol and port, with an address in common; 0.0.0.0 is every address.
+
+    Each is looked up: a pod may want thousands, and as many may be taken.
+    """
+    at_any: set[tuple[str, int]] | None = None
+    for address, protocol, number in wanted:
+        if address == _EVERY:
+            if at_any is None:
+                at_any = {(its, other) for _, its, other in taken}
+            if (protocol, number) in at_any:
+                return True
+        elif (address, protocol, number) in taken or (_EVERY, protocol, number) in taken:
+            return True
+    return False

@@ -283,9 +283,4 @@ def _host_ports(spec: PodSpec) -> set[HostPort]:
     return ports
 
 
-def ports_conflict(one: HostPort, other: HostPort) -> bool:
-    """Same protocol and port, and an address in common; 0.0.0.0 is every address."""
-    return one[1:] == other[1:] and (one[0] == other[0] or "0.0.0.0" in (one[0], other[0]))
-
-
-__all__ = ["HostPort", "PodTemplate", "Unsigned", "ports_conflict", "signature"]
+__all__ = ["HostPort", "PodTemplate", "Unsigned", "signature"]
