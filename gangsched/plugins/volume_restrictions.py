@@ -7,7 +7,7 @@ Source: kube-scheduler 1.37 `plugins/volumerestrictions/volume_restrictions.go`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -37,6 +37,10 @@ REASON_POD = (
 )
 
 
+_Disk = tuple[str, ...]
+"""Its kind and what identifies it; an RBD image at one monitor."""
+
+
 class VolumeRestrictions:
     """Filter on disks that are taken."""
 
@@ -56,7 +60,7 @@ class VolumeRestrictions:
             if claim is not None and claim_of(view, (template.namespace, claim.claim_name)) is None:
                 return Status.unresolvable(not_found("persistentvolumeclaim", claim.claim_name))
         is_exclusive = any(claims_for_one_pod(template, view.objects(CLAIMS)))
-        return SUCCESS if is_exclusive or _disks(template) else SKIP
+        return SUCCESS if is_exclusive or _disks(template.volumes) else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
         mask = _free_of_conflicts(template, view)
@@ -81,12 +85,31 @@ class VolumeRestrictions:
         return change.pod is None or _shares(template, change.pod)
 
 
-def _disks(template: PodTemplate) -> list[Volume]:
-    return [
-        one
-        for one in template.volumes
-        if one.gce_persistent_disk or one.aws_elastic_block_store or one.rbd or one.iscsi
-    ]
+def _disks(volumes: Iterable[Volume]) -> dict[_Disk, bool]:
+    """The disks that these mount -> whether one of them may write; an EBS volume counts as written to.
+
+    Two pods cannot both mount a disk on one node if either may write. Disks are looked up, as pods may list
+    them by the thousand.
+    """
+    found: dict[_Disk, bool] = {}
+    for one in volumes:
+        gce, ebs, iscsi, rbd = one.gce_persistent_disk, one.aws_elastic_block_store, one.iscsi, one.rbd
+        named: list[tuple[_Disk, bool]] = []
+        if gce is not None:
+            named.append((("gce", gce.pd_name), not gce.read_only))
+        if ebs is not None:
+            named.append((("ebs", ebs.volume_id), True))
+        if iscsi is not None:
+            named.append((("iscsi", iscsi.iqn), not iscsi.read_only))
+        if rbd is not None:
+            named += [(("rbd", rbd.pool, rbd.image, at), not rbd.read_only) for at in rbd.monitors or ()]
+        for disk, writes in named:
+            found[disk] = writes or found.get(disk, False)
+    return found
+
+
+def _conflict(wanted: Mapping[_Disk, bool], there: Mapping[_Disk, bool]) -> bool:
+    return any(disk in there and (writes or there[disk]) for disk, writes in wanted.items())
 
 
 def _is_used(template: PodTemplate, view: ClusterView) -> bool:
@@ -95,36 +118,18 @@ def _is_used(template: PodTemplate, view: ClusterView) -> bool:
 
 def _free_of_conflicts(template: PodTemplate, view: PodQueries) -> BoolArray:
     mask = np.ones(view.n_rows, dtype=np.bool_)
-    disks = _disks(template)
-    if disks:
+    wanted = _disks(template.volumes)
+    if wanted:
         for row, users in view.volume_users().items():
-            there = [other for user in users for other in user.volumes]
-            mask[row] = not any(_conflict(disk, other) for disk in disks for other in there)
+            there = _disks(other for user in users for other in user.volumes)
+            mask[row] = not _conflict(wanted, there)
     return mask
-
-
-def _conflict(one: Volume, other: Volume) -> bool:
-    """Whether the two cannot both be mounted on one node."""
-    gce, other_gce = one.gce_persistent_disk, other.gce_persistent_disk
-    if gce and other_gce and gce.pd_name == other_gce.pd_name and not (gce.read_only and other_gce.read_only):
-        return True
-    ebs, other_ebs = one.aws_elastic_block_store, other.aws_elastic_block_store
-    if ebs and other_ebs and ebs.volume_id == other_ebs.volume_id:
-        return True
-    disk, other_disk = one.iscsi, other.iscsi
-    if disk and other_disk and disk.iqn == other_disk.iqn and not (disk.read_only and other_disk.read_only):
-        return True
-    rbd, other_rbd = one.rbd, other.rbd
-    if rbd and other_rbd and (rbd.pool, rbd.image) == (other_rbd.pool, other_rbd.image):
-        shared = set(rbd.monitors or ()) & set(other_rbd.monitors or ())
-        return bool(shared) and not (rbd.read_only and other_rbd.read_only)
-    return False
 
 
 def _shares(template: PodTemplate, gone: Pod) -> bool:
     """Whether the removed pod used a disk or a claim that pods of the template want."""
     volumes = gone.spec.volumes or ()
-    if any(_conflict(disk, other) for disk in _disks(template) for other in volumes):
+    if _conflict(_disks(template.volumes), _disks(volumes)):
         return True
     if gone.metadata.namespace != template.namespace:
         return False

@@ -14,7 +14,7 @@ from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Placement
 from gangsched.kube.watch.decode import objects
 from gangsched.model import storage as kinds
-from gangsched.model.objects import Pod
+from gangsched.model.objects import IscsiVolume, Pod, Volume
 from gangsched.model.pod_group import GroupKey
 from gangsched.plugins import node_volume_limits
 from gangsched.plugins.claims import BIND_COMPLETED
@@ -123,6 +123,29 @@ def test_read_only_mounts_do_not_exclude_each_other() -> None:
     source: Json = {"gcePersistentDisk": {"pdName": "x", "readOnly": True}}
     c.run(disk("there", **source), on="a")
     assert allowed(c, VolumeRestrictions(), disk(**source)) == ["a", "b"]
+
+
+class Compared(str):
+    """Counts how often it is compared with another one."""
+
+    __slots__ = ()
+    n = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Compared.n += 1
+        return str.__eq__(self, str(other))
+
+
+def test_disks_by_the_hundred_are_not_compared_pair_by_pair() -> None:
+    c, n = cluster(a="", b=""), 200
+    there = c.run(disk("there", iscsi={"iqn": "x"}), on="a").template
+    mine = c.template(disk("mine", iscsi={"iqn": "y"}))
+    for template, name in ((there, "its"), (mine, "mine")):
+        template.volumes = tuple(Volume(iscsi=IscsiVolume(Compared(f"{name}-{i}"))) for i in range(n))
+    before = Compared.n
+    assert c.names(VolumeRestrictions().filter(c.state, mine, c.view)) == ["a", "b"]
+    assert Compared.n - before < 20 * n
 
 
 def test_a_claim_for_one_pod_is_one_pods_in_the_whole_cluster() -> None:
