@@ -76,6 +76,49 @@ def any_tolerates(tolerations: Iterable[Toleration] | None, taint: Taint) -> boo
     return any(tolerates(toleration, taint) for toleration in tolerations or ())
 
 
+class _Tolerations:
+    """A pod's tolerations, to look taints up in: it may have thousands, and nodes as many lists of taints."""
+
+    __slots__ = ("_above", "_below", "_equal", "_exists")
+
+    def __init__(self, tolerations: Iterable[Toleration] | None) -> None:
+        self._exists: set[tuple[str, str]] = set()
+        """(key, effect), either of them empty for all."""
+        self._equal: set[tuple[str, str, str]] = set()
+        """(key, effect, value)."""
+        self._below: dict[tuple[str, str], int] = {}
+        """The largest limit of Lt; `_above`: the smallest of Gt."""
+        self._above: dict[tuple[str, str], int] = {}
+        for one in tolerations or ():
+            at, limit = (one.key, one.effect), _int64(one.value)
+            match one.operator:
+                case "" | "Equal":
+                    self._equal.add((*at, one.value))
+                case "Exists":
+                    self._exists.add(at)
+                case "Lt" if limit is not None:
+                    self._below[at] = max(limit, self._below.get(at, limit))
+                case "Gt" if limit is not None:
+                    self._above[at] = min(limit, self._above.get(at, limit))
+
+    def accept(self, taint: Taint) -> bool:
+        """Whether one of them tolerates it."""
+        for key in (taint.key, ""):
+            for effect in (taint.effect, ""):
+                at = (key, effect)
+                if at in self._exists or (*at, taint.value) in self._equal or self._compare(at, taint.value):
+                    return True
+        return False
+
+    def _compare(self, at: tuple[str, str], text: str) -> bool:
+        if at not in self._below and at not in self._above:
+            return False
+        value = _int64(text)
+        if value is None:
+            return False
+        return value < self._below.get(at, value) or value > self._above.get(at, value)
+
+
 class TaintToleration:
     """Filter on NoSchedule and NoExecute taints; Score prefers fewer untolerated PreferNoSchedule taints."""
 
@@ -99,8 +142,9 @@ class TaintToleration:
         if mask is None:
             return ()
         by_taint: dict[str, list[int]] = {}
+        own = _Tolerations(template.spec.tolerations)
         for taints, code in view.taint_classes.items():
-            if (first := _first_untolerated(template, taints)) is not None:
+            if (first := _first_untolerated(own, taints)) is not None:
                 more = len(by_taint) >= _MAX_NAMED and first not in by_taint
                 by_taint.setdefault("" if more else first, []).append(code)
         found = []
@@ -116,7 +160,8 @@ class TaintToleration:
         """100 for no untolerated soft taint, 0 for the most among `rows`; None when none has any."""
         if not self._has_soft(view):
             return None
-        counts = _per_class(view, lambda taints: _n_soft(template, taints))[view.taint_class[rows]]
+        own = _Tolerations(template.spec.tolerations)
+        counts = _per_class(view, lambda taints: _n_soft(own, taints))[view.taint_class[rows]]
         most = int(counts.max(initial=0))
         if not most:
             return None
@@ -132,7 +177,8 @@ class TaintToleration:
         if template is None or change.row < 0:
             return True
         node = view.node(change.row)
-        return node is not None and _accepts(template, tuple(node.spec.taints or ()))
+        own = _Tolerations(template.spec.tolerations)
+        return node is not None and _accept(own, tuple(node.spec.taints or ()))
 
     def _has_soft(self, view: NodeQueries) -> bool:
         """Whether any taint class has a soft taint. Classes are never removed, so only new ones are read."""
@@ -151,7 +197,8 @@ class TaintToleration:
 
 def tolerated(template: PodTemplate, view: NodeQueries) -> BoolArray | None:
     """The nodes whose NoSchedule and NoExecute taints the pod all tolerates; None: all of them."""
-    accepted = _per_class(view, lambda taints: _accepts(template, taints))
+    own = _Tolerations(template.spec.tolerations)
+    accepted = _per_class(view, lambda taints: _accept(own, taints))
     if accepted.all():
         return None
     mask: BoolArray = accepted[view.taint_class] != 0
@@ -163,21 +210,18 @@ def _per_class(view: NodeQueries, answer: Callable[[Taints], int]) -> IntArray:
     return np.fromiter(map(answer, view.taint_classes), dtype=np.int64, count=len(view.taint_classes))
 
 
-def _accepts(template: PodTemplate, taints: Taints) -> bool:
-    tolerations = template.spec.tolerations
-    return all(taint.effect not in _HARD or any_tolerates(tolerations, taint) for taint in taints)
+def _accept(own: _Tolerations, taints: Taints) -> bool:
+    return all(taint.effect not in _HARD or own.accept(taint) for taint in taints)
 
 
-def _first_untolerated(template: PodTemplate, taints: Taints) -> str | None:
-    tolerations = template.spec.tolerations
+def _first_untolerated(own: _Tolerations, taints: Taints) -> str | None:
     for taint in taints:
-        if taint.effect in _HARD and not any_tolerates(tolerations, taint):
+        if taint.effect in _HARD and not own.accept(taint):
             return (
                 f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
             )
     return None
 
 
-def _n_soft(template: PodTemplate, taints: Taints) -> int:
-    tolerations = template.spec.tolerations
-    return sum(taint.effect == PREFER and not any_tolerates(tolerations, taint) for taint in taints)
+def _n_soft(own: _Tolerations, taints: Taints) -> int:
+    return sum(taint.effect == PREFER and not own.accept(taint) for taint in taints)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gangsched.model.objects import Taint, Toleration
 from gangsched.plugins.taint_toleration import TaintToleration, tolerates
-from tests.plugins.build import Cluster, node, pod
+from tests.plugins.build import Cluster, Compared, node, pod
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,20 @@ def test_a_soft_taint_that_appears_later_is_noticed() -> None:
     scores = plugin.score(cluster.state, cluster.template(), cluster.view, rows)
     assert scores is not None
     assert scores.tolist() == [100.0, 0.0]
+
+
+def test_hundreds_of_tolerations_are_not_compared_with_hundreds_of_taints_one_by_one() -> None:
+    """An autoscaler's taints have the time as their value, so each node has had others."""
+    n = 200
+    c = Cluster(*(node(f"n{i}", taints=[Taint("leaves", str(i), "NoSchedule")]) for i in range(n)))
+    template = c.template()
+    never = [Toleration(Compared("leaves"), "Equal", Compared(f"never-{i}")) for i in range(n)]
+    template.spec = replace(template.spec, tolerations=never)
+    before = Compared.n
+    ((reason, rows), *_) = TaintToleration().reasons(c.state, template, c.view)
+    assert reason == "node(s) had untolerated taint(s) {leaves=0:NoSchedule}"
+    assert c.names(rows) == ["n0"]
+    assert Compared.n - before < 20 * n
 
 
 def test_only_a_node_whose_taints_are_tolerated_cures() -> None:

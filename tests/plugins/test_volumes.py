@@ -22,7 +22,7 @@ from gangsched.plugins.node_volume_limits import NodeVolumeLimits
 from gangsched.plugins.volume_binding import REASON_BIND, REASON_SPACE, Args, VolumeBinding
 from gangsched.plugins.volume_restrictions import REASON_POD, VolumeRestrictions
 from gangsched.plugins.volume_zone import VolumeZone
-from tests.plugins.build import Cluster, node, pod
+from tests.plugins.build import Cluster, Compared, node, pod
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
@@ -123,18 +123,6 @@ def test_read_only_mounts_do_not_exclude_each_other() -> None:
     source: Json = {"gcePersistentDisk": {"pdName": "x", "readOnly": True}}
     c.run(disk("there", **source), on="a")
     assert allowed(c, VolumeRestrictions(), disk(**source)) == ["a", "b"]
-
-
-class Compared(str):
-    """Counts how often it is compared with another one."""
-
-    __slots__ = ()
-    n = 0
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        Compared.n += 1
-        return str.__eq__(self, str(other))
 
 
 def test_disks_by_the_hundred_are_not_compared_pair_by_pair() -> None:
