@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
 from typing import Any
 
 import anyio
@@ -31,6 +32,9 @@ _log = structlog.get_logger(__name__)
 
 # Groups processed at once; the others wait as data.
 N_AT_ONCE = 16
+# The core waits as long as the extenders may take, and this (core.groups.extenders). A request that has
+# waited longer would be answered too late, and make the next one late: its group asks again later instead.
+LONGEST_WAIT_S = 30.0
 # An outage of an extender is logged once in this time.
 _SAY_AGAIN_S = 10.0
 # A double can hold it exactly, and JSON's readers can.
@@ -54,7 +58,8 @@ class Asking:
         """The plugin for the profiles."""
         self._client = client
         self._put = put
-        self._waiting: deque[AskExtenders] = deque()
+        self._waiting: deque[tuple[float, AskExtenders]] = deque()
+        """With the time since when."""
         self._news = asyncio.Event()
         self._said_s: dict[str, float] = {}
 
@@ -63,7 +68,8 @@ class Asking:
         asked = [effect for effect in effects if isinstance(effect, AskExtenders)]
         if not asked:
             return effects
-        self._waiting += asked
+        now_s = monotonic()
+        self._waiting += [(now_s, effect) for effect in asked]
         self._news.set()
         return [effect for effect in effects if not isinstance(effect, AskExtenders)]
 
@@ -83,8 +89,10 @@ class Asking:
             while not self._waiting:
                 self._news.clear()
                 await self._news.wait()
-            effect = self._waiting.popleft()
+            since_s, effect = self._waiting.popleft()
             try:
+                if monotonic() - since_s > LONGEST_WAIT_S:
+                    raise ExtenderError(f"extenders are too slow: not asked within {LONGEST_WAIT_S:g} s")
                 answer = await self._answer(effect)
             except (ExtenderError, ApiError) as error:
                 self._say(str(error))

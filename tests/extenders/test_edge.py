@@ -14,7 +14,7 @@ import pytest
 
 from gangsched.config import ExtenderConfig, parse_config
 from gangsched.errors import ConfigError
-from gangsched.extenders import client
+from gangsched.extenders import asking, client
 from gangsched.extenders.asking import Asking
 from gangsched.extenders.client import Extender, ExtenderError
 from gangsched.kube.client import ApiClient
@@ -62,11 +62,11 @@ async def ask(*configs: ExtenderConfig, nodes: Sequence[str] = NAMES) -> Extende
         answers.extend(events)
         done.set()
 
-    asking = Asking(configs, cast(ApiClient, Cluster()), put)
+    asker = Asking(configs, cast(ApiClient, Cluster()), put)
     effect = AskExtenders(7, "u", "d", "a", tuple(nodes), tuple(range(len(configs))), "c")
     async with anyio.create_task_group() as group:
-        group.start_soon(asking.run)
-        assert asking.taken([effect]) == []
+        group.start_soon(asker.run)
+        assert asker.taken([effect]) == []
         with anyio.fail_after(20):
             await done.wait()
         group.cancel_scope.cancel()
@@ -116,6 +116,34 @@ async def test_one_that_is_down() -> None:
     assert answer.error.startswith(f"extender {url} cannot be asked: ")
     answer = await ask(configured(url, ignorable=True))
     assert (answer.error, answer.nodes) == ("", NAMES)
+
+
+async def test_requests_that_have_waited_too_long_are_answered_and_not_asked(
+    server: ExtenderServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would be answered too late, and each that is asked for nothing makes the next one late."""
+    n, answers, done = 3 * asking.N_AT_ONCE, list[ExtendersAnswered](), anyio.Event()
+    now_s = 0.0
+    monkeypatch.setattr(asking, "monotonic", lambda: now_s)
+
+    async def put(events: Sequence[Event]) -> None:
+        nonlocal now_s
+        now_s = asking.LONGEST_WAIT_S + 1.0  # the first of them have taken as long
+        answers.extend(cast(Sequence[ExtendersAnswered], events))
+        if len(answers) == n:
+            done.set()
+
+    busy = Asking([configured(server.url)], cast(ApiClient, Cluster()), put)
+    assert not busy.taken([AskExtenders(ticket, "u", "d", "a", NAMES, (0,), "c") for ticket in range(n)])
+    async with anyio.create_task_group() as group:
+        group.start_soon(busy.run)
+        with anyio.fail_after(20):
+            await done.wait()
+        group.cancel_scope.cancel()
+    assert sorted(answer.ticket for answer in answers) == list(range(n))
+    late = [answer for answer in answers if answer.error]
+    assert {answer.error for answer in late} == {"extenders are too slow: not asked within 30 s"}
+    assert len(late) == n - len(server.asked_for("filter")) >= n - 2 * asking.N_AT_ONCE
 
 
 async def test_one_at_a_name_that_no_host_can_have() -> None:
