@@ -109,8 +109,12 @@ class TurnBudget:
     def over_budget(self, plugin: str, point: str) -> PluginError:
         return PluginError(plugin, point, f"took longer than {self.budget_s:g} s")
 
+    async def steps(self, plugin: str, point: str, coroutine: Coroutine[Any, Any, AnswerT]) -> AnswerT:
+        """Awaits the coroutine: an `async def` hook's own, or the one that a plain hook returns."""
+        return await self._step(plugin, point, coroutine)
+
     @types.coroutine
-    def step(
+    def _step(
         self, plugin: str, point: str, coroutine: Coroutine[Any, Any, AnswerT]
     ) -> Generator[Any, Any, AnswerT]:
         """Awaits the coroutine, sampling how long each of its steps holds the loop."""
@@ -176,7 +180,7 @@ def _watched(kind: type[Any], hook: str, name: str, budget: TurnBudget) -> Calla
 
         @functools.wraps(method)
         async def steps(*args: Any, **kwargs: Any) -> Any:
-            return await budget.step(name, point, method(*args[skip:], **kwargs))
+            return await budget.steps(name, point, method(*args[skip:], **kwargs))
 
         return steps
 
@@ -187,10 +191,11 @@ def _watched(kind: type[Any], hook: str, name: str, budget: TurnBudget) -> Calla
     @functools.wraps(method)
     def calls(*args: Any, **kwargs: Any) -> Any:
         try:
-            return budget.call(name, point, method, *args[skip:], **kwargs)
+            said = budget.call(name, point, method, *args[skip:], **kwargs)
         finally:
             if at_edge:  # there is no turn of the core that would end it
                 budget.turn_ended()
+        return budget.steps(name, point, said) if at_edge and inspect.iscoroutine(said) else said
 
     if hook in ("sort_key", "lane_key", "passing_key"):
         return _checked_sort(calls, name, may_be_none=hook == "passing_key")

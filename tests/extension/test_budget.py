@@ -165,24 +165,29 @@ def test_between_turns_no_timer_runs_and_the_alarm_is_its_owners_again() -> None
     assert signal.getsignal(signal.SIGALRM) is before
 
 
-async def test_a_hook_that_blocks_the_loop_is_stopped_there(tmp_path: Path) -> None:
-    _, known = cluster_with(
-        tmp_path,
-        """
-        async def pre_bind(self, pod, node_name, handle):
+@pytest.mark.parametrize("hook", ["async def pre_bind", "async def _work"], ids=["its own", "a helper's"])
+async def test_a_hook_that_blocks_the_loop_is_stopped_there(tmp_path: Path, hook: str) -> None:
+    """A plain hook may return what an async helper of its own does."""
+    source = textwrap.dedent(
+        f"""
+        def pre_bind(self, pod, node_name, handle):
+            return self._work(pod, node_name, handle)
+
+        {hook}(self, pod, node_name, handle):
             await handle.get("/")
             time.sleep(3600)
             return SUCCESS
-        """,
+        """
     )
+    _, known = cluster_with(tmp_path, source)
 
     class Handle:
         async def get(self, path: str) -> Any:
             return {}
 
-    hook = known.factories["Own"]().pre_bind
+    own = known.factories["Own"]().pre_bind
     with pytest.raises(PluginError, match=r"plugin Own failed in PreBind: took longer than 0.1 s"):
-        await hook(make_pod("p"), "n0", Handle())
+        await own(make_pod("p"), "n0", Handle())
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0 or known.budget.running is None
 
 
