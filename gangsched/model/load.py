@@ -162,6 +162,8 @@ def parse_node_metrics(body: bytes) -> tuple[list[ReportedUsage], list[ParseErro
 def _usage(item: msgspec.Raw) -> ReportedUsage:
     """Raises: msgspec.MsgspecError, ParseError."""
     node = _decode_node(item)
+    if node.timestamp.tzinfo is None:
+        raise ParseError("has no time zone; Z is UTC", field="timestamp")
     amounts = []
     for resource, parse in (("cpu", to_milli), ("memory", to_int)):
         if resource not in node.usage:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,6 @@ from gangsched.model.bandwidth import (
 from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
 
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_POOLS = 1000
 _UNUSABLE = -1
 _SIDES: dict[Direction, int] = {"egress": 0, "ingress": 1, "total": 2, "both": 3}
@@ -140,8 +139,9 @@ class BandwidthBook:
         self._held[info.uid] = _Held(info, row, request, own.amounts)
         if request.scope == "group":
             self._shared.setdefault(row, {})[info.uid] = info
-        started = info.pod.status.start_time
-        if started is not None and started <= self._observed.get(row, _LONG_AGO) - _SHOWS_AFTER:
+        started, observed = info.pod.status.start_time, self._observed.get(row)
+        # Their difference: a time of the year 1, as Go writes none, has no earlier one.
+        if started is not None and observed is not None and observed - started >= _SHOWS_AFTER:
             self._flow.found(row, own.amounts)
         else:
             self._flow.reserve(row, own.amounts)

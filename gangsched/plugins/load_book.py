@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import msgspec
 import numpy as np
@@ -28,7 +28,6 @@ from gangsched.model.resources import CPU, MEMORY, parse_quantities
 
 # Shares are kept as integers, so that adding and subtracting leaves no remainder.
 _WHOLE = 10**6
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Predicted(msgspec.Struct, gc=False):
@@ -104,15 +103,19 @@ class LoadBook:
         if self._settle_s is None:
             return
         self._fit(row + 1)
-        shows = self._observed.get(row, _LONG_AGO) - timedelta(seconds=self._settle_s)
         for info in infos:
-            self._predict(info, row, shows, now_s)
+            if not self._shows(info, row, self._settle_s):
+                self._predict(info, row, now_s)
 
-    def _predict(self, info: PodInfo, row: int, shows: datetime, now_s: float) -> None:
-        """Add a prediction; pods that started before `shows` are included in the measurement."""
-        started = info.pod.status.start_time
-        if started is not None and started <= shows:
-            return
+    def _shows(self, info: PodInfo, row: int, settle_s: float) -> bool:
+        """Whether the last measurement includes the pod: it started that long before."""
+        started, observed = info.pod.status.start_time, self._observed.get(row)
+        if started is None or observed is None:
+            return False
+        # The difference: a time of the year 1, as Go writes none, has no earlier one.
+        return (observed - started).total_seconds() >= settle_s
+
+    def _predict(self, info: PodInfo, row: int, now_s: float) -> None:
         amounts = self._amounts(info, row)
         if any(amounts):
             self._predicted.setdefault(row, {})[info.uid] = _Predicted(amounts, now_s)

@@ -92,6 +92,10 @@ def test_what_metrics_server_answers() -> None:
         (node_metrics("n2") | {"usage": {"cpu": "1"}}, "metrics.k8s.io: n2: memory: has no such usage"),
         (node_metrics("n2", cpu="a lot"), "metrics.k8s.io: n2: "),
         (node_metrics("n2") | {"timestamp": "now"}, "metrics.k8s.io: n2: "),
+        (
+            node_metrics("n2") | {"timestamp": "2026-05-04T12:00:00"},
+            "metrics.k8s.io: n2: timestamp: has no time zone; Z is UTC",
+        ),
         (node_metrics("n2") | {"usage": [[["x"]]]}, "metrics.k8s.io: n2: "),
         ({"metadata": {"name": 7}}, "metrics.k8s.io: items[1]: "),
         (None, "metrics.k8s.io: items[1]: "),

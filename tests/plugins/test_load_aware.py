@@ -273,6 +273,17 @@ def test_metrics_servers_word_counts_where_there_is_no_agent() -> None:
     assert place(where, "q") == "a"
 
 
+def test_a_report_that_does_not_know_its_time_keeps_no_pod_away() -> None:
+    """Go writes 0001-01-01T00:00:00Z for a time that nobody has set."""
+    where = aware(make_node("a", gpus=0, cpu=16))
+    where.tell(ev.LoadReported(ReportedUsage("a", 1_000, 2**30, datetime(1, 1, 1, tzinfo=UTC))))
+    assert place(where, "p") == "a"
+    where.update(where.pod("p"), status=replace(where.pod("p").status, phase="Running", start_time=at(5.0)))
+    where.restart()
+    where.tell(ev.LoadReported(ReportedUsage("a", 1_000, 2**30, datetime(1, 1, 1, tzinfo=UTC))))
+    assert place(where, "q") == "a"
+
+
 def test_an_agents_word_counts_more_until_it_is_stale() -> None:
     where = aware(busy("a", 0.9, 0.9, 0.9, 0.9), busy("b", 0.5, 0.5, 0.5, 0.5), staleSeconds=30)
     where.tell(usage("a", 0, 0), usage("b", 16_000, 2**39))

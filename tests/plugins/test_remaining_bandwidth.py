@@ -444,6 +444,18 @@ def started(where: Cluster, name: str) -> None:
     where.update(pod, status=replace(pod.status, phase="Running", start_time=at(where.now_s)))
 
 
+def test_a_report_that_does_not_know_its_time_includes_no_pod() -> None:
+    """Go writes 0001-01-01T00:00:00Z for a time that nobody has set."""
+    where = rbw(("n1", 1000, 0))
+    place(where, "p", "400MB/s")
+    started(where, "p")
+    text = report(1000, 400).replace("2026-", "0001-")
+    where.node(node("n1", text))
+    where.restart()
+    assert place(where, "no", "201MB/s") == ""
+    assert place(where, "fits", "200MB/s") == "n1"
+
+
 def test_after_a_restart_what_ran_before_the_measurement_is_counted_once() -> None:
     """1000 - 400 are left, not 1000 - 400 - 400."""
     where = rbw(("n1", 1000, 0))
