@@ -101,6 +101,13 @@ def bad_reason(answer: Status | NodeSubset) -> str:
     return f"answered {got}, expected a text"
 
 
+def check_subset(plugin: str, answer: NodeSubset, n_rows: int) -> None:
+    """Raises: PluginError (a mask of another kind or size, a reason that is no text)."""
+    check_shape(plugin, "PreFilter", answer.mask, (n_rows,), "b")
+    if problem := bad_reason(answer):
+        raise PluginError(plugin, "PreFilter", problem)
+
+
 def checked_status(plugin: str, point: str, answer: Any, allowed: frozenset[Code]) -> Status:
     """The answer, with the plugin's name. Raises: PluginError (not a Status, or one not allowed here)."""
     if not isinstance(answer, Status):

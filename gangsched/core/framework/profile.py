@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple
 
 from gangsched.core.cache.namespace_usage import QueueView
 from gangsched.core.cache.trial import ClusterView, Trial
@@ -47,9 +47,8 @@ from gangsched.core.framework.plan import TOPOLOGY, DemandOn, FitError
 from gangsched.core.framework.plugin_calls import (
     CallPlugin,
     PluginError,
-    bad_reason,
     blamed,
-    check_shape,
+    check_subset,
     checked_status,
     converted,
     guarded,
@@ -65,8 +64,6 @@ from gangsched.core.types.placement import Placement
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 
-T = TypeVar("T")
-P = ParamSpec("P")
 DEVICES, GATES, _HINT = "Devices", "SchedulingGates", "EventsToRegister"
 _NO = frozenset((Code.SUCCESS, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING))
 _NO_OR_SKIP = _NO | {Code.SKIP}
@@ -109,9 +106,8 @@ class Profile:
         self.reserves = points.reserves
         self.reserve_names = frozenset(plugin.name for plugin in points.reserves)
         self.permits = points.permits
-        self.reads_usage = bool(self._viewing or self.admit_plugins) or serves(
-            points.queue_sort, LaneSortPlugin
-        )
+        has_lanes = serves(points.queue_sort, LaneSortPlugin)
+        self.reads_usage = has_lanes or bool(self._viewing or self.admit_plugins)
         """Whether a plugin of the queue looks at a QueueView."""
         self.pre_binds = points.pre_binds
         self.binds = points.binds
@@ -194,8 +190,8 @@ class Profile:
         """Whether the plugin should be asked again after this change. Raises: PluginError."""
         if not serves(plugin, AdmitAgainPlugin):
             return True
-        asked = (group, members, change, view)
-        return self._ask(plugin.name, "Admit", converted, plugin.admit_again, bool, *asked)
+        asked = (plugin.admit_again, bool, group, members, change, view)
+        return self._ask(plugin.name, "Admit", converted, *asked)
 
     def eviction_rule(
         self, unit: Sequence[Group], members: Sequence[PodInfo], view: QueueView
@@ -258,9 +254,7 @@ class Profile:
         return SUCCESS
 
     def _narrow(self, plugin: str, state: CycleState, answer: NodeSubset, view: ClusterView) -> None:
-        check_shape(plugin, "PreFilter", answer.mask, (view.n_rows,), "b")
-        if problem := bad_reason(answer):
-            raise PluginError(plugin, "PreFilter", problem)
+        check_subset(plugin, answer, view.n_rows)
         state.subset = answer.mask if state.subset is None else state.subset & answer.mask
         state.subset_reasons = (*state.subset_reasons, (plugin, answer))
 
@@ -387,8 +381,8 @@ class Profile:
             plugin = self._by_name.get(name)
             if not serves(plugin, CuringPlugin):
                 return True
-            asked = (change, template, view)
-            if change.what & plugin.cured_by and guarded(name, _HINT, converted, plugin.cures, bool, *asked):
+            asked = (plugin.cures, bool, change, template, view)
+            if change.what & plugin.cured_by and guarded(name, _HINT, converted, *asked):
                 return True
         return False
 
