@@ -79,7 +79,7 @@ class Extender:
             listed = _field(reply, "nodes")
             items = _field(listed, "items") if isinstance(listed, dict) else None
             found = [_name_of(one) for one in items] if isinstance(items, list) else []
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
             raise self._error("answers nodes without names")
         asked = set(names)
         if stranger := next((one for one in found if one not in asked), None):

@@ -166,6 +166,7 @@ async def test_one_that_hangs(server: ExtenderServer) -> None:
         (b'{"Error": "out of \\n order"}', 200, "says: out of order"),
         (b'{"NodeNames": ["n0", "else"]}', 200, "answers node else, which it was not asked about"),
         (b'{"NodeNames": [7]}', 200, "answers nodes without names"),
+        (b'{"NodeNames": [""]}', 200, "answers nodes without names"),
         (b'{"NodeNames": ["\xff"]}', 200, "answers filter with something that is not JSON: not UTF-8 text"),
         (b"[" * 5_000, 200, "answers filter with JSON that cannot be read"),
     ],
