@@ -13,7 +13,6 @@ from random import Random
 
 from gangsched.config import Settings
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.group import ASSUMED
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import TOTAL_MEMBERS_KEY
@@ -144,7 +143,7 @@ class Limits:
         """Whether these may have to wait for a limit, beside what is used and all that is kept for others."""
         used, own = _used(told, self._sent), {pod.metadata.uid for pod in needed}
         for info in scheduler.shared.cache.pods.values():
-            if info.state is ASSUMED and info.uid not in told.promised.by_uid:  # about to be sent again
+            if told.is_held_unshown(info):
                 _count(used, info.pod, _sent_in(self._sent.get(info.uid)))
         claims = scheduler.shared.queue.claims
         kept = {uid: one.info.pod for uid, one in scheduler.shared.cache.nominated.items()}

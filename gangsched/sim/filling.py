@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.claim import StartClaim
-from gangsched.core.types.group import ASSUMED, Group, GroupState
+from gangsched.core.types.group import Group, GroupState
 from gangsched.model.objects import CustomObject, Node, Pod
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.limits import stated_s
@@ -178,10 +178,7 @@ def _free_on(
         return None
     there = [one for one in told.claims_on(name) if one.uid not in without]
     for info in scheduler.shared.cache.by_node.get(name, {}).values():
-        # Read as not bound before its answer, which says that it is, or about to be sent again: it keeps its
-        # place.
-        is_on_its_way = info.state is ASSUMED or info.uid in told.answered
-        if is_on_its_way and info.uid in told.pods and all(one.uid != info.uid for one in there):
+        if told.is_held_unshown(info):
             there.append(_claim(info.pod, name, info.ids))
     kept = [one for claim in holding for one in claim.held]
     kept += scheduler.shared.cache.nominated.values()

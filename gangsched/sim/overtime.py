@@ -31,6 +31,8 @@ class Overtime:
     def __init__(self) -> None:
         self._bound_s: dict[str, float] = {}
         self._last: dict[str, ef.BindPod] = {}
+        self._seen_s: dict[str, float] = {}
+        """By UID: when this process was first told that it is on a node."""
         self._rests_s: dict[str, float] = {}
         """By UID: the end that a claim has rested on since it was made."""
         self._asked: set[str] = set()
@@ -43,6 +45,9 @@ class Overtime:
     ) -> Iterator[str]:
         """After every step."""
         effects = [*effects]
+        for uid, pod in told.pods.items():
+            if pod.spec.node_name:
+                self._seen_s.setdefault(uid, now_s)
         new = {cause_id for one in effects if (cause_id := _told_by(one))} - self._causes
         self._causes |= new
         by_cause: dict[str, list[str]] = {}
@@ -102,7 +107,10 @@ class Overtime:
             one.last_transition_time for one in pod.status.conditions or () if one.type == "PodScheduled"
         ]
         began = next((one for one in times if one is not None), None)
-        return math.inf if began is None else (began - at(0.0)).total_seconds()
+        if began is None:
+            return math.inf
+        # The server's clock may be ahead of ours, and nobody is seen before it has begun.
+        return min((began - at(0.0)).total_seconds(), self._seen_s.get(pod.metadata.uid, math.inf))
 
     def _rest(self, scheduler: Scheduler) -> None:
         claims, before, self._rests_s = scheduler.shared.queue.claims, self._rests_s, {}

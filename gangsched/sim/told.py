@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from gangsched.core.framework.interface import Code
+from gangsched.core.types.group import ASSUMED, PodInfo
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import CustomObject, Node, Pod
@@ -162,6 +163,14 @@ class Told:
     def promise(self, bind: ef.BindPod) -> None:
         """Notes that a bind is on its way."""
         self.promised.put(self.claim_of_bind(bind))
+
+    def is_held_unshown(self, info: PodInfo) -> bool:
+        """Whether a pod that was read as not bound has its place all the same: it is about to be sent again,
+        or its answer, which came after that, says that it is bound."""
+        pod = self.pods.get(info.uid)
+        if pod is None or pod.spec.node_name or info.uid in self.promised.by_uid:
+            return False
+        return info.state is ASSUMED or info.uid in self.answered
 
     def claim_of_bind(self, bind: ef.BindPod) -> Claim:
         pod = self.pods[bind.uid]

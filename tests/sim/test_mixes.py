@@ -17,6 +17,10 @@ def test_nothing_is_found_in_one_of_each(nth: int) -> None:
     assert one.failure() is None
 
 
-@pytest.mark.parametrize(("name", "seed"), [("claims", 10_011), ("queues", 10_010)])
+@pytest.mark.parametrize(("name", "seed"), [("claims", 10_011), ("queues", 10_010), ("limits", 10_062)])
 def test_who_is_read_as_not_bound_before_it_is_said_to_be_bound_has_its_room(name: str, seed: int) -> None:
     assert case(replace(STORMS[name], rates=HOSTILE), seed).failure() is None
+
+
+def test_who_is_bound_by_a_clock_that_is_ahead_may_be_evicted_for_its_walltime_all_the_same() -> None:
+    assert case(replace(STORMS["overtime"], rates=HOSTILE), 10_035).failure() is None
