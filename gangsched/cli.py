@@ -67,6 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ApiError as error:
         print(f"gangsched: {one_line(str(error))}", file=sys.stderr)
         return 1
+    except ValueError as error:
+        if not str(error).startswith("OTEL_"):  # OpenTelemetry reads some of its variables as it is imported
+            raise
+        print(f"gangsched: {one_line(str(error))}", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         # The reader, `head` for one, has seen enough. The rest is discarded at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

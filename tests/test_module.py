@@ -14,9 +14,9 @@ from gangsched.cli import main
 ROOT = Path(__file__).parents[1]
 
 
-def as_module(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def as_module(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gangsched", *arguments]
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    env = os.environ | {"PYTHONPATH": str(ROOT)} | environ
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
@@ -35,3 +35,10 @@ def test_the_module_is_the_command(
     told = capsys.readouterr()
     done = as_module(tmp_path, *arguments)
     assert (done.returncode, done.stdout, done.stderr) == (code, told.out, told.err)
+
+
+@pytest.mark.parametrize("value", ["-1", "many"])
+def test_a_limit_of_opentelemetry_that_is_no_number_is_told_in_a_line(tmp_path: Path, value: str) -> None:
+    done = as_module(tmp_path, "demo", "--help", OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=value)
+    problem = f"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be a non-negative integer but got {value}"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"gangsched: {problem}\n")
