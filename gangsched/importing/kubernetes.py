@@ -141,8 +141,11 @@ def read_history(path: str, into: History, refuse: Callable[[ConfigError], None]
     """A file, by what it begins with: a List, or lines of audit.k8s.io. Raises: ConfigError."""
     try:
         with Path(path).open("rb") as file:
-            first = file.readline(_MAX_LINE)
-            file.seek(0)
+            if file.seekable():
+                first = file.readline(_MAX_LINE)
+                file.seek(0)
+            else:  # a pipe, from kubectl or zcat
+                first = file.peek()
             if b"audit.k8s.io/" in first:
                 _read_log(path, file, into, refuse)
             else:

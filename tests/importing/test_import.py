@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -348,6 +350,27 @@ def test_what_kubectl_prints_becomes_what_happened(
     lives = read_day(segments_at(out)).lives
     assert (lives["p1"].came_s, lives["p1"].bound_s, lives["p1"].run_s) == (0.0, 300.0, 1800.0)
     assert lives["p2"].bound_s is None
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+def test_what_is_piped_into_it_becomes_what_happened(tmp_path: Path, is_log: bool) -> None:
+    """As bash's `<(kubectl get pods,nodes -A -o json)` and `<(zcat audit.log.gz)` hand it over."""
+    made = audited("02:00:00", "create", "a", responseObject=a_pod("a", "p1"))
+    text = made * 2000 if is_log else listed(a_node(), ran("a", "p1"))
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(writing, "w") as pipe:
+            pipe.write(text)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    (tmp_path / "nodes.json").write_text(listed(a_node()))
+    files = [f"/dev/fd/{reading}", str(tmp_path / "nodes.json")]
+    assert main(["import", "kubernetes", *files, str(tmp_path / "out")]) == 0
+    writer.join()
+    os.close(reading)
+    assert [*read_day(segments_at(tmp_path / "out")).lives] == ["p1"]
 
 
 def test_a_history_of_one_moment_is_no_day_to_ask_about(
