@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -187,10 +188,10 @@ def _factory(kind: type[Any], name: str, source: str) -> Callable[..., Any]:
 
 
 def _line_of(kind: type[Any]) -> str:
-    try:
-        return f"line {inspect.getsourcelines(kind)[1]}"
-    except (OSError, TypeError):
-        return kind.__qualname__
+    for own in kind.__mro__:  # a class made of it has no lines of its own
+        with suppress(OSError, TypeError):
+            return f"line {inspect.getsourcelines(own)[1]}"
+    return kind.__qualname__
 
 
 def _where(error: BaseException, file: str = "") -> str:
