@@ -57,7 +57,7 @@ class QueueUsage:
         Raises: ApiError; ValueError, if what is kept cannot be believed.
         """
         lease = await self._lease()
-        kept = (lease or {}).get("metadata", {}).get("annotations", {}).get(KEY)
+        kept = None if lease is None else (lease["metadata"].get("annotations") or {}).get(KEY)
         return None if kept is None else believed(kept, time.time())
 
     async def write(self, decayed: Mapping[str, float]) -> None:
@@ -92,6 +92,8 @@ class QueueUsage:
                 metadata = lease.get("metadata")
                 if not isinstance(metadata, dict) or metadata.get("name") != self._name:
                     raise ApiError(f"the answer is not about {self._name!r}")
+                if not isinstance(metadata.get("annotations"), dict | None):
+                    raise ApiError("the answer's annotations are no object")
             except msgspec.MsgspecError as error:
                 raise ApiError(f"the answer cannot be read: {error}") from None
             except ApiError as error:

@@ -61,6 +61,33 @@ def test_what_is_written_is_read_by_the_next() -> None:
     anyio.run(run)
 
 
+def test_a_lease_without_annotations_keeps_nothing() -> None:
+    server = OneObject()
+    server.lease = {"metadata": {"name": "gangsched-queues", "resourceVersion": "1", "annotations": None}}
+    usage = QueueUsage(cast(ApiClient, server), LeaderElectionSettings())
+
+    async def run() -> None:
+        assert await usage.read() is None
+        await usage.write({"a": 0.25})
+        assert await usage.read() is not None
+
+    anyio.run(run)
+
+
+def test_a_lease_whose_annotations_are_no_object_is_an_answer_that_cannot_be_read() -> None:
+    server = OneObject()
+    server.lease = {"metadata": {"name": "gangsched-queues", "annotations": ["own"]}}
+    usage = QueueUsage(cast(ApiClient, server), LeaderElectionSettings())
+
+    async def run() -> None:
+        with pytest.raises(ApiError, match="annotations are no object"):
+            await usage.read()
+        with pytest.raises(ApiError, match="annotations are no object"):
+            await usage.write({"a": 0.25})
+
+    anyio.run(run)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
