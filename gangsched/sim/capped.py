@@ -179,7 +179,8 @@ class Limits:
 
 
 def _waiting(told: Told) -> dict[str, list[Pod]]:
-    """By group: those of it that have to start together, where as many are there and none has started."""
+    """By group: those of it that have to start together, where as many are there, agree on how many that is,
+    and none has started."""
     found: dict[str, list[Pod]] = {}
     started: set[str] = set()
     for uid, pod in told.pods.items():
@@ -192,7 +193,9 @@ def _waiting(told: Told) -> dict[str, list[Pod]]:
     return {
         name: pods[:n]
         for name, pods in found.items()
-        if name not in started and len(pods) >= (n := _least(pods[0], told))
+        if name not in started
+        and len(pods) >= (n := _least(pods[0], told))
+        and all(_least(pod, told) == n for pod in pods)
     }
 
 
