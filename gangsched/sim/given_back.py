@@ -114,6 +114,12 @@ def _owed(told: Told) -> Iterator[_Waiting]:
             yield one
 
 
+def _said(pod: Pod) -> frozenset[tuple[str, str]]:
+    """Of itself and its group: where members disagree, their group does not start."""
+    own = pod.metadata.annotations or {}
+    return frozenset((key, text) for key, text in own.items() if not key.startswith("sim/"))
+
+
 def _is_placed(pod: Pod, told: Told) -> bool:
     on_its_way = pod.metadata.uid in told.promised.by_uid
     return (bool(pod.spec.node_name) or on_its_way) and not pod.is_terminal
@@ -131,7 +137,7 @@ def _waiting(told: Told) -> Iterator[_Waiting]:
             continue
         gang = gang_of(pods[0])
         n = least(gang, pods[0], None) if gang is not None else None
-        if n is None or n > len(pods) or len({gpus_of(pod) for pod in pods}) > 1:
+        if n is None or n > len(pods) or len({(gpus_of(pod), _said(pod)) for pod in pods}) > 1:
             continue
         yield _Waiting(name, queue_of(pods[0]), pods[:n])
 

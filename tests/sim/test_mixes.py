@@ -19,7 +19,13 @@ def test_nothing_is_found_in_one_of_each(nth: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "seed"),
-    [("claims", 10_011), ("queues", 10_010), ("limits", 10_062), ("limits", 20_013)],
+    [
+        ("claims", 10_011),
+        ("queues", 10_010),
+        ("limits", 10_062),
+        ("limits", 20_013),
+        ("lending", 20_023),
+    ],
 )
 def test_judges_are_fair_to_hostile_objects(name: str, seed: int) -> None:
     assert case(replace(STORMS[name], rates=HOSTILE), seed).failure() is None
