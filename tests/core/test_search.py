@@ -12,11 +12,14 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.framework.extension_points import ExtensionPoints
+from gangsched.core.framework.interface import CycleState, IntArray
 from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand, Profile
 from gangsched.core.types.group import Group, PodInfo
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 from gangsched.plugins.devices import Devices
@@ -184,6 +187,37 @@ def test_a_budget_that_is_too_small_is_said_to_be() -> None:
     assert isinstance(again, FitError)
     assert again.message == answer.message, "the same input ends at the same place"
     case.check(case.run())
+
+
+class Counting(Bounded):
+    """Counts how often it is asked for a bound."""
+
+    n_asked = 0
+
+    def at_most(
+        self,
+        state: CycleState,
+        template: PodTemplate,
+        view: ClusterView,
+        room: IntArray,
+        others: Sequence[PodTemplate],
+    ) -> int:
+        self.n_asked += 1
+        return super().at_most(state, template, view, room, others)
+
+
+def test_a_search_among_many_kinds_of_members_does_no_more_work_than_among_few() -> None:
+    """One budget, and one node too few: the gang that has all of its members different gives up earlier."""
+    n_asked = []
+    for n_kinds in (4, 24):
+        plugin = Counting()
+        case = Case([(1000, {"host": f"h{i}"}) for i in range(23)], plugin)
+        case.gang(*[(500 - i % n_kinds, "role=a;apart=host:a") for i in range(24)])
+        answer = case.run(budget=60)
+        assert isinstance(answer, FitError)
+        assert answer.search is SearchOutcome.GAVE_UP
+        n_asked.append(plugin.n_asked)
+    assert n_asked[1] < 3 * n_asked[0], n_asked
 
 
 def test_equal_nodes_are_tried_once() -> None:

@@ -74,10 +74,9 @@ class Trial(ClusterView):
         """(row, resource) -> devices that nobody placed here gets, whoever gives them back."""
         self._wishes: dict[tuple[int, str], tuple[int, Wishes]] = {}
         self.repacked: dict[tuple[int, str], None] = {}
-        """(row, resource) where the devices of pods placed before were chosen anew
-        (core.cycle.device_allocation)."""
+        """(row, resource) where pods placed before got other devices (core.cycle.device_allocation)."""
         self.given_up: dict[tuple[int, str], None] = {}
-        """(row, resource) where a search for device sets ended at its budget, in this trial or a fork."""
+        """(row, resource) where a search for device sets ended at its budget, here or in a fork."""
         self._ports: dict[int, dict[HostPort, int]] | None = None
         self._moves: Moves | None = None
         self._kept: dict[Hashable, tuple[int, Following]] = {}
@@ -98,6 +97,10 @@ class Trial(ClusterView):
                 copied = own.copy()
                 other._free[column] = (n, copied, shown(copied[:]))
         other._device_free = {r: (n, own.copy()) for r, (n, own) in self._device_free.items() if n > _FEW}
+        other._counts = {of: (n, gone, own.copy()) for of, (n, gone, own) in self._counts.items() if n > _FEW}
+        for of, (n, gone, by) in self._against.items():
+            if n > _FEW and by is not None:
+                other._against[of] = (n, gone, {stated: dict(rows) for stated, rows in by.items()})
         other._wishes = dict(self._wishes)
         other.repacked = dict(self.repacked)
         other.given_up = self.given_up
@@ -109,8 +112,7 @@ class Trial(ClusterView):
         """bool[len(rows)]: rows that differ from the cache."""
         touched = np.zeros(self.n_rows, dtype=np.bool_)
         touched[list(self.touched)] = True
-        found: BoolArray = touched[rows]
-        return found
+        return cast("BoolArray", touched[rows])
 
     def free(self, column: int) -> IntArray:
         placed = self._placed

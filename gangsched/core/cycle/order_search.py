@@ -5,7 +5,8 @@ search walks the tree of such sequences depth first. Two equivalent ways (with m
 swapped, or nodes that core.cycle.symmetry considers alike) are followed once. A branch is pruned when some
 group cannot place as many more members as it needs, by free resources and by plugins' upper bounds (at_most).
 It ends with a Plan; or when nothing is left, which proves that there is none; or when `budget` placements
-beyond one for each member have been tried. No clock: the same input ends at the same place.
+beyond one for each member have been tried, or their work is done: a placement asks about each kind of member
+again, and each costs more the more is placed. No clock: the same input ends at the same place.
 
 When pods see each other the first choice (which rack) matters most, and a depth-first walk revises it last;
 so each first choice is tried for a while before any is tried to its end. Called by core.cycle.cycle.
@@ -37,6 +38,12 @@ _PROBE = 16
 _PROBES_SHARE = 0.5
 # Placements of a search that must not cost more than the usual orders.
 _SHORT = 64
+# Looks for each placement of the budget, and for a search however small its budget is. In a look one kind is
+# asked about, beside few others and with little placed: a quarter of a millisecond. All of them take seconds,
+# also where each of a hundred racks is searched.
+_LOOKS = 5
+_LOOKS_OF_ANY = 64
+_FEW = 64
 
 
 class _Kind:
@@ -154,6 +161,7 @@ class _Tree:
         self.demands = demands
         self.n_tried = 0
         """Placements tried so far."""
+        self.looks_left = 0
         needed, role_at = requirements(demands)
         self.kinds = _kinds(demands, role_at)
         self._racks = trial.label(topology_key)[0]
@@ -170,6 +178,7 @@ class _Tree:
         ]
         slack = [int(np.minimum(r, kind.n).sum()) - kind.n for kind, r in zip(self.kinds, room, strict=True)]
         self._order = sorted(range(len(self.kinds)), key=lambda at: (slack[at], at))
+        self._turn_of = {at: turn for turn, at in enumerate(self._order)}
         self._states: Mapping[int, CycleState | None] = dict(enumerate(states))
         self._all_needed = all(len(demand.members) == demand.n_needed for demand in demands)
         self._found_room = room
@@ -203,6 +212,7 @@ class _Tree:
     def search(self, budget: int) -> _Way | SearchOutcome:
         n_members = sum(kind.n for kind in self.kinds)
         limit = budget + n_members
+        self.looks_left = budget * _LOOKS + _LOOKS_OF_ANY
         seen: set[Hashable] = set()
         done: set[Hashable] = set()
         for step in self._steps(self._root) if self.sees_pods else ():
@@ -230,6 +240,8 @@ class _Tree:
         while stack:
             way, steps = stack[-1]
             step = next(steps, None)
+            if self.looks_left < 0:
+                return SearchOutcome.GAVE_UP
             if step is None:
                 stack.pop()
                 continue
@@ -256,7 +268,7 @@ class _Tree:
     def _turn(self, at: int) -> int:
         """If nothing but resources is used up, kinds take turns one after another: any way can be reordered
         like that. Then the position of the turns is part of a way."""
-        return 0 if self.sees_pods else self._order.index(at)
+        return 0 if self.sees_pods else self._turn_of[at]
 
     def _go(self, way: _Way, step: tuple[int, int], placed: Mapping[int, Counts]) -> _Way:
         at, row = step
@@ -276,12 +288,14 @@ class _Tree:
 
     def _steps(self, way: _Way) -> Iterator[tuple[int, int]]:
         """(kind, row) of possible next steps, the most promising first; none if it cannot succeed."""
-        kinds = [self.kinds[at] for at in self._order if way.left[at]]
+        kinds, states = [self.kinds[at] for at in self._order if way.left[at]], self._states
         if not self.sees_pods:
-            turn = self._order.index(way.step[0]) if way.before is not None else 0
-            kinds = [kind for kind in kinds if self._order.index(kind.at) >= turn]
-            states = self._states
-        else:
+            turn = self._turn(way.step[0]) if way.before is not None else 0
+            kinds = [kind for kind in kinds if self._turn(kind.at) >= turn]
+        self.looks_left -= len(kinds) * (1 + (len(kinds) + len(way.placed)) // _FEW)
+        if self.looks_left < 0:
+            return
+        if self.sees_pods:
             states = {kind.at: self._state(kind, way.trial) for kind in kinds}
         if self._is_hopeless(way, kinds, states):
             return

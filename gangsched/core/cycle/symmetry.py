@@ -41,9 +41,11 @@ class Symmetry:
     ) -> None:
         self._levels: list[IntArray] = []
         self._domains: list[dict[int, int]] = []
+        self._paths: list[tuple[int, ...]] = [()] * trial.n_rows
+        """By row: its domain at each level."""
         if keys is None:
             self.group: IntArray = np.arange(trial.n_rows, dtype=np.int64)
-            self._leaf = self.group
+            self._leaves: list[int] = self.group.tolist()
             return
         columns = [trial.label(key)[0].astype(np.int64) for key in keys]
         shared = [codes for codes in columns if _is_shared(codes, trial.live)]
@@ -53,7 +55,7 @@ class Symmetry:
         if nested is None:
             told_apart += shared
         leaf = _coded(_rows_of(trial, templates, room, told_apart, sees_pods=sees_pods))
-        self._leaf = leaf
+        self._leaves = leaf.tolist()
         self.group = leaf
         for level in nested or ():  # from the widest domains to the narrowest
             self._levels.append(level)
@@ -63,6 +65,8 @@ class Symmetry:
             self._domains.insert(0, classes)
             kinds = np.array([classes.get(int(code), -1) for code in level], dtype=np.int64)
             self.group = _coded(zip(self.group.tolist(), kinds.tolist(), strict=True))
+        if self._levels:
+            self._paths = list(zip(*(level.tolist() for level in self._levels), strict=True))
 
     def representatives(self, rows: IntArray, placed: Mapping[int, Counts]) -> IntArray:
         """One of `rows` for each group of alike ones, the first, in the order of rows."""
@@ -75,7 +79,7 @@ class Symmetry:
                 at = np.minimum(np.searchsorted(codes, level[rows]), len(codes) - 1)
                 group = group * (len(codes) + 1) + np.where(codes[at] == level[rows], at + 1, 0)
             own: dict[Hashable, int] = {}
-            where = {int(row): i for i, row in enumerate(rows)}
+            where = {int(rows[i]): i for i in np.flatnonzero(np.isin(rows, touched)).tolist()}
             for row, counts in placed.items():
                 i = where.get(row)
                 if i is not None:
@@ -88,8 +92,7 @@ class Symmetry:
         """Equal for ways of placing with equivalent results."""
         leaves: dict[tuple[int, ...], list[Any]] = {}
         for row, counts in placed.items():
-            path = tuple(int(level[row]) for level in self._levels)
-            leaves.setdefault(path, []).append((int(self._leaf[row]), counts))
+            leaves.setdefault(self._paths[row], []).append((self._leaves[row], counts))
         found: dict[tuple[int, ...], list[Any]] = leaves
         for depth in range(len(self._levels) - 1, -1, -1):
             wider: dict[tuple[int, ...], list[Any]] = {}
