@@ -121,16 +121,14 @@ def pod_requests(
         _add(running, container_requests(container, unstated))
     init_peak: dict[str, int] = {}
     sidecars: dict[str, int] = {}
+    # There may be thousands of both: only what this container asks for can exceed the peak so far.
     for container in spec.init_containers or ():
         asked = container_requests(container, unstated)
+        at_once = {name: quantity.saturated(sidecars.get(name, 0) + n) for name, n in asked.items()}
         if container.restart_policy == "Always":
             _add(running, asked)
-            _add(sidecars, asked)
-            _max(init_peak, sidecars)
-        else:
-            at_once = dict(sidecars)
-            _add(at_once, asked)
-            _max(init_peak, at_once)
+            sidecars |= at_once
+        _max(init_peak, at_once)
     _max(running, init_peak)
     if spec.resources is not None and pod_level:
         for name, amount in parse_quantities(spec.resources.requests).items():

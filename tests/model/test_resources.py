@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.errors import ParseError
-from gangsched.model.objects import PodSpec
+from gangsched.model.objects import PodSpec, ResourceRequirements
 from gangsched.model.resources import (
     MAX_RESOURCES,
     ResourceTable,
@@ -53,6 +53,31 @@ def test_sidecars_run_beside_later_init_containers_and_the_pod() -> None:
     # Running: 500 + 300. Init phase: 900, then 300 + 800.
     assert pod_requests(spec(container(500), initContainers=[early, side, late]))["cpu"] == 1100
     assert pod_requests(spec(container(500), initContainers=[late, side]))["cpu"] == 800
+
+
+class Hashed(str):
+    """Counts how often it is looked up."""
+
+    __slots__ = ()
+    n = 0
+    __eq__ = str.__eq__
+
+    def __hash__(self) -> int:
+        Hashed.n += 1
+        return str.__hash__(self)
+
+
+def test_twice_the_sidecars_with_resources_of_their_own_are_twice_the_work() -> None:
+    """A pod may have thousands of them, each of another resource, and as many that end before the next."""
+    n_looked_up = []
+    for n in (50, 100):
+        made = spec(container(), initContainers=[container(1, sidecar=i % 2 == 0) for i in range(n)])
+        for i, one in enumerate(made.init_containers or ()):
+            one.resources = ResourceRequirements({Hashed(f"example.com/r{i}"): 1})
+        Hashed.n = 0
+        assert len(pod_requests(made)) == n + len(["pods"])
+        n_looked_up.append(Hashed.n)
+    assert n_looked_up[1] == 2 * n_looked_up[0]
 
 
 def test_pod_level_requests_replace_the_sum_and_overhead_is_added() -> None:
