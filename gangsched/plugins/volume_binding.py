@@ -332,7 +332,7 @@ def _is_over(promised: PersistentVolumeClaim, volume_name: str, view: ObjectQuer
     Claims and volumes are watched apart, so the volume may look free for a while after the claim is bound.
     """
     claim = claim_of(view, (promised.metadata.namespace, promised.metadata.name))
-    if claim is None:
+    if claim is None or claim.metadata.uid != promised.metadata.uid:
         return not writes
     volume = volume_of(view, volume_name) if claim.spec.volume_name == volume_name else None
     return is_bound(claim) and (volume is None or volume.spec.claim_ref is not None)

@@ -64,8 +64,8 @@ def claim(
 ) -> None:
     spec: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     spec |= {"storageClassName": storage_class, "volumeName": of}
-    annotations = {BIND_COMPLETED: "yes"} if of else {}
-    put(c, kinds.CLAIMS, name, metadata={"annotations": annotations}, spec=spec | more)
+    meta = {"annotations": {BIND_COMPLETED: "yes"} if of else {}} | more.pop("metadata", {})
+    put(c, kinds.CLAIMS, name, metadata=meta, spec=spec | more)
 
 
 def local(c: Cluster) -> None:
@@ -331,6 +331,19 @@ def test_a_volume_stays_promised_until_it_is_known_to_be_bound_too() -> None:
     put(c, kinds.VOLUMES, "one", metadata={"resourceVersion": "8"}, spec={"claimRef": owner})
     assert allowed(c, plugin, using("second")) == []
     assert not plugin._promised
+
+
+def test_a_claim_made_anew_under_its_name_gets_the_volume_of_the_one_before() -> None:
+    """As when a database is deleted with its claim and made again: its node may have no other disk."""
+    c = cluster(a="")
+    local(c)
+    volume(c, "disk", host="a")
+    claim(c, "data")
+    plugin = VolumeBinding()
+    promised(c, plugin, using("data"), 0)
+    plugin._to_bind.clear()  # PreBind has ended
+    claim(c, "data", metadata={"uid": "uid-anew"})
+    assert allowed(c, plugin, using("data", name="anew")) == ["a"]
 
 
 def test_volumes_are_made_where_the_class_allows_and_where_there_is_space() -> None:
