@@ -19,7 +19,7 @@ from gangsched.model.names import is_subdomain
 from gangsched.model.objects import NodeSelectorTerm
 from gangsched.model.printable import one_line
 from gangsched.model.storage import VOLUMES, PersistentVolume, PersistentVolumeClaim
-from gangsched.plugins.claims import is_bound, lost, on_nodes
+from gangsched.plugins.claims import claim_of, is_bound, lost, on_nodes
 from gangsched.plugins.volume_matching import SELECTED_NODE, Choice
 
 T = TypeVar("T")
@@ -38,14 +38,21 @@ class _Expected(NamedTuple):
 
 
 async def bind_claims(choice: Choice, node_name: str, handle: Handle) -> str:
-    """Returns the problem, "" once all claims have volumes that the node reaches. Raises: ApiError."""
+    """Returns the problem, "" once all claims have volumes that the node reaches. Raises: ApiError.
+
+    A gang may have waited in Permit for minutes since its volumes were chosen. One that is given to a claim
+    which is gone is lost: the volume controller calls it released.
+    """
+    for claim in (*(claim for claim, _ in choice.volumes), *choice.made):
+        if not _is_still(claim, claim_of(choice.view, (claim.metadata.namespace, claim.metadata.name))):
+            return _replaced(claim)
     expected = [_Expected(claim, volume.metadata.name) for claim, volume in choice.volumes]
     for claim, volume in choice.volumes:
         await _give(volume, claim, handle)
     for claim in choice.made:
         expected.append(_Expected(claim, made_for=await _ask_for(claim, node_name, handle)))
     for one in expected:
-        problem = await _bound(one, node_name, choice.nodes, handle)
+        problem = await _bound(one, node_name, choice.view, handle)
         if problem:
             return problem
     return ""
@@ -111,6 +118,8 @@ async def _bound(expected: _Expected, node_name: str, nodes: NodeQueries, handle
     name = expected.claim.metadata.name
     while True:
         now = await _read(path, PersistentVolumeClaim, handle)
+        if not _is_still(expected.claim, now):
+            return _replaced(expected.claim)
         got = now.spec.volume_name
         if is_bound(now):
             if wanted and got != wanted:
@@ -125,6 +134,15 @@ async def _bound(expected: _Expected, node_name: str, nodes: NodeQueries, handle
             # The provisioner removes it to report failure.
             return f"provisioning failed for PVC {name!r}"
         await handle.sleep(_LOOK_S)
+
+
+def _is_still(claim: PersistentVolumeClaim, now: PersistentVolumeClaim | None) -> bool:
+    """Whether this claim has its name now, and is not being deleted."""
+    return now is not None and now.metadata.uid == claim.metadata.uid and not now.metadata.deletion_timestamp
+
+
+def _replaced(claim: PersistentVolumeClaim) -> str:
+    return f"binding volumes: PVC {claim.metadata.name!r} was deleted meanwhile"
 
 
 async def _volume(name: str, handle: Handle) -> PersistentVolume | None:

@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.interface import BoolArray
 from gangsched.model.storage import PersistentVolume, PersistentVolumeClaim
 from gangsched.plugins.free_volumes import FreeVolumes, request_of
@@ -32,10 +31,10 @@ Given = Mapping[str, PersistentVolume]
 class Choice(msgspec.Struct, frozen=True, gc=False):
     """A pod's unbound claims on one node: volumes by claim, and claims to be provisioned.
 
-    nodes: of the view that it was made from; the cache's own shows them as they are when it is asked.
+    view: what it was made from; the cache's own shows nodes and claims as they are when it is asked.
     """
 
-    nodes: NodeQueries
+    view: ClusterView
     volumes: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
     made: tuple[PersistentVolumeClaim, ...] = ()
 

@@ -196,6 +196,28 @@ async def test_a_claim_that_somebody_else_has_changed_costs_the_attempt() -> Non
 # -- what it may not be ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_made", [False, True])
+async def test_a_volume_is_not_given_to_a_claim_that_was_deleted_while_its_gang_waited(is_made: bool) -> None:
+    """It would be released with the claim, and be nobody's until somebody mends it."""
+    c, plugin, info = both_ways()
+    c.cache.objects.remove(kinds.CLAIMS, "default", "mine", "uid-mine")
+    if is_made:
+        claim(c, "mine", metadata={"uid": "uid-anew"})
+    server = Server()
+    status = await plugin.pre_bind(info.pod, "a", server)
+    assert status.reason == "binding volumes: PVC 'mine' was deleted meanwhile"
+    assert server.written == []
+
+
+async def test_a_claim_that_is_made_anew_while_its_volume_is_bound_is_not_waited_for() -> None:
+    """Its name is not bound yet, and never will be to the volume that was given to the one before."""
+    for changed in ({"uid": "uid-anew"}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}):
+        server = Server()
+        server.claim = {"metadata": {"name": "mine", "uid": "uid-mine"} | changed}
+        assert (await outcome(server)).reason == "binding volumes: PVC 'mine' was deleted meanwhile"
+        assert server.slept == 0
+
+
 async def test_a_volume_that_was_made_where_the_node_does_not_reach_it_costs_the_attempt() -> None:
     server = Server()
     server.made = {"nodeAffinity": only_in("2", "3")}
@@ -289,7 +311,8 @@ async def test_the_name_of_a_volume_is_no_way_to_other_objects() -> None:
     plugin._to_bind[info.uid] = msgspec.structs.replace(plugin._to_bind[info.uid], volumes=())
     server = Server()
     name = "../namespaces/kube-system/secrets/key"
-    claimed = {"metadata": {"name": "new", "annotations": {BIND_COMPLETED: "", SELECTED: "a"}}}
+    annotations = {BIND_COMPLETED: "", SELECTED: "a"}
+    claimed = {"metadata": {"name": "new", "uid": "uid-new", "annotations": annotations}}
     server.claim = {**claimed, "spec": {"volumeName": name}}
     status = await plugin.pre_bind(info.pod, "a", server)
     assert status.reason == f"binding volumes: {name!r} is not the name of a volume"
