@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import INVENTORY_KEY
@@ -16,6 +17,7 @@ from gangsched.model.objects import ContainerPort, Pod, SchedulingGroup
 from gangsched.model.pod_group import DISRUPTION_KEY, GROUPS_KEY
 from gangsched.model.workloads import PodDisruptionBudget
 from gangsched.sim.objects import STRANGER, inventory, make_node, make_pod, make_pod_group
+from tests.core.plugins import Permitter, with_plugins
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
@@ -275,6 +277,20 @@ def test_a_gang_that_waits_in_permit_gives_its_reservations_up_and_nobody_is_evi
     assert c.placed("high")
     assert c.state("low") == "backoff"
     assert "preempted by gang d/high" in c.said("low-0")
+
+
+def test_a_gang_whose_late_member_waits_in_permit_goes_as_a_whole_too() -> None:
+    """The reservation is on the first node, so that the search sees it before what is bound."""
+    says = [SUCCESS]
+    c = with_plugins(Permitter("P", lambda group: says[0] if group.key.name == "low" else SUCCESS), nodes=3)
+    c.submit(make_pod("first", gpus=8)).run().submit(gang("low", pods=2, gpus=8)).run()
+    assert c.placed("low", on=2)
+    says[0] = Status.wait("nobody has approved it", timeout_s=500.0)
+    c.delete("first").submit(gang("low", pods=1, gpus=8, min_members=2, first=2)).run()
+    assert c.state("low") == "waiting"
+    c.clear().submit(gang("high", pods=2, gpus=8, priority=10)).run()
+    assert evicted(c) == ["low-0", "low-1"], "one of two does no work"
+    assert c.run().placed("high", on=2)
 
 
 def test_where_nobody_may_be_evicted_reservations_are_given_up_only_if_they_are_enough() -> None:

@@ -95,7 +95,8 @@ class Victims:
         self._rule = rule
         self._siblings = siblings
         self._spared = spared
-        self._bonds: dict[int, _Bond | None] = {}
+        self._bonds: dict[tuple[int, MemberState], _Bond | None] = {}
+        """What a gang has bound, and what it has reserved for late members, go each for itself."""
         self._bond_of: dict[str, _Bond] = {}
         self._budgets: Sequence[DisruptionBudget] = ()
         self.guarded: Collection[str] = ()
@@ -140,11 +141,10 @@ class Victims:
             return False
         if info.state is MemberState.BOUND and not stays_whole(group):
             return True
-        found = self._bonds.get(id(group))
-        if found is None and id(group) not in self._bonds:
+        key = (id(group), info.state)
+        if key not in self._bonds:
             self._bond(group, info.state)
-            found = self._bonds[id(group)]
-        return found is not None
+        return self._bonds[key] is not None
 
     def _is_subject(self, info: PodInfo) -> bool:
         is_lower = priority_of(info) < self._priority
@@ -169,7 +169,7 @@ class Victims:
         may_go = may_go and self._spared_none(pods) and self._are_subject(pods, spare)
         bond = _Bond(pods, spare) if may_go else None
         for gang in gangs:
-            self._bonds[id(gang)] = bond
+            self._bonds[id(gang), state] = bond
         if bond is not None:
             self._bond_of.update(dict.fromkeys(pods, bond))
 
