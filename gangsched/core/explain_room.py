@@ -36,6 +36,7 @@ from gangsched.model.resources import told_amount
 MAX_NEAR = 5
 _MAX_NAMED = 3
 _MAX_REASONS = 12
+_DAY_S = 86_400
 FITS = "It would fit as things are now"
 _FILL = (
     "State a walltime (the annotation gangsched.io/walltime) if it ends before that start: then it may run"
@@ -102,7 +103,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
         return Found(begin + why_refused(answer), todo, then=again)
     found = lacks(short)
     waiting = [one for one in scheduler.shared.queue.waiting if one is not group]
-    sentences = told_of(short, group, waiting, lambda other: _name_until(other, ago_s))
+    sentences = told_of(short, group, waiting, lambda other: _name_until(other, now_s, ago_s))
     kept = [*claiming.told_kept([group], short)]
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
     ends = EndsTold().told(short, walltimes, None, partial(latest_end, scheduler.shared))
@@ -259,12 +260,13 @@ def _near(scheduler: Scheduler, short: Shortage, found: Sequence[Lack]) -> Itera
         )
 
 
-def _name_until(group: Group, ago_s: float | None) -> str:
-    """The group, and until when it keeps what it has reserved, where that is known."""
+def _name_until(group: Group, now_s: float, ago_s: float | None) -> str:
+    """The group, and until when it keeps what it has reserved, where that is known and on this day: victims
+    may state a grace period of any number of years."""
     at_s = group.preemption.deadline_s if group.preemption is not None else group.deadline_s
-    return str(group.key) + (
-        f" until {time_of(at_s + ago_s)}" if ago_s is not None and at_s < NEVER_S else ""
-    )
+    if ago_s is None or at_s >= now_s + _DAY_S:
+        return str(group.key)
+    return f"{group.key} until {time_of(at_s + ago_s)}"
 
 
 def time_of(unix_s: float) -> str:

@@ -261,6 +261,20 @@ def test_what_is_reserved_is_reported_with_the_time_at_which_it_is_given_back() 
     assert found.answer.endswith(f"8 {GPU} are reserved by d/evaluate until 12:00:00 UTC.")
 
 
+def test_a_reservation_that_waits_for_a_grace_period_of_years_is_named_without_a_time_of_day() -> None:
+    for grace_s in (10**6, 10**15):
+        c = cluster(nodes=1)
+        c.evictions = "slow"
+        slow = make_pod("slow", gpus=8)
+        c.submit(replace(slow, spec=replace(slow.spec, termination_grace_period_seconds=grace_s))).run()
+        c.submit(gang("high", pods=1, gpus=8, priority=10)).run()
+        c.submit(gang("next", pods=1, gpus=8, priority=5)).run()
+        assert (
+            f"8 {GPU} are reserved by d/high."
+            in explain(c.scheduler, c.group("next"), c.now_s, ago_s=0.0).answer
+        )
+
+
 def test_a_group_whose_object_is_missing() -> None:
     pod = make_pod("train-0", labels={"scheduling.x-k8s.io/pod-group": "train"})
     c = cluster().submit([pod]).run()
