@@ -261,6 +261,18 @@ def test_what_is_reserved_is_reported_with_the_time_at_which_it_is_given_back() 
     assert found.answer.endswith(f"8 {GPU} are reserved by d/evaluate until 12:00:00 UTC.")
 
 
+def test_of_a_group_that_waits_for_victims_only_members_with_a_place_have_reserved_something() -> None:
+    """Three more of it are pending, which come where there is room later."""
+    c = cluster(nodes=1)
+    c.evictions = "slow"
+    c.submit(make_pod("slow", gpus=8)).run()
+    c.submit(gang("high", pods=4, gpus=8, priority=10, min_members=1)).run()
+    assert c.state("high") == "waiting"
+    c.submit(gang("next", pods=1, gpus=8, priority=5)).run()
+    assert f"8 {GPU} are reserved by d/high." in told(c, "next").answer
+    assert f" 8 {GPU} are reserved by d/high." in c.said("next-0")
+
+
 def test_a_reservation_that_waits_for_a_grace_period_of_years_is_named_without_a_time_of_day() -> None:
     for grace_s in (10**6, 10**15):
         c = cluster(nodes=1)

@@ -17,10 +17,11 @@ import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.cache.view.devices import DeviceQueries
+from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.cycle.near_names import near_names
 from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.arrays import NO_LIMIT, BoolArray, IntArray
-from gangsched.core.types.group import NO_ROW, Group, MemberState
+from gangsched.core.types.group import NO_ROW, Group, MemberState, PodInfo
 from gangsched.model.resources import told_amount
 
 # Names in one sentence; groups, members and nodes that are looked at for it.
@@ -114,11 +115,22 @@ def reserved_by(lack: Lack, short: Shortage, group: Group, waiting: Iterable[Gro
         if other is group or n_left < len(other.members):
             continue
         n_left -= len(other.members)
-        state = MemberState.PENDING if other.preemption is not None else MemberState.ASSUMED
         for info in other.members.values():
-            if info.state is state and (info.row == NO_ROW or short.suits[info.row]):
+            row = _reserved_row(info, other, short.trial)
+            if row != NO_ROW and short.suits[row]:
                 found[other] += info.template.requests.get(lack.resource, 0)
     return {other: n for other, n in found.most_common() if n}
+
+
+def _reserved_row(info: PodInfo, group: Group, view: NodeQueries) -> int:
+    """Where room is reserved for a member, NO_ROW: nowhere. Not every member of a group that waits for
+    victims has some."""
+    if info.state is MemberState.ASSUMED:
+        return info.row
+    if info.state is not MemberState.PENDING or group.preemption is None:
+        return NO_ROW
+    row = view.row_of(group.preemption.node_names.get(info.uid, ""))
+    return NO_ROW if row is None else row
 
 
 def unhealthy(found: Sequence[Lack], view: DeviceQueries) -> list[str]:

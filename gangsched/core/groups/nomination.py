@@ -91,11 +91,11 @@ class Nominations:
     def renew(self, preemption: Preemption, placements: Iterable[Placement]) -> None:
         """Updates which member goes where once the room is free; also called later, when that changes."""
         shared = self._shared
-        nodes = set()
+        node_names = {}
         for placement in placements:
             info, row = placement.info, placement.row
             node_name = shared.cache.view.name(row)
-            nodes.add(node_name)
+            node_names[info.uid] = node_name
             if info.uid in self._lifted and self._lifted[info.uid][0] == node_name:
                 del self._lifted[info.uid]
             assert info.group is not None
@@ -105,7 +105,7 @@ class Nominations:
                 for resource, ids in sets.items():
                     shared.cache.ledger.claim(row, info.uid, resource, ids)
             self._write(info, node_name)
-        preemption.nodes = frozenset(nodes)
+        preemption.node_names, preemption.nodes = node_names, frozenset(node_names.values())
         self._free_lifted(preemption)
         for group in preemption.unit:
             self._park(group, preemption)

@@ -359,13 +359,14 @@ class Preemption(msgspec.Struct, eq=False, gc=True):
     """One unit's reservation by preemption. waits_for: victims by UID that are not gone yet; violating:
     victims protected by a disruption budget; refused: how often each eviction was refused. keeps_at: its room
     is kept from units up to this priority, if that is above its own; whose: the victims, in words; number:
-    the later it was made, the higher."""
+    the later it was made, the higher; node_names: by member's UID, where it goes; others have no room yet."""
 
     unit: tuple[Group, ...]
     waits_for: dict[str, PodInfo]
     violating: frozenset[str]
     deadline_s: float
     nodes: frozenset[str] = frozenset()
+    node_names: dict[str, str] = {}
     refused: dict[str, int] = {}
     keeps_at: int = -(2**31)
     whose: str = LOWER
