@@ -207,7 +207,7 @@ def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:
     lack = found[0]
     most = int(np.where(short.suits, lack.free, -1).argmax())
     free = max(int(lack.free[most]), 0)
-    beside = "beside its other members, " if short.trial.placed else ""
+    beside = "beside its other members, " if short.own else ""
     return (
         f"{short.about_domains}{begin} needs {told_amount(lack.resource, lack.amount)} {lack.resource} on one"
         f" node; {beside}most free on any that suits it is {told_amount(lack.resource, free)}"
@@ -244,7 +244,7 @@ def _near(scheduler: Scheduler, short: Shortage, found: Sequence[Lack]) -> Itera
             if amount:
                 of = str(info.group.key) if info.group is not None else info.pod.key
                 held[of, "reserved" if info.state is MemberState.ASSUMED else "bound"] += amount
-        own = sum(n for at, t, n in short.trial.placed if at == row and t is short.template)
+        own = short.own.count((row, short.template))
         told = [
             f"{clean(of)} ({told_amount(lack.resource, n)} {how})"
             for (of, how), n in held.most_common(_MAX_NAMED)

@@ -273,6 +273,19 @@ def test_of_a_group_that_waits_for_victims_only_members_with_a_place_have_reserv
     assert f" 8 {GPU} are reserved by d/high." in c.said("next-0")
 
 
+def test_what_is_kept_for_other_groups_is_not_called_its_own_other_members() -> None:
+    """Pods that ask for the same share a template, whichever group they are of."""
+    c = cluster(nodes=1)
+    c.evictions = "slow"
+    c.submit(make_pod("slow", gpus=8)).run()
+    c.submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    c.submit(gang("next", pods=1, gpus=8, priority=5)).run()
+    found = told(c, "next")
+    assert "most free on any that suits it is 0 (n0)" in found.answer
+    assert "beside its other members" not in found.answer
+    assert [near.held_by for near in found.near] == [("d/slow (8 bound)",)]
+
+
 def test_a_reservation_that_waits_for_a_grace_period_of_years_is_named_without_a_time_of_day() -> None:
     for grace_s in (10**6, 10**15):
         c = cluster(nodes=1)

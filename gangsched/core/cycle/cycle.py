@@ -38,7 +38,7 @@ from gangsched.core.framework.plan import (
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.needed import split, templates_of
-from gangsched.core.types.placement import Nominated
+from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.required_ids import REQUIRE_IDS_KEY
@@ -65,8 +65,8 @@ class _Shortage(msgspec.Struct, gc=False):
     states: dict[int, CycleState]
     refused: Status
     unplaced: PodInfo
-    n_of_role: int
-    """Members of its role that were placed."""
+    placed: Sequence[Placement]
+    """The group's members that were placed before."""
 
 
 _Batch = tuple[PodTemplate, list[PodInfo]]
@@ -327,7 +327,7 @@ def _place_batches(batches: Sequence[_Batch], placing: Placing, *, n_whole: int 
                 placing.states,
                 placing.refused,
                 members[n_placed],
-                sum(one.info.role == members[n_placed].role for one in placing.placements),
+                placing.placements,
             )
         if n_left < demand.n_needed or i < n_whole:
             return shortage
@@ -355,7 +355,8 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
         wanted = demand.n_needed + group.n_bound + group.n_assumed
         fit, role = group.n_bound + group.n_assumed + _n_fit(shortage), ""
         if shortage.unplaced.role in demand.roles:
-            fit, wanted = n_of_role_fit(demand, shortage.unplaced.role, shortage.n_of_role)
+            n_of_role = sum(one.info.role == shortage.unplaced.role for one in shortage.placed)
+            fit, wanted = n_of_role_fit(demand, shortage.unplaced.role, n_of_role)
             role = f"role {shortage.unplaced.role}: "
         member = shortage.unplaced.pod.metadata.name
         sentence = f"gang {group.key}: {role}{fit} of {wanted} fit; member {member}: {sentence}"
@@ -364,7 +365,9 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
     suits = profile.filtering.feasible(shortage.state, template, view)
     if shortage.state.subset is not None:
         suits = suits & shortage.state.subset
-    short = Shortage(shortage.unplaced, template, view, fit, wanted, found, suits, len(shortage.states) == 1)
+    own = [(one.row, one.info.template) for one in shortage.placed]
+    is_alike = len(shortage.states) == 1
+    short = Shortage(shortage.unplaced, template, view, own, fit, wanted, found, suits, is_alike)
     # Without a named plugin, any change may help.
     return FitError(group, sentence, tuple(rejected) or (("", None),), shortage=short)
 

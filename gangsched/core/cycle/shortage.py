@@ -157,7 +157,7 @@ def named(amounts: Mapping[str, int | str]) -> str:
 def _own_rows(short: Shortage, lack: Lack) -> BoolArray:
     """bool[n_rows]: nodes that had room for the member before members like it were placed there."""
     rows = np.zeros(len(short.suits), dtype=np.bool_)
-    mine = [row for row, template, n in short.trial.placed if template is short.template and n > 0]
+    mine = [row for row, template in short.own if template is short.template]
     if mine:
         column = short.trial.table.column(lack.resource)
         rows[mine] = room_of(short.trial.base(), lack.resource, column)[mine] >= lack.amount

@@ -104,13 +104,15 @@ GAVE_UP = "A placement may exist: the search for one ended at searchPlacements."
 
 
 class Shortage(msgspec.Struct, gc=False):
-    """Where placing a group ended: n_fit of n_wanted members fit, `member` does not on `trial`. `found`: the
+    """Where placing a group ended: n_fit of n_wanted members fit, `member` does not on `trial`. own: (row,
+    template) of those that were placed there, beside what is kept for others. `found`: the
     plugins' reasons for the nodes that they excluded. suits: bool[n_rows], the nodes that suit it as far as
     their fixed properties go, whatever is used."""
 
     member: PodInfo
     template: PodTemplate
     trial: Trial
+    own: Sequence[tuple[int, PodTemplate]]
     n_fit: int
     n_wanted: int
     found: Sequence[tuple[str, str, BoolArray]]
