@@ -69,8 +69,8 @@ def _add(table: Table, row: QueueShare) -> None:
         str(row.waiting),
         str(row.pods),
     )
-    resources = list(dict.fromkeys((*row.guaranteed, *row.limit, *sorted(row.used)))) or [""]
-    for resource in (one for one in resources if one != "pods"):
+    used = sorted(one for one in row.used if one != "pods")  # they have a column
+    for resource in dict.fromkeys((*row.guaranteed, *row.limit, *used)) or ("",):
         amounts = [_amount(by, resource) for by in (row.guaranteed, row.used, row.borrowed, row.limit)]
         table.add_row(*own, escape(clean(resource)), *amounts)
         own = ("",) * len(own)

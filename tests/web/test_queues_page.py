@@ -6,6 +6,7 @@ import io
 import json
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from gangsched.web.queue import Queue
@@ -45,6 +46,22 @@ def test_the_table_has_a_line_for_each_resource() -> None:
     assert lines[0].split()[:2] == ["QUEUE", "SHARE"]
     assert lines[1].split() == ["research", "2", "50.0%", "0.0%", "0.234", "0", "1", GPU, "4", "4", "-", "6"]
     assert any(line.startswith("  nlp") and line.split()[-4:] == ["2", "4", "2", "-"] for line in lines)
+
+
+def test_a_queue_that_has_only_pods_has_its_line() -> None:
+    """One with a limit of pods alone, and one whose pods ask for nothing."""
+    c = queued("queues: [{name: few, limit: {pods: 3}, namespaces: [few]}, {name: bare, namespaces: [bare]}]")
+    [bare] = pods("bare", "b", gpus=0)
+    asks_nothing = [replace(one, resources=None) for one in bare.spec.containers]
+    c.submit(replace(bare, spec=replace(bare.spec, containers=asks_nothing))).run()
+    out = io.StringIO()
+    print_queues(queues_page(c.scheduler.shared), Console(file=out, width=200))
+    _, *lines = (line.split() for line in out.getvalue().splitlines())
+    assert [(line[0], *line[5:]) for line in lines] == [
+        ("few", "0", "0", "pods", "-", "-", "-", "3"),
+        ("bare", "0", "1", "-", "-", "-", "-"),
+        ("/other", "0", "0", "-", "-", "-", "-"),
+    ]
 
 
 @pytest.mark.parametrize(
