@@ -292,6 +292,7 @@ def test_args_are_decoded_with_defaults() -> None:
         ("zzz: 4", "zzz", "unknown field"),
         ("parallelism: many", "parallelism", "expected int, got str"),
         ("parallelism: 0", "parallelism", "0 is not greater than 0"),
+        ("parallelism: 2147483647", "parallelism", "2147483647 is more than 1000"),
         ("podInitialBackoffSeconds: 0", "podInitialBackoffSeconds", "0 is not greater than 0"),
         ("podMaxBackoffSeconds: 0", "podMaxBackoffSeconds", "0 is less than podInitialBackoffSeconds, 1"),
         ("percentageOfNodesToScore: 101", "percentageOfNodesToScore", "101 is not within 0..100"),

@@ -49,6 +49,8 @@ _MAX_BUDGET_S = 10.0
 _MAX_SECONDS = 86_400.0
 # So many take a second of the event loop when a running scheduler takes them over.
 MAX_PROFILES = 1_000
+# Each is a task with a connection of its own, all made at the start.
+_MAX_PARALLELISM = 1_000
 _NO_FLAGS: Mapping[str, str | bool] = {}
 
 
@@ -303,6 +305,8 @@ def _check_kube(
     """kube-scheduler's validation rules, and notes on unsupported fields."""
     if kube.parallelism <= 0:
         raise ConfigError(f"{kube.parallelism} is not greater than 0", path="parallelism")
+    if kube.parallelism > _MAX_PARALLELISM:
+        raise ConfigError(f"{kube.parallelism} is more than {_MAX_PARALLELISM}", path="parallelism")
     if kube.pod_initial_backoff_seconds <= 0:
         raise ConfigError(
             f"{kube.pod_initial_backoff_seconds} is not greater than 0", path="podInitialBackoffSeconds"
