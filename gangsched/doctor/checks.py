@@ -12,7 +12,7 @@ from datetime import datetime
 from gangsched.config.election import LeaderElectionSettings
 from gangsched.doctor.findings import Finding, found
 from gangsched.doctor.reading import Facts, Lease
-from gangsched.doctor.rights import OPTIONAL
+from gangsched.doctor.rights import OPTIONAL, ROLE
 from gangsched.model.printable import several
 
 OLDEST, NEWEST = (1, 34), (1, 37)
@@ -53,21 +53,19 @@ def check_rights(facts: Facts) -> Iterator[Finding]:
             "Run this as a user who may create subjectaccessreviews.authorization.k8s.io.",
         )
         return
-    missing = sorted(str(right) for right in facts.refused if right not in OPTIONAL)
-    if missing:
-        yield found(
-            "rights",
-            "problem",
-            f"{facts.username} may not {_named(missing)}",
-            "kubectl apply -f deploy/rbac.yaml",
-        )
+    missing: dict[str, list[str]] = {}
+    for right in sorted(facts.refused):
+        if right not in OPTIONAL:
+            missing.setdefault(facts.rights.get(right, ROLE), []).append(str(right))
+    for cure, rights in missing.items():
+        yield found("rights", "problem", f"{facts.username} may not {_named(sorted(rights))}", cure)
     for right in sorted(facts.refused):
         if right in OPTIONAL:
             yield found(
                 "rights",
                 "warning",
                 f"{facts.username} may not {right}, which needs {OPTIONAL[right]}",
-                "kubectl apply -f deploy/rbac.yaml",
+                ROLE,
             )
     if not facts.refused:
         yield found("rights", "ok", f"{facts.username} may do all that it needs")

@@ -16,6 +16,7 @@ from gangsched.devices.report import Refused, make_map
 from gangsched.doctor import checks, cluster_checks
 from gangsched.doctor.findings import Finding, exit_code, found
 from gangsched.doctor.reading import Facts, read_facts
+from gangsched.doctor.rights import asked
 from gangsched.errors import ConfigError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
@@ -94,7 +95,7 @@ async def _findings(
 ) -> list[Finding]:
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
     async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
-        facts = await read_facts(client, account)
+        facts = await read_facts(client, account, asked(account[0], config))
         snapshot = await take_snapshot(client, config, plugins, now_s=time.monotonic())
     return examine(facts, snapshot, config)
 

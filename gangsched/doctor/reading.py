@@ -7,7 +7,7 @@ read is left out, with the reason, which each check reports.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
@@ -16,7 +16,7 @@ import aiohttp
 import anyio
 import msgspec
 
-from gangsched.doctor.rights import OPTIONAL, Right, needed
+from gangsched.doctor.rights import OPTIONAL, Right
 from gangsched.errors import ApiError
 from gangsched.kube.client import ApiClient
 from gangsched.kube.pages import Pages
@@ -126,7 +126,7 @@ class Facts(msgspec.Struct):
     """An installation as the API server has it; None: could not be read, `unread` says why, by subject.
 
     now: by the API server's clock where that is known; ahead_s: how far this one is ahead, at least.
-    refused: the rights that the scheduler's account lacks.
+    rights: what the scheduler's account needs, and what grants it. refused: what it lacks.
     """
 
     account: tuple[str, str]
@@ -134,6 +134,7 @@ class Facts(msgspec.Struct):
     ahead_s: float | None = None
     version: str = ""
     minor: tuple[int, int] | None = None
+    rights: Mapping[Right, str] = {}
     refused: set[Right] | None = None
     policies: list[Policy] | None = None
     policy_bindings: list[PolicyBinding] | None = None
@@ -154,9 +155,12 @@ _decode_review = lenient_decoder(_Review)
 _decode_version = lenient_decoder(_Version)
 
 
-async def read_facts(client: ApiClient, account: tuple[str, str]) -> Facts:
-    """Everything but nodes, pods and groups. Raises: ApiError where the API server does not answer at all."""
-    facts = Facts(account, datetime.now(UTC))
+async def read_facts(client: ApiClient, account: tuple[str, str], rights: Mapping[Right, str]) -> Facts:
+    """Everything but nodes, pods and groups; `rights`: those that the account needs, and what grants them.
+
+    Raises: ApiError where the API server does not answer at all.
+    """
+    facts = Facts(account, datetime.now(UTC), rights=rights)
     await _read_version(client, facts)
     await _read_clock(client, facts)
     for name, path, kind in (
@@ -171,7 +175,7 @@ async def read_facts(client: ApiClient, account: tuple[str, str]) -> Facts:
         except ApiError as error:
             facts.unread[name] = str(error)
     try:
-        facts.refused = await _refused(client, account)
+        facts.refused = await _refused(client, account, (*rights, *OPTIONAL))
     except ApiError as error:
         facts.unread["refused"] = str(error)
     return facts
@@ -237,8 +241,8 @@ async def _all(client: ApiClient, path: str, kind: type[T]) -> list[T]:
             return found
 
 
-async def _refused(client: ApiClient, account: tuple[str, str]) -> set[Right]:
-    """The rights that the account lacks, each asked about by a review. Raises: ApiError."""
+async def _refused(client: ApiClient, account: tuple[str, str], rights: Iterable[Right]) -> set[Right]:
+    """Those of the rights that the account lacks, each asked about by a review. Raises: ApiError."""
     refused: set[Right] = set()
     failed: list[ApiError] = []
     limit = anyio.Semaphore(_MAX_ASKED_AT_ONCE)
@@ -252,7 +256,7 @@ async def _refused(client: ApiClient, account: tuple[str, str]) -> set[Right]:
                 failed.append(error)
 
     async with anyio.create_task_group() as group:
-        for right in (*needed(account[0]), *OPTIONAL):
+        for right in rights:
             group.start_soon(ask, right)
     if failed:
         raise failed[0]

@@ -1,12 +1,14 @@
 """The scheduler's rights, each asked about by name; a test keeps them equal to deploy/rbac.yaml.
 
-Lives here: the table, and the account that needs them. Not here: the requests (doctor.reading).
+Lives here: the table, and what a configuration adds to it. Not here: the requests (doctor.reading).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from gangsched.config import LeaderElectionSettings, SchedulerConfig
 
 _GROUP_KINDS = (
     "scheduling.k8s.io",
@@ -34,8 +36,8 @@ class Right(NamedTuple):
         return f"{self.verb} {kind}{where}"
 
 
-def needed(namespace: str) -> tuple[Right, ...]:
-    """What the scheduler cannot do without; `namespace`: its own."""
+def needed(namespace: str, lease: str = "gangsched") -> tuple[Right, ...]:
+    """What the scheduler cannot do without; `lease`: the name of its Lease, and `namespace` where that is."""
     found = [Right(verb, "", kind) for kind in ("namespaces", "nodes") for verb in _READ]
     found += [Right(verb, "", "pods") for verb in ("get", *_READ)]
     for group in _GROUP_KINDS:
@@ -60,11 +62,37 @@ def needed(namespace: str) -> tuple[Right, ...]:
     found += [Right(verb, "events.k8s.io", "events") for verb in ("create", "list")]
     leases = ("coordination.k8s.io", "leases", namespace)
     found.append(Right("create", *leases))
-    names = ("gangsched", "gangsched-fence", "gangsched-queues")
+    names = (lease, f"{lease}-fence", f"{lease}-queues")
     found += [Right(v, *leases, name) for name in names for v in ("get", "update")]
     return tuple(found)
 
 
+def asked(namespace: str, config: SchedulerConfig) -> dict[Right, str]:
+    """Every right without which this configuration does not work, and what grants it.
+
+    `namespace`: that of the scheduler's account.
+    """
+    election = config.leader_election
+    leases = _granted(namespace, election)
+    rights = {
+        right: leases if right.resource == "leases" else ROLE
+        for right in needed(election.resource_namespace, election.resource_name)
+    }
+    if config.settings.devices.repair:
+        rights[Right("patch", "", "pods")] = "kubectl apply -k deploy/device-plugin-hand-off/"
+    if any("Job" in kinds for kinds in config.settings.infer_gangs.values()):
+        rights |= {Right(verb, "batch", "jobs"): "kubectl apply -k deploy/infer-jobs/" for verb in _READ}
+    return rights
+
+
+def _granted(namespace: str, election: LeaderElectionSettings) -> str:
+    if (election.resource_namespace, election.resource_name) == (namespace, "gangsched"):
+        return ROLE
+    where = f"{election.resource_namespace}/{election.resource_name}"
+    return f"In deploy/rbac.yaml have the Role gangsched-lease grant {where}, then: {ROLE}"
+
+
+ROLE = "kubectl apply -f deploy/rbac.yaml"
 OPTIONAL: Mapping[Right, str] = {
     Right("create", "", "pods/eviction"): "allowEviction: false",
     Right("delete", "", "pods"): "allowEviction: false",

@@ -10,10 +10,14 @@ import pytest
 import yaml
 
 from gangsched.cli import main
+from gangsched.config import default_config, parse_config
+from gangsched.config.documents import file_with
 from gangsched.controlplane.processes import ADMIN
-from gangsched.doctor import cluster_checks
+from gangsched.doctor import checks, cluster_checks
 from gangsched.doctor.findings import Finding, exit_code
-from gangsched.doctor.rights import OPTIONAL, needed
+from gangsched.doctor.reading import Facts
+from gangsched.doctor.rights import OPTIONAL, Right, asked, needed
+from gangsched.plugins import IN_TREE
 from tests.deploy.conftest import DEPLOY, Audited
 from tests.deploy.rights import granted
 from tests.support.processes import until
@@ -31,6 +35,35 @@ def test_the_rights_that_are_asked_about_are_those_of_the_role() -> None:
     asked = [*needed("gangsched-system"), *OPTIONAL]
     assert {tuple(right) for right in asked} == {tuple(right) for right in role}
     assert len(asked) == len(set(asked))
+
+
+def test_the_rights_of_a_configuration_are_asked_about_and_told_with_what_grants_them() -> None:
+    ours = "devices: {repairAnnotations: true}\ninferGangs: [Job]\n"
+    text = file_with(ours)
+    own = text.replace("profiles:", "leaderElection: {resourceName: b, resourceNamespace: c}\nprofiles:")
+    config = parse_config(own, source="", plugins=IN_TREE)
+    rights = asked("gangsched-system", config)
+    lease = Right("update", "coordination.k8s.io", "leases", "c", "b-fence")
+    repair, jobs = Right("patch", "", "pods"), Right("watch", "batch", "jobs")
+    facts = Facts(("gangsched-system", "gangsched"), datetime.now(UTC), rights=rights)
+    facts.refused = {lease, repair, jobs, Right("list", "", "nodes")} & set(rights)
+    told = {one.text.partition(" may not ")[2]: one.cure for one in checks.check_rights(facts)}
+    assert told == {
+        "list nodes": "kubectl apply -f deploy/rbac.yaml",
+        "patch pods": "kubectl apply -k deploy/device-plugin-hand-off/",
+        "watch jobs.batch": "kubectl apply -k deploy/infer-jobs/",
+        "update leases.coordination.k8s.io b-fence in c": "In deploy/rbac.yaml have the Role gangsched-lease"
+        " grant c/b, then: kubectl apply -f deploy/rbac.yaml",
+    }
+    assert not [right for right in rights if right.namespace == "gangsched-system"]
+
+
+def test_without_a_configuration_the_rights_are_those_of_the_role() -> None:
+    election: dict[str, str | bool] = {"resource_namespace": "gangsched-system"}
+    config = default_config(IN_TREE, election_flags=election)
+    rights = asked("gangsched-system", config)
+    assert tuple(rights) == needed("gangsched-system")
+    assert set(rights.values()) == {"kubectl apply -f deploy/rbac.yaml"}
 
 
 def test_what_could_not_be_looked_at_is_not_well() -> None:
