@@ -598,6 +598,19 @@ def test_the_deadline_leaves_all_victims_their_grace_period() -> None:
     assert c.state("high") != "waiting"
 
 
+def test_a_victim_that_states_a_grace_period_of_years_is_waited_for_a_day_at_most() -> None:
+    """The least important pod would keep everybody more important waiting, whoever else might go."""
+    c = cluster(nodes=2)
+    c.evictions = "slow"
+    slow = make_pod("slow", gpus=8)
+    c.submit(replace(slow, spec=replace(slow.spec, termination_grace_period_seconds=10**15))).run()
+    c.submit(make_pod("quick", gpus=8, priority=1)).run()
+    c.submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert evicted(c) == ["slow"]
+    c.wait(86_400.0 + c.scheduler.shared.settings.permit_wait_s + 60.0)
+    assert evicted(c) == ["quick", "slow"]
+
+
 def test_after_a_restart_pods_on_their_way_out_are_waited_for_and_nobody_else_goes() -> None:
     c = slow(singles(cluster(nodes=2), 4))
     c.clear().restart().run()

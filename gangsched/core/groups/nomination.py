@@ -39,6 +39,8 @@ _MAX_REFUSALS = 3
 _BY_BUDGETS = (429, 500)
 # Kubernetes' default grace period for pods.
 _GRACE_S = 30
+# Any number may be stated, and who waits for a pod that never goes looks for no other one.
+_MAX_GRACE_S = 86_400
 _MAX_NAMED = 4
 
 
@@ -304,4 +306,4 @@ def _counted(infos: Iterable[PodInfo], whose: str, what: str = "") -> str:
 
 def _grace_s(info: PodInfo) -> float:
     own = info.pod.spec.termination_grace_period_seconds
-    return _GRACE_S if own is None else own
+    return _GRACE_S if own is None else min(own, _MAX_GRACE_S)
