@@ -114,6 +114,7 @@ class VolumeBinding:
         self._to_bind: dict[str, Choice] = {}
         """By pod's UID: what PreBind has not ended with; its claims may be seen bound before."""
         self._waiting: set[int] = set()
+        """Serials of templates with pods in `_to_bind`, and of some that had: emptied with it."""
         self._volumes, self._provisioning = FreeVolumes(), Provisioning()
         self.hook_timeout_s = float(self._args.bind_timeout_seconds)
 
@@ -259,6 +260,8 @@ class VolumeBinding:
         claims: _Claims | None = state.data.get(self.name)
         if claims is None or not claims.unbound:
             return SUCCESS
+        if not self._to_bind:
+            self._waiting.clear()  # pods with claims of their own are each of a template of their own
         view = claims.view.base()
         for placement in placements:
             row = placement.row

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from gangsched.core.framework.interface import SUCCESS, Code, Status
-from gangsched.core.types.group import PodInfo
+from gangsched.core.types.group import Group, PodInfo
 from gangsched.errors import ApiError, Subject
 from gangsched.model import storage as kinds
+from gangsched.model.pod_group import GroupKey
 from gangsched.plugins.claims import BIND_COMPLETED
 from gangsched.plugins.volume_binding import VolumeBinding
 from tests.plugins.build import Cluster, node
@@ -344,3 +345,15 @@ async def test_while_a_volume_may_be_written_for_a_claim_that_is_gone_nobody_els
     claim(c, "next")
     assert (await plugin.pre_bind(info.pod, "a", GoneMeanwhile())).code is Code.UNSCHEDULABLE
     assert allowed(c, plugin, using("next", name="q")) == ["a"]
+
+
+async def test_nothing_is_kept_of_pods_whose_claims_are_bound() -> None:
+    """Each of a StatefulSet's pods is of a template of its own, as it has claims of its own."""
+    c, plugin, info = both_ways()
+    assert await plugin.pre_bind(info.pod, "a", Server()) is SUCCESS
+    for k in range(5):
+        claim(c, f"data-{k}", storage_class="made")
+        info = promised(c, plugin, using(f"data-{k}", name=f"db-{k}"), 0)
+        assert plugin.pre_bind_pre_flight(info.template) is SUCCESS
+        plugin.unreserve(Group(GroupKey("pod", "default", f"db-{k}"), "gangsched"), [info])
+    assert len(plugin._waiting) == 1
