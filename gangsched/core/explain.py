@@ -20,6 +20,7 @@ from gangsched.config.strict import nearest
 from gangsched.core.cycle.shortage import named
 from gangsched.core.explain_room import Found, NearMiss, Reason, placeable
 from gangsched.core.groups.claims_told import latest_end
+from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.queueing.expected_ends import told_end
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.reports import lacks_object, view_group
@@ -259,7 +260,8 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
     if preemption is not None:
         victims = [info.pod.key for info in preemption.waits_for.values()]
         told = ", ".join(victims[:_MAX_NAMED]) + (", …" if len(victims) > _MAX_NAMED else "")
-        refused = sum(1 for uid in preemption.waits_for if preemption.refused.get(uid))
+        staying = (uid for uid, info in preemption.waits_for.items() if not is_leaving(info))
+        refused = sum(1 for uid in staying if preemption.refused.get(uid))
         also = f"; the API server refuses {refused} of the evictions, as a disruption budget does" * bool(
             refused
         )

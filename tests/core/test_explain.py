@@ -261,6 +261,20 @@ def test_what_is_reserved_is_reported_with_the_time_at_which_it_is_given_back() 
     assert found.answer.endswith(f"8 {GPU} are reserved by d/evaluate until 12:00:00 UTC.")
 
 
+def test_an_eviction_that_was_refused_is_told_until_the_pod_goes_after_all() -> None:
+    c = cluster(nodes=1)
+    c.evictions = "429"
+    c.submit(make_pod("kept", gpus=8)).run()
+    c.submit(gang("high", pods=1, gpus=8, priority=10)).run()
+    assert "the API server refuses 1 of the evictions" in told(c, "high").answer
+    c.evictions = "slow"
+    c.wait(4.0)
+    assert c.pod("kept").metadata.deletion_timestamp is not None
+    found = told(c, "high")
+    assert found.answer == "Room is reserved for it, and it waits for 1 pod to go: d/kept."
+    assert found.cures[0].startswith("See why it takes long")
+
+
 def test_of_a_group_that_waits_for_victims_only_members_with_a_place_have_reserved_something() -> None:
     """Three more of it are pending, which come where there is room later."""
     c = cluster(nodes=1)
