@@ -20,6 +20,11 @@ _BUDGET = 30_000
 # If there are more sets, only the first this many are compared.
 _MAX_COMPARED = 2_000
 _MAX_KEPT = 20_000
+# Where wishes compete, each set that is tried costs a search for the next wish and a count for each: a
+# fraction of a millisecond for this many devices, and the square as much more for more.
+_CHEAP = 8
+_MAX_TOGETHER = 2_000
+_TOGETHER = "together"
 
 
 class Packing(NamedTuple):
@@ -271,9 +276,21 @@ class Wish(NamedTuple):
 def pack_together(free: int, wishes: Sequence[Wish]) -> tuple[list[list[int]] | None, bool]:
     """Disjoint sets for all pods of all wishes: (masks by wish, or None, exact).
 
-    None and exact: there is no such assignment; None and not exact: none was found within the budget.
+    None and exact: there is no such assignment; None and not exact: none was found within the budget. Cached
+    by arguments, for equal nodes and further attempts: not to be changed.
     """
-    budget = SearchBudget(_BUDGET)
+    kept = wishes[0].sets.topology.kept.setdefault(_TOGETHER, {})
+    key = (free, tuple(wishes))
+    if key not in kept:
+        if len(kept) >= _MAX_TOGETHER:
+            kept.clear()
+        kept[key] = _pack_together(free, wishes)
+    found: tuple[list[list[int]] | None, bool] = kept[key]
+    return found
+
+
+def _pack_together(free: int, wishes: Sequence[Wish]) -> tuple[list[list[int]] | None, bool]:
+    budget = SearchBudget(_BUDGET // max(1, free.bit_count() ** 2 // _CHEAP**2))
     taken: list[list[int]] = [[] for _ in wishes]
     # The wish with the fewest sets chooses first.
     order = sorted(

@@ -31,6 +31,19 @@ def ring(n: int, *, numa: int = -1) -> DeviceTopology:
     )
 
 
+def torus(side: int) -> DeviceTopology:
+    """Each linked with four neighbours and across one corner; down with more links than to the right."""
+    devices = []
+    for k in range(side**2):
+        row, column = divmod(k, side)
+        links = {
+            str((row + down) % side * side + (column + right) % side): kind
+            for down, right, kind in ((1, 0, "NV2"), (0, 1, "NV1"), (1, 1, "NV2"))
+        }
+        devices.append(Device(str(k), links=links))
+    return topology(*devices)
+
+
 def drawn(rng: Random, n: int) -> DeviceTopology:
     devices = []
     for k in range(n):
@@ -147,6 +160,26 @@ def test_a_ring_holds_pairs_that_greed_would_waste() -> None:
     assert sets.most(path, 2).n == 2
     assert sets.best(path, 2, leaving=1) == 0b000110
     assert sets.most(0b111111, 3).n == 0, "three in a ring are not linked with each other"
+
+
+def test_of_many_devices_few_sets_are_tried_for_pods_that_compete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs more there. What was searched for once, for one node, is known for all nodes like it."""
+    n_tried, real = 0, DeviceSets.sets
+
+    def counted(self: DeviceSets, free: int, count: int) -> tuple[list[int], bool]:
+        nonlocal n_tried
+        n_tried += 1
+        return real(self, free, count)
+
+    monkeypatch.setattr(DeviceSets, "sets", counted)
+    of = torus(6)
+    near = DeviceConstraint(link_weight=link_weight("NV2"))
+    wishes = [Wish(sets_of(of, LINKED), 3, 6), Wish(sets_of(of, near), 2, 9)]
+    assert pack_together(2**36 - 1, wishes) == (None, False)
+    n_first = n_tried
+    assert 0 < n_first < 100
+    assert pack_together(2**36 - 1, list(wishes)) == (None, False)
+    assert n_tried == n_first
 
 
 def test_a_search_that_ends_early_is_marked_inexact_and_has_a_result() -> None:
