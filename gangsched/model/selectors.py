@@ -8,10 +8,25 @@ that match (core.cache.pod_index). Source: k8s.io/apimachinery `pkg/apis/meta/v1
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import msgspec
 
 from gangsched.model.objects import LabelSelector
+
+# More values than that are looked up in a set.
+_FEW = 16
+
+
+class _Values(tuple[str, ...]):
+    """Values in thousands: compared and hashed as the tuple that they are, and looked up as in a set."""
+
+    @cached_property
+    def _all(self) -> frozenset[str]:
+        return frozenset(self)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._all
 
 
 class Requirement(msgspec.Struct, frozen=True, gc=False):
@@ -63,7 +78,8 @@ def selector_of(wire: LabelSelector | None) -> Selector | None:
         return None
     found = [*requirements_of(wire.match_labels or {})]
     for one in wire.match_expressions or ():
-        found.append(Requirement(one.key, one.operator, tuple(sorted(one.values or ()))))
+        values = tuple(sorted(one.values or ()))
+        found.append(Requirement(one.key, one.operator, values if len(values) <= _FEW else _Values(values)))
     return Selector(tuple(found))
 
 
