@@ -292,6 +292,8 @@ def test_args_are_decoded_with_defaults() -> None:
         ("zzz: 4", "zzz", "unknown field"),
         ("parallelism: many", "parallelism", "expected int, got str"),
         ("parallelism: 0", "parallelism", "0 is not greater than 0"),
+        ('extenders: [{urlPrefix: "https://a", tlsConfig: {caFile: "a\\0"}}]',
+         "extenders[0].tlsConfig.caFile", "'a\\x00' has a character that no text here has"),
         ("parallelism: 2147483647", "parallelism", "2147483647 is more than 1000"),
         ("podInitialBackoffSeconds: 0", "podInitialBackoffSeconds", "0 is not greater than 0"),
         ("podMaxBackoffSeconds: 0", "podMaxBackoffSeconds", "0 is less than podInitialBackoffSeconds, 1"),
@@ -399,6 +401,7 @@ def test_mistakes_in_kube_schedulers_document(body: str, path: str, message: str
     assert str(caught.value) == f"f.yaml: {path}: {message}"
 
 
+NOT_A_TEXT = "has a character that no text here has"
 NOT_A_NAME = "is not a name of 1 to 128 characters, as gangsched or example.com/a is"
 
 
@@ -421,6 +424,8 @@ NOT_A_NAME = "is not a name of 1 to 128 characters, as gangsched or example.com/
         ("topologyKey: a b", "topologyKey", "'a b' is not a label key"),
         ("reportingController: ''", "reportingController", f"'' {NOT_A_NAME}"),
         ('reportingController: "a\\nb"', "reportingController", f"'a\\nb' {NOT_A_NAME}"),
+        ('record: {directory: "a\\0"}', "record.directory", f"'a\\x00' {NOT_A_TEXT}"),
+        ('tracing: {file: "a\\0"}', "tracing.file", f"'a\\x00' {NOT_A_TEXT}"),
         ("record: {maxAge: 5s}", "record.maxAge", "'5s' is not within 10s..87840h"),
         ("record: {maxAge: 87841h}", "record.maxAge", "'87841h' is not within 10s..87840h"),
         (f"record: {{maxAge: {'9' * 400}h}}", "record.maxAge",

@@ -152,6 +152,8 @@ def _numbers(name: str) -> list[int]:
 
 def _cleaned(kind: Any, value: object, path: str) -> object:
     """The value without nulls, after recursively checking its field names against the type."""
+    if isinstance(value, str) and "\0" in value:  # no file has it in its name, and no object
+        raise ConfigError(f"{value[:80]!r} has a character that no text here has", path=path)
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         inner = [one for one in get_args(kind) if one is not type(None)]
