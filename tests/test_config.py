@@ -300,6 +300,8 @@ def test_args_are_decoded_with_defaults() -> None:
         ("percentageOfNodesToScore: 101", "percentageOfNodesToScore", "101 is not within 0..100"),
         ("leaderElection: {leaderElekt: true}", "leaderElection.leaderElekt",
          "unknown field; did you mean leaderElect?"),
+        ("leaderElection: {leaderElect: true, leaseDuration: 1000000h}", "leaderElection.leaseDuration",
+         "1000000h is more than a Lease can say, 2147483647s"),
         ("leaderElection: {leaseDuration: soon}", "leaderElection.leaseDuration",
          "'soon' is not a duration; examples: 15s, 1m30s"),
         ("leaderElection: {leaderElect: true, leaseDuration: 10s}", "leaderElection.leaseDuration",

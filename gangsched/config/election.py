@@ -17,6 +17,8 @@ from gangsched.errors import ConfigError
 
 # client-go's JitterFactor: a retry may come this much later than its period says.
 _JITTER = 1.2
+# A Lease has its duration in seconds as an int32.
+_MAX_LEASE_S = 2**31 - 1
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _NAMESPACE = re.compile(_LABEL)
 _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
@@ -86,6 +88,8 @@ def _check_order(
         raise ConfigError(
             f"{given.lease_duration} is not greater than renewDeadline, {given.renew_deadline}", path=lease
         )
+    if seconds["lease_duration"] > _MAX_LEASE_S:
+        raise ConfigError(f"{given.lease_duration} is more than a Lease can say, {_MAX_LEASE_S}s", path=lease)
 
 
 def _camel(name: str) -> str:
