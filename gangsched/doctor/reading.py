@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import aiohttp
 import anyio
@@ -28,6 +28,8 @@ _REQUEST_S = 30.0
 _PAGE = 500
 _MAX_ASKED_AT_ONCE = 8
 T = TypeVar("T")
+# As the API server writes it; without a time zone it is no moment, and can be compared with none.
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Wire(msgspec.Struct, gc=False, rename="camel"):
@@ -37,7 +39,7 @@ class Wire(msgspec.Struct, gc=False, rename="camel"):
 class Written(Wire):
     """time: when the API server took the last write of this writer, by its own clock."""
 
-    time: datetime | None = None
+    time: Moment | None = None
 
 
 class Meta(Wire):
@@ -49,7 +51,7 @@ class Meta(Wire):
 class LeaseSpec(Wire):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
-    renew_time: datetime | None = None
+    renew_time: Moment | None = None
 
 
 class Lease(Wire):

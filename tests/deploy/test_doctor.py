@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
+import anyio
 import pytest
 import yaml
 
 from gangsched.cli import main
-from gangsched.config import default_config, parse_config
+from gangsched.config import LeaderElectionSettings, default_config, parse_config
 from gangsched.config.documents import file_with
 from gangsched.controlplane.processes import ADMIN
 from gangsched.doctor import checks, cluster_checks
 from gangsched.doctor.findings import Finding, exit_code
-from gangsched.doctor.reading import Facts
+from gangsched.doctor.reading import Facts, Lease
+from gangsched.doctor.reading import _all as read_all
 from gangsched.doctor.rights import OPTIONAL, Right, asked, needed
+from gangsched.kube.client import ApiClient
 from gangsched.plugins import IN_TREE
 from tests.deploy.conftest import DEPLOY, Audited
 from tests.deploy.rights import granted
@@ -74,6 +77,33 @@ def test_what_could_not_be_looked_at_is_not_well() -> None:
         3,
     ]
     assert exit_code([well, Finding("d", "warning", "")]) == 0
+
+
+class Answers:
+    """In a client's place: one answer to everything."""
+
+    def __init__(self, answer: Json) -> None:
+        self._answer = json.dumps(answer).encode()
+
+    async def get(self, path: str, query: Json, *, timeout_s: float) -> bytes:
+        return self._answer
+
+
+def test_a_lease_of_a_time_without_a_zone_is_left_out_and_ends_nothing() -> None:
+    at = "2026-01-01T00:00:00"
+    found: list[list[Finding]] = []
+    for renewed in (at, f"{at}Z"):
+        spec = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": renewed}
+        meta = {"name": "gangsched", "namespace": "kube-system", "managedFields": [{"time": f"{at}Z"}]}
+        client = cast("ApiClient", Answers({"items": [{"metadata": meta, "spec": spec}]}))
+        facts = Facts(("gangsched-system", "gangsched"), datetime.now(UTC))
+        facts.leases = anyio.run(read_all, client, "/leases", Lease)
+        found.append(list(checks.check_leases(facts, LeaderElectionSettings(leader_elect=True))))
+    assert [[one.level for one in each] for each in found] == [["problem"], ["problem"]]
+    assert [each[0].text.partition(":")[0] for each in found] == [
+        "there is no Lease kube-system/gangsched",
+        "the Lease kube-system/gangsched has expired",
+    ]
 
 
 class Examined:
