@@ -302,6 +302,7 @@ def test_args_are_decoded_with_defaults() -> None:
          "unknown field; did you mean leaderElect?"),
         ("leaderElection: {leaderElect: true, leaseDuration: 1000000h}", "leaderElection.leaseDuration",
          "1000000h is more than a Lease can say, 2147483647s"),
+        ("clientConnection: {qps: .inf}", "clientConnection.qps", "inf is not a number of requests"),
         ("leaderElection: {leaseDuration: soon}", "leaderElection.leaseDuration",
          "'soon' is not a duration; examples: 15s, 1m30s"),
         ("leaderElection: {leaderElect: true, leaseDuration: 10s}", "leaderElection.leaseDuration",

@@ -319,6 +319,8 @@ def _check_kube(
         )
     _check_percentage(kube.percentage_of_nodes_to_score, "", notes, counts=early_stop)
     connection = kube.client_connection
+    if not math.isfinite(connection.qps):
+        raise ConfigError(f"{connection.qps} is not a number of requests", path="clientConnection.qps")
     if connection.burst < 0:
         raise ConfigError(f"{connection.burst} is less than 0", path="clientConnection.burst")
     if "json" not in connection.content_type or "json" not in (connection.accept_content_types or "json"):
