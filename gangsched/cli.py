@@ -360,6 +360,8 @@ def _run_check_config(args: argparse.Namespace) -> int:
     from gangsched.extension.source import ConfigSource
     from gangsched.plugins import build_profiles
 
+    if not args.file:
+        raise ConfigError("names no file", path="FILE")  # a ConfigSource without one has the defaults
     plugins = KnownPlugins(args.plugin)
     config = ConfigSource(args.file, plugins).read()
     build_profiles(config, plugins.factories)  # a plugin that cannot be made is a mistake too

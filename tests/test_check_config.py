@@ -52,6 +52,11 @@ def test_as_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "not there: DynamicResources: pods with spec.resourceClaims are refused" in lines
 
 
+def test_an_empty_name_of_a_file_is_not_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-config", ""]) == 2
+    assert capsys.readouterr() == ("", "gangsched: FILE: names no file\n")
+
+
 def test_forbidden_eviction_is_reported_with_its_consequence(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
