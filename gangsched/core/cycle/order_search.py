@@ -38,11 +38,13 @@ _PROBE = 16
 _PROBES_SHARE = 0.5
 # Placements of a search that must not cost more than the usual orders.
 _SHORT = 64
-# Looks for each placement of the budget, and for a search however small its budget is. In a look one kind is
+# Looks for each placement of the budget, and for a search however small its budget is, beside those of a
+# walk that places members of one kind, as far as that takes no more than so many. In a look one kind is
 # asked about, beside few others and with little placed: a quarter of a millisecond. All of them take seconds,
 # also where each of a hundred racks is searched.
 _LOOKS = 5
 _LOOKS_OF_ANY = 64
+_LOOKS_OF_A_WALK = 512
 _FEW = 64
 
 
@@ -212,7 +214,8 @@ class _Tree:
     def search(self, budget: int) -> _Way | SearchOutcome:
         n_members = sum(kind.n for kind in self.kinds)
         limit = budget + n_members
-        self.looks_left = budget * _LOOKS + _LOOKS_OF_ANY
+        walk = n_members * (1 + n_members // _FEW)
+        self.looks_left = budget * _LOOKS + _LOOKS_OF_ANY + min(walk, _LOOKS_OF_A_WALK)
         seen: set[Hashable] = set()
         done: set[Hashable] = set()
         for step in self._steps(self._root) if self.sees_pods else ():
