@@ -6,7 +6,7 @@ one. Not here: faults (faults, mischief), checks (checkers).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
@@ -24,7 +24,6 @@ from gangsched.sim.faults import CALM, STORM, Rates
 from gangsched.sim.given_back import lending_workload
 from gangsched.sim.limits import limited_workload, overtime_workload
 from gangsched.sim.making import make_scheduler
-from gangsched.sim.mixes import mixes
 from gangsched.sim.moody import MoodySimulation, moody_workload
 from gangsched.sim.moody_plugins import KINDS
 from gangsched.sim.racks import racked_workload
@@ -194,7 +193,33 @@ STORMS: dict[str, Storm] = {
     ),
     "unfenced": Storm("as storm, without a fence, and without late binds", rates=ROUGH, settings=Settings()),
 }
-STORMS["mixed"] = Storm("two of these at once", mixes=mixes(STORMS))
+_BESIDE_HOSTILE = (
+    *("limits", "queues", "lending", "claims", "overtime"),
+    *("volumes", "racks", "preempting", "labels"),
+)
+_BESIDE_SICK = ("overrun", "overtime", "lending", "limits", "volumes", "racks", "preempting", "labels")
+_BESIDE_CLAIMS = ("volumes", "racks", "preempting", "sick", "unwind")
+_BESIDE_DUEL = ("claims", "overtime", "preempting", "racks", "sick", "hostile", "labels")
+
+
+def _mixes(storms: Mapping[str, Storm]) -> tuple[Storm, ...]:
+    """Storms beside what belongs to others: each alone was quiet where two at once were not."""
+    sick = storms["sick"].settings
+    failing = {"on_failure": sick.devices.on_failure, "failure_grace_s": sick.devices.failure_grace_s}
+    found = [replace(storms[name], rates=storms["hostile"].rates) for name in _BESIDE_HOSTILE]
+    for name in _BESIDE_SICK:
+        own = storms[name].settings
+        both = replace(own, devices=replace(own.devices, **failing), on_partial_bind=sick.on_partial_bind)
+        found.append(replace(storms[name], settings=both))
+    for name in _BESIDE_CLAIMS:
+        bounded = replace(storms[name].settings, queueing=QueueingSettings(2, mode="hard"))
+        found.append(replace(storms[name], settings=bounded))
+    for k, name in enumerate(_BESIDE_DUEL):
+        found.append(replace(storms[name], make=make_follower, is_duel=True, foresees=k % 2 == 1))
+    return tuple(found)
+
+
+STORMS["mixed"] = Storm("two of these at once", mixes=_mixes(STORMS))
 
 
 class Case(msgspec.Struct, frozen=True):
