@@ -8,6 +8,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gangsched.config import Settings
+from gangsched.core.cycle import topology
+from gangsched.core.cycle.domains import Area
+from gangsched.core.framework.profile import Demand
 from gangsched.model import effects as ef
 from gangsched.model.objects import SchedulingGroup
 from gangsched.model.pod_group import (
@@ -47,6 +51,32 @@ def test_members_apart_from_each_other_without_such_a_rack_are_reported() -> Non
     assert c.said("g-0").startswith(
         f"gang d/g: no {RACK} takes 3 members as they ask to be placed; tried: a, b. In a: 2 of 3 fit; "
     )
+
+
+def test_a_gang_whose_members_all_differ_is_tried_in_fewer_racks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try asks about each kind of member: a turn must not take longer for more of them."""
+    tried: list[int] = []
+    narrowed = topology._narrowed
+
+    def counted(demands: Sequence[Demand], areas: Sequence[Area]) -> list[Demand]:
+        tried.append(sum(len(demand.by_template()) for demand in demands))
+        return narrowed(demands, areas)
+
+    monkeypatch.setattr(topology, "_narrowed", counted)
+    asked = []
+    for n_kinds in (16, 100):
+        tried.clear()
+        c = Cluster(Settings(topology_key=RACK, search_placements=0))
+        for i in range(12 * 63):
+            c.node(node(f"n{i}", rack=f"r{i // 63}"))
+        cpus = [f"{10 + i % n_kinds}m" for i in range(100)]
+        # A rack has 504 devices, and a node of eight takes one member.
+        pods = [make_pod(f"g-{i}", group="g", min_members=100, gpus=5, cpu=cpu) for i, cpu in enumerate(cpus)]
+        c.submit(within(ONE_RACK, pods)).run()
+        assert c.untouched("g")
+        assert ("A placement may exist" in c.said("g-0")) == (n_kinds == 100)
+        asked.append(sum(tried))
+    assert asked == [16 * 12, 100 * 10]
 
 
 def test_members_of_two_sizes_fit_in_one_order_only() -> None:

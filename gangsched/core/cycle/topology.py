@@ -24,6 +24,10 @@ from gangsched.core.framework.profile import Demand
 # Whole cycles of one attempt: choices with enough room, where members' rules about each other may still fail.
 # A single group's domains are all among them.
 MAX_TRIES = 2 * MAX_DOMAINS
+# A cycle asks about each kind of member, beside those before it: with more than 16 kinds there are fewer
+# tries, as an attempt would take seconds. There are two in any case.
+_MAX_WORK = 16 * MAX_TRIES
+_FEW = 64
 
 Run = Callable[[Sequence[Demand], int], Plan | FitError]
 """The cycle, every group narrowed already, and how many placements it may search for another order."""
@@ -45,10 +49,12 @@ def place_in_domains(
     for choice in choices:
         if choice.refusal is not None:
             return choice.refusal
+    n_kinds = sum(len(demand.by_template()) for demand in demands)
+    n_tries = min(max(_MAX_WORK // (n_kinds * (1 + n_kinds // _FEW)), 2), MAX_TRIES)
     tried: _Tried = []
     is_cut_short = False
     for areas in _together([choice.areas() for choice in choices]):
-        if len(tried) >= MAX_TRIES:
+        if len(tried) >= n_tries:
             is_cut_short = True
             break
         answer = run(_narrowed(demands, areas), 0)
