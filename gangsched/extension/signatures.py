@@ -124,7 +124,8 @@ def check_attributes(plugin: object, where: str, source: str) -> None:
     """Check what the core reads of a plugin that has been made, without calling it. Raises: ConfigError."""
     for name, (right, expected) in _ATTRIBUTES.items():
         found = getattr(plugin, name, None)
-        if found is not None and not right(found):
+        is_read = hasattr(plugin, _READ_FOR.get(name, name))
+        if is_read and found is not None and not right(found):
             place = f"{where}: {type(plugin).__name__}.{name}"
             raise ConfigError(f"{place} is {type(found).__name__}, expected {expected}", source=source)
 
@@ -145,6 +146,8 @@ _ATTRIBUTES: dict[str, tuple[Callable[[object], bool], str]] = {
     "rekey_s": (_is_time, "a number of seconds"),
 }
 """What is right for attributes that a plugin may have, and how to say so."""
+_READ_FOR = {"cured_by": "cures"}
+"""Attributes that are read of plugins with this hook alone."""
 
 
 def _check_names(kind: type[Any], source: str) -> None:

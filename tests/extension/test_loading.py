@@ -184,7 +184,10 @@ def test_a_plugin_that_cannot_be_made_gives_the_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("attribute", "said"),
     [
-        ("cured_by = ['NODE_ADDED']", "Own.cured_by is list, expected a Change"),
+        (
+            "def cures(self, change, template, view): ...\n    cured_by = ['NODE_ADDED']",
+            "Own.cured_by is list, expected a Change",
+        ),
         ("watches = 'configmaps'", "Own.watches is str, expected a tuple of texts"),
         ("signed_annotations = {7}", "Own.signed_annotations is set, expected a set of texts"),
         ("hook_timeout_s = float('nan')", "Own.hook_timeout_s is float, expected a number of seconds"),
@@ -197,6 +200,12 @@ def test_what_is_read_of_a_plugin_is_checked_when_it_is_made(
     known = KnownPlugins([file_with(tmp_path, text)])
     with pytest.raises(ConfigError, match=f"line 1: {said}"):
         profiles_of(known, "schedulerName: own\nplugins: {multiPoint: {enabled: [{name: Own}]}}")
+
+
+def test_what_is_read_for_a_hook_that_a_plugin_has_not_may_be_anything(tmp_path: Path) -> None:
+    text = "class Own:\n    name = 'Own'\n    cured_by = ()\n    def pre_enqueue(self, pod): ...\n"
+    known = KnownPlugins([file_with(tmp_path, text)])
+    profiles_of(known, "schedulerName: own\nplugins: {multiPoint: {enabled: [{name: Own}]}}")
 
 
 @pytest.mark.parametrize("name", ["none.py", "x" * 300])
