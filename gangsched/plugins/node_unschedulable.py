@@ -13,7 +13,7 @@ from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.framework.interface import BoolArray, Change, ClusterChange, CycleState
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Taint
-from gangsched.plugins.taint_toleration import any_tolerates
+from gangsched.plugins.taint_toleration import Tolerations
 
 REASON = "node(s) were unschedulable"
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -28,7 +28,7 @@ class NodeUnschedulable:
 
     def filter(self, state: CycleState, template: PodTemplate, view: NodeQueries) -> BoolArray | None:
         cordoned = view.unschedulable
-        if not np.count_nonzero(cordoned) or any_tolerates(template.spec.tolerations, CORDON):
+        if not np.count_nonzero(cordoned) or Tolerations(template.spec.tolerations).accept(CORDON):
             return None
         return ~cordoned
 

@@ -1,7 +1,7 @@
 """TaintToleration: nodes repel pods that do not tolerate their taints.
 
 Taints are compared once per distinct list of taints in the cluster (a taint class), and the results are
-mapped to the nodes by their class codes. NodeUnschedulable uses `tolerates` too.
+mapped to the nodes by their class codes. NodeUnschedulable uses `Tolerations` too.
 Sources: kube-scheduler `plugins/tainttoleration/taint_toleration.go`, k8s.io/api `core/v1/toleration.go`.
 """
 
@@ -38,33 +38,6 @@ _DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
 Taints = tuple[Taint, ...]
 
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration accepts one taint.
-
-    An empty effect or key matches all of them. Lt and Gt compare the taint's value with the toleration's
-    (KEP-5471, behind a gate): an API server with the gate off admits no pod that uses them.
-    """
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    match toleration.operator:
-        case "" | "Equal":
-            return toleration.value == taint.value
-        case "Exists":
-            return True
-        case "Lt" | "Gt":
-            return _compares(toleration, taint)
-    return False
-
-
-def _compares(toleration: Toleration, taint: Taint) -> bool:
-    limit, value = _int64(toleration.value), _int64(taint.value)
-    if limit is None or value is None:
-        return False
-    return value < limit if toleration.operator == "Lt" else value > limit
-
-
 def _int64(text: str) -> int | None:
     if not _DECIMAL.fullmatch(text):
         return None
@@ -72,12 +45,12 @@ def _int64(text: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def any_tolerates(tolerations: Iterable[Toleration] | None, taint: Taint) -> bool:
-    return any(tolerates(toleration, taint) for toleration in tolerations or ())
+class Tolerations:
+    """A pod's tolerations, to look taints up in: it may have thousands, and nodes as many lists of taints.
 
-
-class _Tolerations:
-    """A pod's tolerations, to look taints up in: it may have thousands, and nodes as many lists of taints."""
+    An empty effect or key matches all of them. Lt and Gt compare the taint's value with the toleration's
+    (KEP-5471, behind a gate): an API server with the gate off admits no pod that uses them.
+    """
 
     __slots__ = ("_above", "_below", "_equal", "_exists")
 
@@ -142,7 +115,7 @@ class TaintToleration:
         if mask is None:
             return ()
         by_taint: dict[str, list[int]] = {}
-        own = _Tolerations(template.spec.tolerations)
+        own = Tolerations(template.spec.tolerations)
         for taints, code in view.taint_classes.items():
             if (first := _first_untolerated(own, taints)) is not None:
                 more = len(by_taint) >= _MAX_NAMED and first not in by_taint
@@ -160,7 +133,7 @@ class TaintToleration:
         """100 for no untolerated soft taint, 0 for the most among `rows`; None when none has any."""
         if not self._has_soft(view):
             return None
-        own = _Tolerations(template.spec.tolerations)
+        own = Tolerations(template.spec.tolerations)
         counts = _per_class(view, lambda taints: _n_soft(own, taints))[view.taint_class[rows]]
         most = int(counts.max(initial=0))
         if not most:
@@ -177,7 +150,7 @@ class TaintToleration:
         if template is None or change.row < 0:
             return True
         node = view.node(change.row)
-        own = _Tolerations(template.spec.tolerations)
+        own = Tolerations(template.spec.tolerations)
         return node is not None and _accept(own, tuple(node.spec.taints or ()))
 
     def _has_soft(self, view: NodeQueries) -> bool:
@@ -197,7 +170,7 @@ class TaintToleration:
 
 def tolerated(template: PodTemplate, view: NodeQueries) -> BoolArray | None:
     """The nodes whose NoSchedule and NoExecute taints the pod all tolerates; None: all of them."""
-    own = _Tolerations(template.spec.tolerations)
+    own = Tolerations(template.spec.tolerations)
     accepted = _per_class(view, lambda taints: _accept(own, taints))
     if accepted.all():
         return None
@@ -210,11 +183,11 @@ def _per_class(view: NodeQueries, answer: Callable[[Taints], int]) -> IntArray:
     return np.fromiter(map(answer, view.taint_classes), dtype=np.int64, count=len(view.taint_classes))
 
 
-def _accept(own: _Tolerations, taints: Taints) -> bool:
+def _accept(own: Tolerations, taints: Taints) -> bool:
     return all(taint.effect not in _HARD or own.accept(taint) for taint in taints)
 
 
-def _first_untolerated(own: _Tolerations, taints: Taints) -> str | None:
+def _first_untolerated(own: Tolerations, taints: Taints) -> str | None:
     for taint in taints:
         if taint.effect in _HARD and not own.accept(taint):
             return (
@@ -223,5 +196,5 @@ def _first_untolerated(own: _Tolerations, taints: Taints) -> str | None:
     return None
 
 
-def _n_soft(own: _Tolerations, taints: Taints) -> int:
+def _n_soft(own: Tolerations, taints: Taints) -> int:
     return sum(taint.effect == PREFER and not own.accept(taint) for taint in taints)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gangsched.model.objects import Taint, Toleration
-from gangsched.plugins.taint_toleration import TaintToleration, tolerates
+from gangsched.plugins.taint_toleration import TaintToleration, Tolerations
 from tests.plugins.build import Cluster, Compared, node, pod
 
 
@@ -32,7 +32,7 @@ from tests.plugins.build import Cluster, Compared, node, pod
     ],
 )
 def test_one_toleration_and_one_taint(toleration: Toleration, taint: Taint, accepted: bool) -> None:
-    assert tolerates(toleration, taint) is accepted
+    assert Tolerations([toleration]).accept(taint) is accepted
 
 
 def test_untolerated_taints_keep_the_pod_away() -> None:
