@@ -113,3 +113,12 @@ def cluster(n: int, gpus: int = 8) -> list[Node]:
 
 def configured(text: str) -> SchedulerConfig:
     return parse_config(text, source="a test", plugins=IN_TREE)
+
+
+def preempted() -> list[Arrival]:
+    """On two nodes: at 100 s `low` is evicted for `high`, and made anew; `late` waits for both."""
+    return [
+        gang(10.0, "low", pods=2, gpus=8, run_s=300.0, controlled=True),
+        gang(100.0, "high", pods=2, gpus=8, run_s=200.0, priority=10),
+        gang(150.0, "late", pods=2, gpus=8, run_s=20.0, priority=-1),
+    ]

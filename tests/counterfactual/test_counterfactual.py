@@ -25,7 +25,7 @@ from gangsched.model.objects import Condition, OwnerReference, Pod, PodStatus
 from gangsched.plugins import IN_TREE
 from gangsched.sim.driver import Simulation
 from gangsched.sim.objects import make_node, make_pod
-from tests.counterfactual.days import cluster, gang, record
+from tests.counterfactual.days import cluster, gang, preempted, record
 from tests.journal.kept import recorded
 
 
@@ -115,11 +115,7 @@ def test_with_room_for_all_nobody_is_evicted_and_the_evicted_run_through(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In the recording `low` is evicted at 100 s, made anew, and runs from the end of `high` on."""
-    arrivals = [
-        gang(10.0, "low", pods=2, gpus=8, run_s=300.0, controlled=True),
-        gang(100.0, "high", pods=2, gpus=8, run_s=200.0, priority=10),
-        gang(150.0, "late", pods=2, gpus=8, run_s=20.0, priority=-1),
-    ]
+    arrivals = preempted()
     record(tmp_path, cluster(2), arrivals, for_s=800.0)
     found = asked(capsys, tmp_path, "--nodes", "+2", "--like", "n0")
     assert (found.recorded.n_evicted, found.model.n_evicted, found.changed.n_evicted) == (2, 2, 0)

@@ -13,7 +13,7 @@ from gangsched.journal.segments import segments_in
 from gangsched.sim.api import GRACE_KEY
 from gangsched.sim.driver import Simulation
 from gangsched.sim.workloads import Arrival
-from tests.counterfactual.days import cluster, gang, record
+from tests.counterfactual.days import cluster, gang, preempted, record
 from tests.counterfactual.test_counterfactual import asked, of
 
 
@@ -56,11 +56,7 @@ def test_what_ran_before_and_was_evicted_begins_anew_or_runs_through(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As if it had come later: in the model it was on its way out, ended then, and was not made anew."""
-    arrivals = [
-        gang(10.0, "low", pods=2, gpus=8, run_s=300.0, controlled=True),
-        gang(100.0, "high", pods=2, gpus=8, run_s=200.0, priority=10),
-        gang(150.0, "late", pods=2, gpus=8, run_s=20.0, priority=-1),
-    ]
+    arrivals = preempted()
     from_the_middle(tmp_path, arrivals, began_s=50.0, for_s=800.0)
     found = asked(capsys, tmp_path, "--nodes", "+2", "--like", "n0")
     assert (found.recorded.n_evicted, found.model.n_evicted, found.changed.n_evicted) == (2, 2, 0)
@@ -76,11 +72,7 @@ def test_what_ran_before_and_was_evicted_begins_anew_or_runs_through(
 def test_what_was_on_its_way_out_when_the_recording_began_is_made_anew(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arrivals = [
-        gang(10.0, "low", pods=2, gpus=8, run_s=300.0, controlled=True),
-        gang(100.0, "high", pods=2, gpus=8, run_s=200.0, priority=10),
-        gang(150.0, "late", pods=2, gpus=8, run_s=20.0, priority=-1),
-    ]
+    arrivals = preempted()
     for one in arrivals[0].pods:
         (one.metadata.annotations or {})[GRACE_KEY] = "60"
 
