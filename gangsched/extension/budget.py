@@ -21,9 +21,8 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, TypeVar
 
 from gangsched.core.cache.queue_book import Place
-from gangsched.core.framework.plugin_calls import PluginError
+from gangsched.core.framework.plugin_calls import PluginError, blamed
 from gangsched.extension.signatures import HOOKS
-from gangsched.model.printable import in_words
 
 AnswerT = TypeVar("AnswerT")
 
@@ -102,7 +101,7 @@ class TurnBudget:
         except (Exception, KeyboardInterrupt):
             raise
         except BaseException as error:
-            raise PluginError(plugin, point, in_words(error)) from error
+            raise blamed(plugin, point, error) from error
         finally:
             self.running = before
 

@@ -50,7 +50,7 @@ FOREVER = {
     "Filter": "def filter(self, state, template, view):\n    while True: pass\n"
     "def reasons(self, *a): return ()",
     "PreFilter": "def pre_filter(self, state, template, view):\n    time.sleep(3600)",
-    "PreFilter, of whom it concerns": "def concerns(self, template):\n    while True: pass\n"
+    "PreFilter, asked whether it concerns a pod": "def concerns(self, template):\n    while True: pass\n"
     "def pre_filter(self, state, template, view):\n    return SUCCESS",
     "Filter, while its reasons are read": "def filter(self, state, template, view):\n"
     "    return view.live & False\n"

@@ -51,7 +51,7 @@ def converted(call: Callable[..., Any], as_type: Callable[[Any], T], *args: obje
     return as_type(call(*args))
 
 
-def blamed(plugin: str, point: str, error: Exception) -> PluginError:
+def blamed(plugin: str, point: str, error: BaseException) -> PluginError:
     return PluginError(plugin, point, in_words(error))
 
 
