@@ -45,6 +45,7 @@ HOOKS = {
     "reasons": Hook("Filter", ("state", "template", "view")),
     "topology_keys": Hook("Filter", ("state", "template", "view")),
     "at_most": Hook("Filter", ("state", "template", "view", "room", "others")),
+    "together": Hook("Filter", ("templates", "view")),
     "post_filter": Hook("PostFilter", ()),
     "pre_score": Hook("PreScore", ("state", "template", "view", "rows")),
     "score": Hook("Score", ("state", "template", "view", "rows")),

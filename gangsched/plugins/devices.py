@@ -35,6 +35,7 @@ from gangsched.core.framework.interface import (
     Status,
 )
 from gangsched.core.types.arrays import NO_LIMIT
+from gangsched.core.types.least_asked import least_asked
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.device_constraints import CONSTRAINTS_KEY, DeviceConstraint
 from gangsched.model.device_labels import bad_key
@@ -105,6 +106,16 @@ class Devices:
                 most = NO_LIMIT if free < 0 else free // amount
                 least = most if least is None or most < least else least
         return least
+
+    def together(self, templates: Sequence[PodTemplate], view: DeviceQueries) -> IntArray | None:
+        """By the least that any of them asks for, of each resource that all of them ask for."""
+        total: IntArray | None = None
+        for resource, amount in least_asked([one.requests for one in templates]):
+            free = view.device_free(resource) if resource in view.listed else None
+            if free is not None:
+                own = np.where(free < 0, NO_LIMIT, free // amount)
+                total = own if total is None else np.minimum(total, own)
+        return total
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: DeviceQueries

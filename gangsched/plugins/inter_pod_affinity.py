@@ -30,6 +30,7 @@ from gangsched.core.framework.interface import (
     Status,
 )
 from gangsched.core.types.affinity_terms import AffinityKind, AffinityTerm, affinity_terms_of
+from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.selectors import PodTerm
@@ -161,6 +162,19 @@ class InterPodAffinity:
                 codes, values = view.label(key)
                 most = min(most, int(domain_totals(codes, len(values), room).max(initial=0)))
         return most
+
+    def together(self, templates: Sequence[PodTemplate], view: ClusterView) -> IntArray | None:
+        """One on a node of each domain from which all of them keep all of them away, none where one is."""
+        total: IntArray | None = None
+        for kind, term in set.intersection(*(set(one.affinity_terms) for one in templates)):
+            if kind is not AffinityKind.ANTI_REQUIRED:
+                continue
+            if all(view.means(term.term, one) for one in templates):
+                codes, values = view.label(term.topology_key)
+                there = at_nodes(codes, domain_totals(codes, len(values), view.matching(term.term)))
+                own = np.where(codes >= 0, np.where(there > 0, 0, 1), NO_LIMIT)
+                total = own if total is None else np.minimum(total, own)
+        return total
 
     def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
         """Whether its pods prefer to be away from one of `members`."""

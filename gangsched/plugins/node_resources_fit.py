@@ -29,6 +29,7 @@ from gangsched.core.framework.interface import (
     IntArray,
     Rows,
 )
+from gangsched.core.types.least_asked import least_asked
 from gangsched.core.types.per_template import PerTemplate
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.errors import ParseError
@@ -179,6 +180,14 @@ class NodeResourcesFit:
         free = view.free_on(template.columns, row)
         most = [room // amount for room, amount in zip(free, template.amounts, strict=True)]
         return max(0, min(most)) if most else None
+
+    def together(self, templates: Sequence[PodTemplate], view: RoomQueries) -> IntArray | None:
+        """By the least that any of them asks for, of each resource that all of them ask for."""
+        total: IntArray | None = None
+        for column, amount in least_asked([{at: n for _, at, n in self._asked(one)} for one in templates]):
+            own = view.free(column) // amount
+            total = own if total is None else np.minimum(total, own)
+        return None if total is None else np.maximum(total, 0)
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: RoomQueries

@@ -70,8 +70,11 @@ def test_a_gang_whose_members_all_differ_is_tried_in_fewer_racks(monkeypatch: py
         for i in range(12 * 63):
             c.node(node(f"n{i}", rack=f"r{i // 63}"))
         cpus = [f"{10 + i % n_kinds}m" for i in range(100)]
-        # A rack has 504 devices, and a node of eight takes one member.
-        pods = [make_pod(f"g-{i}", group="g", min_members=100, gpus=5, cpu=cpu) for i, cpu in enumerate(cpus)]
+        # A rack has 504 devices for 450, and takes 50 members of five devices and 26 of four.
+        pods = [
+            make_pod(f"g-{i}", group="g", min_members=100, gpus=5 - i % 2, cpu=cpu)
+            for i, cpu in enumerate(cpus)
+        ]
         c.submit(within(ONE_RACK, pods)).run()
         assert c.untouched("g")
         assert ("A placement may exist" in c.said("g-0")) == (n_kinds == 100)

@@ -161,7 +161,7 @@ def test_every_method_of_a_point_is_checked_and_held_to_its_time() -> None:
         for method in vars(point) if name.endswith("Plugin") else ():
             assert method in HOOKS or method.startswith("_") or not callable(getattr(point, method)), method
     optional = set(re.findall(r"`([a-z_]+)\(", inspect.getsource(interface)))
-    assert {"capacity_on", "topology_keys", "at_most", "normalize", "score_filled"} <= optional
+    assert {"capacity_on", "topology_keys", "at_most", "together", "normalize", "score_filled"} <= optional
     assert optional <= set(HOOKS)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gangsched.core.cache.trial import Trial
 from gangsched.core.framework.interface import Change, ClusterChange
 from gangsched.core.types.arrays import NO_LIMIT
@@ -75,3 +77,11 @@ def test_cured_only_by_devices_of_its_own_on_a_node_that_has_enough() -> None:
     healed = some.put(node("sick", inventory={GPU: ["s0", "s1", "s2!", "s3!"]}, allocatable={GPU: "4"}))
     assert [change.what for change in healed] == [Change.NODE_DEVICES]
     assert plugin.cures(healed[0], template, some.view)
+
+
+def test_pods_of_several_kinds_share_what_the_least_of_them_leaves() -> None:
+    some = cluster()
+    pair, triple = (some.template(pod(requests={GPU: n})) for n in "23")
+    np.testing.assert_array_equal(Devices().together([triple, pair], some.view), [2, 0, NO_LIMIT])
+    without = some.template(pod(requests={"cpu": "1"}))
+    assert Devices().together([pair, without], some.view) is None

@@ -157,3 +157,20 @@ def test_a_gang_that_prefers_to_be_apart_is_not_packed() -> None:
     assert plugin.spreads(web, [web])
     assert not plugin.spreads(web, [c.template(labelled("d", app="db"))])
     assert not plugin.spreads(friend, [friend])
+
+
+def test_of_pods_that_all_keep_away_from_all_of_them_a_node_takes_one_whichever_it_is() -> None:
+    c = zones("a", "a", "b", "")
+    lead, work = (
+        labelled(f"{role}-0", app="x", role=role, spec=away(term("x"))) for role in ("lead", "work")
+    )
+    together = InterPodAffinity().together([c.template(lead), c.template(work)], c.view)
+    assert together is not None
+    assert together[:3].tolist() == [1, 1, 1]
+    assert together[3] > 1000, "a node without the label is in nobody's zone"
+    c.run(labelled("old", app="x"), "n2")
+    taken = InterPodAffinity().together([c.template(lead), c.template(work)], c.view)
+    assert taken is not None
+    assert taken[:3].tolist() == [1, 1, 0]
+    other = labelled("other-0", app="y", spec=away(term("x")))
+    assert InterPodAffinity().together([c.template(lead), c.template(other)], c.view) is None

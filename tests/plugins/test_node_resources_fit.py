@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -296,3 +297,16 @@ def test_requests_of_the_whole_pod_count_in_scores_once_it_is_on_a_node() -> Non
     assert after is not None
     # Its own container counts as 100m; on the node it is 5 of 10 cpu, with nothing filled in.
     assert (before.tolist(), after.tolist()) == ([99.0], [49.0])
+
+
+def test_pods_of_several_kinds_are_bound_by_what_all_of_them_ask_for() -> None:
+    c = Cluster(
+        node("n", allocatable={"cpu": "8", GPU: "8", "pods": "110"}), node("none", allocatable={"cpu": "1"})
+    )
+    lead = c.template(pod(requests={"cpu": "1", GPU: "5"}))
+    work = c.template(pod(requests={"cpu": "2", GPU: "4", "memory": "1Gi"}))
+    np.testing.assert_array_equal(NodeResourcesFit().together([lead, work], c.view), [2, 0])
+    ignoring = NodeResourcesFit(Args(ignored_resources=(GPU,)))
+    np.testing.assert_array_equal(ignoring.together([lead, work], c.view), [8, 1])
+    light = c.template(pod(requests={GPU: "4"}))
+    np.testing.assert_array_equal(ignoring.together([lead, light], c.view), [110, 110])

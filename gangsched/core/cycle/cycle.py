@@ -10,9 +10,9 @@ equal ones to the one that `pick` selects: a seeded function can be passed in to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import permutations
 
 import msgspec
 import numpy as np
@@ -22,8 +22,10 @@ from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.cycle.device_allocation import n_sets, settle
 from gangsched.core.cycle.domains import topology_of
 from gangsched.core.cycle.order_search import proves_hopeless, search_orders
+from gangsched.core.cycle.orders import orders_of_groups, orders_of_kinds
 from gangsched.core.cycle.placing import Placing, pre_filtered
 from gangsched.core.cycle.roles import n_of_role_fit
+from gangsched.core.cycle.shared_room import n_at_most
 from gangsched.core.cycle.topology import place_in_domains
 from gangsched.core.framework.interface import CycleState, Status
 from gangsched.core.framework.plan import (
@@ -44,10 +46,6 @@ from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.required_ids import REQUIRE_IDS_KEY
 from gangsched.model.resources import told_amount
 
-# Members with different templates compete; when the tightest-first order fails, others are tried.
-_MAX_ORDERS = 6
-# For groups that start together: a set of 64 that does not fit must not cost 64 times as much.
-_MAX_ROTATIONS = 12
 # This many nodes are named in a reason.
 _MAX_NAMED = 3
 GANG = "GangScheduling"
@@ -112,7 +110,7 @@ def _run(
     n_proved: int | None = None
     # A lone pod may get another of equally good nodes each time, so the same beginning may end otherwise.
     repeats = len(demands) > 1 and all(one.group.is_gang or len(one.members) > 1 for one in demands)
-    for order in _orders(demands):
+    for order in orders_of_groups(demands):
         beginning = tuple(map(id, order)) if repeats else ()
         if failing and any(beginning[:n] in failing for n in range(1, len(order))):
             continue
@@ -212,19 +210,6 @@ def reserve_nominated(trial: Trial, nominated: Iterable[Nominated]) -> None:
                 trial.keep_back(row, pod.ids)
 
 
-def _orders(demands: Sequence[Demand]) -> Iterator[Sequence[Demand]]:
-    """The given order first; some groups fit together only if the nodes are filled in another order.
-
-    All orders of up to four groups; of more, each group first once, forwards and backwards.
-    """
-    if len(demands) <= 4:
-        yield from permutations(demands)
-        return
-    for ring in (demands, demands[::-1]):
-        for i in range(min(len(ring), _MAX_ROTATIONS)):
-            yield [*ring[i:], *ring[:i]]
-
-
 def _place_all(
     demands: Sequence[Demand], trial: Trial, topology_key: str
 ) -> tuple[Plan | FitError | _Shortage, int]:
@@ -274,12 +259,14 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
     if len(order) == 1 and not extra:  # what it places on the Trial stays placed, or the whole attempt ends
         return _place_batches(order, Placing(demand, trial, states, topology_key))
     order.sort(key=lambda batch: _slack(demand, states[batch[0].serial], batch, trial))
-    tried = list(permutations(order))[:_MAX_ORDERS] if len(order) <= 4 else [tuple(order), tuple(order[::-1])]
+    kinds = [(template, len(members), states[template.serial]) for template, members in batches.values()]
     outcome: Placing | _Shortage
-    for attempt in tried:
+    for attempt in orders_of_kinds(order):
         placing = Placing(demand, trial.fork(), states, topology_key)
         outcome = _place_batches([*attempt, *extra], placing, n_whole=len(order) if demand.roles else 0)
         if isinstance(outcome, Placing):
+            break
+        if n_at_most(demand.profile.filtering, kinds, trial) < demand.n_needed:
             break
     return outcome
 
@@ -393,5 +380,12 @@ def _kept_in_place(
 
 
 def _n_fit(shortage: _Shortage) -> int:
-    others = len(shortage.demand.members) - shortage.n_wanted
-    return min(shortage.n_placed + others, shortage.demand.n_needed - 1)
+    """Those that were placed, and of the other templates, which may not have been tried, what has room."""
+    demand, placed = shortage.demand, Counter(one.info.template.serial for one in shortage.placed)
+    others = [
+        (template, len(members) - placed[template.serial], shortage.states[template.serial])
+        for template, members in demand.by_template().values()
+        if template is not shortage.template and placed[template.serial] < len(members)
+    ]
+    n_others = n_at_most(demand.profile.filtering, others, shortage.trial)
+    return min(placed.total() + n_others, demand.n_needed - 1)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from gangsched.core.framework.interface import CycleState
+from gangsched.core.cycle.shared_room import TemplateMembers
 from gangsched.core.framework.plan import TOPOLOGY, FitError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import IntArray
@@ -20,16 +19,6 @@ from gangsched.model.printable import sentence, several
 
 MAX_NAMED = 3
 """Domains named in a reason."""
-
-
-class TemplateMembers(msgspec.Struct, frozen=True, gc=False):
-    """Members of one template. state: None where PreFilter refuses it as things are; room: how many of them
-    each node takes by what it has left, int64[n_rows]."""
-
-    template: PodTemplate
-    n: int
-    state: CycleState | None
-    room: IntArray
 
 
 def refusal(

@@ -13,7 +13,6 @@ as possible; if that fails too, the preference is dropped. Called by core.cycle.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -21,10 +20,11 @@ from msgspec.structs import replace
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cache.view.nodes import NodeQueries
-from gangsched.core.cycle.domain_refusals import MAX_NAMED, TemplateMembers, first_rows, members_text, refusal
+from gangsched.core.cycle.domain_refusals import MAX_NAMED, first_rows, members_text, refusal
 from gangsched.core.cycle.near_names import unknown_label
 from gangsched.core.cycle.packing import fewest
 from gangsched.core.cycle.preferred import worth
+from gangsched.core.cycle.shared_room import TemplateMembers, shared_room
 from gangsched.core.framework.plan import FitError, Plan, of_member
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
@@ -40,6 +40,8 @@ _MAX_NARROW = 16
 _HERE = (MemberState.BOUND, MemberState.ASSUMED)
 
 _Run = Callable[[Sequence[Demand], int], Plan | FitError]
+_Room = tuple[list[TemplateMembers], IntArray]
+"""The members, and how many of them each node takes, int64[n_rows]."""
 
 
 class Area(msgspec.Struct, frozen=True, gc=False):
@@ -97,7 +99,12 @@ class Domains:
         self._texts: dict[str, list[str]] = {}
         self._unit_templates = [t for one in unit for t, _ in one.by_template().values()]
         self._kinds = self._kinds_of(trial, is_alone=len(unit) == 1)
-        self._kinds_now = self._kinds_of(now, is_alone=False) if now is not None else []
+        self._amounts = self._shared(self._kinds, trial)
+        """int64[n_rows]: how many members each node takes, of all templates."""
+        self._now: _Room | None = None
+        if now is not None:
+            kinds = self._kinds_of(now, is_alone=False)
+            self._now = kinds, self._shared(kinds, now)
         self._here = _placed(demand)
         base = trial.live if demand.within is None else trial.live & demand.within
         self._codes = self._domains(self._required, base)
@@ -229,8 +236,8 @@ class Domains:
         rows = np.flatnonzero((codes >= 0) & (self._amounts > 0))
         mine, amounts = codes[rows], self._amounts[rows]
         keys: list[IntArray | FloatArray] = [-held]
-        if self._kinds_now:
-            keys.append(-self._held(codes, self._kinds_now))
+        if self._now is not None:
+            keys.append(-self._held(codes, self._now))
         for key in preferred:
             narrow = self._domains([key], codes >= 0)[rows]
             pairs, at = np.unique(np.stack([mine, narrow]), axis=1, return_inverse=True)
@@ -284,25 +291,26 @@ class Domains:
             left = left & np.isin(codes, picked)
         return None if (left == mask).all() else left
 
-    @cached_property
-    def _amounts(self) -> IntArray:
-        """int64[n_rows]: how many members each node takes, of all templates."""
-        total: IntArray = np.zeros(self._trial.n_rows, dtype=np.int64)
-        for kind in self._kinds:
-            total += kind.room
-        return total
+    def _shared(self, kinds: Sequence[TemplateMembers], trial: Trial) -> IntArray:
+        return shared_room(self._demand.profile.filtering, kinds, trial)
 
-    def _held(self, codes: IntArray, kinds: Sequence[TemplateMembers] | None = None) -> IntArray:
+    def _held(self, codes: IntArray, room: _Room | None = None) -> IntArray:
         """int64[n_domains]: an upper bound of how many members have room in each."""
+        kinds, amounts = (self._kinds, self._amounts) if room is None else room
         is_in = codes >= 0
+        mine = codes[is_in]
         total: IntArray = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int64)
-        for kind in self._kinds if kinds is None else kinds:
-            sums = np.bincount(codes[is_in], weights=kind.room[is_in], minlength=len(total))
+        for kind in kinds:
+            sums = np.bincount(mine, weights=kind.room[is_in], minlength=len(total))
             total += np.minimum(sums.astype(np.int64), kind.n)
+        if len(kinds) > 1:
+            sums = np.bincount(mine, weights=amounts[is_in], minlength=len(total))
+            total = np.minimum(total, sums.astype(np.int64))
         return total
 
     def _held_by(self, mask: BoolArray) -> int:
-        return sum(min(int(kind.room[mask].sum()), kind.n) for kind in self._kinds)
+        each = sum(min(int(kind.room[mask].sum()), kind.n) for kind in self._kinds)
+        return min(each, int(self._amounts[mask].sum()))
 
     def _is_hopeless(self, mask: BoolArray) -> bool:
         """Whether plugins that see pods rule out that enough members fit there."""

@@ -23,6 +23,7 @@ from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices, settle
 from gangsched.core.cycle.placing import Placing, pre_filtered
 from gangsched.core.cycle.roles import requirements
+from gangsched.core.cycle.shared_room import n_at_most
 from gangsched.core.cycle.symmetry import Counts, Symmetry
 from gangsched.core.framework.interface import CycleState
 from gangsched.core.framework.plan import Plan, SearchOutcome
@@ -212,6 +213,8 @@ class _Tree:
         return self.demands[kind.demand]
 
     def search(self, budget: int) -> _Way | SearchOutcome:
+        if self._are_too_many():
+            return SearchOutcome.PROVED
         n_members = sum(kind.n for kind in self.kinds)
         limit = budget + n_members
         walk = n_members * (1 + n_members // _FEW)
@@ -235,6 +238,14 @@ class _Tree:
             if found is SearchOutcome.PROVED:
                 done.add(key)
         return self._walk(self._root, done, limit - self.n_tried)
+
+    def _are_too_many(self) -> bool:
+        states = [state for state in self._states.values() if state is not None]
+        if len({id(demand.profile) for demand in self.demands}) > 1 or len(states) < len(self.kinds):
+            return False
+        asked = [(kind.template, kind.n, state) for kind, state in zip(self.kinds, states, strict=True)]
+        n_needed = sum(self._root.needed[: len(self.demands)])
+        return n_at_most(self.demands[0].profile.filtering, asked, self._root.trial) < n_needed
 
     def _walk(self, root: _Way, seen: set[Hashable], limit: int) -> _Way | SearchOutcome:
         """Depth first from `root`. Uses its own stack: gangs are deeper than Python's."""

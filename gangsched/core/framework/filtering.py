@@ -27,6 +27,7 @@ from gangsched.core.framework.interface import (
     NodeFilterPlugin,
     Rows,
 )
+from gangsched.core.framework.joint_room import JointRoom
 from gangsched.core.framework.per_node import NodeInfos, PerNodeFilter
 from gangsched.core.framework.plugin_calls import CallPlugin, check_count, check_shape, converted
 from gangsched.core.framework.row_cache import n_kept
@@ -82,6 +83,7 @@ class Filtering:
         self.by_cycle = tuple(by_cycle)
         self.seeing = tuple(seeing)
         self.per_node = tuple(per_node)
+        self.joint_room = JointRoom((*self.capacities, *self.seeing), ask)
         self._names_of_seeing = [one.name for one in seeing]
         self._seeing_names = self._names_of_seeing + [one.name for one in per_node if one.sees_pods]
         self._masks: dict[int, tuple[int, BoolArray]] = {}

@@ -1,0 +1,40 @@
+"""Orders: the usual ones in which groups, and the kinds of members within a group, are placed.
+
+Few of the many that there are; core.cycle.order_search looks for others. Called by core.cycle.cycle, which
+tries one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# Members with different templates compete; when the tightest-first order fails, others are tried.
+_MAX_ORDERS = 6
+# For groups that start together: a set of 64 that does not fit must not cost 64 times as much.
+_MAX_ROTATIONS = 12
+# All orders of so few are tried, of kinds up to _MAX_ORDERS.
+_FEW = 4
+
+
+def orders_of_groups(groups: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The given order first; some groups fit together only if the nodes are filled in another order.
+
+    All orders of up to four groups; of more, each group first once, forwards and backwards.
+    """
+    if len(groups) <= _FEW:
+        yield from permutations(groups)
+        return
+    for ring in (groups, groups[::-1]):
+        for i in range(min(len(ring), _MAX_ROTATIONS)):
+            yield [*ring[i:], *ring[:i]]
+
+
+def orders_of_kinds(kinds: Sequence[T]) -> Sequence[Sequence[T]]:
+    """The given order first. Of more than four kinds it and its reverse."""
+    if len(kinds) > _FEW:
+        return [kinds, kinds[::-1]]
+    return list(permutations(kinds))[:_MAX_ORDERS]

@@ -1,0 +1,53 @@
+"""Shared room: at most how many of a group's members each node takes, of all templates together.
+
+A bound, whatever the order of placing: where it is less than what is needed, no order has to be tried. Called
+by core.cycle.cycle, core.cycle.domains and core.cycle.order_search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from gangsched.core.cache.trial import ClusterView
+from gangsched.core.framework.filtering import Filtering
+from gangsched.core.framework.interface import CycleState
+from gangsched.core.types.arrays import IntArray
+from gangsched.core.types.pod_template import PodTemplate
+
+
+class TemplateMembers(msgspec.Struct, frozen=True, gc=False):
+    """Members of one template. state: None where PreFilter refuses it as things are; room: how many of them
+    each node takes by what it has left, int64[n_rows]."""
+
+    template: PodTemplate
+    n: int
+    state: CycleState | None
+    room: IntArray
+
+
+def shared_room(filtering: Filtering, kinds: Sequence[TemplateMembers], view: ClusterView) -> IntArray:
+    """int64[n_rows]: at most how many of these members each node takes."""
+    total: IntArray = np.zeros(view.n_rows, dtype=np.int64)
+    for kind in kinds:
+        total += kind.room
+    asked = [(kind.state, kind.template) for kind in kinds if kind.state is not None]
+    if 1 < len(asked) == len(kinds):
+        most = filtering.joint_room.of(asked, view)
+        if most is not None:
+            total = np.minimum(total, most)
+    return total
+
+
+def n_at_most(
+    filtering: Filtering, asked: Sequence[tuple[PodTemplate, int, CycleState]], view: ClusterView
+) -> int:
+    """How many members nodes take at most, whichever goes where. asked: how many are of each template."""
+    kinds = [
+        TemplateMembers(template, n, state, np.minimum(filtering.ceiling(state, template, view), n))
+        for template, n, state in asked
+    ]
+    each = sum(min(int(kind.room.sum()), kind.n) for kind in kinds)
+    return min(each, int(shared_room(filtering, kinds, view).sum()))

@@ -1,0 +1,17 @@
+"""The least that any of several pods asks for, where all of them ask: it bounds how many share a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+Key = TypeVar("Key")
+
+
+def least_asked(requests: Sequence[Mapping[Key, int]]) -> list[tuple[Key, int]]:
+    """(resource, amount), as the first one names its resources; amounts above 0."""
+    if not requests:
+        return []
+    first, others = requests[0], requests[1:]
+    least = ((key, min([n, *(one.get(key, 0) for one in others)])) for key, n in first.items())
+    return [(key, n) for key, n in least if n > 0]
