@@ -6,13 +6,14 @@ import random
 
 import pytest
 
-from gangsched.core.cycle import cycle
+from gangsched.config import Settings
+from gangsched.core.cycle import cycle, topology
 from gangsched.model.objects import Pod
 from gangsched.sim.objects import make_pod
 from tests.core.rules import Neighbours
 from tests.core.test_search import Case
 from tests.core.topologies import ONE_RACK, RACK, apart, node, racks, where, within
-from tests.support.scenario import cluster
+from tests.support.scenario import Cluster, cluster
 
 
 def kinds(name: str, *amounts: tuple[int, int]) -> list[Pod]:
@@ -97,6 +98,24 @@ def test_how_many_fit_counts_no_member_that_was_not_tried() -> None:
     """Twelve that all differ, on two nodes that take one each: the third fails, nine were not tried."""
     c = cluster(nodes=2).submit(kinds("g", *[(1, 5)] * 12)).run()
     assert "2 of 12 fit" in c.said("g-0-0")
+
+
+def test_racks_that_are_too_many_for_one_turn_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the first five racks looks large enough, and only the last one is."""
+    monkeypatch.setattr(topology, "_MAX_ASKS", 1)
+    c = Cluster(Settings(topology_key=RACK, search_placements=0))
+    for rack in "abcde":
+        for i, gpus in enumerate((8, 8, 3)):
+            c.node(node(f"{rack}{i}", rack=rack, gpus=gpus))
+    for i in range(3):
+        c.node(node(f"z{i}", rack="z"))
+    c.submit(within(ONE_RACK, kinds("g", (1, 5), (3, 4)))).run()
+    assert c.untouched("g")
+    assert "A placement may exist" in c.said("g-0-0")
+    for i in range(6):
+        c.node(node(f"other{i}", rack=f"other{i}")).run().wait(11.0)
+    assert c.placed("g")
+    assert where(c, "g") == ["z"]
 
 
 @pytest.mark.parametrize("seed", range(60))

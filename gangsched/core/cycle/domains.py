@@ -22,6 +22,7 @@ from gangsched.core.cache.trial import Trial
 from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.cycle.domain_refusals import MAX_NAMED, first_rows, members_text, refusal
 from gangsched.core.cycle.near_names import unknown_label
+from gangsched.core.cycle.orders import in_turns
 from gangsched.core.cycle.packing import fewest
 from gangsched.core.cycle.preferred import worth
 from gangsched.core.cycle.shared_room import TemplateMembers, shared_room
@@ -33,8 +34,7 @@ from gangsched.model.printable import several
 from gangsched.model.topology import Topology
 
 MAX_DOMAINS = 64
-"""How many domains are tried if all have room and yet the group fits in none: half of them the best ones; the
-others take turns from attempt to attempt, since each costs a cycle."""
+"""How many domains are tried if all have room and yet the group fits in none, since each costs a cycle."""
 # Domains of one preferred label that are tried.
 _MAX_NARROW = 16
 _HERE = (MemberState.BOUND, MemberState.ASSUMED)
@@ -110,6 +110,14 @@ class Domains:
         self._codes = self._domains(self._required, base)
         self._pin = self._pinned()
 
+    @property
+    def n_asks(self) -> int:
+        """How often plugins are asked in a try: once a kind of member, where they see pods once a member."""
+        if not self.is_constrained:
+            return len(self._demand.members)
+        sees_pods = self._demand.profile.filtering.sees_pods
+        return sum(kind.n if kind.state is None or sees_pods(kind.state) else 1 for kind in self._kinds)
+
     # -- what there is ---------------------------------------------------------------------------------
 
     def _kinds_of(self, trial: Trial, *, is_alone: bool) -> list[TemplateMembers]:
@@ -169,22 +177,24 @@ class Domains:
 
     # -- in which order --------------------------------------------------------------------------------
 
-    def areas(self) -> Iterator[Area]:
-        """Areas to try the group on, the best first, without those that cannot hold it."""
-        for area in self._candidates() if self.is_constrained else (Area(None, "", is_whole=True),):
+    def areas(self, most: int = MAX_DOMAINS) -> Iterator[Area]:
+        """Areas to try the group on, the best first, without those that cannot hold it; of so many domains
+        at most."""
+        for area in self._candidates(most) if self.is_constrained else (Area(None, "", is_whole=True),):
             if area.mask is None or not self._is_hopeless(area.mask):
                 self.n_answered += 1
                 yield area
 
-    def _candidates(self) -> Iterator[Area]:
+    def _candidates(self, most: int) -> Iterator[Area]:
         n_all, held = len(self._demand.members), self._held(self._codes)
         enough = self._open(held, self._demand.n_needed)
         if held[enough].max(initial=0) >= n_all:  # placing one more member comes before any preference
             for depth in reversed(range(len(self._preferred))):
                 yield from self._narrow(depth, enough[held[enough] >= n_all])
         ordered = self._sorted(self._codes, enough, np.minimum(held, n_all), self._preferred)
-        if len(ordered) > MAX_DOMAINS:
-            ordered = self._in_turns(ordered)
+        if len(ordered) > most:
+            self.n_left_out += len(ordered) - most
+            ordered = in_turns(ordered, most, self._demand.group.attempts)
         for domain in ordered:
             mask = self._codes == domain
             name = self._name(int(mask.argmax()))
@@ -197,13 +207,6 @@ class Domains:
         """Domains that hold that many members, among those that members placed already allow."""
         enough: IntArray = np.flatnonzero(held >= wanted)
         return enough if self._pin is None else enough[enough == self._pin]
-
-    def _in_turns(self, ordered: list[int]) -> list[int]:
-        n = MAX_DOMAINS // 2
-        best, others = ordered[:n], ordered[n:]
-        self.n_left_out += len(others) - n
-        start = self._demand.group.attempts * n % len(others)
-        return best + (others[start:] + others[:start])[:n]
 
     def _narrow(self, depth: int, domains: IntArray) -> Iterator[Area]:
         """One domain of a preferred label that holds all members; or those that members are in already."""

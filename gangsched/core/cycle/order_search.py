@@ -110,6 +110,12 @@ def search_orders(
     return _plan(tree, found, trial, topology_key), tree.n_tried
 
 
+def most_looks(n_members: int, budget: int) -> int:
+    """How many looks a search may take."""
+    walk = n_members * (1 + n_members // _FEW)
+    return budget * _LOOKS + _LOOKS_OF_ANY + min(walk, _LOOKS_OF_A_WALK)
+
+
 def proves_hopeless(demands: Sequence[Demand], trial: Trial, topology_key: str, budget: int) -> int | None:
     """After how many placements a short search proves that no order works; None: it does not.
 
@@ -217,8 +223,7 @@ class _Tree:
             return SearchOutcome.PROVED
         n_members = sum(kind.n for kind in self.kinds)
         limit = budget + n_members
-        walk = n_members * (1 + n_members // _FEW)
-        self.looks_left = budget * _LOOKS + _LOOKS_OF_ANY + min(walk, _LOOKS_OF_A_WALK)
+        self.looks_left = most_looks(n_members, budget)
         seen: set[Hashable] = set()
         done: set[Hashable] = set()
         for step in self._steps(self._root) if self.sees_pods else ():

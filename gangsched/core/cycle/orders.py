@@ -1,13 +1,15 @@
-"""Orders: the usual ones in which groups, and the kinds of members within a group, are placed.
+"""Orders: the usual ones in which groups, and the kinds of members within a group, are placed; and which of
+too many racks are tried.
 
-Few of the many that there are; core.cycle.order_search looks for others. Called by core.cycle.cycle, which
-tries one after another.
+Few of the many orders that there are; core.cycle.order_search looks for others. Called by core.cycle.cycle,
+which tries one after another, and by core.cycle.topology and core.cycle.domains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import permutations
+from math import factorial
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -38,3 +40,17 @@ def orders_of_kinds(kinds: Sequence[T]) -> Sequence[Sequence[T]]:
     if len(kinds) > _FEW:
         return [kinds, kinds[::-1]]
     return list(permutations(kinds))[:_MAX_ORDERS]
+
+
+def n_orders_of_kinds(n: int) -> int:
+    """How many orders of that many kinds are tried."""
+    return min(factorial(n), _MAX_ORDERS) if n <= _FEW else 2
+
+
+def in_turns(ordered: Sequence[T], n: int, n_before: int) -> list[T]:
+    """Some of them, the best of which come first: half are the best ones, of the others those whose turn it
+    is. n_before: how often they were asked for before."""
+    best, others = list(ordered[: n // 2]), list(ordered[n // 2 :])
+    n -= len(best)
+    start = n_before * n % len(others)
+    return best + (others[start:] + others[:start])[:n]

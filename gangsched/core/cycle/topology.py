@@ -18,15 +18,18 @@ from msgspec.structs import replace
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.domains import MAX_DOMAINS, Area, Domains, topology_of
+from gangsched.core.cycle.order_search import most_looks
+from gangsched.core.cycle.orders import in_turns, n_orders_of_kinds
 from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
 
 # Whole cycles of one attempt: choices with enough room, where members' rules about each other may still fail.
 # A single group's domains are all among them.
 MAX_TRIES = 2 * MAX_DOMAINS
-# A cycle asks about each kind of member, beside those before it: with more than 16 kinds there are fewer
-# tries, as an attempt would take seconds. There are two in any case.
-_MAX_WORK = 16 * MAX_TRIES
+# How often plugins may be asked in all tries of an attempt, and again in all searches for other orders: each
+# takes a quarter of a millisecond, and a scheduler that is busy for seconds may lose its lease. There are two
+# tries, and two searches, in any case.
+_MAX_ASKS = 4096
 _FEW = 64
 
 Run = Callable[[Sequence[Demand], int], Plan | FitError]
@@ -49,11 +52,11 @@ def place_in_domains(
     for choice in choices:
         if choice.refusal is not None:
             return choice.refusal
-    n_kinds = sum(len(demand.by_template()) for demand in demands)
-    n_tries = min(max(_MAX_WORK // (n_kinds * (1 + n_kinds // _FEW)), 2), MAX_TRIES)
+    n_asks = _n_asks(demands, choices)
+    n_tries = min(max(_MAX_ASKS // n_asks, 2), MAX_TRIES)
     tried: _Tried = []
     is_cut_short = False
-    for areas in _together([choice.areas() for choice in choices]):
+    for areas in _together([choice.areas(n_tries // 2) for choice in choices]):
         if len(tried) >= n_tries:
             is_cut_short = True
             break
@@ -65,10 +68,19 @@ def place_in_domains(
         tried.append((areas, answer))
     whole = [(areas, error) for areas, error in tried if all(area.is_whole for area in areas)]
     if search_budget and whole:
-        searched = _searched(demands, whole, run, search_budget)
-        if isinstance(searched, Plan):
-            return searched
-        whole = searched
+        n_members = sum(len(demand.members) for demand in demands)
+        share = max(search_budget // len(whole), 1)
+        n_searched = max(_MAX_ASKS // (most_looks(n_members, share) + n_asks), 2)
+        chosen = list(range(len(whole)))
+        if n_searched < len(whole):
+            is_cut_short = True
+            chosen = in_turns(chosen, n_searched, demands[0].group.attempts)
+        for at in chosen:
+            areas, _ = whole[at]
+            answer = run(_narrowed(demands, areas), share)
+            if isinstance(answer, Plan):
+                return answer
+            whole[at] = areas, answer
     return _explained(choices, whole, run, is_cut_short or any(choice.n_left_out for choice in choices))
 
 
@@ -128,16 +140,12 @@ def _of_rank(lists: Sequence[Sequence[Area]], rank: int) -> Iterator[tuple[Area,
         yield from ((first[i], *others) for others in _of_rank(rest, rank - i))
 
 
-def _searched(demands: Sequence[Demand], tried: _Tried, run: Run, budget: int) -> Plan | _Tried:
-    """Each choice again, with other orders of placing the members."""
-    share = max(budget // len(tried), 1)
-    found: _Tried = []
-    for areas, _ in tried:
-        answer = run(_narrowed(demands, areas), share)
-        if isinstance(answer, Plan):
-            return answer
-        found.append((areas, answer))
-    return found
+def _n_asks(demands: Sequence[Demand], choices: Sequence[Domains]) -> int:
+    """How often plugins may be asked in one try, in all its usual orders; each is asked beside those before
+    it."""
+    n_kinds = [len(demand.by_template()) for demand in demands]
+    n_asks = sum(choice.n_asks * n_orders_of_kinds(n) for choice, n in zip(choices, n_kinds, strict=True))
+    return n_asks * (1 + sum(n_kinds) // _FEW)
 
 
 def _explained(choices: Sequence[Domains], tried: _Tried, run: Run, is_cut_short: bool) -> FitError:
