@@ -46,6 +46,7 @@ HOOKS = {
     "topology_keys": Hook("Filter", ("state", "template", "view")),
     "at_most": Hook("Filter", ("state", "template", "view", "room", "others")),
     "together": Hook("Filter", ("templates", "view")),
+    "at_most_together": Hook("Filter", ("templates", "view", "room")),
     "post_filter": Hook("PostFilter", ()),
     "pre_score": Hook("PreScore", ("state", "template", "view", "rows")),
     "score": Hook("Score", ("state", "template", "view", "rows")),

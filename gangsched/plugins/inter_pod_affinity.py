@@ -176,6 +176,20 @@ class InterPodAffinity:
                 total = own if total is None else np.minimum(total, own)
         return total
 
+    def at_most_together(self, templates: Sequence[PodTemplate], view: ClusterView, room: IntArray) -> int:
+        """As at_most, of pods with the same required terms, which mean all of them or none."""
+        first, *others = templates
+        terms = [one for one in first.affinity_terms if one[0] in _HARD]
+        meant = [term.term for _, term in terms]
+        if (near := _all_of(first)) is not None:
+            meant.append(near)
+        for other in others:
+            if [one for one in other.affinity_terms if one[0] in _HARD] != terms:
+                return int(room.sum())
+            if any(view.means(one, other) != view.means(one, first) for one in meant):
+                return int(room.sum())
+        return self.at_most(CycleState(), first, view, room, ())
+
     def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
         """Whether its pods prefer to be away from one of `members`."""
         away = [term for kind, term in template.affinity_terms if kind is AffinityKind.ANTI_PREFERRED]

@@ -172,6 +172,20 @@ class PodTopologySpread:
             most = min(most, int(held.sum()))
         return most
 
+    def at_most_together(self, templates: Sequence[PodTemplate], view: ClusterView, room: IntArray) -> int:
+        """As at_most, of pods that all state the same constraints and that all of them count."""
+        first, *others = templates
+        constraints = self._of(first, view, MUST)
+        nodes = self._eligible_of(first, view, MUST, needs_all=True)
+        for other in others:
+            if self._of(other, view, MUST) != constraints:
+                return int(room.sum())
+            own = self._eligible_of(other, view, MUST, needs_all=True)
+            for one in constraints:
+                if not _is_counted(one, other, view) or not np.array_equal(nodes[one], own[one]):
+                    return int(room.sum())
+        return self.at_most(CycleState(), first, view, room, ())
+
     def spreads(self, template: PodTemplate, members: Sequence[PodTemplate]) -> bool:
         """Whether its own preferred constraints count one of `members`."""
         wire = template.spec.topology_spread_constraints or ()

@@ -56,7 +56,8 @@ def member(name: str, rules: Rules, *, cpu: int, **more: Any) -> Pod:
 class Case:
     """A cluster, a gang that has not been placed yet, and what brute force says of it."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, *, same_rules: bool = False) -> None:
+        """same_rules: its members differ in size alone."""
         self.cluster = Cluster(Settings(search_placements=1_000_000, topology_key=RACK))
         self.labels: list[Mapping[str, str]] = []
         self.room: list[int] = []
@@ -79,6 +80,8 @@ class Case:
             self.cluster.submit(msgspec.structs.replace(pod, spec=placed))
             self.settled[row].append(rules)
         kinds = [(rng.choice((1, 1, 2, 3)), parse(_random_rules(rng))) for _ in range(rng.randint(1, 3))]
+        if same_rules:
+            kinds = [(cpu, kinds[0][1]) for cpu in rng.sample((1, 2, 3), rng.randint(2, 3))]
         self.members = [one for one in kinds for _ in range(rng.randint(1, 3))][:5]
         n = len(self.members)
         self.needed = n if rng.random() < 0.7 else rng.randint(1, n)
@@ -138,10 +141,11 @@ def _random_rules(rng: random.Random) -> str:
     return ";".join(said)
 
 
+@pytest.mark.parametrize("same_rules", [False, True])
 @pytest.mark.parametrize("block", range(8))
-def test_a_gang_is_placed_exactly_where_its_constraints_can_be_kept(block: int) -> None:
+def test_a_gang_is_placed_exactly_where_its_constraints_can_be_kept(block: int, same_rules: bool) -> None:
     for seed in range(block * 50, block * 50 + 50):
-        case = Case(random.Random(seed))
+        case = Case(random.Random(seed), same_rules=same_rules)
         at = case.run()
         if at:
             assert len(at) >= case.needed, f"seed {seed}"

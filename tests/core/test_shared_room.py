@@ -9,11 +9,12 @@ import pytest
 from gangsched.config import Settings
 from gangsched.core.cycle import cycle, topology
 from gangsched.model.objects import Pod
+from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.sim.objects import make_pod
 from tests.core.rules import Neighbours
 from tests.core.test_search import Case
-from tests.core.topologies import ONE_RACK, RACK, apart, node, racks, where, within
-from tests.support.scenario import Cluster, cluster
+from tests.core.topologies import ONE_RACK, RACK, apart, beside, node, racks, where, within
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
 def kinds(name: str, *amounts: tuple[int, int]) -> list[Pod]:
@@ -81,6 +82,34 @@ def test_one_that_runs_in_a_rack_already_counts_against_those_that_keep_away_fro
     c.submit(apart(within(ONE_RACK, kinds("g", (2, 1), (3, 1))))).run()
     assert c.untouched("g")
     assert c.said("g-0-0").startswith(f"gang d/g: no {RACK} has room for 5 members: a could take 4.")
+
+
+def test_kinds_that_all_want_to_be_near_each_other_are_proved_too_many_for_any_rack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By affinity alone, without a topology of their group: a rack was filled and others searched, kind by
+    kind."""
+    cycles = Cycles(monkeypatch)
+    c = racks(a=4, b=5, c=3).submit(beside(kinds("g", (2, 5), (2, 5), (2, 5)))).run()
+    assert c.untouched("g")
+    assert "No placement exists" in c.said("g-0-0")
+    assert cycles.n_orders == 1
+    c.node(node("b5", rack="b")).wait(11.0)
+    assert c.placed("g", on=6)
+    assert where(c, "g") == ["b"]
+
+
+def test_kinds_that_want_to_be_near_another_group_are_not_too_many_before_that_is_placed() -> None:
+    c = racks(a=2, b=3)
+    both = {GROUPS_KEY: '["lead", "near"]'}
+    lead = with_annotations(apart(gang("lead", pods=1, gpus=1)), both)
+    near = within(ONE_RACK, with_annotations(beside(kinds("near", (1, 5), (1, 6))), both))
+    for pod in near:
+        (pod.metadata.labels or {})["app"] = "another"
+    c.submit([*lead, *near]).run()
+    assert c.placed("lead")
+    assert c.placed("near", on=2)
+    assert where(c, "lead") == where(c, "near")
 
 
 def test_a_gang_that_the_whole_cluster_cannot_take_is_placed_in_one_order_and_proved_hopeless(

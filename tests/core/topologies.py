@@ -81,8 +81,20 @@ def levels(sizes: Mapping[str, Mapping[str, int]]) -> Cluster:
 
 def apart(pods: list[Pod]) -> list[Pod]:
     """No two of them on one node."""
-    term = PodAffinityTerm(label_selector=LabelSelector(match_labels={"app": "x"}), topology_key=HOST)
-    rule = Affinity(pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=[term]))
+    return _with_rule(pods, Affinity(pod_anti_affinity=_about(HOST)))
+
+
+def beside(pods: list[Pod]) -> list[Pod]:
+    """All of them in one rack, since each wants to be near one of them."""
+    return _with_rule(pods, Affinity(pod_affinity=_about(RACK)))
+
+
+def _about(key: str) -> PodAffinity:
+    term = PodAffinityTerm(label_selector=LabelSelector(match_labels={"app": "x"}), topology_key=key)
+    return PodAffinity(required_during_scheduling_ignored_during_execution=[term])
+
+
+def _with_rule(pods: list[Pod], rule: Affinity) -> list[Pod]:
     return [
         replace(
             p,

@@ -174,3 +174,20 @@ def test_of_pods_that_all_keep_away_from_all_of_them_a_node_takes_one_whichever_
     assert taken[:3].tolist() == [1, 1, 0]
     other = labelled("other-0", app="y", spec=away(term("x")))
     assert InterPodAffinity().together([c.template(lead), c.template(other)], c.view) is None
+
+
+def test_pods_of_several_kinds_that_want_to_be_near_each_other_get_the_room_of_one_zone() -> None:
+    c = zones("a", "a", "b", "b")
+    room = np.array([2, 3, 4, 0])
+    lead, work = (
+        c.template(labelled(role, app="x", spec={**near(term("x")), "priority": i}))
+        for i, role in enumerate(("lead", "work"))
+    )
+    plugin = InterPodAffinity()
+    assert plugin.at_most_together([lead, work], c.view, room) == 5
+    c.run(labelled("old", app="x"), "n3")
+    assert plugin.at_most_together([lead, work], c.view, room) == 4
+    other = c.template(labelled("other", app="y", spec=near(term("x"))))
+    assert plugin.at_most_together([lead, other], c.view, room) == 9
+    free = c.template(labelled("free", app="x"))
+    assert plugin.at_most_together([lead, free], c.view, room) == 9

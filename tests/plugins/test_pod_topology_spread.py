@@ -247,3 +247,18 @@ def test_a_pod_with_hundreds_of_constraints_costs_a_few_looks_at_each(
         assert found.tolist() == [0.0, 0.0]
     assert len(looks) < 10 * n
     assert not c.cache.nodes.labels, "no node has one of them"
+
+
+def test_pods_of_several_kinds_that_are_spread_alike_are_bound_together() -> None:
+    c = zones("a", "b", "c")
+    running(c, 0, 0, 1)
+    room = np.array([1, 9, 9])
+    lead, work = (c.template(web(over(), priority=i)) for i in range(2))
+    plugin = PodTopologySpread()
+    assert plugin.at_most_together([lead, work], c.view, room) == 1 + 2 + 1
+    uneven = c.template(web(over(skew=2), priority=3))
+    assert plugin.at_most_together([lead, uneven], c.view, room) == 19
+    elsewhere = c.template(web(over(), priority=4, nodeSelector={ZONE: "b"}))
+    assert plugin.at_most_together([lead, elsewhere], c.view, room) == 19
+    uncounted = labelled("q", app="db", spec={"topologySpreadConstraints": [over()]})
+    assert plugin.at_most_together([lead, c.template(uncounted)], c.view, room) == 19

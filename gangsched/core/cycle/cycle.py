@@ -11,7 +11,7 @@ equal ones to the one that `pick` selects: a seeded function can be passed in to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -25,7 +25,7 @@ from gangsched.core.cycle.order_search import proves_hopeless, search_orders
 from gangsched.core.cycle.orders import orders_of_groups, orders_of_kinds
 from gangsched.core.cycle.placing import Placing, pre_filtered
 from gangsched.core.cycle.roles import n_of_role_fit
-from gangsched.core.cycle.shared_room import n_at_most
+from gangsched.core.cycle.shared_room import TemplateMembers, by_room_left, n_at_most
 from gangsched.core.cycle.topology import place_in_domains
 from gangsched.core.framework.interface import CycleState, Status
 from gangsched.core.framework.plan import (
@@ -259,16 +259,22 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
     if len(order) == 1 and not extra:  # what it places on the Trial stays placed, or the whole attempt ends
         return _place_batches(order, Placing(demand, trial, states, topology_key))
     order.sort(key=lambda batch: _slack(demand, states[batch[0].serial], batch, trial))
-    kinds = [(template, len(members), states[template.serial]) for template, members in batches.values()]
     outcome: Placing | _Shortage
-    for attempt in orders_of_kinds(order):
+    for i, attempt in enumerate(orders_of_kinds(order)):
         placing = Placing(demand, trial.fork(), states, topology_key)
         outcome = _place_batches([*attempt, *extra], placing, n_whole=len(order) if demand.roles else 0)
         if isinstance(outcome, Placing):
             break
-        if n_at_most(demand.profile.filtering, kinds, trial) < demand.n_needed:
+        if not i and _takes_at_most(demand, states, trial) < demand.n_needed:
             break
     return outcome
+
+
+def _takes_at_most(demand: Demand, states: Mapping[int, CycleState], trial: Trial) -> int:
+    """How many members have room, in whatever order they are placed."""
+    asked = [(one, len(members), states[one.serial]) for one, members in demand.by_template().values()]
+    filtering = demand.profile.filtering
+    return n_at_most(filtering, by_room_left(filtering, asked, trial), trial)
 
 
 def _cluster_too_small(group: Group, view: RoomQueries) -> str:
@@ -382,10 +388,12 @@ def _kept_in_place(
 def _n_fit(shortage: _Shortage) -> int:
     """Those that were placed, and of the other templates, which may not have been tried, what has room."""
     demand, placed = shortage.demand, Counter(one.info.template.serial for one in shortage.placed)
-    others = [
-        (template, len(members) - placed[template.serial], shortage.states[template.serial])
-        for template, members in demand.by_template().values()
-        if template is not shortage.template and placed[template.serial] < len(members)
-    ]
+    others = []
+    for template, members in demand.by_template().values():
+        n = len(members) - placed[template.serial]
+        if n and template is not shortage.template:
+            state = shortage.states[template.serial]
+            room = np.minimum(demand.profile.capacity(state, template, shortage.trial), n)
+            others.append(TemplateMembers(template, n, state, room))
     n_others = n_at_most(demand.profile.filtering, others, shortage.trial)
     return min(placed.total() + n_others, demand.n_needed - 1)

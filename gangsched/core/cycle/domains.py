@@ -25,7 +25,7 @@ from gangsched.core.cycle.near_names import unknown_label
 from gangsched.core.cycle.orders import in_turns
 from gangsched.core.cycle.packing import fewest
 from gangsched.core.cycle.preferred import worth
-from gangsched.core.cycle.shared_room import TemplateMembers, shared_room
+from gangsched.core.cycle.shared_room import TemplateMembers, n_at_most, shared_room
 from gangsched.core.framework.plan import FitError, Plan, of_member
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
@@ -99,12 +99,13 @@ class Domains:
         self._texts: dict[str, list[str]] = {}
         self._unit_templates = [t for one in unit for t, _ in one.by_template().values()]
         self._kinds = self._kinds_of(trial, is_alone=len(unit) == 1)
-        self._amounts = self._shared(self._kinds, trial)
+        filtering = demand.profile.filtering
+        self._amounts = shared_room(filtering, self._kinds, trial)
         """int64[n_rows]: how many members each node takes, of all templates."""
         self._now: _Room | None = None
         if now is not None:
             kinds = self._kinds_of(now, is_alone=False)
-            self._now = kinds, self._shared(kinds, now)
+            self._now = kinds, shared_room(filtering, kinds, now)
         self._here = _placed(demand)
         base = trial.live if demand.within is None else trial.live & demand.within
         self._codes = self._domains(self._required, base)
@@ -294,9 +295,6 @@ class Domains:
             left = left & np.isin(codes, picked)
         return None if (left == mask).all() else left
 
-    def _shared(self, kinds: Sequence[TemplateMembers], trial: Trial) -> IntArray:
-        return shared_room(self._demand.profile.filtering, kinds, trial)
-
     def _held(self, codes: IntArray, room: _Room | None = None) -> IntArray:
         """int64[n_domains]: an upper bound of how many members have room in each."""
         kinds, amounts = (self._kinds, self._amounts) if room is None else room
@@ -326,6 +324,9 @@ class Domains:
             state.subset = mask if kind.state.subset is None else mask & kind.state.subset
             others = [other for other in self._unit_templates if other is not kind.template]
             n += filtering.at_most(state, kind.template, self._trial, others, kind.n)
+        if len(self._unit_templates) == len(self._kinds):  # pods may want to be near another group's
+            kinds = [replace(kind, room=np.where(mask, kind.room, 0)) for kind in self._kinds]
+            n = min(n, n_at_most(filtering, kinds, self._trial))
         return n < self._demand.n_needed
 
     # -- why not ---------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.device_allocation import listed_requests, reserve_devices, settle
 from gangsched.core.cycle.placing import Placing, pre_filtered
 from gangsched.core.cycle.roles import requirements
-from gangsched.core.cycle.shared_room import n_at_most
+from gangsched.core.cycle.shared_room import by_room_left, n_at_most
 from gangsched.core.cycle.symmetry import Counts, Symmetry
 from gangsched.core.framework.interface import CycleState
 from gangsched.core.framework.plan import Plan, SearchOutcome
@@ -250,7 +250,8 @@ class _Tree:
             return False
         asked = [(kind.template, kind.n, state) for kind, state in zip(self.kinds, states, strict=True)]
         n_needed = sum(self._root.needed[: len(self.demands)])
-        return n_at_most(self.demands[0].profile.filtering, asked, self._root.trial) < n_needed
+        filtering, trial = self.demands[0].profile.filtering, self._root.trial
+        return n_at_most(filtering, by_room_left(filtering, asked, trial), trial) < n_needed
 
     def _walk(self, root: _Way, seen: set[Hashable], limit: int) -> _Way | SearchOutcome:
         """Depth first from `root`. Uses its own stack: gangs are deeper than Python's."""

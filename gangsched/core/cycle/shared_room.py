@@ -6,7 +6,7 @@ by core.cycle.cycle, core.cycle.domains and core.cycle.order_search.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -41,13 +41,22 @@ def shared_room(filtering: Filtering, kinds: Sequence[TemplateMembers], view: Cl
     return total
 
 
-def n_at_most(
-    filtering: Filtering, asked: Sequence[tuple[PodTemplate, int, CycleState]], view: ClusterView
-) -> int:
-    """How many members nodes take at most, whichever goes where. asked: how many are of each template."""
-    kinds = [
+def n_at_most(filtering: Filtering, kinds: Sequence[TemplateMembers], view: ClusterView) -> int:
+    """How many of these members nodes take at most, whichever goes where."""
+    room = shared_room(filtering, kinds, view)
+    most = min(sum(min(int(kind.room.sum()), kind.n) for kind in kinds), int(room.sum()))
+    asked = [(kind.state, kind.template) for kind in kinds if kind.state is not None]
+    if most and 1 < len(asked) == len(kinds):
+        room.flags.writeable = False
+        most = min(most, filtering.joint_room.most(asked, view, room))
+    return most
+
+
+def by_room_left(
+    filtering: Filtering, asked: Iterable[tuple[PodTemplate, int, CycleState]], view: ClusterView
+) -> list[TemplateMembers]:
+    """So many members of each template, and the room by what nodes have left."""
+    return [
         TemplateMembers(template, n, state, np.minimum(filtering.ceiling(state, template, view), n))
         for template, n, state in asked
     ]
-    each = sum(min(int(kind.room.sum()), kind.n) for kind in kinds)
-    return min(each, int(shared_room(filtering, kinds, view).sum()))

@@ -186,9 +186,10 @@ class FilterPlugin(Protocol):
     room and the same pods differ for it only in these labels (None, or no such method: no two nodes are
     alike); `at_most(state, template, view, room, others) -> int`: an upper bound of how many pods of the
     template can still be placed, whatever is placed beside them, if each row takes at most `room`
-    (int64[n_rows]); `others` are the templates that may be placed too. A third is asked of Filters that see
-    pods and of capacities: `together(templates, view) -> IntArray | None`: at most how many pods of these
-    templates each row still takes, in any mix (int64[n_rows], None: no bound).
+    (int64[n_rows]); `others` are the templates that may be placed too. Two more bound a group of several
+    templates: `together(templates, view) -> IntArray | None`, which capacities may have too: at most how many
+    pods of these each row still takes, in any mix (int64[n_rows], None: no bound);
+    `at_most_together(templates, view, room) -> int`: as at_most, for all of these in any mix.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Joint room: at most how many pods of several templates a node takes in any mix, as plugins know it.
+"""Joint room: at most how many pods of several templates nodes take in any mix, as plugins know it.
 
 Each template's capacity alone says nothing of that: a node with room for one pod of either of two kinds may
 take one or two. The bound is what tells, before any order of placing is tried, that a group has too many
@@ -13,27 +13,45 @@ import numpy as np
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import CapacityPlugin, CycleState, FilterPlugin, IntArray
-from gangsched.core.framework.plugin_calls import CallPlugin, check_shape
+from gangsched.core.framework.plugin_calls import CallPlugin, check_shape, converted
 from gangsched.core.types.pod_template import PodTemplate
+
+_Asked = Sequence[tuple[CycleState, PodTemplate]]
 
 
 class JointRoom:
-    """Those plugins of one profile that have `together`."""
+    """Those plugins of one profile that have `together`, or `at_most_together`."""
 
     def __init__(self, plugins: Iterable[CapacityPlugin | FilterPlugin], ask: CallPlugin) -> None:
         self._ask = ask
-        self._plugins = [(one.name, one.together) for one in plugins if hasattr(one, "together")]
+        plugins = tuple(plugins)
+        self._together = [(one.name, one.together) for one in plugins if hasattr(one, "together")]
+        self._at_most = [
+            (one.name, one.at_most_together) for one in plugins if hasattr(one, "at_most_together")
+        ]
 
-    def of(self, asked: Sequence[tuple[CycleState, PodTemplate]], view: ClusterView) -> IntArray | None:
-        """int64[n_rows]; None: no bound is known. A plugin that one of the templates does not concern bounds
-        none of them."""
+    def of(self, asked: _Asked, view: ClusterView) -> IntArray | None:
+        """int64[n_rows]: on each node; None: no bound is known."""
         templates = [template for _, template in asked]
         most: IntArray | None = None
-        for name, together in self._plugins:
-            if any(name in state.skipped or name in state.unconcerned for state, _ in asked):
-                continue
-            own = self._ask(name, "Filter", together, templates, view)
-            if own is not None:
-                check_shape(name, "Filter", own, (view.n_rows,), "iu")
-                most = own if most is None else np.minimum(most, own)
+        for name, together in self._together:
+            if _concerns_all(name, asked):
+                own = self._ask(name, "Filter", together, templates, view)
+                if own is not None:
+                    check_shape(name, "Filter", own, (view.n_rows,), "iu")
+                    most = own if most is None else np.minimum(most, own)
         return most
+
+    def most(self, asked: _Asked, view: ClusterView, room: IntArray) -> int:
+        """On all nodes, if each takes at most `room`."""
+        templates = [template for _, template in asked]
+        most = int(room.sum())
+        for name, at_most in self._at_most:
+            if most and _concerns_all(name, asked):
+                most = min(most, self._ask(name, "Filter", converted, at_most, int, templates, view, room))
+        return most
+
+
+def _concerns_all(name: str, asked: _Asked) -> bool:
+    """A plugin that one of the templates does not concern bounds none of them."""
+    return not any(name in state.skipped or name in state.unconcerned for state, _ in asked)
