@@ -20,7 +20,7 @@ from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.domains import MAX_DOMAINS, Area, Domains, topology_of
 from gangsched.core.cycle.order_search import most_looks
 from gangsched.core.cycle.orders import in_turns, n_orders_of_kinds
-from gangsched.core.framework.plan import GAVE_UP, FitError, Plan, SearchOutcome
+from gangsched.core.framework.plan import GAVE_UP, IN_TURNS, FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
 
 # Whole cycles of one attempt: choices with enough room, where members' rules about each other may still fail.
@@ -160,6 +160,6 @@ def _explained(choices: Sequence[Domains], tried: _Tried, run: Run, is_cut_short
     if is_cut_short or SearchOutcome.GAVE_UP in outcomes:
         found.search = SearchOutcome.GAVE_UP
         if "A placement may exist" not in found.message:
-            found.message += f" {GAVE_UP}"
+            found.message += f" {IN_TURNS if is_cut_short else GAVE_UP}"
     found.n_tried = sum(each.n_tried for _, each in tried)
     return found

@@ -101,6 +101,8 @@ class SearchOutcome(enum.Enum):
 
 GAVE_UP = "A placement may exist: the search for one ended at searchPlacements."
 """The message for GAVE_UP."""
+IN_TURNS = "A placement may exist: of so many domains some are tried at a time, and the others in their turn."
+"""The message for GAVE_UP where the domains that were not tried are what is left."""
 
 
 class Shortage(msgspec.Struct, gc=False):
