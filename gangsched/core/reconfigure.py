@@ -170,8 +170,13 @@ def _stop_evicting(shared: SharedState, attempts: Attempts, outcome: GroupOutcom
 
 def watched(profiles: Iterable[Profile], settings: Settings) -> tuple[str, ...]:
     """Kinds that some plugin names in its `watches` or that gangs are inferred from, each once, in order."""
-    plugins = (plugin for profile in profiles for plugin in profile.plugins)
-    watched = {kind for plugin in plugins for kind in getattr(plugin, "watches", ())}
+    found = watched_by_plugins(profiles)
     for inferred in settings.infer_gangs.values():
-        watched.update(kinds_read(inferred))
-    return tuple(sorted(watched))
+        found.update(kinds_read(inferred))
+    return tuple(sorted(found))
+
+
+def watched_by_plugins(profiles: Iterable[Profile]) -> set[str]:
+    """Kinds that some plugin names in its `watches`."""
+    plugins = (plugin for profile in profiles for plugin in profile.plugins)
+    return {kind for plugin in plugins for kind in getattr(plugin, "watches", ())}

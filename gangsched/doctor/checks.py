@@ -12,7 +12,7 @@ from datetime import datetime
 from gangsched.config.election import LeaderElectionSettings
 from gangsched.doctor.findings import Finding, found
 from gangsched.doctor.reading import Facts, Lease
-from gangsched.doctor.rights import OPTIONAL, ROLE
+from gangsched.doctor.rights import ROLE
 from gangsched.model.printable import several
 
 OLDEST, NEWEST = (1, 34), (1, 37)
@@ -55,16 +55,16 @@ def check_rights(facts: Facts) -> Iterator[Finding]:
         return
     missing: dict[str, list[str]] = {}
     for right in sorted(facts.refused):
-        if right not in OPTIONAL:
+        if right not in facts.optional:
             missing.setdefault(facts.rights.get(right, ROLE), []).append(str(right))
     for cure, rights in missing.items():
         yield found("rights", "problem", f"{facts.username} may not {_named(sorted(rights))}", cure)
     for right in sorted(facts.refused):
-        if right in OPTIONAL:
+        if right in facts.optional:
             yield found(
                 "rights",
                 "warning",
-                f"{facts.username} may not {right}, which needs {OPTIONAL[right]}",
+                f"{facts.username} may not {right}, which needs {facts.optional[right]}",
                 ROLE,
             )
     if not facts.refused:

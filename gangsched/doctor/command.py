@@ -12,17 +12,19 @@ from rich.console import Console
 from rich.markup import escape
 
 from gangsched.config import SchedulerConfig
+from gangsched.core.reconfigure import watched_by_plugins
 from gangsched.devices.report import Refused, make_map
 from gangsched.doctor import checks, cluster_checks
 from gangsched.doctor.findings import Finding, exit_code, found
 from gangsched.doctor.reading import Facts, read_facts
-from gangsched.doctor.rights import asked
+from gangsched.doctor.rights import Right, asked, optional
 from gangsched.errors import ConfigError
 from gangsched.extension.loading import KnownPlugins
 from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.pages import MAX_PAGE_BYTES
+from gangsched.plugins import build_profiles, metrics_server_s
 from gangsched.signals import run_loop
 from gangsched.snapshot import Snapshot, take_snapshot
 
@@ -95,9 +97,17 @@ async def _findings(
 ) -> list[Finding]:
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
     async with ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES) as client:
-        facts = await read_facts(client, account, asked(account[0], config))
+        # Without a configuration it is that of deploy/, whose plugins follow what the role grants.
+        rights = _rights(account[0], config, plugins) if args.config else asked(account[0], config)
+        facts = await read_facts(client, account, rights, optional(config.settings))
         snapshot = await take_snapshot(client, config, plugins, now_s=time.monotonic())
     return examine(facts, snapshot, config)
+
+
+def _rights(namespace: str, config: SchedulerConfig, plugins: KnownPlugins) -> dict[Right, str]:
+    profiles = build_profiles(config, plugins.factories, with_hooks=False)
+    kinds = watched_by_plugins(profiles.values())
+    return asked(namespace, config, kinds, asks_metrics_server=metrics_server_s(profiles) > 0)
 
 
 def examine(facts: Facts, snapshot: Snapshot, config: SchedulerConfig) -> list[Finding]:

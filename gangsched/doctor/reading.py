@@ -128,7 +128,8 @@ class Facts(msgspec.Struct):
     """An installation as the API server has it; None: could not be read, `unread` says why, by subject.
 
     now: by the API server's clock where that is known; ahead_s: how far this one is ahead, at least.
-    rights: what the scheduler's account needs, and what grants it. refused: what it lacks.
+    rights: what the scheduler's account needs, and what grants it; optional: what it may use, and the setting
+    that is required without. refused: what it lacks of both.
     """
 
     account: tuple[str, str]
@@ -137,6 +138,7 @@ class Facts(msgspec.Struct):
     version: str = ""
     minor: tuple[int, int] | None = None
     rights: Mapping[Right, str] = {}
+    optional: Mapping[Right, str] = msgspec.field(default_factory=lambda: OPTIONAL)
     refused: set[Right] | None = None
     policies: list[Policy] | None = None
     policy_bindings: list[PolicyBinding] | None = None
@@ -157,12 +159,14 @@ _decode_review = lenient_decoder(_Review)
 _decode_version = lenient_decoder(_Version)
 
 
-async def read_facts(client: ApiClient, account: tuple[str, str], rights: Mapping[Right, str]) -> Facts:
-    """Everything but nodes, pods and groups; `rights`: those that the account needs, and what grants them.
+async def read_facts(
+    client: ApiClient, account: tuple[str, str], rights: Mapping[Right, str], optional: Mapping[Right, str]
+) -> Facts:
+    """Everything but nodes, pods and groups; `rights` and `optional` as of Facts.
 
     Raises: ApiError where the API server does not answer at all.
     """
-    facts = Facts(account, datetime.now(UTC), rights=rights)
+    facts = Facts(account, datetime.now(UTC), rights=rights, optional=optional)
     await _read_version(client, facts)
     await _read_clock(client, facts)
     for name, path, kind in (
@@ -177,7 +181,7 @@ async def read_facts(client: ApiClient, account: tuple[str, str], rights: Mappin
         except ApiError as error:
             facts.unread[name] = str(error)
     try:
-        facts.refused = await _refused(client, account, (*rights, *OPTIONAL))
+        facts.refused = await _refused(client, account, (*rights, *optional))
     except ApiError as error:
         facts.unread["refused"] = str(error)
     return facts

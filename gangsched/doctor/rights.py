@@ -5,10 +5,10 @@ Lives here: the table, and what a configuration adds to it. Not here: the reques
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from gangsched.config import LeaderElectionSettings, SchedulerConfig
+from gangsched.config import LeaderElectionSettings, SchedulerConfig, Settings
 
 _GROUP_KINDS = (
     "scheduling.k8s.io",
@@ -67,10 +67,13 @@ def needed(namespace: str, lease: str = "gangsched") -> tuple[Right, ...]:
     return tuple(found)
 
 
-def asked(namespace: str, config: SchedulerConfig) -> dict[Right, str]:
+def asked(
+    namespace: str, config: SchedulerConfig, watches: Iterable[str] = (), *, asks_metrics_server: bool = False
+) -> dict[Right, str]:
     """Every right without which this configuration does not work, and what grants it.
 
-    `namespace`: that of the scheduler's account.
+    `namespace`: that of the scheduler's account. watches: the kinds that its plugins follow, as
+    `replicasets.apps`.
     """
     election = config.leader_election
     leases = _granted(namespace, election)
@@ -82,7 +85,19 @@ def asked(namespace: str, config: SchedulerConfig) -> dict[Right, str]:
         rights[Right("patch", "", "pods")] = "kubectl apply -k deploy/device-plugin-hand-off/"
     if any("Job" in kinds for kinds in config.settings.infer_gangs.values()):
         rights |= {Right(verb, "batch", "jobs"): "kubectl apply -k deploy/infer-jobs/" for verb in _READ}
+    if asks_metrics_server:
+        rights[Right("list", "metrics.k8s.io", "nodes")] = "kubectl apply -k deploy/metrics-server/"
+    for kind in watches:
+        resource, _, group = kind.partition(".")
+        for verb in _READ:
+            rights.setdefault(Right(verb, group, resource), f"{_ADD}, then: {ROLE}")
     return rights
+
+
+def optional(settings: Settings) -> dict[Right, str]:
+    """The rights that this configuration may use, and the setting that is required without them."""
+    kept = OPTIONAL.items()
+    return {right: instead for right, instead in kept if settings.allow_eviction or instead != _NONE}
 
 
 def _granted(namespace: str, election: LeaderElectionSettings) -> str:
@@ -93,9 +108,11 @@ def _granted(namespace: str, election: LeaderElectionSettings) -> str:
 
 
 ROLE = "kubectl apply -f deploy/rbac.yaml"
+_ADD = "In deploy/rbac.yaml have the ClusterRole gangsched grant it"
+_NONE = "allowEviction: false"
 OPTIONAL: Mapping[Right, str] = {
-    Right("create", "", "pods/eviction"): "allowEviction: false",
-    Right("delete", "", "pods"): "allowEviction: false",
+    Right("create", "", "pods/eviction"): _NONE,
+    Right("delete", "", "pods"): _NONE,
     Right("create", "authentication.k8s.io", "tokenreviews"): "--authorization-always-allow-paths",
     Right("create", "authorization.k8s.io", "subjectaccessreviews"): "--authorization-always-allow-paths",
 }

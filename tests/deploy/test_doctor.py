@@ -15,10 +15,12 @@ from gangsched.config import LeaderElectionSettings, default_config, parse_confi
 from gangsched.config.documents import file_with
 from gangsched.controlplane.processes import ADMIN
 from gangsched.doctor import checks, cluster_checks
+from gangsched.doctor.command import _rights
 from gangsched.doctor.findings import Finding, exit_code
 from gangsched.doctor.reading import Facts, Lease
 from gangsched.doctor.reading import _all as read_all
-from gangsched.doctor.rights import OPTIONAL, Right, asked, needed
+from gangsched.doctor.rights import OPTIONAL, ROLE, Right, asked, needed, optional
+from gangsched.extension.loading import KnownPlugins
 from gangsched.kube.client import ApiClient
 from gangsched.plugins import IN_TREE
 from tests.deploy.conftest import DEPLOY, Audited
@@ -67,6 +69,40 @@ def test_without_a_configuration_the_rights_are_those_of_the_role() -> None:
     rights = asked("gangsched-system", config)
     assert tuple(rights) == needed("gangsched-system")
     assert set(rights.values()) == {"kubectl apply -f deploy/rbac.yaml"}
+
+
+def test_what_plugins_follow_is_asked_about_and_told_with_what_grants_it() -> None:
+    """Without these rights `System` spreads nothing."""
+    args = """
+- schedulerName: gangsched
+  pluginConfig:
+  - name: PodTopologySpread
+    args: {defaultingType: System}
+  - name: LoadAware
+    args: {metricsServerSeconds: 15}
+  plugins: {multiPoint: {enabled: [{name: LoadAware}]}}
+"""
+    text = file_with("").partition("profiles:")[0] + f"profiles: {args}"
+    rights = _rights("gangsched-system", parse_config(text, source="", plugins=IN_TREE), KnownPlugins())
+    more = {str(right): cure for right, cure in rights.items() if cure != ROLE and right.resource != "leases"}
+    role = "In deploy/rbac.yaml have the ClusterRole gangsched grant it, then: "
+    assert more == {
+        "list nodes.metrics.k8s.io": "kubectl apply -k deploy/metrics-server/",
+        **{
+            f"{verb} {kind}": f"{role}kubectl apply -f deploy/rbac.yaml"
+            for kind in ("replicasets.apps", "replicationcontrollers", "services", "statefulsets.apps")
+            for verb in ("list", "watch")
+        },
+    }
+
+
+def test_a_scheduler_that_evicts_nobody_is_not_asked_whether_it_may() -> None:
+    settings = parse_config(file_with("allowEviction: false\n"), source="", plugins=IN_TREE).settings
+    assert {str(right) for right in set(OPTIONAL) - set(optional(settings))} == {
+        "create pods/eviction",
+        "delete pods",
+    }
+    assert optional(default_config(IN_TREE).settings) == OPTIONAL
 
 
 def test_what_could_not_be_looked_at_is_not_well() -> None:
