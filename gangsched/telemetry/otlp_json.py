@@ -19,7 +19,7 @@ from opentelemetry.trace import Link, SpanKind
 from opentelemetry.trace.status import StatusCode
 
 from gangsched.errors import ConfigError
-from gangsched.telemetry.trace_file import opened
+from gangsched.telemetry.trace_file import BEFORE, opened
 
 # A scheduler that traces everything writes about 10 kB a gang. At this size the file is renamed to `FILE.1`
 # and restarted, so that a forgotten flag does not fill a disk.
@@ -121,7 +121,7 @@ class FileExporter(SpanExporter):
         # Not where the last write ended: somebody may have emptied the file since.
         n_before = os.fstat(self._file.fileno()).st_size
         if n_before and n_before + len(line) > self._max_bytes:
-            os.replace(self._path, f"{self._path}.1")
+            os.replace(self._path, f"{self._path}{BEFORE}")
             self._open_again()
             n_before = 0
         if self._file.write(line) != len(line):

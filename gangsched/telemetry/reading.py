@@ -29,6 +29,7 @@ from gangsched.errors import ApiError, ConfigError
 from gangsched.kube.reach import plain
 from gangsched.model import bounded
 from gangsched.telemetry import names
+from gangsched.telemetry.trace_file import BEFORE
 
 MAX_NAMES = 10_000
 """Other gangs whose names are kept, to suggest the nearest."""
@@ -149,10 +150,15 @@ _decode_list = bounded.decoder(list[Any])
 
 
 def from_file(path: Path, gang: str) -> list[TraceView]:
-    """The gang's traces, oldest first. Raises: ConfigError, naming the line, or the nearest gang."""
+    """The gang's traces, oldest first; also what stood in the file before it grew to its limit.
+
+    Raises: ConfigError, naming the line, or the nearest gang.
+    """
     ids: set[str] = set()
     known: dict[str, None] = {}
-    for span in _spans(path):
+    before = Path(f"{path}{BEFORE}")
+    paths = [before, path] if before.is_file() else [path]
+    for span in (span for one in paths for span in _spans(one)):
         for attribute in span.attributes:
             if attribute.key == names.GROUP:
                 said = str(attribute.value.plain())
@@ -162,7 +168,7 @@ def from_file(path: Path, gang: str) -> list[TraceView]:
                     known[said] = None
     if not ids:
         raise NoTrace(_no_such(gang, known), source=str(path))
-    return _traces(_view(span, path) for span in _spans(path) if span.trace_id in ids)
+    return _traces(_view(span, one) for one in paths for span in _spans(one) if span.trace_id in ids)
 
 
 def _spans(path: Path) -> Iterator[_Span]:

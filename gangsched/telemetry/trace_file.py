@@ -10,6 +10,8 @@ import os
 from io import FileIO
 from pathlib import Path
 
+BEFORE = ".1"
+"""What is added to the name of a file that has grown to its limit."""
 _IS_PIPE = "it is a pipe or a terminal, and no file"
 
 

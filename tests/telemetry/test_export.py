@@ -291,6 +291,20 @@ def test_a_collector_that_refuses_and_then_takes(tmp_path: Path) -> None:
     lane.close(30.0)
 
 
+def test_a_gang_is_found_in_what_stood_in_the_file_before_it_grew_to_its_limit(tmp_path: Path) -> None:
+    """Both parts of a trace that was written while the file was renamed are its trace."""
+    path = tmp_path / "traces.jsonl"
+    c = Traced(nodes=1).submit(gang("a", pods=2)).run()
+    exporter = FileExporter(path, max_bytes=1)
+    half = len(c.spans) // 2
+    for some in (c.spans[:half], c.spans[half:]):
+        exporter.export(some)
+    exporter.shutdown()
+    assert (tmp_path / "traces.jsonl.1").exists()
+    [trace] = from_file(path, "d/a")
+    assert len(trace.spans) == len(c.spans)
+
+
 def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "traces.jsonl"
     c = Traced(nodes=1).submit(gang("a", pods=2)).run()
