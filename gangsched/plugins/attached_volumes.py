@@ -131,12 +131,17 @@ class AttachedVolumes:
         """The volumes of the pods on a row, as its node counts them."""
         return self._rows.get(row, _EMPTY).used
 
-    def fits(self, row: int, node_name: str, wanted: Iterable[Unique], used: Set[Unique]) -> bool:
-        """Whether a node can have these volumes too if its pods use those."""
+    def n_held(self, node_name: str, used: Set[Unique]) -> Mapping[str, int]:
+        """By driver: how many volumes a node has if its pods use those."""
+        return _by_driver(used | set(self._on_nodes.get(node_name, {}).values()))
+
+    def fits(self, row: int, wanted: Iterable[Unique], used: Set[Unique], n_held: Mapping[str, int]) -> bool:
+        """Whether a node can have these volumes too if its pods use those, and it has so many."""
         there = self._rows.get(row, _EMPTY)
-        held = _by_driver(used | set(self._on_nodes.get(node_name, {}).values()))
         new = _by_driver(counted(wanted, there.has_csi) - used)
-        return all(held[driver] + n <= there.limits.get(driver, _NO_LIMIT) for driver, n in new.items())
+        return all(
+            n_held.get(driver, 0) + n <= there.limits.get(driver, _NO_LIMIT) for driver, n in new.items()
+        )
 
     def _columns(self, driver: str) -> tuple[IntArray, IntArray]:
         """(limits, how many are attached), kept from the first time that a driver is asked for."""

@@ -83,7 +83,9 @@ class NodeVolumeLimits:
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
         self._attached.follow(view)
-        return view.kept((self, template.serial), lambda: _Room(self._attached, template, view)).mask.copy()
+        used = view.kept(self, lambda: _Used(self._attached, view))
+        room = view.kept((self, template.serial), lambda: _Room(self._attached, template, used, view))
+        return room.mask.copy()
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
@@ -99,34 +101,54 @@ class NodeVolumeLimits:
         return True
 
 
-class _Room:
-    """Where a template's volumes can be attached, followed as pods are placed (ClusterView.kept).
+class _Used:
+    """The volumes of pods on the rows that a Trial has changed, as nodes count them; followed as pods are
+    placed (ClusterView.kept)."""
 
-    mask: bool[n_rows].
-    """
-
-    def __init__(self, attached: AttachedVolumes, template: PodTemplate, view: ClusterView) -> None:
+    def __init__(self, attached: AttachedVolumes, view: ClusterView) -> None:
         self._attached = attached
-        self._wanted = volumes_of(template, view)
-        self._used: dict[int, set[Unique]] = {}
-        """Of the rows on which the Trial has changed something."""
-        self.mask = attached.open_to(self._wanted)
-        moved = {row: storing(row, view) for row in {row for row, one, _ in view.moved if one.volumes}}
-        for row, one, _ in view.placed if moved else ():
-            if one.volumes:
-                moved[row].add(one)
-        for row, templates in moved.items():
-            self._used[row] = set()
-            self._use(row, templates, view)
+        self.on: dict[int, set[Unique]] = {}
+        self.n_held: dict[int, Mapping[str, int]] = {}
+        """By row: how many of each driver's volumes the node has, or will have."""
+        for row in {row for row, one, _ in view.moved if one.volumes}:
+            self.on[row] = set()
+            self._use(row, storing(row, view), view)
+        for row, one, count in view.placed if self.on else ():
+            self.add(view, row, one, count)
 
     def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
         """See Following.add."""
         if template.volumes:
-            self._used.setdefault(row, set(self._attached.used(row)))
+            self.on.setdefault(row, set(self._attached.used(row)))
             self._use(row, (template,), view)
 
     def _use(self, row: int, templates: Iterable[PodTemplate], view: ClusterView) -> None:
-        used = self._used[row]
+        used = self.on[row]
         for one in templates:
             used |= counted(volumes_of(one, view), self._attached.has_csi(row))
-        self.mask[row] = self._attached.fits(row, view.name(row), self._wanted, used)
+        self.n_held[row] = self._attached.n_held(view.name(row), used)
+
+
+class _Room:
+    """Where a template's volumes can be attached, followed as pods are placed (ClusterView.kept).
+
+    mask: bool[n_rows]. used: of the same Trial, and followed before this.
+    """
+
+    def __init__(
+        self, attached: AttachedVolumes, template: PodTemplate, used: _Used, view: ClusterView
+    ) -> None:
+        self._attached, self._used = attached, used
+        self._wanted = volumes_of(template, view)
+        self.mask = attached.open_to(self._wanted)
+        for row in used.on:
+            self._look(row)
+
+    def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
+        """See Following.add."""
+        if template.volumes:
+            self._look(row)
+
+    def _look(self, row: int) -> None:
+        used = self._used
+        self.mask[row] = self._attached.fits(row, self._wanted, used.on[row], used.n_held[row])

@@ -63,7 +63,6 @@ from gangsched.plugins.volume_matching import (
     Choice,
     Given,
     Matching,
-    given_by,
 )
 
 REASON_NODE = "node(s) didn't match PersistentVolume's node affinity"
@@ -115,6 +114,8 @@ class VolumeBinding:
         """By pod's UID: what PreBind has not ended with; its claims may be seen bound before."""
         self._waiting: set[int] = set()
         """Serials of templates with pods in `_to_bind`, and of some that had: emptied with it."""
+        self._asked: tuple[int, int, int, int, str] | None = None
+        """What `_forget_bound` has looked at last: a gang's members ask again and again."""
         self._volumes, self._provisioning = FreeVolumes(), Provisioning()
         self.hook_timeout_s = float(self._args.bind_timeout_seconds)
 
@@ -181,25 +182,28 @@ class VolumeBinding:
     def _forget_bound(self, view: ObjectQueries) -> None:
         """Drop reservations whose claims are bound, or gone, according to the API server; while PreBind may
         still write for a claim that is gone, its volume is given to nobody else."""
+        revisions = view.objects_revision(CLAIMS), view.objects_revision(VOLUMES)
+        asked = *revisions, len(self._to_bind), len(self._promised), next(reversed(self._promised))
+        if asked == self._asked:
+            return
         for uid, choice in list(self._promised.items()):
             given = [(one, volume.metadata.name) for one, volume in choice.volumes]
             claims = [*given, *((one, "") for one in choice.made)]
             if all(_is_over(claim, volume, view, writes=uid in self._to_bind) for claim, volume in claims):
                 del self._promised[uid]
+        last = next(reversed(self._promised), "")
+        self._asked = *revisions, len(self._to_bind), len(self._promised), last
 
     def _matching(self, claims: _Claims, view: ClusterView) -> Matching:
         return Matching(claims.unbound, view, self._volumes, self._provisioning, self._given(view))
 
     def _given(self, view: ClusterView) -> Given:
         """By reservations, and to siblings placed on a Trial."""
-        given = given_by(self._promised.values())
-        for row, template, _ in view.placed:
-            claims = [claim for key in claims_of(template) if (claim := claim_of(view, key)) is not None]
-            unbound = [claim for claim in claims if not is_bound(claim)]
-            if unbound:
-                choice, _ = Matching(unbound, view, self._volumes, self._provisioning, given).choice(row)
-                given |= given_by([choice] if choice is not None else [])
-        return given
+
+        def made() -> _Siblings:
+            return _Siblings(self._promised.values(), self._volumes, self._provisioning, view)
+
+        return view.kept(self, made).given
 
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
@@ -265,7 +269,7 @@ class VolumeBinding:
         view = claims.view.base()
         for placement in placements:
             row = placement.row
-            given = given_by(self._promised.values())
+            given = Given(self._promised.values())
             choice, _ = Matching(claims.unbound, view, self._volumes, self._provisioning, given).choice(row)
             if choice is None:
                 what = f"the volumes of {placement.info.pod.key} on {view.name(row)}"
@@ -303,6 +307,32 @@ class VolumeBinding:
             if self._to_bind.get(uid) is choice:  # and not reserved anew meanwhile
                 del self._to_bind[uid]
         return Status.unschedulable(problem) if problem else SUCCESS
+
+
+class _Siblings:
+    """What reservations give, and what siblings that are placed on a Trial get, followed as they are placed
+    (ClusterView.kept)."""
+
+    def __init__(
+        self,
+        promised: Iterable[Choice],
+        volumes: FreeVolumes,
+        provisioning: Provisioning,
+        view: ClusterView,
+    ) -> None:
+        self.given = Given(promised)
+        self._volumes, self._provisioning = volumes, provisioning
+        for row, template, count in view.placed:
+            self.add(view, row, template, count)
+
+    def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
+        """See Following.add."""
+        claims = [claim for key in claims_of(template) if (claim := claim_of(view, key)) is not None]
+        unbound = [claim for claim in claims if not is_bound(claim)]
+        if unbound:
+            choice, _ = Matching(unbound, view, self._volumes, self._provisioning, self.given).choice(row)
+            if choice is not None:
+                self.given.give(choice)
 
 
 def _claiming(template: PodTemplate) -> list[Any]:

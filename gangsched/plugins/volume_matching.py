@@ -10,7 +10,7 @@ uses it too. Ties: the volume's name. Sources: kube-scheduler 1.37
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -24,10 +24,6 @@ from gangsched.plugins.provisioning import Provision, Provisioning
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
-Given = Mapping[str, PersistentVolume]
-"""Volumes by the UID of the claim that they were chosen for."""
-
-
 class Choice(msgspec.Struct, frozen=True, gc=False):
     """A pod's unbound claims on one node: volumes by claim, and claims to be provisioned.
 
@@ -37,6 +33,23 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     view: ClusterView
     volumes: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
     made: tuple[PersistentVolumeClaim, ...] = ()
+
+
+class Given:
+    """The volumes that choices give, by the UID of the claim that they were chosen for; and their names."""
+
+    __slots__ = ("by_claim", "names")
+
+    def __init__(self, choices: Iterable[Choice]) -> None:
+        self.by_claim: dict[str, PersistentVolume] = {}
+        self.names: set[str] = set()
+        for choice in choices:
+            self.give(choice)
+
+    def give(self, choice: Choice) -> None:
+        for claim, volume in choice.volumes:
+            self.by_claim[claim.metadata.uid] = volume
+            self.names.add(volume.metadata.name)
 
 
 class Matching:
@@ -51,12 +64,13 @@ class Matching:
         given: Given,
     ) -> None:
         self._view = view
-        self._taken = {volume.metadata.name for volume in given.values()}
+        self._taken = given.names
         self._provisioning = provisioning
-        self._shared = [(claim, given[claim.metadata.uid]) for claim in claims if claim.metadata.uid in given]
+        chosen = given.by_claim
+        self._shared = [(one, chosen[one.metadata.uid]) for one in claims if one.metadata.uid in chosen]
         rows = [volumes.reached_by(volume, view) for _, volume in self._shared]
         self._reached = [np.isin(np.arange(view.n_rows), one) for one in rows if one is not None]
-        own = [claim for claim in claims if claim.metadata.uid not in given]
+        own = [claim for claim in claims if claim.metadata.uid not in chosen]
         self._claims = sorted(
             (claim for claim in own if not _selected(claim)), key=lambda claim: request_of(claim)
         )
@@ -148,8 +162,3 @@ class Matching:
 def _selected(claim: PersistentVolumeClaim) -> str:
     """The node for which the claim's new volume is already being provisioned."""
     return (claim.metadata.annotations or {}).get(SELECTED_NODE, "")
-
-
-def given_by(choices: Iterable[Choice]) -> dict[str, PersistentVolume]:
-    """What these choices give."""
-    return {claim.metadata.uid: volume for choice in choices for claim, volume in choice.volumes}

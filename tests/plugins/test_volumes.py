@@ -16,10 +16,11 @@ from gangsched.kube.watch.decode import objects
 from gangsched.model import storage as kinds
 from gangsched.model.objects import IscsiVolume, Pod, Volume
 from gangsched.model.pod_group import GroupKey
-from gangsched.plugins import node_volume_limits
+from gangsched.plugins import node_volume_limits, volume_binding
 from gangsched.plugins.claims import BIND_COMPLETED
 from gangsched.plugins.node_volume_limits import NodeVolumeLimits
 from gangsched.plugins.volume_binding import REASON_BIND, REASON_SPACE, Args, VolumeBinding
+from gangsched.plugins.volume_matching import Matching
 from gangsched.plugins.volume_restrictions import REASON_POD, VolumeRestrictions
 from gangsched.plugins.volume_zone import VolumeZone
 from tests.plugins.build import Cluster, Compared, node, pod
@@ -287,6 +288,55 @@ def test_promised_volumes_and_those_of_siblings_are_not_given_again() -> None:
     plugin.unreserve(group, [info])
     plugin.unreserve(group, [info])
     assert allowed(c, plugin, using("second")) == ["a", "b"]
+
+
+def calls_of(monkeypatch: pytest.MonkeyPatch, of: Any, name: str) -> list[None]:
+    """Grows by one with each call."""
+    calls: list[None] = []
+    asked = getattr(of, name)
+
+    def noted(*args: Any, **more: Any) -> Any:
+        calls.append(None)
+        return asked(*args, **more)
+
+    monkeypatch.setattr(of, name, noted)
+    return calls
+
+
+def test_what_a_member_costs_does_not_grow_with_the_siblings_that_were_placed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each with a claim of its own: what its siblings get was worked out anew for each, and their promises
+    were gone through."""
+    chosen = calls_of(monkeypatch, Matching, "choice")
+    read = calls_of(monkeypatch, node_volume_limits, "volumes_of")
+    looked = calls_of(monkeypatch, volume_binding, "_is_over")
+    costs = []
+    for n in (10, 40):
+        c = cluster(a="", b="")
+        local(c)
+        for name in "ab":
+            driver(c, name, 100)
+        plugin, limits, trial = VolumeBinding(), NodeVolumeLimits(), Trial(c.view)
+        for i in range(n):
+            volume(c, f"free-{i}", host="ab"[i % 2])
+            volume(c, f"disk-{i}", csi={"driver": "d.example.com", "volumeHandle": f"h{i}"})
+            claim(c, f"wants-{i}")
+            claim(c, f"has-{i}", of=f"disk-{i}")
+        for i in range(n):  # promised to a gang before
+            volume(c, f"other-{i}", host="a", size="9Gi")
+            claim(c, f"other-{i}", size="8Gi")
+            promised(c, plugin, using(f"other-{i}", name=f"other-{i}"), 0)
+        for calls in (chosen, read, looked):
+            calls.clear()
+        for i in range(n):
+            mine = using(f"wants-{i}", f"has-{i}", name=f"p{i}")
+            assert allowed(c, plugin, mine, trial) == ["a", "b"]
+            assert allowed(c, limits, mine, trial) == ["a", "b"]
+            trial.place(i % 2, c.template(mine))
+        costs.append((len(chosen), len(read), len(looked)))
+    few, many = costs
+    assert max(b / a for a, b in zip(few, many, strict=True)) < 5.0, costs
 
 
 def test_who_shares_a_claim_uses_the_volume_that_was_chosen_for_it() -> None:

@@ -15,7 +15,7 @@ from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.preemption import queue_rights
 from gangsched.core.preemption.queue_rights import QueueRights
 from gangsched.core.state.waking import _Heard
-from gangsched.plugins import claim_binding, volume_binding, volume_restrictions
+from gangsched.plugins import claim_binding, volume_binding, volume_matching, volume_restrictions
 from gangsched.plugins.node_unschedulable import NodeUnschedulable
 from gangsched.plugins.node_volume_limits import NodeVolumeLimits
 from gangsched.plugins.taint_toleration import TaintToleration
@@ -81,7 +81,7 @@ def a_made_volume_is_not_looked_at(patch: Patch) -> None:
 
 
 def what_is_given_to_others_is_free(patch: Patch) -> None:
-    patch.setattr(volume_binding, "given_by", lambda choices: {})
+    patch.setattr(volume_matching.Given, "give", lambda self, choice: None)
 
 
 # The mistake, the storm, and the beginning of what the checkers say of it.

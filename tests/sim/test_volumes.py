@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.model.storage import CLAIMS
-from gangsched.plugins.volume_binding import VolumeBinding
+from gangsched.plugins.volume_matching import Choice, Given
 from gangsched.sim.driver import Simulation
 from gangsched.sim.faults import CALM
 from gangsched.sim.storage import VolumeSimulation
@@ -49,12 +49,13 @@ def test_a_gang_whose_shared_volume_is_not_seen_by_its_second_pod_is_found_waiti
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The volume that one pod gets was taken for the other's too, and not found again by it."""
-    given = VolumeBinding._given
-    monkeypatch.setattr(
-        VolumeBinding,
-        "_given",
-        lambda plugin, view: {f"another's {uid}": volume for uid, volume in given(plugin, view).items()},
-    )
+
+    def given_to_another(given: Given, choice: Choice) -> None:
+        for claim, volume in choice.volumes:
+            given.by_claim[f"another's {claim.metadata.uid}"] = volume
+            given.names.add(volume.metadata.name)
+
+    monkeypatch.setattr(Given, "give", given_to_another)
     found = case(VOLUMES, 4).failure()
     assert found is not None
     assert "39: d/g15 waits, and fits on n0, n0 with its volumes" in str(found)
