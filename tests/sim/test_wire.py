@@ -10,6 +10,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 import time
 from functools import cache
 from random import Random
@@ -66,6 +67,24 @@ def test_one_seed_is_one_history_byte_for_byte_whatever_the_hashes_are() -> None
     )
     assert elsewhere.stdout.split()[-2:] == [storm(0).digest, storm(3).digest], "pods are bumped in seed 0"
     assert storm(4).digest != storm(3).digest
+
+
+def test_another_thread_that_looks_at_the_clock_changes_no_history() -> None:
+    """One that an earlier test has left behind, say."""
+    there = storm(3).digest
+    done = threading.Event()
+
+    def looks() -> None:
+        while not done.wait(0.001):
+            time.monotonic()
+
+    thread = threading.Thread(target=looks)
+    thread.start()
+    try:
+        assert run_seed(3).digest == there
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_an_hour_passes_at_once_and_for_everybody() -> None:

@@ -16,6 +16,7 @@ import selectors
 import time
 from collections.abc import Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 START_S = 1000.0
@@ -138,6 +139,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._clock = _LoopSelector()
         self.news = self._clock.news
         self._n_numbers = 1_000
+        self._thread = get_ident()
         self.wall_offset_s = 0.0
         self.failures: list[str] = []
         super().__init__(self._clock)
@@ -149,8 +151,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._clock.now_s
 
     def look(self) -> float:
-        """The clock for programs; each reading takes a little time."""
-        self._clock.now_s += _LOOK_S
+        """The clock for programs; each reading takes a little time, but not those of other threads of the
+        process, of which no history may depend."""
+        if get_ident() == self._thread:
+            self._clock.now_s += _LOOK_S
         return self._clock.now_s
 
     def wall(self) -> float:
