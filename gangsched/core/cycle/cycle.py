@@ -393,7 +393,7 @@ def _n_fit(shortage: _Shortage) -> int:
         n = len(members) - placed[template.serial]
         if n and template is not shortage.template:
             state = shortage.states[template.serial]
-            room = np.minimum(demand.profile.capacity(state, template, shortage.trial), n)
+            room = np.minimum(demand.profile.capacity(state, template, shortage.trial, looks=False), n)
             others.append(TemplateMembers(template, n, state, room))
     n_others = n_at_most(demand.profile.filtering, others, shortage.trial)
     return min(placed.total() + n_others, demand.n_needed - 1)
