@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from gangsched.controlplane.processes import KubectlFailed
+from gangsched.errors import ApiError
 from tests.real.cluster import Cluster
 from tests.real.process import service_account
 
 pytestmark = pytest.mark.real
 
+PODS = "/api/v1/namespaces/default/pods"
 POLICY = Path(__file__).parents[2] / "deploy" / "reserved-keys.yaml"
 CURE = "run the scheduler as that service account: in the cluster, or with a kubeconfig of its token"
 
@@ -41,8 +43,21 @@ def test_an_admins_scheduler_is_told_of_the_policy_and_not_of_rbac(guarded: Clus
             return "only the scheduler" in str(error)
         return False
 
+    def bound() -> bool:
+        """The API server takes up each of the two policies by itself."""
+        body = {
+            "metadata": {"name": "probe", "annotations": {"gangsched.io/rank": "0"}},
+            "target": {"kind": "Node", "name": "no-such"},
+        }
+        try:
+            cluster.plane.request("POST", f"{PODS}/probe/binding?dryRun=All", body)
+        except ApiError as error:
+            return "only the scheduler" in str(error)
+        return False
+
     cluster.pod("probe", gpus=99)
-    cluster.eventually(forged, "the policy is in force")
+    cluster.eventually(forged, "the policy of pods is in force")
+    cluster.eventually(bound, "the policy of bindings is in force")
     admin = cluster.schedule(kubeconfig=cluster.plane.kubeconfig)
     cluster.pod("a", gpus=1)
     cluster.held("a", says=CURE)
