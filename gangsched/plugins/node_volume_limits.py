@@ -119,7 +119,8 @@ class _Used:
     def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
         """See Following.add."""
         if template.volumes:
-            self.on.setdefault(row, set(self._attached.used(row)))
+            if row not in self.on:
+                self.on[row] = set(self._attached.used(row))
             self._use(row, (template,), view)
 
     def _use(self, row: int, templates: Iterable[PodTemplate], view: ClusterView) -> None:

@@ -114,8 +114,8 @@ class VolumeBinding:
         """By pod's UID: what PreBind has not ended with; its claims may be seen bound before."""
         self._waiting: set[int] = set()
         """Serials of templates with pods in `_to_bind`, and of some that had: emptied with it."""
-        self._asked: tuple[int, int, int, int, str] | None = None
-        """What `_forget_bound` has looked at last: a gang's members ask again and again."""
+        self._looked_at: tuple[int, int, int, int, str] | None = None
+        """When `_forget_bound` last looked: a gang's members ask again and again."""
         self._volumes, self._provisioning = FreeVolumes(), Provisioning()
         self.hook_timeout_s = float(self._args.bind_timeout_seconds)
 
@@ -182,17 +182,20 @@ class VolumeBinding:
     def _forget_bound(self, view: ObjectQueries) -> None:
         """Drop reservations whose claims are bound, or gone, according to the API server; while PreBind may
         still write for a claim that is gone, its volume is given to nobody else."""
-        revisions = view.objects_revision(CLAIMS), view.objects_revision(VOLUMES)
-        asked = *revisions, len(self._to_bind), len(self._promised), next(reversed(self._promised))
-        if asked == self._asked:
+        if self._present(view) == self._looked_at:
             return
         for uid, choice in list(self._promised.items()):
             given = [(one, volume.metadata.name) for one, volume in choice.volumes]
             claims = [*given, *((one, "") for one in choice.made)]
             if all(_is_over(claim, volume, view, writes=uid in self._to_bind) for claim, volume in claims):
                 del self._promised[uid]
+        self._looked_at = self._present(view)
+
+    def _present(self, view: ObjectQueries) -> tuple[int, int, int, int, str]:
+        """Changes with whatever `_forget_bound` looks at."""
+        revisions = view.objects_revision(CLAIMS), view.objects_revision(VOLUMES)
         last = next(reversed(self._promised), "")
-        self._asked = *revisions, len(self._to_bind), len(self._promised), last
+        return *revisions, len(self._to_bind), len(self._promised), last
 
     def _matching(self, claims: _Claims, view: ClusterView) -> Matching:
         return Matching(claims.unbound, view, self._volumes, self._provisioning, self._given(view))

@@ -25,7 +25,7 @@ from gangsched.core.cycle.near_names import unknown_label
 from gangsched.core.cycle.orders import in_turns
 from gangsched.core.cycle.packing import fewest
 from gangsched.core.cycle.preferred import worth
-from gangsched.core.cycle.shared_room import TemplateMembers, n_at_most, shared_room
+from gangsched.core.cycle.shared_room import TemplateMembers, asked_together, shared_room
 from gangsched.core.framework.plan import FitError, Plan, of_member
 from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import BoolArray, FloatArray, IntArray
@@ -324,9 +324,10 @@ class Domains:
             state.subset = mask if kind.state.subset is None else mask & kind.state.subset
             others = [other for other in self._unit_templates if other is not kind.template]
             n += filtering.at_most(state, kind.template, self._trial, others, kind.n)
-        if len(self._unit_templates) == len(self._kinds):  # pods may want to be near another group's
-            kinds = [replace(kind, room=np.where(mask, kind.room, 0)) for kind in self._kinds]
-            n = min(n, n_at_most(filtering, kinds, self._trial))
+        asked = asked_together(self._kinds)
+        if asked and len(asked) == len(self._unit_templates):  # pods may want to be near another group's
+            room = np.where(mask, self._amounts, 0)
+            n = min(n, filtering.joint_room.most(asked, self._trial, room))
         return n < self._demand.n_needed
 
     # -- why not ---------------------------------------------------------------------------------------

@@ -28,28 +28,28 @@ class TemplateMembers(msgspec.Struct, frozen=True, gc=False):
     room: IntArray
 
 
+def asked_together(kinds: Sequence[TemplateMembers]) -> list[tuple[CycleState, PodTemplate]]:
+    """What plugins are asked about at once: all templates, if they are several and PreFilter refuses none."""
+    asked = [(kind.state, kind.template) for kind in kinds if kind.state is not None]
+    return asked if 1 < len(asked) == len(kinds) else []
+
+
 def shared_room(filtering: Filtering, kinds: Sequence[TemplateMembers], view: ClusterView) -> IntArray:
     """int64[n_rows]: at most how many of these members each node takes."""
     total: IntArray = np.zeros(view.n_rows, dtype=np.int64)
     for kind in kinds:
         total += kind.room
-    asked = [(kind.state, kind.template) for kind in kinds if kind.state is not None]
-    if 1 < len(asked) == len(kinds):
-        most = filtering.joint_room.of(asked, view)
-        if most is not None:
-            total = np.minimum(total, most)
-    return total
+    asked = asked_together(kinds)
+    most = filtering.joint_room.of(asked, view) if asked else None
+    return total if most is None else np.minimum(total, most)
 
 
 def n_at_most(filtering: Filtering, kinds: Sequence[TemplateMembers], view: ClusterView) -> int:
     """How many of these members nodes take at most, whichever goes where."""
     room = shared_room(filtering, kinds, view)
     most = min(sum(min(int(kind.room.sum()), kind.n) for kind in kinds), int(room.sum()))
-    asked = [(kind.state, kind.template) for kind in kinds if kind.state is not None]
-    if most and 1 < len(asked) == len(kinds):
-        room.flags.writeable = False
-        most = min(most, filtering.joint_room.most(asked, view, room))
-    return most
+    asked = asked_together(kinds) if most else ()
+    return min(most, filtering.joint_room.most(asked, view, room)) if asked else most
 
 
 def by_room_left(

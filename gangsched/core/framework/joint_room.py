@@ -46,6 +46,8 @@ class JointRoom:
         """On all nodes, if each takes at most `room`."""
         templates = [template for _, template in asked]
         most = int(room.sum())
+        room = room.view()
+        room.flags.writeable = False
         for name, at_most in self._at_most:
             if most and _concerns_all(name, asked):
                 most = min(most, self._ask(name, "Filter", converted, at_most, int, templates, view, room))

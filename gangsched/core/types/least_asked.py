@@ -10,8 +10,6 @@ Key = TypeVar("Key")
 
 def least_asked(requests: Sequence[Mapping[Key, int]]) -> list[tuple[Key, int]]:
     """(resource, amount), as the first one names its resources; amounts above 0."""
-    if not requests:
-        return []
-    first, others = requests[0], requests[1:]
+    first, *others = requests
     least = ((key, min([n, *(one.get(key, 0) for one in others)])) for key, n in first.items())
     return [(key, n) for key, n in least if n > 0]
