@@ -17,6 +17,7 @@ from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Affinity
+from gangsched.plugins.node_resources_fit import NodeResourcesFit
 from gangsched.sim.objects import RACK, STRANGER, make_node, make_pod
 from tests.core.test_least_victims import Case, Held, as_kube_scheduler, closed, cluster_of, cost, taken_by
 from tests.support.scenario import Cluster
@@ -150,3 +151,33 @@ def test_no_more_is_asked_than_the_budget_allows(monkeypatch: pytest.MonkeyPatch
         c = cluster_of(case, listed=False, settings=Settings(search_victims=budget))
         assert taken_by(c, case), "what was found until then is good enough"
         assert 0 < n_asked <= budget + 8, f"{n_asked} with {budget}"
+
+
+def test_a_gang_whose_members_all_differ_takes_what_it_needs_for_few_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each cycle asks about every kind, and each set of victims that is tried was a cycle or more."""
+    n_asked = 0
+    ask = NodeResourcesFit.capacity
+
+    def counted(self: NodeResourcesFit, *arguments: Any) -> Any:
+        nonlocal n_asked
+        n_asked += 1
+        return ask(self, *arguments)
+
+    c = Cluster()
+    pods = []
+    for i in range(60):
+        c.node(make_node(f"n{i:02}", gpus=8))
+        pod = make_pod(f"old-{i:02}", gpus=8, priority=i % 3, scheduler=STRANGER)
+        pods.append(replace(pod, spec=replace(pod.spec, node_name=f"n{i:02}")))
+    c.tell(*(ev.PodAdded(c.store(pod)) for pod in pods)).clear().evictions = "slow"
+    monkeypatch.setattr(NodeResourcesFit, "capacity", counted)
+    gang = [
+        make_pod(f"g-{k}", gpus=2, cpu=f"{1000 + k}m", priority=10, group="g", min_members=80)
+        for k in range(80)
+    ]
+    c.submit(gang).run()
+    taken = [one.name for one in c.effects if isinstance(one, ef.EvictPod)]
+    assert sorted(taken) == [f"old-{i:02}" for i in range(60) if i % 3 == 0]
+    assert n_asked < 10_000, f"{n_asked} questions"

@@ -11,7 +11,7 @@ equal ones to the one that `pick` selects: a seeded function can be passed in to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -25,7 +25,7 @@ from gangsched.core.cycle.order_search import proves_hopeless, search_orders
 from gangsched.core.cycle.orders import orders_of_groups, orders_of_kinds
 from gangsched.core.cycle.placing import Placing, pre_filtered
 from gangsched.core.cycle.roles import n_of_role_fit
-from gangsched.core.cycle.shared_room import TemplateMembers, by_room_left, n_at_most
+from gangsched.core.cycle.shared_room import TemplateMembers, n_at_most, takes_at_most
 from gangsched.core.cycle.topology import place_in_domains
 from gangsched.core.framework.interface import CycleState, Status
 from gangsched.core.framework.plan import (
@@ -265,16 +265,9 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
         outcome = _place_batches([*attempt, *extra], placing, n_whole=len(order) if demand.roles else 0)
         if isinstance(outcome, Placing):
             break
-        if not i and _takes_at_most(demand, states, trial) < demand.n_needed:
+        if not i and takes_at_most(demand, states, trial) < demand.n_needed:
             break
     return outcome
-
-
-def _takes_at_most(demand: Demand, states: Mapping[int, CycleState], trial: Trial) -> int:
-    """How many members have room, in whatever order they are placed."""
-    asked = [(one, len(members), states[one.serial]) for one, members in demand.by_template().values()]
-    filtering = demand.profile.filtering
-    return n_at_most(filtering, by_room_left(filtering, asked, trial), trial)
 
 
 def _cluster_too_small(group: Group, view: RoomQueries) -> str:

@@ -1,12 +1,12 @@
 """Shared room: at most how many of a group's members each node takes, of all templates together.
 
 A bound, whatever the order of placing: where it is less than what is needed, no order has to be tried. Called
-by core.cycle.cycle, core.cycle.domains and core.cycle.order_search.
+by core.cycle.cycle, core.cycle.domains, core.cycle.order_search and core.preemption.victim_trials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.filtering import Filtering
 from gangsched.core.framework.interface import CycleState
+from gangsched.core.framework.profile import Demand
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.pod_template import PodTemplate
 
@@ -60,3 +61,11 @@ def by_room_left(
         TemplateMembers(template, n, state, np.minimum(filtering.ceiling(state, template, view), n))
         for template, n, state in asked
     ]
+
+
+def takes_at_most(demand: Demand, states: Mapping[int, CycleState], view: ClusterView) -> int:
+    """How many of a group's members have room, in whatever order they are placed. states: by template's
+    serial."""
+    asked = [(one, len(members), states[one.serial]) for one, members in demand.by_template().values()]
+    filtering = demand.profile.filtering
+    return n_at_most(filtering, by_room_left(filtering, asked, view), view)

@@ -84,7 +84,7 @@ class PreemptionSearch:
         self._n_nodes = trial.n_nodes
         self._n_candidates = n_candidates
         self._n_looks = dry_run.n_looks
-        self._trials = VictimTrials(trial, dry_run)
+        self._trials = VictimTrials(unit, trial, dry_run)
         priority = min(demand.group.priority for demand in unit)
         rows = self._helpful(trial)
         self._n_helpful = len(rows)
@@ -235,11 +235,11 @@ class PreemptionSearch:
         """Smaller sets, the cheapest first."""
         sets = self._sets(None)
         for _, taken in sets[:_MAX_STAYING]:
-            if self._trials.is_spent:
+            if not self._trials.may_refine:
                 break
             if self.victims.accepts(taken) and self._trials.fits(taken):
                 return taken
-        self._trials.gave_up |= not sets or len(sets) > _MAX_STAYING or self._trials.is_spent
+        self._trials.gave_up |= not sets or len(sets) > _MAX_STAYING or not self._trials.may_refine
         return None
 
     # -- step 2 ------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ class PreemptionSearch:
         todo = [[part for part in self.victims.parts(chosen) if any(uid not in self._free for uid in part)]]
         n_tries = max(_MIN_LET_OFF, min(_MAX_LET_OFF, _LET_OFF_PODS // max(len(chosen), 1)))
         for _ in range(n_tries if len(chosen) < len(self._everybody) else 4 * _MAX_LET_OFF):
-            if not todo or self._trials.is_spent:
+            if not todo or not self._trials.may_refine:
                 break
             parts = todo.pop()
             if not parts:
@@ -309,7 +309,7 @@ class PreemptionSearch:
     def _improve(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
         """The cheapest set, if there are few enough to try."""
         for _, taken in self._sets(self.victims.cost(chosen))[:_MAX_IMPROVE]:
-            if self._trials.is_spent:
+            if not self._trials.may_refine:
                 break
             if self.victims.accepts(taken) and self._trials.fits(taken):
                 return taken

@@ -8,10 +8,14 @@ core.preemption.search and core.preemption.pod_victims.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.cycle import reserve_nominated
+from gangsched.core.cycle.placing import pre_filtered
+from gangsched.core.cycle.shared_room import takes_at_most
 from gangsched.core.framework.interface import CycleState, DryRun
 from gangsched.core.framework.plan import FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
@@ -26,6 +30,11 @@ _PODS_A_LOOK = 8
 _LOOKS_A_CYCLE = 10
 _NODES_A_SEARCH = 2
 _LOOKS_A_PLACEMENT = 5
+# A cycle asks about each kind of member again, which is dear in a gang whose members all differ. To find room
+# that does not count; to spare pods, or to find cheaper ones, plugins are asked about no more kinds than a
+# search has looks: so often in a cycle (with a search for an order), and more in a large cluster.
+_ASKS_A_CYCLE = 6
+_NODES_AN_ASK = 2000
 # All searches for a placing order after the first share as much budget as the first has, in equal parts, so
 # that a found order is found again when the victims are gone.
 _SHARE = 4
@@ -35,13 +44,16 @@ class VictimTrials:
     """Queries about one unit on one Trial. n_left: looks; gave_up: a search for a placing order ended before
     all were tried."""
 
-    def __init__(self, trial: Trial, dry_run: DryRun) -> None:
+    def __init__(self, unit: Sequence[Demand], trial: Trial, dry_run: DryRun) -> None:
         self.trial = trial
+        self._unit = unit
         self.room = trial.fork()
         reserve_nominated(self.room, dry_run.nominated)
         self.gave_up = False
         self._dry_run = dry_run
-        self.n_left = dry_run.n_looks
+        self.n_left = self._asks_left = dry_run.n_looks
+        n_kinds = sum(len(demand.by_template()) for demand in unit)
+        self._n_asks = n_kinds * (1 + trial.n_rows // _NODES_AN_ASK)
         self._placements_left = 0
         self._is_searching = False
         self._answers: dict[frozenset[str], Plan | FitError] = {}
@@ -50,6 +62,11 @@ class VictimTrials:
     def is_spent(self) -> bool:
         """Whether the budget of looks is used up."""
         return self.n_left <= 0
+
+    @property
+    def may_refine(self) -> bool:
+        """Whether further sets may be tried once one is found that suffices."""
+        return not self.is_spent and self._asks_left > 0
 
     def without(self, chosen: Chosen, trial: Trial | None = None) -> Trial:
         """A fork of `trial`, else of the cluster with nominations subtracted, without these pods."""
@@ -66,13 +83,14 @@ class VictimTrials:
         known = self._answers.get(key)
         if known is not None:
             return known
-        trial = self.without(chosen, self.trial)
-        self.n_left -= _LOOKS_A_CYCLE + trial.n_rows // _NODES_A_LOOK
-        answer = self._dry_run.place(trial)
-        if self._is_searching and isinstance(answer, FitError):
+        self.n_left -= _LOOKS_A_CYCLE + self.trial.n_rows // _NODES_A_LOOK
+        self._asks_left -= _ASKS_A_CYCLE * self._n_asks
+        if self._is_searching:
             budget = min(self._dry_run.search_budget // _SHARE, self._placements_left, self.n_left)
-            answer = self._search(chosen, budget, answer)
+            answer = self._search(chosen, budget)
             self._placements_left -= answer.n_tried
+        else:
+            answer = self._dry_run.place(self.without(chosen, self.trial))
         self._answers[key] = answer
         return answer
 
@@ -83,24 +101,44 @@ class VictimTrials:
         self._is_searching = True
         self._placements_left = self._dry_run.search_budget
         if isinstance(answer, FitError):
-            answer = self._search(chosen, self._dry_run.search_budget, answer)
+            answer = self._search(chosen, self._dry_run.search_budget)
             self._answers[frozenset(chosen)] = answer
         return answer
 
-    def _search(self, chosen: Chosen, budget: int, refused: FitError) -> Plan | FitError:
-        if budget <= 0:
-            self.gave_up |= self._dry_run.search_budget > 0
-            return refused
+    def _search(self, chosen: Chosen, budget: int) -> Plan | FitError:
+        """The unit's cycle, and further orders if those of the cycle fail."""
         trial = self.without(chosen, self.trial)
+        if budget <= 0:
+            answer = self._dry_run.place(trial)
+            self.gave_up |= isinstance(answer, FitError) and self._dry_run.search_budget > 0
+            return answer
         answer = self._dry_run.search(trial, budget)
-        self.n_left -= trial.n_rows // _NODES_A_SEARCH + answer.n_tried * _LOOKS_A_PLACEMENT
+        if isinstance(answer, FitError) or answer.n_tried:
+            self.n_left -= trial.n_rows // _NODES_A_SEARCH + answer.n_tried * _LOOKS_A_PLACEMENT
         if isinstance(answer, FitError) and answer.search is SearchOutcome.GAVE_UP:
             self.gave_up = True
         return answer
 
     def fits(self, chosen: Chosen) -> bool:
         """Whether the whole unit fits without these pods."""
+        if frozenset(chosen) not in self._answers and self._is_too_little(chosen):
+            return False
         return isinstance(self.place(chosen), Plan)
+
+    def _is_too_little(self, chosen: Chosen) -> bool:
+        """Whether members of several kinds have too little room together, in any order of placing."""
+        several = [demand for demand in self._unit if len(demand.by_template()) > 1]
+        if not several:
+            return False
+        self.n_left -= 1 + self.trial.n_rows // _NODES_A_LOOK
+        self._asks_left -= self._n_asks
+        trial = self.without(chosen)
+        for demand in several:
+            templates = [template for template, _ in demand.by_template().values()]
+            states, at_fault, _ = pre_filtered(demand, templates, trial)
+            if at_fault is None and takes_at_most(demand, states, trial) < demand.n_needed:
+                return True
+        return False
 
     # -- nodes -------------------------------------------------------------------------------------------
 
