@@ -13,10 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.core.framework.interface import CycleState
 from gangsched.core.preemption.victim_trials import VictimTrials
+from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Affinity
+from gangsched.model.objects import Affinity, Pod
 from gangsched.plugins.node_resources_fit import NodeResourcesFit
 from gangsched.sim.objects import RACK, STRANGER, make_node, make_pod
 from tests.core.test_least_victims import Case, Held, as_kube_scheduler, closed, cluster_of, cost, taken_by
@@ -153,31 +155,54 @@ def test_no_more_is_asked_than_the_budget_allows(monkeypatch: pytest.MonkeyPatch
         assert 0 < n_asked <= budget + 8, f"{n_asked} with {budget}"
 
 
-def test_a_gang_whose_members_all_differ_takes_what_it_needs_for_few_questions(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each cycle asks about every kind, and each set of victims that is tried was a cycle or more."""
-    n_asked = 0
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The templates that nodes' capacity was asked for, in each question."""
+    found: list[str] = []
     ask = NodeResourcesFit.capacity
 
-    def counted(self: NodeResourcesFit, *arguments: Any) -> Any:
-        nonlocal n_asked
-        n_asked += 1
-        return ask(self, *arguments)
+    def noted(self: NodeResourcesFit, state: CycleState, template: PodTemplate, *more: Any) -> Any:
+        found.append(str(template.serial))
+        return ask(self, state, template, *more)
 
-    c = Cluster()
-    pods = []
-    for i in range(60):
-        c.node(make_node(f"n{i:02}", gpus=8))
-        pod = make_pod(f"old-{i:02}", gpus=8, priority=i % 3, scheduler=STRANGER)
-        pods.append(replace(pod, spec=replace(pod.spec, node_name=f"n{i:02}")))
-    c.tell(*(ev.PodAdded(c.store(pod)) for pod in pods)).clear().evictions = "slow"
-    monkeypatch.setattr(NodeResourcesFit, "capacity", counted)
-    gang = [
-        make_pod(f"g-{k}", gpus=2, cpu=f"{1000 + k}m", priority=10, group="g", min_members=80)
-        for k in range(80)
+    monkeypatch.setattr(NodeResourcesFit, "capacity", noted)
+    return found
+
+
+def full_racks(**sizes: int) -> Cluster:
+    """Each node is full of one pod of priority 0, 1 or 2, in turns."""
+    c = Cluster(Settings(topology_key=RACK))
+    for rack, n in sizes.items():
+        for i in range(n):
+            name = f"{rack}-{i:02}"
+            c.node(make_node(name, gpus=8, rack=rack))
+            pod = make_pod(f"old-{name}", gpus=8, priority=i % 3, scheduler=STRANGER)
+            c.tell(ev.PodAdded(c.store(replace(pod, spec=replace(pod.spec, node_name=name)))))
+    c.clear().evictions = "slow"
+    return c
+
+
+def all_different(n: int, **more: Any) -> list[Pod]:
+    return [
+        make_pod(f"g-{k}", gpus=2, cpu=f"{1000 + k}m", priority=10, group="g", min_members=n, **more)
+        for k in range(n)
     ]
-    c.submit(gang).run()
+
+
+def test_a_gang_whose_members_all_differ_takes_what_it_needs_for_few_questions(questions: list[str]) -> None:
+    """Each cycle asks about every kind, and each set of victims that is tried was a cycle or more."""
+    c = full_racks(a=60).submit(all_different(80)).run()
     taken = [one.name for one in c.effects if isinstance(one, ef.EvictPod)]
-    assert sorted(taken) == [f"old-{i:02}" for i in range(60) if i % 3 == 0]
-    assert n_asked < 10_000, f"{n_asked} questions"
+    assert sorted(taken) == [f"old-a-{i:02}" for i in range(60) if i % 3 == 0]
+    assert len(questions) < 10_000
+
+
+def test_in_many_racks_its_victims_cost_few_questions_too(questions: list[str]) -> None:
+    """They were looked for in each of 16 racks, for each rack anew about every kind."""
+    c = full_racks(**{f"r{i:02}": 20 for i in range(16)})
+    annotations = {"gangsched.io/topology": f"required:{RACK}"}
+    c.submit(all_different(60, annotations=annotations)).run()
+    taken = [one.name for one in c.effects if isinstance(one, ef.EvictPod)]
+    assert len({name.split("-")[1] for name in taken}) == 1
+    assert len(taken) == 15
+    assert len(questions) < 15_000

@@ -320,14 +320,15 @@ class Domains:
         for kind in self._kinds:
             if kind.state is None:
                 return False
-            state = kind.state.fork()
-            state.subset = mask if kind.state.subset is None else mask & kind.state.subset
-            others = [other for other in self._unit_templates if other is not kind.template]
-            n += filtering.at_most(state, kind.template, self._trial, others, kind.n)
+            room = np.where(mask, kind.room, 0)
+            if filtering.sees_pods(kind.state):
+                others = [other for other in self._unit_templates if other is not kind.template]
+                n += filtering.at_most(kind.state, kind.template, self._trial, others, kind.n, room)
+            else:
+                n += min(int(room.sum()), kind.n)
         asked = asked_together(self._kinds)
         if asked and len(asked) == len(self._unit_templates):  # pods may want to be near another group's
-            room = np.where(mask, self._amounts, 0)
-            n = min(n, filtering.joint_room.most(asked, self._trial, room))
+            n = min(n, filtering.joint_room.most(asked, self._trial, np.where(mask, self._amounts, 0)))
         return n < self._demand.n_needed
 
     # -- why not ---------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ room alone (core.preemption.node_costs). Called by core.groups.attempts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from operator import itemgetter
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from gangsched.core.cycle.topology import narrowed_to_each
 from gangsched.core.framework.interface import Code, DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand, Profile
-from gangsched.core.preemption.node_costs import NodeCosts, rank
+from gangsched.core.preemption.node_costs import NodeCosts, OnNodes, rank
 from gangsched.core.preemption.victims import Victims
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.pod_template import PodTemplate
@@ -28,6 +30,10 @@ from gangsched.core.types.pod_template import PodTemplate
 _MOST, _LEAST = 16, 4
 _NODES_IN_ALL = 16_384
 _MIN_LOOKS = 1000
+# Once one can be freed, only so many are searched: kinds of members in all, as each search asks about each.
+_KINDS_IN_ALL = 512
+# Kinds by which domains are estimated, those of most members.
+_MAX_KINDS = 16
 
 _Kinds = Mapping[int, tuple[NodeCosts, IntArray]]
 """By template serial: what nodes give up for one member, and how many each takes now."""
@@ -45,7 +51,10 @@ def run_post_filter_by_domain(
     units = _cheapest(demands, trial, dry_run)
     best: PostFilterResult | None = None
     refused: Status | None = None
-    for unit in units:
+    n_compared = max(_KINDS_IN_ALL // sum(len(demand.by_template()) for demand in demands), _LEAST)
+    for at, unit in enumerate(units):
+        if best is not None and at >= n_compared:
+            break
         own = dry_run_of(unit)
         own.n_looks = max(dry_run.n_looks // len(units), min(_MIN_LOOKS, dry_run.n_looks))
         answer = profile.run_post_filter(unit, trial, error, own)
@@ -79,13 +88,23 @@ def _cheapest(demands: Sequence[Demand], trial: Trial, dry_run: DryRun) -> list[
     units = narrowed_to_each(demands, emptied, now, MAX_DOMAINS)
     if not victims.on_row or len(units) < 2:
         return units
+    on_nodes = OnNodes(victims.on_row, ())
     kinds = {
-        template.serial: (rank(now, template, victims.on_row, ()), _room(demand, template, now))
-        for demand in demands
-        for template, _ in demand.by_template().values()
+        template.serial: (rank(now, template, on_nodes), _room(demand, template, now))
+        for demand, template in _most_members(demands)
     }
     units.sort(key=lambda unit: _estimate(unit, kinds))  # if they are equal, the most room goes first
     return units[: min(max(_NODES_IN_ALL // trial.n_rows, _LEAST), _MOST)]
+
+
+def _most_members(demands: Sequence[Demand]) -> list[tuple[Demand, PodTemplate]]:
+    """The kinds that domains are estimated by."""
+    found = [
+        (len(members), demand, template)
+        for demand in demands
+        for template, members in demand.by_template().values()
+    ]
+    return [(demand, template) for _, demand, template in nlargest(_MAX_KINDS, found, key=itemgetter(0))]
 
 
 def _room(demand: Demand, template: PodTemplate, trial: Trial) -> IntArray:
@@ -94,7 +113,8 @@ def _room(demand: Demand, template: PodTemplate, trial: Trial) -> IntArray:
 
 
 def _estimate(unit: Sequence[Demand], kinds: _Kinds) -> tuple[float, float]:
-    """(highest priority, sum of what is given up): the unit's estimated cost in its domain."""
+    """(highest priority, sum of what is given up): the unit's estimated cost in its domain, by these
+    kinds."""
     taken = list(_given_up(unit, kinds))
     return max((cost[1] for cost, _ in taken), default=0.0), sum(cost[2] * n for cost, n in taken)
 
@@ -103,6 +123,8 @@ def _given_up(unit: Sequence[Demand], kinds: _Kinds) -> Iterator[tuple[tuple[flo
     """What nodes give up for one member, the cheapest first, and for how many members."""
     for demand in unit:
         for template, members in demand.by_template().values():
+            if template.serial not in kinds:
+                continue
             costs, room = kinds[template.serial]
             within = np.ones(len(room), dtype=np.bool_) if demand.within is None else demand.within
             missing = min(len(members), demand.n_needed)

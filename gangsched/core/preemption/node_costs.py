@@ -37,37 +37,58 @@ class NodeCosts(msgspec.Struct, frozen=True, gc=False):
     keys: Sequence[tuple[float, ...]]
 
 
-def rank(
-    view: ClusterView,
-    template: PodTemplate,
-    on_row: Mapping[int, Sequence[PodInfo]],
-    guarded: Collection[str],
-) -> NodeCosts:
-    """on_row: potential victims by node; guarded: UIDs of those protected by a disruption budget."""
-    rows = np.fromiter(on_row, dtype=np.int64, count=len(on_row))
+class OnNodes:
+    """Potential victims by node, and what matters of each whichever pod they would go for.
+
+    on_row: by row; guarded: UIDs of those protected by a disruption budget.
+    """
+
+    def __init__(self, on_row: Mapping[int, Sequence[PodInfo]], guarded: Collection[str]) -> None:
+        self.rows = np.fromiter(on_row, dtype=np.int64, count=len(on_row))
+        self.counts = np.fromiter((len(here) for here in on_row.values()), dtype=np.int64, count=len(on_row))
+        self.at = np.repeat(np.arange(len(self.rows)), self.counts)
+        """Of each victim: the place of its node in `rows`."""
+        victims = [info for here in on_row.values() for info in here]
+        n = len(victims)
+        self.priorities = np.array([priority_of(info) for info in victims], dtype=np.float64)
+        started = [info.pod.status.start_time for info in victims]
+        self.starts = np.full(n, np.inf)
+        if any(started):
+            self.starts[:] = [np.inf if time is None else time.timestamp() for time in started]
+        free = np.array([info.state is _ASSUMED or is_leaving(info) for info in victims], dtype=np.bool_)
+        self.costly = ~free
+        self.against = np.zeros(n, dtype=np.bool_)
+        if guarded:
+            self.against[:] = [info.uid in guarded for info in victims]
+            self.against &= self.costly
+        self.order = np.lexsort((self.starts, -self.priorities, ~self.costly, ~self.against, self.at))
+        """Node by node, the most important first."""
+        templates = {info.template.serial: info.template for info in victims}
+        places = {serial: place for place, serial in enumerate(templates)}
+        self._templates = list(templates.values())
+        self._which = np.array([places[info.template.serial] for info in victims], dtype=np.int64)
+
+    def held(self, columns: Sequence[tuple[str, int]]) -> IntArray:
+        """What each victim holds in each column: int64[n_victims, c]."""
+        amounts = []
+        for template in self._templates:
+            own = dict(zip(template.columns, template.amounts, strict=True))
+            amounts.append([own.get(column, 0) for _, column in columns])
+        table = np.array(amounts, dtype=np.int64).reshape(len(amounts), len(columns))
+        return table[self._which]
+
+
+def rank(view: ClusterView, template: PodTemplate, victims: OnNodes) -> NodeCosts:
+    """What each node would have to give up for one pod of the template."""
+    rows, at, counts = victims.rows, victims.at, victims.counts
     needs, has, columns = _asked(template, view, rows)
-    victims = [info for here in on_row.values() for info in here]
-    held = _held(victims, columns)
-    counts = np.fromiter((len(here) for here in on_row.values()), dtype=np.int64, count=len(rows))
-    at = np.repeat(np.arange(len(rows)), counts)
+    held = victims.held(columns)
     empty = has.copy()
     np.add.at(empty, at, held)
     room = (empty // needs).min(axis=1) if needs.size else np.full(len(rows), NO_LIMIT)
-    n = len(victims)
-    priorities = np.array([priority_of(info) for info in victims], dtype=np.float64)
-    started = [info.pod.status.start_time for info in victims]
-    starts = np.full(n, np.inf)
-    if any(started):
-        starts[:] = [np.inf if time is None else time.timestamp() for time in started]
-    free = np.array([info.state is _ASSUMED or is_leaving(info) for info in victims], dtype=np.bool_)
-    costly = ~free
-    against = np.zeros(n, dtype=np.bool_)
-    if guarded:
-        against[:] = [info.uid in guarded for info in victims]
-        against &= costly
-    order = np.lexsort((starts, -priorities, ~costly, ~against, at))
-    goes = _not_reprieved(empty, needs, held, order, counts)
-    keys = _keys(goes & costly, at, len(rows), priorities, starts, against)
+    goes = _not_reprieved(empty, needs, held, victims.order, counts)
+    costs = goes & victims.costly
+    keys = _keys(costs, at, len(rows), victims.priorities, victims.starts, victims.against)
     takes = np.flatnonzero(room > 0)
     ranked = takes[np.lexsort((rows[takes], *(column[takes] for column in reversed(keys))))]
     listed = np.stack([column[ranked] for column in keys], axis=1)
@@ -92,19 +113,6 @@ def _asked(
             own = listed[rows]
             free[:, k] = np.where(own >= 0, np.minimum(own, free[:, k]), free[:, k])
     return needs, free, columns
-
-
-def _held(victims: Sequence[PodInfo], columns: Sequence[tuple[str, int]]) -> IntArray:
-    """What each of them holds in each column: int64[n_victims, c]."""
-    seen: dict[int, int] = {}
-    amounts: list[list[int]] = []
-    for serial, template in {info.template.serial: info.template for info in victims}.items():
-        seen[serial] = len(amounts)
-        own = dict(zip(template.columns, template.amounts, strict=True))
-        amounts.append([own.get(column, 0) for _, column in columns])
-    which = [seen[info.template.serial] for info in victims]
-    table = np.array(amounts, dtype=np.int64).reshape(len(amounts), len(columns))
-    return table[np.array(which, dtype=np.int64)]
 
 
 def _not_reprieved(

@@ -17,7 +17,7 @@ from operator import itemgetter
 
 from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
-from gangsched.core.preemption.node_costs import NodeCosts, rank
+from gangsched.core.preemption.node_costs import NodeCosts, OnNodes, rank
 from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Cost, Victims
 from gangsched.core.types.group import PodInfo
@@ -42,7 +42,8 @@ class PodVictims:
 
     def choose(self) -> tuple[Plan, dict[str, PodInfo]] | None:
         """Where the pod goes, and its victims; None: no node's pods make room for it."""
-        ranking = rank(self._trials.room, self._template, self._victims.on_row, self._victims.guarded)
+        victims = OnNodes(self._victims.on_row, self._victims.guarded)
+        ranking = rank(self._trials.room, self._template, victims)
         for _, _, chosen in sorted(self._weighed(ranking), key=itemgetter(0, 1)):
             plan = self._trials.place(chosen)
             if isinstance(plan, Plan):

@@ -36,7 +36,7 @@ from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.candidate_nodes import domains, ever_more
 from gangsched.core.preemption.gang_victims import GangVictims
-from gangsched.core.preemption.node_costs import rank
+from gangsched.core.preemption.node_costs import OnNodes, rank
 from gangsched.core.preemption.pod_victims import PodVictims
 from gangsched.core.preemption.victim_trials import VictimTrials
 from gangsched.core.preemption.victims import Chosen, Cost, DisruptionBudget, Victims, is_free
@@ -193,12 +193,12 @@ class PreemptionSearch:
     def _ranked(self) -> list[int] | Status:
         """Nodes where some template gets room if all potential victims leave, the cheapest first; or why that
         cannot suffice, if a sum already shows it."""
-        on_row, room = self.victims.on_row, self._trials.room
+        room, victims = self._trials.room, OnNodes(self.victims.on_row, self.victims.guarded)
         ranked: list[list[int]] = []
         for demand in self._unit:
             templates = demand.by_template()
             for template, _ in templates.values():
-                ranking = rank(room, template, on_row, self.victims.guarded)
+                ranking = rank(room, template, victims)
                 ranked.append(ranking.rows.tolist())
                 if len(templates) == 1 and self._trials.is_local(demand, template):
                     takes = self._trials.capacity(demand, template, room).copy()
