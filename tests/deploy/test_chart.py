@@ -91,6 +91,8 @@ def test_the_agent_is_what_its_components_make_of_it(
     ("overlay", "values"),
     [
         ("device-plugin-hand-off", {"config__gangsched": {"devices": {"repairAnnotations": True}}}),
+        ("infer-jobs", {"config__gangsched": {"inferGangs": ["JobSet", "Job"]}}),
+        ("infer-jobs", {"config__gangsched": {"profiles": [{"schedulerName": "a", "inferGangs": ["Job"]}]}}),
         ("metrics-server", {"metricsServer__enabled": True}),
         ("env-hand-off", {"policies__envHandOff__enabled": True}),
     ],
