@@ -34,6 +34,7 @@ _SHAPES: dict[str, Any] = {
     "switch": {
         "type": "object",
         "additionalProperties": False,
+        "required": ["enabled"],
         "properties": {"enabled": {"type": "boolean"}},
     },
     "texts": {"type": "object", "additionalProperties": {"type": "string"}},

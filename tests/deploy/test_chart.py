@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import operator
+import re
 from collections.abc import Iterator
+from functools import reduce
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ from gangsched.config import parse_config
 from gangsched.errors import ConfigError
 from gangsched.plugins import IN_TREE
 from tests.deploy.generate_chart import CHART, COMPONENTS, DEPLOY, kustomize, objects, stale
-from tests.deploy.helm import NAMESPACE, Helm, Refused, found_helm
+from tests.deploy.helm import NAMESPACE, RELEASE, Helm, Refused, found_helm
 
 Json = dict[str, Any]
 AGENT_VALUES = {"nvidia": "nvidia", "load": "load", "labels": "labels", "device-plugin": "devicePlugin"}
@@ -181,6 +184,36 @@ def test_a_wrong_value_is_refused_with_its_place(helm: Helm, values: Json, says:
     with pytest.raises(Refused) as refused:
         helm.rendered(**values)
     assert says in str(refused.value)
+
+
+def test_a_key_with_nothing_after_its_colon_is_as_by_default_or_missed(helm: Helm, tmp_path: Path) -> None:
+    """As when all that stands below it is commented out: Helm then takes the chart's own value away."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    def told(without: set[str]) -> str:
+        given: Json = json.loads(json.dumps(values))
+        for section in ("agent", "serviceMonitor", "prometheusRule"):
+            given[section]["enabled"] = True
+        for path in without:
+            *sections, key = path.split(".")
+            reduce(operator.getitem, sections, given)[key] = None
+        (tmp_path / "values.yaml").write_text(yaml.safe_dump(given))
+        return helm("template", RELEASE, str(CHART), f"--values={tmp_path / 'values.yaml'}")
+
+    empty = {
+        path for path in paths(values) if reduce(operator.getitem, path.split("."), values) in ({}, [], "")
+    }
+    assert told(empty) == told({"config", "serviceMonitor.prometheus"} | empty_outside(empty)) == told(set())
+    for missed in (set(paths(values)) - empty, set(values) - {"config"}, {"policies.envHandOff"}):
+        with pytest.raises(Refused) as refused:
+            told(missed)
+        said = re.findall("'(\\w+)'", "".join(re.findall("missing propert(.*)", str(refused.value))))
+        assert sorted(said) == sorted(path.rpartition(".")[2] for path in missed)
+
+
+def empty_outside(empty: set[str]) -> set[str]:
+    """Those that are in none of the sections left empty as a whole."""
+    return {path for path in empty if not path.startswith(("config.", "serviceMonitor.prometheus."))}
 
 
 def test_the_pods_are_as_values_say(helm: Helm) -> None:

@@ -26,8 +26,8 @@
 {{/* What the configuration amounts to, as {scheduler: ..., gangsched: ...}. `text`: deploy/config/scheduler.yaml. */}}
 {{- define "gangsched.config" -}}
 {{- $documents := splitList "\n---\n" .text -}}
-{{- $scheduler := mergeOverwrite (fromYaml (index $documents 0)) .values.scheduler -}}
-{{- $gangsched := mergeOverwrite (fromYaml (index $documents 1)) .values.gangsched -}}
+{{- $scheduler := mergeOverwrite (fromYaml (index $documents 0)) (.values.scheduler | default dict) -}}
+{{- $gangsched := mergeOverwrite (fromYaml (index $documents 1)) (.values.gangsched | default dict) -}}
 {{- toYaml (dict "scheduler" $scheduler "gangsched" $gangsched) -}}
 {{- end -}}
 
