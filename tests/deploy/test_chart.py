@@ -146,6 +146,7 @@ def test_every_value_is_documented_and_known_to_the_schema() -> None:
         ({"image": {"tg": "1"}}, "at '/image': additional properties 'tg' not allowed"),
         ({"image__digest": "sha256:1"}, "at '/image/digest': 'sha256:1' does not match pattern"),
         ({"image__repository": ""}, "at '/image/repository'"),
+        ({"image__repository": "r.example:5000/gangsched:1"}, "what follows the last colon is image.tag"),
         ({"replicas": 2}, "additional properties 'replicas' not allowed"),
         ({"scheduler__replicas": "two"}, "at '/scheduler/replicas': got string, want integer"),
         ({"scheduler__resources": {"limit": {}}}, "at '/scheduler/resources': additional properties 'limit'"),
@@ -266,6 +267,9 @@ def test_the_pods_are_as_values_say(helm: Helm) -> None:
     assert agent["containers"][0]["image"] == container["image"]
     assert agent["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
     assert agent["nodeSelector"] == {"a": "b", "nvidia.com/gpu.present": "true"}
+    assert "image: r.example:5000/gangsched:0" in helm(
+        "template", RELEASE, str(CHART), "--set=image.repository=r.example:5000/gangsched"
+    )
     digest = "sha256:" + "a" * 64
     [container] = find(helm.rendered(image__digest=digest), "Deployment")["spec"]["template"]["spec"][
         "containers"

@@ -9,6 +9,9 @@
 {{- end -}}
 
 {{- define "gangsched.image" -}}
+{{- if contains ":" (splitList "/" .repository | last) -}}
+{{- fail (printf "image.repository is %s, with a tag: what follows the last colon is image.tag" .repository) -}}
+{{- end -}}
 {{- if .digest -}}
 {{ .repository }}@{{ .digest }}
 {{- else -}}
