@@ -165,6 +165,7 @@ def test_every_value_is_documented_and_known_to_the_schema() -> None:
             {"config__scheduler": {"leaderElection": {"leaderElect": False}}},
             "two schedulers would both decide",
         ),
+        ({"scheduler__extraArgs": ["--leader-elect=false"]}, "say it in config.scheduler.leaderElection"),
         (
             {"config__scheduler": {"leaderElection": {"resourceNamespace": "kube-system"}}},
             "resourceNamespace is kube-system, but the role allows leases in the release's namespace alone",
