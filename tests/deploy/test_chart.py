@@ -320,6 +320,19 @@ def test_the_configuration_is_merged_and_what_follows_from_it_is_done(helm: Helm
     assert says["prefix"] == "'fpga.example.com.visible-devices.gangsched.io'"
     assert says["variable"] == "'FPGAS'"
     assert says["carriedBy"] == "'labels'"
+    unnamed = helm.rendered(config__scheduler={"profiles": []}, policies__envHandOff={"enabled": True})
+    policy = find(unnamed, "MutatingAdmissionPolicy", "gangsched-env-hand-off")
+    assert {"name": "profiles", "expression": "['default-scheduler']"} in policy["spec"]["variables"]
+
+
+def test_its_notes_name_the_schedulers_of_the_configuration(helm: Helm) -> None:
+    def said(*values: str) -> str:
+        return helm("install", RELEASE, str(CHART), "--dry-run=client", *values)
+
+    assert "the pods that say `schedulerName: gangsched`.\n" in said()
+    profiles = '--set-json=config.scheduler.profiles=[{"schedulerName": "a"}, {}]'
+    assert "say `schedulerName: a` or `schedulerName: default-scheduler`.\n" in said(profiles)
+    assert "say `schedulerName: default-scheduler`.\n" in said("--set-json=config.scheduler.profiles=[]")
 
 
 def test_another_configuration_is_rolled_out(helm: Helm) -> None:
