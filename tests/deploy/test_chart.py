@@ -365,6 +365,24 @@ def test_it_can_live_in_another_namespace(helm: Helm) -> None:
     assert "gangsched-system" not in text
 
 
+def test_names_that_yaml_would_read_as_numbers_stay_names(helm: Helm) -> None:
+    prometheus = {"serviceAccount": "7", "namespace": "0x1"}
+    rendered = objects(
+        helm(
+            *("template", RELEASE, str(CHART), "--namespace=2026"),
+            "--set=agent.enabled=true,metricsServer.enabled=true,serviceMonitor.enabled=true",
+            f"--set-json=serviceMonitor.prometheus={json.dumps(prometheus)}",
+        )
+    )
+    numbers = re.findall(r"(?:: |\[|, )2026\b", json.dumps(rendered))
+    assert numbers == []
+    made = find(rendered, "ConfigMap", "gangsched-config")["data"]["scheduler.yaml"]
+    config = parse_config(made, source="", plugins=IN_TREE)
+    assert config.leader_election.resource_namespace == "2026"
+    [subject] = find(rendered, "ClusterRoleBinding", "gangsched-metrics-reader")["subjects"]
+    assert subject == {"kind": "ServiceAccount", "name": "7", "namespace": "0x1"}
+
+
 @pytest.mark.parametrize(
     ("value", "kinds"),
     [

@@ -2,7 +2,12 @@
 {{- define "gangsched.objects" -}}
 {{- $objects := list -}}
 {{- $text := .root.Files.Get (printf "files/%s.yaml" .file) -}}
-{{- range splitList "\n---\n" ($text | replace "gangsched-system" .root.Release.Namespace) -}}
+{{- $namespace := .root.Release.Namespace -}}
+{{- /* A name such as 2026 would be a number. */ -}}
+{{- if not (kindIs "string" (printf "is: %s" $namespace | fromYaml).is) -}}
+{{- $text = regexReplaceAll "(?m)(: |- )gangsched-system$" $text (printf "${1}%s" (quote $namespace)) -}}
+{{- end -}}
+{{- range splitList "\n---\n" ($text | replace "gangsched-system" $namespace) -}}
 {{- $objects = append $objects (fromYaml .) -}}
 {{- end -}}
 {{- toYaml (dict "objects" $objects) -}}
