@@ -194,6 +194,8 @@ def _by_kind(documents: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str,
         kind = document.get("kind")
         if not isinstance(kind, str) or kind not in versions:
             hint = nearest(kind, versions) if isinstance(kind, str) else ""
+            if kind == "AgentConfiguration":
+                hint = "; it is the agent's: gangsched agent --config FILE --dry-run"
             raise ConfigError(f"{kind!r} is neither {KUBE_KIND} nor {OUR_KIND}{hint}", path="kind")
         if document.get("apiVersion") != versions[kind]:
             said = document.get("apiVersion")
