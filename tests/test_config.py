@@ -454,8 +454,9 @@ def test_mistakes_in_our_document(ours: str, path: str, message: str) -> None:
          "is not YAML: line 3, column 23: the number 99999999999999999999… needs more than 64 bits"),
         ("kind: {a: 1}\n", "kind",
          "{'a': 1} is neither KubeSchedulerConfiguration nor GangschedConfiguration"),
-        ("kind: AgentConfiguration\n", "kind", "'AgentConfiguration' is neither KubeSchedulerConfiguration nor"
-         " GangschedConfiguration; it is the agent's: gangsched agent --config FILE --dry-run"),
+        ("kind: AgentConfiguration\n", "kind",
+         "'AgentConfiguration' is neither KubeSchedulerConfiguration nor GangschedConfiguration;"
+         " it is the agent's: gangsched agent --config FILE --dry-run"),
         ("kind: KubeSchedulerConfig\n", "kind",
          "'KubeSchedulerConfig' is neither KubeSchedulerConfiguration nor GangschedConfiguration;"
          " did you mean KubeSchedulerConfiguration?"),

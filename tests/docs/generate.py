@@ -150,11 +150,12 @@ def configuration_page() -> str:
 # Configuration reference
 
 Every field of every file that gangsched reads, with its type and its default. An unknown field, a wrong type
-or a value out of range is refused with its place in the file and the nearest right name. See what the scheduler's
-file amounts to with `gangsched check-config FILE`; the agent's is checked by `gangsched agent --config FILE --dry-run`.
-`config/scheduler.yaml` and `config/agent.yaml` are commented examples; [queueing](queueing.md), [queues](queues.md),
-[traces that are kept](tracing.md#slow-failed-and-preempting-gangs) and the [journal](record-and-replay.md#recording)
-have theirs on their own pages.
+or a value out of range is refused with its place in the file and the nearest right name. See what the
+scheduler's file amounts to with `gangsched check-config FILE`; the agent's is checked by
+`gangsched agent --config FILE --dry-run`. `config/scheduler.yaml` and `config/agent.yaml` are commented
+examples; [queueing](queueing.md), [queues](queues.md),
+[traces that are kept](tracing.md#slow-failed-and-preempting-gangs) and the
+[journal](record-and-replay.md#recording) have theirs on their own pages.
 
 ## The scheduler's file, first document
 
