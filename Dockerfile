@@ -1,7 +1,7 @@
 # docker build -t registry.example/gangsched:0.1.0 .
 #
-# Everything is installed from locked requirements with their hashes; the image has no pip, no compiler, no
-# shell script of ours, and needs no place to write: run it with --read-only (and a tmpfs on /tmp).
+# Everything is installed from locked requirements with their hashes; what comes on top of the base has no pip, no
+# compiler, no shell script of ours, and needs no place to write: run it with --read-only (and a tmpfs on /tmp).
 ARG PYTHON=3.11
 
 FROM python:${PYTHON}-slim AS build
