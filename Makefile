@@ -18,6 +18,9 @@
 #                  docs/conformance.md; CONFORMANCE_ARGS="--focus=Preemption" for some of them
 # make day         make the recorded day of tests/journal/day anew, after a change that is meant to decide otherwise
 # make sbom        write build/sbom/: what an image holds, and what tests run with, as CycloneDX
+# make venv        only set up .venv
+# make clean       take away .venv and all that was built in here; not what is in the user's cache
+# make help        print this
 # make lock        write the requirements locks anew (needs uv)
 # PYTEST_ARGS="-k name -x" narrows the tests, PYTEST_JOBS=0 runs them one after the other; DEMO_ARGS=--keep
 # lets the demo go on.
@@ -46,7 +49,7 @@ DEMO_ARGS ?=
 # Images set it. Here each of the hundreds of processes that tests start would compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test demo lint storm long-storm controlplane venv lock protocol docs docs-reference chart sbom versions conformance day clean
+.PHONY: test demo lint storm long-storm controlplane venv lock protocol docs docs-reference chart sbom versions conformance day clean help
 
 # A find of the storms does not keep pytest from running, and fails the run when pytest has ended: its seed and the
 # command that shows it again are printed last. Where nothing is found, pytest's summary is the last line.
@@ -179,6 +182,9 @@ protocol: $(STAMP)
 		-m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpclib_python_out=. \
 		gangsched/agent/kubelet_api/$$name.proto || exit 1; done
 	@rm -f gangsched/agent/kubelet_api/pod_grpc.py
+
+help:
+	@sed -n '/^#/!q; s/^# //p' $(firstword $(MAKEFILE_LIST))
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

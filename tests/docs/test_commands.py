@@ -136,6 +136,11 @@ def test_configurations_are_checked(
     assert "profile gangsched" in capsys.readouterr().out
 
 
+def test_make_help_has_every_target() -> None:
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
+    assert set(re.findall("^make ([a-z-]+) ", done.stdout, re.MULTILINE)) == _TARGETS
+
+
 def _kustomizations() -> list[str]:
     found = (shlex.split(line) for _, line in COMMANDS)
     return sorted(
