@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from gangsched.config import LeaderElectionSettings, SchedulerConfig, Settings
+from gangsched.plugins.selecting_objects import WATCHES
 
 _GROUP_KINDS = (
     "scheduling.k8s.io",
@@ -89,8 +90,9 @@ def asked(
         rights[Right("list", "metrics.k8s.io", "nodes")] = "kubectl apply -k deploy/metrics-server/"
     for kind in watches:
         resource, _, group = kind.partition(".")
+        cure = _SPREADING if kind in WATCHES else f"{_ADD}, then: {ROLE}"
         for verb in _READ:
-            rights.setdefault(Right(verb, group, resource), f"{_ADD}, then: {ROLE}")
+            rights.setdefault(Right(verb, group, resource), cure)
     return rights
 
 
@@ -109,6 +111,7 @@ def _granted(namespace: str, election: LeaderElectionSettings) -> str:
 
 ROLE = "kubectl apply -f deploy/rbac.yaml"
 _ADD = "In deploy/rbac.yaml have the ClusterRole gangsched grant it"
+_SPREADING = "kubectl apply -k deploy/default-spreading/"
 _NONE = "allowEviction: false"
 OPTIONAL: Mapping[Right, str] = {
     Right("create", "", "pods/eviction"): _NONE,

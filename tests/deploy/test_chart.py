@@ -23,6 +23,8 @@ from tests.deploy.generate_chart import CHART, COMPONENTS, DEPLOY, kustomize, ob
 from tests.deploy.helm import NAMESPACE, RELEASE, Helm, Refused, found_helm
 
 Json = dict[str, Any]
+SPREAD = [{"name": "PodTopologySpread", "args": {"defaultingType": "List"}}]
+SELECTOR_SPREAD = {"score": {"enabled": [{"name": "SelectorSpread"}]}}
 AGENT_VALUES = {"nvidia": "nvidia", "load": "load", "labels": "labels", "device-plugin": "devicePlugin"}
 
 
@@ -96,6 +98,11 @@ def test_the_agent_is_what_its_components_make_of_it(
         ("device-plugin-hand-off", {"config__gangsched": {"devices": {"repairAnnotations": True}}}),
         ("infer-jobs", {"config__gangsched": {"inferGangs": ["JobSet", "Job"]}}),
         ("infer-jobs", {"config__gangsched": {"profiles": [{"schedulerName": "a", "inferGangs": ["Job"]}]}}),
+        ("default-spreading", {"config__scheduler": {"profiles": [{"schedulerName": "a"}, {}]}}),
+        (
+            "default-spreading",
+            {"config__scheduler": {"profiles": [{"pluginConfig": SPREAD, "plugins": SELECTOR_SPREAD}]}},
+        ),
         ("metrics-server", {"metricsServer__enabled": True}),
         ("env-hand-off", {"policies__envHandOff__enabled": True}),
     ],

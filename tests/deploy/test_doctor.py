@@ -85,15 +85,18 @@ def test_what_plugins_follow_is_asked_about_and_told_with_what_grants_it() -> No
     text = file_with("").partition("profiles:")[0] + f"profiles: {args}"
     rights = _rights("gangsched-system", parse_config(text, source="", plugins=IN_TREE), KnownPlugins())
     more = {str(right): cure for right, cure in rights.items() if cure != ROLE and right.resource != "leases"}
-    role = "In deploy/rbac.yaml have the ClusterRole gangsched grant it, then: "
     assert more == {
         "list nodes.metrics.k8s.io": "kubectl apply -k deploy/metrics-server/",
         **{
-            f"{verb} {kind}": f"{role}kubectl apply -f deploy/rbac.yaml"
+            f"{verb} {kind}": "kubectl apply -k deploy/default-spreading/"
             for kind in ("replicasets.apps", "replicationcontrollers", "services", "statefulsets.apps")
             for verb in ("list", "watch")
         },
     }
+    own = asked("gangsched-system", default_config(IN_TREE), ("leases.example.com", "nodes"))
+    assert own[Right("watch", "example.com", "leases")] == (
+        "In deploy/rbac.yaml have the ClusterRole gangsched grant it, then: kubectl apply -f deploy/rbac.yaml"
+    )
 
 
 def test_a_scheduler_that_evicts_nobody_is_not_asked_whether_it_may() -> None:

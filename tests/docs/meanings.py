@@ -189,7 +189,7 @@ ARGS = {
         "defaultConstraints[].nodeTaintsPolicy": "As a pod's.",
         "defaultConstraints[].matchLabelKeys": "As a pod's.",
         "defaultingType": "`List`: the list above. `System`: kube-scheduler's built-in constraints, which need the"
-        " right to follow services and controllers.",
+        " right to follow services and controllers: `deploy/default-spreading/`.",
     },
     "InterPodAffinity": {
         "hardPodAffinityWeight": "The weight of required affinity as a preference of the other side.",
