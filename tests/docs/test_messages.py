@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from gangsched.core.state import reporter
 from tests.docs.messages import VARIES, event_reasons, messages
 from tests.docs.pages import DOCS, code_spans
 
@@ -37,6 +38,11 @@ def test_every_message_is_explained() -> None:
 def test_every_reason_of_an_event_is_explained() -> None:
     text = explained()
     assert [reason for reason in event_reasons() if reason not in text] == []
+
+
+def test_every_reason_of_a_condition_of_pods_is_explained() -> None:
+    spans = set(code_spans(PAGE))
+    assert {"Unschedulable", reporter.SCHEDULER_ERROR, reporter.GATED} <= spans
 
 
 def test_no_explained_message_is_unused() -> None:
