@@ -38,7 +38,7 @@ class StickyNode:
     watches = tuple(kind for kind, _ in OWNERS.values())
     sees_pods = False  # nothing but the node's name is read: no need to ask again while a gang is placed
 
-    def __init__(self, args: Args) -> None:
+    def __init__(self, args):
         self.key = args.annotation
 
     def sign(self, pod):
