@@ -10,6 +10,7 @@ pkg/registry/rest/delete.go (BeforeDelete) and pkg/registry/generic/registry/sto
 | is waiting already | a shorter grace is asked for | the deletionTimestamp moves forward |
 | is waiting already | else | nothing |
 | has finalizers, or is given one by propagation | no grace | deletionTimestamp = now, grace 0 |
+| is of a kind with a grace | none is left to wait | deletionTimestamp = now, grace 0; then gone, in two writes |
 | | | gone |
 """
 
@@ -43,13 +44,15 @@ class Deletion(NamedTuple):
 
 
 class Objects(Protocol):
-    """What a deletion needs of the registry: the kind's strategy, and its two writes."""
+    """What a deletion needs of the registry: the kind's strategy, and its writes."""
 
     def strategy(self, resource: Resource) -> Strategy: ...
 
     def write(self, existing: Item, old: Object, new: Object, context: Context) -> Item: ...
 
-    def remove(self, existing: Item, context: Context, last: Object | None = None) -> Item: ...
+    def replace(self, existing: Item, new: Object, context: Context) -> Item: ...
+
+    def remove(self, existing: Item, context: Context) -> Item: ...
 
 
 class Deletions:
@@ -76,8 +79,10 @@ class Deletions:
             not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
         ):
             if strategy.is_gone(new):
-                last = new if new != old else None
-                return Deletion(self._registry.remove(existing, context, last), None)
+                if meta.get("deletionTimestamp") and new != old:
+                    # Watchers see that it is being deleted before they see it go.
+                    existing = self._registry.replace(existing, new, context)
+                return Deletion(self._registry.remove(existing, context), None)
             _mark(meta, context.now, 0, strategy)
         item = self._registry.write(existing, old, new, context)
         return Deletion(item, item)

@@ -209,24 +209,27 @@ class Registry:
             return existing
         strategy = self.strategy(context.resource)
         if _may_go(new) and strategy.is_gone(new):
-            return self.remove(existing, context, new)
+            self.remove(existing, context)
+            # The change itself is never stored: watchers get what was, the request's sender what he wrote.
+            return codec.as_item(
+                self._stored_as(context.resource), new, existing.revision, strategy.fields(new)
+            )
+        return self.replace(existing, new, context)
+
+    def replace(self, existing: Item, new: Object, context: Context) -> Item:
+        """Store `new` in the place of `existing`, whatever it says about its deletion."""
+        strategy = self.strategy(context.resource)
         item = self._put(new, strategy, context)
         if not context.dry_run:
             strategy.after_update(item, existing, context)
         return item
 
-    def remove(self, existing: Item, context: Context, last: Object | None = None) -> Item:
-        """Remove the object for good; `last` is its last state where it differs."""
-        strategy = self.strategy(context.resource)
+    def remove(self, existing: Item, context: Context) -> Item:
+        """Remove the object for good; returns its last state, at the revision of its removal."""
         if context.dry_run:
             return existing
-        if last is None:
-            item = self._remove(context.resource.storage_key, existing)
-        else:
-            stored_as = self._stored_as(context.resource)
-            item = codec.as_item(stored_as, last, self.store.revision + 1, strategy.fields(last))
-            self.store.remove(context.resource.storage_key, item)
-        strategy.after_delete(item, context)
+        item = self._remove(context.resource.storage_key, existing)
+        self.strategy(context.resource).after_delete(item, context)
         return item
 
     def _remove(self, collection: str, existing: Item) -> Item:

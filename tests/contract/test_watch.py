@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.api import CORE, JSON, PARTIAL, TABLE, Api, Json
-from tests.contract.objects import binding, config_map
+from tests.contract.objects import bind, binding, config_map
 from tests.support.bodies import pod
 
 END = {"k8s.io/initial-events-end": "true"}
@@ -40,6 +40,53 @@ def test_a_watch_tells_what_happens_after_a_version(api: Api) -> None:
     assert (told[1][1]["kind"], told[1][1]["data"]) == ("ConfigMap", {"a": "2"})
     # Its last state, at the deletion's version.
     assert told[3][1]["data"] == {"a": "2"}
+
+
+def deletion_of(obj: Json) -> tuple[object, ...]:
+    """Whether it is being deleted, its grace, its finalizers."""
+    meta = obj["metadata"]
+    return "deletionTimestamp" in meta, meta.get("deletionGracePeriodSeconds"), meta.get("finalizers")
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_pod_is_told_to_be_leaving_before_it_is_gone(api: Api, dry_run: bool) -> None:
+    made = api.post(api.at("pods"), pod("a")).ok(201)
+    with api.watch(api.at("pods"), resourceVersion=made["metadata"]["resourceVersion"]) as watch:
+        if dry_run:
+            assert deletion_of(api.delete(api.at("pods", "a"), dryRun="All").ok()) == (True, 0, None)
+        said = api.delete(api.at("pods", "a")).ok()
+        (first, leaving), (second, gone) = watch.next(), watch.next()
+    assert (first, *deletion_of(leaving)) == ("MODIFIED", True, 0, None)
+    assert (second, *deletion_of(gone)) == ("DELETED", True, 0, None)
+    assert leaving["metadata"]["generation"] == gone["metadata"]["generation"] == 2
+    assert int(leaving["metadata"]["resourceVersion"]) < int(gone["metadata"]["resourceVersion"])
+    assert said == gone
+
+
+def test_a_kubelet_s_last_word_is_told_before_the_pod_is_gone(api: Api) -> None:
+    api.post(api.at("pods"), pod("a")).ok(201)
+    bind(api, "a")
+    marked = api.delete(api.at("pods", "a")).ok()
+    with api.watch(api.at("pods"), resourceVersion=marked["metadata"]["resourceVersion"]) as watch:
+        api.delete(api.at("pods", "a"), {"gracePeriodSeconds": 0}).ok()
+        told = [watch.next() for _ in range(2)]
+    assert [(type_, *deletion_of(obj)) for type_, obj in told] == [
+        ("MODIFIED", True, 0, None),
+        ("DELETED", True, 0, None),
+    ]
+
+
+def test_what_held_an_object_is_in_its_last_state(api: Api) -> None:
+    api.post(api.at("configmaps"), config_map("a", finalizers=["example.com/hold"])).ok(201)
+    marked = api.delete(api.at("configmaps", "a")).ok()
+    with api.watch(api.at("configmaps"), resourceVersion=marked["metadata"]["resourceVersion"]) as watch:
+        freed = api.patch(api.at("configmaps", "a"), {"metadata": {"finalizers": None}, "data": None}).ok()
+        type_, last = watch.next()
+    # The patch that lets it go is never stored.
+    assert (type_, last["data"]) == ("DELETED", {"a": "1"})
+    assert deletion_of(last) == (True, 0, ["example.com/hold"])
+    assert (deletion_of(freed), "data" in freed) == ((True, 0, None), False)
+    assert freed["metadata"]["resourceVersion"] == marked["metadata"]["resourceVersion"]
 
 
 def test_an_update_that_changes_nothing_is_not_told(api: Api) -> None:
