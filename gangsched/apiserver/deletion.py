@@ -9,8 +9,9 @@ pkg/registry/rest/delete.go (BeforeDelete) and pkg/registry/generic/registry/sto
 | has a grace to wait | | deletionTimestamp = now + grace |
 | is waiting already | a shorter grace is asked for | the deletionTimestamp moves forward |
 | is waiting already | else | nothing |
+| is waiting for its finalizers alone | | its propagation may still change |
 | has finalizers, or is given one by propagation | no grace | deletionTimestamp = now, grace 0 |
-| is of a kind with a grace | none is left to wait | deletionTimestamp = now, grace 0; then gone, in two writes |
+| is of a kind with a grace | none is left to wait | marked with a grace of 0, then gone |
 | | | gone |
 """
 
@@ -115,12 +116,10 @@ class Deletions:
                 _mark(meta, context.now, grace_s, strategy)
             return False
         waiting_s = meta.get("deletionGracePeriodSeconds")
-        if waiting_s is None:
+        if not waiting_s:
             return False
         if options.grace_s is None or options.grace_s >= waiting_s:
-            # With a grace period the deletion waits for a confirmation; with finalizers its propagation may
-            # still change.
-            return bool(waiting_s or meta.get("finalizers"))
+            return True
         due = datetime.strptime(meta["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
         meta["deletionTimestamp"] = timestamp(due - timedelta(seconds=waiting_s - options.grace_s))
         meta["deletionGracePeriodSeconds"] = options.grace_s

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.contract.api import CORE, Api
+import pytest
+
+from tests.contract.api import CORE, Answer, Api
 from tests.contract.objects import bind, config_map, unique
 from tests.support.bodies import node, pod
 
@@ -93,6 +95,25 @@ def test_propagation_is_a_finalizer(api: Api) -> None:
         'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Unsupported value: "Never": '
         'supported values: "Foreground", "Background", "Orphan", "nil"'
     )
+
+
+@pytest.mark.parametrize("plural", ["configmaps", "pods"])
+def test_propagation_may_change_while_finalizers_hold_the_object(api: Api, plural: str) -> None:
+    body = (pod if plural == "pods" else config_map)("a")
+    api.post(api.at(plural), body).ok(201)
+
+    def finalizers(answer: Answer) -> object:
+        return answer.ok()["metadata"]["finalizers"]
+
+    path = api.at(plural, "a")
+    assert finalizers(api.delete(path, {"propagationPolicy": "Foreground"})) == ["foregroundDeletion"]
+    # Nothing is asked for: nothing changes.
+    marked = api.get(path).ok()["metadata"]["resourceVersion"]
+    assert api.delete(path).ok()["metadata"]["resourceVersion"] == marked
+    assert finalizers(api.delete(path, {"propagationPolicy": "Orphan"})) == ["orphan"]
+    assert finalizers(api.get(path)) == ["orphan"]
+    api.delete(path, {"propagationPolicy": "Background"}).ok()
+    assert api.get(path).code == 404
 
 
 def test_preconditions(api: Api) -> None:
