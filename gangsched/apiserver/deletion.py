@@ -1,8 +1,9 @@
 """Deletion of any kind: preconditions, grace, finalizers, propagation.
 
-Lives here: DELETE of one object. Not here: how long a kind's grace is (its strategy), the collection of
-dependents (the simulated controllers). Called by the registry. Source: k8s.io/apiserver
-pkg/registry/rest/delete.go (BeforeDelete) and pkg/registry/generic/registry/store.go (Delete).
+Lives here: DELETE of one object, and what its options may be. Not here: how long a kind's grace is (its
+strategy), the collection of dependents (the simulated controllers). Called by the registry; the options by
+whoever reads them from a request. Source: k8s.io/apiserver pkg/registry/rest/delete.go (BeforeDelete) and
+pkg/registry/generic/registry/store.go (Delete), k8s.io/apimachinery pkg/apis/meta/v1/validation.
 
 | the object | and | then |
 |---|---|---|
@@ -17,15 +18,25 @@ pkg/registry/rest/delete.go (BeforeDelete) and pkg/registry/generic/registry/sto
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from gangsched.apiserver.resources import Resource
-from gangsched.apiserver.status import conflict
+from gangsched.apiserver.status import (
+    FieldProblem,
+    bad_request,
+    conflict,
+    invalid,
+    invalid_value,
+    not_supported,
+)
 from gangsched.apiserver.store import Item
 from gangsched.apiserver.strategy import Context, Object, Strategy, timestamp
+
+PROPAGATIONS = ("Background", "Foreground", "Orphan")
 
 
 class DeleteOptions(msgspec.Struct, frozen=True):
@@ -35,6 +46,57 @@ class DeleteOptions(msgspec.Struct, frozen=True):
     uid: str | None = None
     resource_version: str | None = None
     propagation: str | None = None
+
+
+def checked_options(given: Mapping[str, object]) -> tuple[DeleteOptions, bool]:
+    """A request's metav1.DeleteOptions, and whether it is a dry run. Raises: StatusError (400, 422)."""
+    try:
+        options = msgspec.convert(given, type=_Given)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"DeleteOptions cannot be read: {error}") from None
+    problems = dry_run_problems(options.dry_run or ())
+    policy = options.propagation
+    if policy is not None and options.orphan is not None:
+        problems.append(
+            invalid_value(
+                "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
+            )
+        )
+    if policy is not None and policy not in PROPAGATIONS:
+        problems.append(
+            not_supported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"])
+        )
+    if problems:
+        raise invalid("DeleteOptions", "", problems, group="meta.k8s.io")
+    if options.orphan is not None:
+        policy = "Orphan" if options.orphan else "Background"
+    # As the real server: a negative grace is one second.
+    grace_s = 1 if options.grace_s is not None and options.grace_s < 0 else options.grace_s
+    preconditions = options.preconditions or _Preconditions()
+    return (
+        DeleteOptions(grace_s, preconditions.uid, preconditions.resource_version, policy),
+        bool(options.dry_run),
+    )
+
+
+def dry_run_problems(values: Sequence[str]) -> list[FieldProblem]:
+    """Of a request's `dryRun`."""
+    if all(each == "All" for each in values):
+        return []
+    return [not_supported("dryRun", list(values), ["All"])]
+
+
+class _Preconditions(msgspec.Struct, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class _Given(msgspec.Struct, rename="camel"):
+    grace_s: int | None = msgspec.field(default=None, name="gracePeriodSeconds")
+    preconditions: _Preconditions | None = None
+    orphan: bool | None = msgspec.field(default=None, name="orphanDependents")
+    propagation: str | None = msgspec.field(default=None, name="propagationPolicy")
+    dry_run: list[str] | None = None
 
 
 class Deletion(NamedTuple):

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from gangsched.apiserver.deletion import DeleteOptions
+from gangsched.apiserver.deletion import DeleteOptions, checked_options, dry_run_problems
 from gangsched.apiserver.lists import ListOptions
 from gangsched.apiserver.resources import Resource, Resources
 from gangsched.apiserver.selectors import FieldSelector, LabelSelector
@@ -28,7 +28,6 @@ from gangsched.apiserver.status import (
 from gangsched.apiserver.strategy import Strategy
 
 FIELD_VALIDATIONS = ("Ignore", "Strict", "Warn")
-PROPAGATIONS = ("Background", "Foreground", "Orphan")
 _META = "meta.k8s.io"
 # Both in the core group's Namespace; elsewhere the third segment names a resource.
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
@@ -171,7 +170,7 @@ def write_options(request: Request, kind: str) -> WriteOptions:
     (422)."""
     if not request.query:
         return _PLAIN_WRITE
-    problems = _dry_run_problems(request.query.get("dryRun", ()))
+    problems = dry_run_problems(request.query.get("dryRun", ()))
     manager = request.first("fieldManager")
     if len(manager) > 128:
         problems.append(
@@ -192,68 +191,22 @@ def write_options(request: Request, kind: str) -> WriteOptions:
     )
 
 
-def _dry_run_problems(values: Sequence[str]) -> list[FieldProblem]:
-    return [
-        not_supported("dryRun", list(values), ["All"]) for _ in [0] if any(each != "All" for each in values)
-    ]
-
-
 def delete_options(request: Request, body: Mapping[str, object] | None) -> tuple[DeleteOptions, bool]:
     """From the body, or from the query if there is none; and whether it is a dry run. Raises: StatusError."""
     if body is not None:
-        given = dict(body)
-    else:
-        given = {
-            name: request.first(name)
-            for name in ("propagationPolicy", "orphanDependents", "gracePeriodSeconds")
-            if request.first(name)
-        }
-        if "gracePeriodSeconds" in given:
-            given["gracePeriodSeconds"] = integer(str(given["gracePeriodSeconds"]))
-        if "orphanDependents" in given:
-            given["orphanDependents"] = boolean([str(given["orphanDependents"])])
-        if "dryRun" in request.query:
-            given["dryRun"] = request.query["dryRun"]
-    try:
-        options = msgspec.convert(given, type=_DeleteOptions)
-    except msgspec.ValidationError as error:
-        raise bad_request(f"DeleteOptions cannot be read: {error}") from None
-    problems = _dry_run_problems(options.dry_run or ())
-    policy = options.propagation
-    if policy is not None and options.orphan is not None:
-        problems.append(
-            invalid_value(
-                "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
-            )
-        )
-    if policy is not None and policy not in PROPAGATIONS:
-        problems.append(
-            not_supported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"])
-        )
-    if problems:
-        raise invalid("DeleteOptions", "", problems, group=_META)
-    if options.orphan is not None:
-        policy = "Orphan" if options.orphan else "Background"
-    # As the real server: a negative grace is one second.
-    grace_s = 1 if options.grace_s is not None and options.grace_s < 0 else options.grace_s
-    preconditions = options.preconditions or _Preconditions()
-    return (
-        DeleteOptions(grace_s, preconditions.uid, preconditions.resource_version, policy),
-        bool(options.dry_run),
-    )
-
-
-class _Preconditions(msgspec.Struct, rename="camel"):
-    uid: str | None = None
-    resource_version: str | None = None
-
-
-class _DeleteOptions(msgspec.Struct, rename="camel"):
-    grace_s: int | None = msgspec.field(default=None, name="gracePeriodSeconds")
-    preconditions: _Preconditions | None = None
-    orphan: bool | None = msgspec.field(default=None, name="orphanDependents")
-    propagation: str | None = msgspec.field(default=None, name="propagationPolicy")
-    dry_run: list[str] | None = None
+        return checked_options(body)
+    given: dict[str, object] = {
+        name: request.first(name)
+        for name in ("propagationPolicy", "orphanDependents", "gracePeriodSeconds")
+        if request.first(name)
+    }
+    if "gracePeriodSeconds" in given:
+        given["gracePeriodSeconds"] = integer(str(given["gracePeriodSeconds"]))
+    if "orphanDependents" in given:
+        given["orphanDependents"] = boolean([str(given["orphanDependents"])])
+    if "dryRun" in request.query:
+        given["dryRun"] = request.query["dryRun"]
+    return checked_options(given)
 
 
 def check_name(obj: Mapping[str, Any], target: Target) -> None:

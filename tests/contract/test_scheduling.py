@@ -197,6 +197,35 @@ def test_an_eviction_of_a_bound_pod_has_its_grace(api: Api) -> None:
     api.get(api.at("pods", "a")).no(404, "NotFound", 'pods "a" not found')
 
 
+NO_DELETION = 'DeleteOptions.meta.k8s.io "" is invalid: '
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"propagationPolicy": "Sideways"},
+            'propagationPolicy: Unsupported value: "Sideways": supported values: "Foreground", "Background", '
+            '"Orphan", "nil"',
+        ),
+        (
+            {"propagationPolicy": "Orphan", "orphanDependents": True},
+            'propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be '
+            "both set",
+        ),
+        ({"dryRun": ["Some"]}, 'dryRun: Unsupported value: ["Some"]: supported values: "All"'),
+    ],
+)
+def test_an_eviction_that_no_deletion_could_be_is_refused(api: Api, options: Json, message: str) -> None:
+    api.post(api.at("pods"), pod("a")).ok(201)
+    path = api.at("pods", "a", "eviction")
+    api.post(path, eviction("a", **options)).no(422, "Invalid", NO_DELETION + message)
+    said = "the namespace of the provided object does not match the namespace sent on the request"
+    elsewhere = {"metadata": {"name": "a", "namespace": "elsewhere"}}
+    api.post(path, elsewhere).no(400, "BadRequest", said)
+    assert "deletionTimestamp" not in api.get(api.at("pods", "a")).ok()["metadata"]
+
+
 def bound_under_a_budget(api: Api) -> None:
     """The pod `a`, and the budget `b` that is about it."""
     budget = {

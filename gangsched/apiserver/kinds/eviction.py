@@ -7,6 +7,7 @@ strategy. Source: pkg/registry/core/pod/storage/eviction.go of Kubernetes 1.37.
 
 from __future__ import annotations
 
+from gangsched.apiserver.deletion import DeleteOptions, checked_options
 from gangsched.apiserver.kinds.conditions import set_condition
 from gangsched.apiserver.resources import Resource
 from gangsched.apiserver.selectors import LabelSelector
@@ -22,14 +23,19 @@ _RETRY_S = 10
 
 
 def evict(body: Object, name: str, context: Context) -> Object:
-    """Raises: StatusError (404, 409, 429, 500)."""
-    if (body.get("metadata") or {}).get("name") != name:
+    """Raises: StatusError (400, 404, 409, 422, 429, 500)."""
+    metadata = body.get("metadata") or {}
+    if metadata.get("name") != name:
         raise bad_request("name in URL does not match name in Eviction object")
-    options = body.get("deleteOptions") or {}
-    dry_run = context.dry_run or bool(options.get("dryRun"))
+    if (metadata.get("namespace") or context.namespace) != context.namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
     pods = context.cluster.resource("pods")
     context.cluster.admit_to_namespace(pods, context.namespace, name)
     item = context.cluster.get(pods, context.namespace, name)
+    options, dry_run = checked_options(body.get("deleteOptions") or {})
+    dry_run = dry_run or context.dry_run
     pod = item.decode()
     if not _may_ignore_budgets(pod):
         _ask_budgets(pod, context, dry_run=dry_run)
@@ -154,15 +160,14 @@ def _set_disruption_allowed(budget: Object, now: str) -> None:
     )
 
 
-def _delete(item: Item, pods: Resource, options: Object, context: Context, *, dry_run: bool) -> None:
-    given = options.get("preconditions") or {}
+def _delete(item: Item, pods: Resource, options: DeleteOptions, context: Context, *, dry_run: bool) -> None:
     why = ""
-    if (uid := given.get("uid")) and uid != item.uid:
+    if (uid := options.uid) and uid != item.uid:
         why = (
             f"the UID in the precondition ({uid}) does not match the UID in record ({item.uid}). The object "
             "might have been deleted and then recreated"
         )
-    elif (version := given.get("resourceVersion")) and version != str(item.revision):
+    elif (version := options.resource_version) and version != str(item.revision):
         why = (
             f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in "
             f"record ({item.revision}). The object might have been modified"
@@ -187,6 +192,6 @@ def _delete(item: Item, pods: Resource, options: Object, context: Context, *, dr
         pods,
         context.namespace,
         item.name,
-        grace_s=options.get("gracePeriodSeconds"),
-        propagation=options.get("propagationPolicy"),
+        grace_s=options.grace_s,
+        propagation=options.propagation,
     )
