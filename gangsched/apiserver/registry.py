@@ -297,7 +297,7 @@ class Registry:
             raise self.uid_conflict(resource, existing, meta["uid"])
         version = meta.get("resourceVersion") or ""
         if version in ("", "0"):
-            if not strategy.allows_unconditional_update and not context.subresource:
+            if not strategy.allows_unconditional_update:
                 problem = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
                 raise invalid(resource.plural, existing.name, [problem], group=resource.group)
         elif version != str(existing.revision):

@@ -14,6 +14,7 @@ from tests.support.bodies import pod
 
 CORE_GROUP = "/apis/scheduling.k8s.io/v1beta1"
 CUSTOM_GROUP = "/apis/scheduling.x-k8s.io/v1alpha1"
+POLICY = "/apis/policy/v1"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CRD_FILE = Path(__file__).parents[2] / "deploy" / "crds" / "scheduling.x-k8s.io_podgroups.yaml"
 
@@ -160,6 +161,29 @@ def test_a_custom_update_needs_a_version(served: Api) -> None:
     )
     made["spec"]["minMember"] = 3
     assert api.put(path, made).ok()["metadata"]["generation"] == 2
+
+
+@pytest.mark.since(37)
+def test_a_status_is_written_over_a_version_that_is_named(served: Api) -> None:
+    served.post(served.at("podgroups", group=CORE_GROUP), core()).ok(201)
+    served.post(served.at("podgroups", group=CUSTOM_GROUP), custom()).ok(201)
+    budget = {"metadata": {"name": "g"}, "spec": {"minAvailable": 1}}
+    served.post(served.at("poddisruptionbudgets", group=POLICY), budget).ok(201)
+    says = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+    for plural, group in (
+        ("podgroups", CORE_GROUP),
+        ("podgroups", CUSTOM_GROUP),
+        ("poddisruptionbudgets", POLICY),
+    ):
+        named = f'{plural}.{group.split("/")[2]} "g" is invalid: {says}'
+        written = served.get(served.at(plural, "g", group=group)).ok()
+        del written["metadata"]["resourceVersion"]
+        for below in ("status", ""):
+            path = served.at(plural, "g", below, group=group)
+            served.put(path, written).no(422, "Invalid", named)
+            served.patch(path, {"metadata": {"resourceVersion": None}}).no(422, "Invalid", named)
+        # A patch that says nothing of it is for the version that it meets.
+        served.patch(served.at(plural, "g", "status", group=group), {"status": {}}).ok()
 
 
 def test_a_watch_of_custom_pod_groups(served: Api) -> None:

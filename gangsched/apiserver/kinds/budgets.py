@@ -22,6 +22,7 @@ _NOT_A_PERCENTAGE = (
 
 class BudgetStrategy(Strategy):
     has_generation = True
+    allows_unconditional_update = False
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
         obj["spec"] = obj.get("spec") or {}
