@@ -98,7 +98,7 @@ def page(store: Store, collection: str, namespace: str, options: ListOptions) ->
     else:
         revision = _revision(store, options)
     # As the real server's watch cache: "0" means the current state, without a limit.
-    limit = 0 if options.resource_version == "0" and not options.continue_ else options.limit
+    limit = 0 if options.resource_version == "0" and not options.continue_ else max(options.limit, 0)
     try:
         candidates = store.items_at(collection, revision, namespace, start)
     except Expired:
@@ -144,7 +144,7 @@ def _revision(store: Store, options: ListOptions) -> int:
     if asked > store.revision:
         raise too_large(asked, store.revision)
     # A limit with a resourceVersion and no match means Exact, from the time before there was a match.
-    exact = options.match == EXACT or (not options.match and options.limit)
+    exact = options.match == EXACT or (not options.match and options.limit > 0)
     return asked if asked and exact else store.revision
 
 

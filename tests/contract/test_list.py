@@ -183,6 +183,14 @@ def test_a_version_from_the_future(api: Api) -> None:
     assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
 
 
+def test_a_limit_below_zero_is_none(api: Api) -> None:
+    before = api.get(api.at("configmaps")).ok()["metadata"]["resourceVersion"]
+    fill(api, "a", "b")
+    for query in ({"limit": -1}, {"limit": -1, "resourceVersion": before}):
+        found = api.get(api.at("configmaps"), **query).ok()
+        assert (names(found), "continue" in found["metadata"]) == (["a", "b"], False)
+
+
 def test_metadata_alone(api: Api) -> None:
     fill(api, "a")
     found = api.get(api.at("configmaps"), accept=PARTIAL_LIST).ok()
