@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from gangsched.apiserver import bodies, codec, responses
 from gangsched.apiserver.bodies import Expected
-from gangsched.apiserver.lists import ListOptions, Page, page
+from gangsched.apiserver.lists import ListOptions, Page, check_reached, page, parse_revision_of_one
 from gangsched.apiserver.negotiation import Shape, negotiate
 from gangsched.apiserver.patches import patch, schema_of, shown, tracked
 from gangsched.apiserver.registry import Registry
@@ -120,6 +120,8 @@ class Handlers:
     def _get(self, request: Request, target: Target) -> Answer:
         wanted = negotiate(request.accept).shape
         if target.resource.stored:
+            revision = parse_revision_of_one(request.first("resourceVersion"))
+            check_reached(self._registry.store, revision)
             item = self._registry.get(target.resource, target.namespace, target.name)
         else:
             item = self._computed_one(request, target)

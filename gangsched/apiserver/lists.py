@@ -141,20 +141,10 @@ def _selected(candidates: Iterable[Item], options: ListOptions) -> list[Item]:
 
 def _revision(store: Store, options: ListOptions) -> int:
     asked = parse_revision(options.resource_version)
-    if asked > store.revision:
-        raise too_large(asked, store.revision)
+    check_reached(store, asked)
     # A limit with a resourceVersion and no match means Exact, from the time before there was a match.
     exact = options.match == EXACT or (not options.match and options.limit > 0)
     return asked if asked and exact else store.revision
-
-
-def too_large(asked: int, current: int) -> StatusError:
-    """This server has not reached the requested revision."""
-    return timeout(
-        f"Too large resource version: {asked}, current: {current}",
-        retry_after_s=1,
-        causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
-    )
 
 
 def parse_revision(text: str) -> int:
@@ -167,6 +157,24 @@ def parse_revision(text: str) -> int:
         f'invalid resource version: resourceVersion: Invalid value: "{text}": '
         f'strconv.ParseUint: parsing "{text}": invalid syntax'
     )
+
+
+def parse_revision_of_one(text: str) -> int:
+    """As parse_revision, for a GET or a watch: where a list is answered 400, they are answered 500."""
+    try:
+        return parse_revision(text)
+    except StatusError as error:
+        raise StatusError(500, "", error.message.removeprefix("invalid resource version: ")) from None
+
+
+def check_reached(store: Store, revision: int) -> None:
+    """Refuses a revision that this server has not reached. Raises: StatusError (504)."""
+    if revision > store.revision:
+        raise timeout(
+            f"Too large resource version: {revision}, current: {store.revision}",
+            retry_after_s=1,
+            causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
+        )
 
 
 def _check(options: ListOptions) -> None:

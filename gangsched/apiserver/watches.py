@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gangsched.apiserver import codec
-from gangsched.apiserver.lists import ListOptions, check_watch, page, parse_revision, too_large
+from gangsched.apiserver.lists import ListOptions, check_reached, check_watch, page, parse_revision_of_one
 from gangsched.apiserver.resources import Resource
 from gangsched.apiserver.status import StatusError, expired
 from gangsched.apiserver.store import Change, Expired, Item, Store
@@ -123,13 +123,9 @@ class Watch:
     def _begin(self) -> None:
         options = self._options
         initial = options.send_initial_events
-        try:
-            revision = parse_revision(options.resource_version)
-        except StatusError as error:
-            # Where a list is answered 400, a watch is answered 500.
-            raise StatusError(500, "", error.message.removeprefix("invalid resource version: ")) from None
-        if initial and revision > self._store.revision:
-            raise too_large(revision, self._store.revision)
+        revision = parse_revision_of_one(options.resource_version)
+        if initial:
+            check_reached(self._store, revision)
         if initial or (initial is None and revision == 0):
             self._send_state()
             if initial and options.bookmarks:

@@ -183,6 +183,20 @@ def test_a_version_from_the_future(api: Api) -> None:
     assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
 
 
+@pytest.mark.parametrize("name", ["a", "absent"])
+def test_an_object_at_a_version(api: Api, name: str) -> None:
+    fill(api, "a")
+    version = api.get(api.at("configmaps")).ok()["metadata"]["resourceVersion"]
+    path = api.at("configmaps", name)
+    # Not older than that: the present one.
+    assert api.get(path, resourceVersion=version).code == (200 if name == "a" else 404)
+    answer = api.get(path, resourceVersion="999999999")
+    assert (answer.code, answer.body["reason"]) == (504, "Timeout")
+    assert answer.body["message"].startswith("Timeout: Too large resource version: 999999999, current: ")
+    says = 'resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax'
+    api.get(path, resourceVersion="abc").no(500, "", says)
+
+
 def test_a_limit_below_zero_is_none(api: Api) -> None:
     before = api.get(api.at("configmaps")).ok()["metadata"]["resourceVersion"]
     fill(api, "a", "b")
