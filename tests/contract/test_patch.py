@@ -130,6 +130,20 @@ def test_invalid_patches_are_refused(api: Api, content_type: str, body: object, 
     assert answer.body["kind"] == "Status"
 
 
+@pytest.mark.parametrize(
+    ("n_copies", "source", "code"),
+    [(900, "/data/a", 200), (3200, "/data/a", 422), (16, "/data", 422)],
+    ids=["a few", "many", "doubling"],
+)
+def test_a_json_patch_copies_only_so_much(api: Api, n_copies: int, source: str, code: int) -> None:
+    api.post(api.at("configmaps"), config_map("a", {"a": "x" * 1000})).ok(201)
+    copies = [{"op": "copy", "from": source, "path": f"/data/a{k}"} for k in range(n_copies)]
+    undone = [{"op": "remove", "path": f"/data/a{k}"} for k in range(n_copies)]
+    answer = api.patch(api.at("configmaps", "a"), copies + undone, JSON_PATCH)
+    assert answer.code == code, answer
+    assert api.get(api.at("configmaps", "a")).ok()["data"] == {"a": "x" * 1000}
+
+
 def test_a_patch_says_what_kind_it_is(api: Api) -> None:
     api.post(api.at("configmaps"), config_map("a")).ok(201)
     api.patch(api.at("configmaps", "a"), {"data": {}}, JSON).no(

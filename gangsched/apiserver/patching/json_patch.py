@@ -10,10 +10,14 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import msgspec
+
 from gangsched.apiserver.patching.refusal import does_not_apply, wrong_json_type
 from gangsched.apiserver.status import StatusError
 
 MAX_OPERATIONS = 10_000
+# What all `copy` operations of a patch may copy together: each can double the document.
+MAX_COPIED_BYTES = 3 * 2**20
 OPERATION_FIELDS = ("op", "path", "from", "value")
 _FIELD_TYPES = {"op": "string", "path": "string", "from": "string"}
 
@@ -22,8 +26,12 @@ def json_patch(doc: Any, operations: Any) -> Any:
     """A new document; `doc` stays as it is. Raises: StatusError (400, 413, 422)."""
     _check(operations)
     doc = copy.deepcopy(doc)
+    left_bytes = MAX_COPIED_BYTES
     for operation in operations:
-        doc = _apply(doc, operation)
+        if operation.get("op") == "copy":
+            left_bytes -= _copy(doc, operation, left_bytes)
+        else:
+            doc = _apply(doc, operation)
     return doc
 
 
@@ -84,10 +92,26 @@ def _check(operations: Any) -> None:
         )
 
 
-def _apply(doc: Any, operation: dict[str, Any]) -> Any:
+def _copy(doc: Any, operation: dict[str, Any], left_bytes: int) -> int:
+    """Returns how many bytes of JSON it has copied, of at most `left_bytes`."""
+    path = _path(operation)
+    found = _get(doc, _source(operation))
+    n_bytes = len(msgspec.json.encode(found))
+    if n_bytes > left_bytes:
+        raise does_not_apply(f"its copies are more than {MAX_COPIED_BYTES} bytes together")
+    _add(doc, path, copy.deepcopy(found))
+    return n_bytes
+
+
+def _path(operation: dict[str, Any]) -> str:
     path = operation.get("path")
     if path is None:
         raise does_not_apply("the operation has no path")
+    return str(path)
+
+
+def _apply(doc: Any, operation: dict[str, Any]) -> Any:
+    path = _path(operation)
     value = copy.deepcopy(operation.get("value"))
     match operation.get("op"):
         case "add":
@@ -102,8 +126,6 @@ def _apply(doc: Any, operation: dict[str, Any]) -> Any:
             moved = _get(doc, _source(operation))
             _remove(doc, _source(operation))
             _add(doc, path, moved)
-        case "copy":
-            _add(doc, path, copy.deepcopy(_get(doc, _source(operation))))
         case "test":
             found = doc if path == "" else _get(doc, path)
             if not _same(found, value):
