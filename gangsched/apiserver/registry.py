@@ -33,6 +33,8 @@ from gangsched.apiserver.store import Item, Store
 from gangsched.apiserver.strategy import Context, Object, Strategy
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+# etcd's --max-request-bytes: no object is larger.
+MAX_OBJECT_BYTES = 3 * 2**19
 # How often to generate another name when one is taken.
 MAX_NAME_TRIES = 8
 _ANY = Strategy()
@@ -249,6 +251,8 @@ class Registry:
         if context.dry_run:
             return codec.as_item(resource, obj, 0, fields)
         item = codec.as_item(resource, obj, self.store.revision + 1, fields)
+        if len(item.raw) > MAX_OBJECT_BYTES:
+            raise StatusError(500, "", "etcdserver: request is too large")
         self.store.put(resource.storage_key, item)
         return item
 

@@ -144,3 +144,18 @@ def test_a_priority_class_keeps_its_value(api: Api) -> None:
         "Invalid",
         f'PriorityClass.scheduling.k8s.io "{name}" is invalid: value: Forbidden: may not be changed in an update.',
     )
+
+
+def test_no_object_is_larger_than_etcd_takes(api: Api) -> None:
+    def image(n_bytes: int) -> Json:
+        return {"containerStatuses": [{"name": "main", "image": "i" * n_bytes}]}
+
+    made = api.post(api.at("pods"), pod("a")).ok(201)
+    path = api.at("pods", "a", "status")
+    # Bit by bit, each a request that is small enough.
+    api.patch(path, {"status": {"message": "m" * 700_000}}).ok()
+    before = api.patch(path, {"status": {"reason": "r" * 700_000}}).ok()["metadata"]
+    assert int(before["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
+    api.patch(path, {"status": image(300_000)}).no(500, "", "etcdserver: request is too large")
+    assert api.get(api.at("pods", "a")).ok()["metadata"]["resourceVersion"] == before["resourceVersion"]
+    api.delete(api.at("pods", "a")).ok()
