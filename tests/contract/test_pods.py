@@ -203,6 +203,10 @@ def test_pods_that_are_refused(api: Api, spec: Any, problem: str) -> None:
             {"containers": [container(resources={"requests": {"cpu": "lots"}})]},
             "quantities must match the regular expression",
         ),
+        (
+            {"containers": [container(resources={"requests": {"cpu": "1e99999999999999999999"}})]},
+            "unable to parse quantity's suffix",
+        ),
         ({"containers": "one"}, "json: cannot unmarshal string into Go struct field"),
         ({"hostNetwork": "yes"}, "json: cannot unmarshal string into Go struct field"),
         ({"priority": "high"}, "json: cannot unmarshal string into Go struct field"),

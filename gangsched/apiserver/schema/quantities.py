@@ -25,6 +25,10 @@ _NANO, _MILLI = Decimal("1e-9"), Decimal("0.001")
 # A number of so many digits always fits an int64.
 _MAX_DIGITS = 18
 _DIGITS = 60
+# Beyond a million digits decimal does not reckon. The real server computes at such a number until the time
+# of the request is over, and refuses an exponent that is no int64 in the same words as here.
+_EXPONENT_DIGITS = 6
+_WRONG_SUFFIX = "unable to parse quantity's suffix"
 
 
 class BadText(ValueError):
@@ -64,14 +68,19 @@ def quantity(text: str, *, in_list: bool = False) -> Quantity:
     sign, whole, fraction, suffix = match[1], match[2].lstrip("0") or "0", match[3] or "", match[4]
     exponent = _EXPONENT.match(suffix)
     if exponent is None and suffix not in _DECIMAL and suffix not in _BINARY:
-        raise BadText("unable to parse quantity's suffix")
+        raise BadText(_WRONG_SUFFIX)
+    if exponent is not None and len(exponent[1].lstrip("+-0")) > _EXPONENT_DIGITS:
+        raise BadText(_WRONG_SUFFIX)
     with localcontext() as context:
         context.prec = _DIGITS
         number = Decimal(f"{sign}{whole}.{fraction or '0'}")
-        if suffix in _BINARY:
-            value = number * 2 ** _BINARY[suffix]
-        else:
-            value = number.scaleb(int(exponent[1]) if exponent else _DECIMAL[suffix])
+        try:
+            if suffix in _BINARY:
+                value = number * 2 ** _BINARY[suffix]
+            else:
+                value = number.scaleb(int(exponent[1]) if exponent else _DECIMAL[suffix])
+        except ArithmeticError:
+            raise BadText(_WRONG_SUFFIX) from None
         rounded = value
         if value.adjusted() < _DIGITS - 10:
             rounded = value.quantize(_MILLI if in_list else _NANO, ROUND_UP)

@@ -11,6 +11,7 @@ from gangsched.apiserver.schema.quantities import BadText
 from tests.apiserver.kinds.recording import RECORDED
 
 PRINTED: dict[str, str] = json.loads((RECORDED / "quantities.json").read_text())
+LONG = "9" * 1_100_000
 
 
 @pytest.mark.parametrize(("given", "printed"), PRINTED.items())
@@ -30,9 +31,14 @@ def test_what_is_not_a_quantity_is_refused(given: str) -> None:
         quantity(given)
 
 
-def test_a_suffix_that_nobody_knows_is_refused() -> None:
+@pytest.mark.parametrize(
+    "given",
+    ["1KK", "1e2147483648", "1e-2147483648", "1e" + "9" * 5000, "99e999999", LONG, LONG + "Ki"],
+    ids=lambda given: given[:15],
+)
+def test_a_suffix_that_nobody_knows_or_can_reckon_with_is_refused(given: str) -> None:
     with pytest.raises(BadText, match="unable to parse quantity's suffix"):
-        quantity("1KK")
+        quantity(given)
 
 
 def test_what_says_nothing_is_left_out_and_what_is_in_a_map_stays() -> None:
