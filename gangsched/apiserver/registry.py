@@ -29,7 +29,7 @@ from gangsched.apiserver.status import (
     invalid_value,
     not_found,
 )
-from gangsched.apiserver.store import Item, Store
+from gangsched.apiserver.store import Item, Store, key_of
 from gangsched.apiserver.strategy import Context, Object, Strategy
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
@@ -163,7 +163,10 @@ class Registry:
         if existing is None:
             if create is None:
                 raise not_found(resource.plural, name, group=resource.group)
-            return self.create(resource, create(), namespace=namespace, context=context), True
+            made = create()
+            if uid := (made.get("metadata") or {}).get("uid"):
+                raise self._uid_conflict(resource, namespace, name, uid, "")
+            return self.create(resource, made, namespace=namespace, context=context), True
         old = existing.decode()
         new = change(existing.decode())
         strategy = self.strategy(resource)
@@ -298,7 +301,7 @@ class Registry:
         else:
             meta.pop("namespace", None)
         if meta.get("uid") and meta["uid"] != existing.uid:
-            raise self.uid_conflict(resource, existing, meta["uid"])
+            raise self._uid_conflict(resource, existing.namespace, existing.name, meta["uid"], existing.uid)
         version = meta.get("resourceVersion") or ""
         if version in ("", "0"):
             if not strategy.allows_unconditional_update:
@@ -308,14 +311,19 @@ class Registry:
             raise conflict(resource.plural, existing.name, MODIFIED, group=resource.group)
         meta["resourceVersion"] = str(existing.revision)
 
-    def uid_conflict(self, resource: Resource, existing: Item, uid: str) -> StatusError:
-        """In the words of etcd3's storage, with the key that the object would have there."""
-        where = f"/registry/{resource.group + '/' if resource.custom else ''}{resource.plural}/{existing.key}"
+    def _uid_conflict(
+        self, resource: Resource, namespace: str, name: str, wanted: str, found: str
+    ) -> StatusError:
+        """In the words of etcd3's storage, with the key that the object would have there; `found` is "" if
+        there is none."""
+        group = f"{resource.group}/" if resource.custom else ""
+        where = f"{group}{resource.plural}/{key_of(namespace, name)}"
         return conflict(
             resource.plural,
-            existing.name,
-            f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
-            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {existing.uid}",
+            name,
+            f"StorageError: invalid object, Code: 4, Key: /registry/{where}, ResourceVersion: 0, "
+            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, "
+            f"UID in object meta: {found}",
             group=resource.group,
         )
 

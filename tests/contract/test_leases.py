@@ -59,3 +59,15 @@ def test_leases_that_are_refused(api: Api) -> None:
     answer = api.post(api.at("leases", group=GROUP), lease("one", renewTime="yesterday"))
     assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
     assert 'Lease in version "v1" cannot be handled as a Lease' in answer.body["message"]
+
+
+def test_a_lease_that_was_deleted_is_not_renewed(api: Api) -> None:
+    path = api.at("leases", "l", group=GROUP)
+    held = api.post(api.at("leases", group=GROUP), {"metadata": {"name": "l"}, "spec": {}}).ok(201)
+    api.delete(path).ok()
+    for version in (held["metadata"].pop("resourceVersion"), ""):
+        answer = api.put(path, {**held, "metadata": {**held["metadata"], "resourceVersion": version}})
+        assert (answer.code, answer.body["reason"]) == (409, "Conflict")
+        says = f"Precondition failed: UID in precondition: {held['metadata']['uid']}, UID in object meta: "
+        assert answer.body["message"].endswith(says)
+    assert api.get(path).code == 404
