@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 
+from gangsched import printing
 from gangsched.config import SchedulerConfig, parse_config
 from gangsched.core.framework.profile import Profile
 from gangsched.core.state.reporter import clean
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     else:
-        console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+        console = printing.console(140)
         print_answer(found, console, n_rows=args.rows)
     return int(bool(day.lost))
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gangsched import printing
 from gangsched.config.strict import nearest
 from gangsched.core.state.reporter import NODE_REFUSED, POD_REFUSED, clean
 from gangsched.devices.report import CONFIRMED, FREE, PLANNED, RESERVED, DeviceRow, NodeMap, Refused, make_map
@@ -59,9 +60,8 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(maps), indent=2) + b"\n")
     else:
-        width = None if sys.stdout.isatty() else 220
         wide = args.output == "wide"
-        console = Console(width=width, soft_wrap=True)
+        console = printing.console(220, highlight=True, soft_wrap=True)
         print_map(maps, console, wide=wide, each=wide or args.all)
         if unknown:
             console.print(escape(clean(unknown)))

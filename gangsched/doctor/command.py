@@ -11,6 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.markup import escape
 
+from gangsched import printing
 from gangsched.config import SchedulerConfig
 from gangsched.core.reconfigure import watched_by_plugins
 from gangsched.devices.report import Refused, make_map
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(findings), indent=2) + b"\n")
     else:
-        print_findings(findings, Console(width=None if sys.stdout.isatty() else 160), quiet=args.quiet)
+        print_findings(findings, printing.console(160, highlight=True), quiet=args.quiet)
     return exit_code(findings)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 
+from gangsched import printing
 from gangsched.bench.queueing.jobs import Job
 from gangsched.bench.queueing.traces import jobs_of
 from gangsched.core.state.reporter import clean
@@ -149,7 +148,7 @@ def _tell(
     *,
     has_date: bool = True,
 ) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console = printing.console(160)
     is_past = args.kind == _KUBERNETES
     what, how = ("pod", "were bound") if is_past else ("job", "started")
     n_all, lasted = done.n_started + done.n_waiting, duration(done.lasted_s)

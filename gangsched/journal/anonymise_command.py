@@ -6,13 +6,13 @@ import argparse
 import os
 import re
 import stat
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
+from gangsched import printing
 from gangsched.core.state.reporter import clean
 from gangsched.errors import ConfigError
 from gangsched.flags import add_plugin_flag
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     segments = segments_at(Path(args.journal))
     out = Path(args.out)
     was_there = begin_empty(out)
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console = printing.console(160)
     plugins: tuple[str, ...] = ()
     try:
         anonymising = Anonymising(segments, key, args.plugin)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from gangsched import printing
 from gangsched.config.strict import nearest
 from gangsched.config.tracing import traces_url
 from gangsched.errors import ConfigError
@@ -75,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError."""
     _check(args)
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console = printing.console(160)
     segments = segments_at(Path(args.journal))
     processes = [Begun(some) for _, some in groupby(segments, key=lambda one: one.process)]
     span = _span(args, [one for process in processes for _, one in process.starts])

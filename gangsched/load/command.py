@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gangsched import printing
 from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ParseError
 from gangsched.kube.client import ApiClient
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     else:
-        print_report(report, Console(width=None if sys.stdout.isatty() else 160))
+        print_report(report, printing.console(160, highlight=True))
     return 0 if report.spread is not None else 1
 
 

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         if not chosen:
             ids = ", ".join(trace.trace_id for trace in traces[-3:])
             raise ConfigError(f"no trace of {gang} begins with {args.trace_id!r}; the latest are {ids}")
-    console = Console(width=args.width, highlight=False, soft_wrap=False)
+    console = Console(width=args.width, highlight=False, soft_wrap=False, emoji=False)
     ascii_only = "utf" not in console.encoding.lower()
     for i, trace in enumerate(chosen):
         if i:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gangsched import namespaces
+from gangsched import namespaces, printing
 from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError
 from gangsched.signals import run_loop
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(body, indent=2) + b"\n")
         return 0
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console = printing.console(160)
     for told in stories:
         print_story(told, console)
     return 0

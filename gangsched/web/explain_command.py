@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gangsched import namespaces
+from gangsched import namespaces, printing
 from gangsched.core.explain import Explanation
 from gangsched.core.state.reporter import clean
 from gangsched.errors import ApiError, ConfigError
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(pages), indent=2) + b"\n")
     else:
-        console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+        console = printing.console(120)
         for page in pages:
             print_page(page, console)
     return 3 if any(page.explanation.position for page in pages) else 0

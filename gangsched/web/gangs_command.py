@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gangsched import printing
 from gangsched.core.reports import view_group
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     else:
-        print_gangs(found, Console(width=None if sys.stdout.isatty() else 200, highlight=False))
+        print_gangs(found, printing.console(200))
     return 0
 
 

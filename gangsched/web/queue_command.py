@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gangsched import printing
 from gangsched.core.state.reporter import clean
 from gangsched.namespaces import add_list_flags, listed
 from gangsched.signals import run_loop
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(body or b"", indent=2) + b"\n")
         return 0
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    console = printing.console(200)
     if args.start:
         print_starts(page, console)
     else:

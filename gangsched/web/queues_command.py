@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gangsched import printing
 from gangsched.core.state.reporter import clean
 from gangsched.model.resources import told_amount
 from gangsched.signals import run_loop
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(body or b"", indent=2) + b"\n")
         return 0
-    print_queues(page, Console(width=None if sys.stdout.isatty() else 200, highlight=False))
+    print_queues(page, printing.console(200))
     return 0
 
 

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gangsched import printing
 from gangsched.config import SchedulerConfig, on_trial
 from gangsched.errors import ApiError, ConfigError
 from gangsched.extension.loading import KnownPlugins
@@ -111,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     else:
-        print_answer(found, Console(width=None if sys.stdout.isatty() else 140, highlight=False))
+        print_answer(found, printing.console(140))
     return 0 if found.starts_now else NOT_NOW
 
 

@@ -15,10 +15,12 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from gangsched import printing
 from gangsched.apiserver.app import EmbeddedCluster, write_kubeconfig
 from gangsched.certificates import self_signed
 from gangsched.cli import main
 from gangsched.core.state.reporter import POD_REFUSED
+from gangsched.devices.command import print_map
 from gangsched.devices.report import Refused, make_map
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
@@ -322,3 +324,13 @@ def test_no_server_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().err
     assert "cannot reach http://127.0.0.1:9: connection refused" in said
     assert "Traceback" not in said
+
+
+def test_the_id_of_a_device_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """0000:ab:00.0 is a PCI address, and :ab: is an emoji for rich."""
+    node = make_node("n0", gpus=1)
+    listed = str((node.metadata.annotations or {})[INVENTORY_KEY]).replace("GPU-n0-0", "0000:ab:00.0")
+    own = {**(node.metadata.annotations or {}), INVENTORY_KEY: listed}
+    found = make_map([replace(node, metadata=replace(node.metadata, annotations=own))], [])
+    print_map(found, printing.console(220), wide=True, each=True)
+    assert "0000:ab:00.0" in capsys.readouterr().out
