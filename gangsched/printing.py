@@ -5,15 +5,22 @@ Lives here: its width, and what rich would replace. Not here: what is printed. C
 
 from __future__ import annotations
 
+import shutil
 import sys
 
 from rich.console import Console
 
 
-def console(piped_width: int, *, highlight: bool = False, soft_wrap: bool = False) -> Console:
-    """Standard output, as wide as its terminal. piped_width: into a file or a pipe.
+def console(
+    piped_width: int = 0, *, width: int | None = None, highlight: bool = False, soft_wrap: bool = False
+) -> Console:
+    """Standard output, as wide as its terminal. piped_width: into a file or a pipe, 0: as COLUMNS says;
+    width: in any case.
 
-    Without emoji: rich takes the `:ab:` of the device 0000:ab:00.0 for one, and shows another ID.
+    Without emoji: rich takes the `:ab:` of the device 0000:ab:00.0 for one, and shows another ID. Not with
+    the width that rich finds: of COLUMNS=0 it makes lines with nothing in them, of COLUMNS=² a traceback.
     """
-    width = None if sys.stdout.isatty() else piped_width
-    return Console(width=width, highlight=highlight, soft_wrap=soft_wrap, emoji=False)
+    columns, lines = shutil.get_terminal_size()
+    if width is None:
+        width = piped_width if piped_width and not sys.stdout.isatty() else columns
+    return Console(width=width, height=lines, highlight=highlight, soft_wrap=soft_wrap, emoji=False)

@@ -30,13 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="all of the gang's traces, oldest first")
     namespaces.add_flag(parser)
     add_flags(parser)
-    parser.add_argument("--width", metavar="COLUMNS", type=int, help="default: the terminal's")
+    parser.add_argument("--width", metavar="COLUMNS", type=_columns, help="default: the terminal's")
+
+
+def _columns(text: str) -> int:
+    if text.isdecimal() and 1 <= len(text) <= 6 and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of columns, 1 or more")
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
-    from rich.console import Console
-
+    from gangsched import printing
     from gangsched.telemetry.reading import NoTrace, from_file, from_jaeger
     from gangsched.telemetry.waterfall import draw
 
@@ -51,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         if not chosen:
             ids = ", ".join(trace.trace_id for trace in traces[-3:])
             raise ConfigError(f"no trace of {gang} begins with {args.trace_id!r}; the latest are {ids}")
-    console = Console(width=args.width, highlight=False, soft_wrap=False, emoji=False)
+    console = printing.console(width=args.width)
     ascii_only = "utf" not in console.encoding.lower()
     for i, trace in enumerate(chosen):
         if i:

@@ -316,3 +316,22 @@ async def test_for_a_gang_without_a_trace_its_present_state_is_printed(
         assert "; and the scheduler knows no gang and no pod" in capsys.readouterr().err
     assert await run(main, ["trace", "d/train", f"--file={path}", NOBODY]) == 2
     assert "`gangsched explain d/train` asks the scheduler why it waits" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", ["0", "²", "x", "-3"])
+def test_a_width_that_is_none_in_the_environment_does_not_count(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    """A shell within an editor, or `docker exec -t`, may export COLUMNS=0: rich makes empty lines of that."""
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["trace", "d/train", f"--file={file}"]) == 0
+    assert "Permit wait" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", ["0", "-5", "many", "9999999"])
+def test_a_width_of_no_columns_is_a_mistake(
+    file: Path, capsys: pytest.CaptureFixture[str], width: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["trace", "d/train", f"--file={file}", f"--width={width}"])
+    assert f"'{width}' is not a number of columns, 1 or more" in capsys.readouterr().err
