@@ -26,7 +26,7 @@ from gangsched.extension.source import ConfigSource
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.pages import MAX_PAGE_BYTES
-from gangsched.model.printable import several
+from gangsched.model.printable import one_line, several
 from gangsched.namespaces import add_flag, namespace_of
 from gangsched.signals import run_loop
 from gangsched.snapshot import take_snapshot
@@ -161,15 +161,15 @@ async def _ask_scheduler(args: argparse.Namespace, texts: Sequence[str]) -> Answ
 def print_answer(found: Answer, console: Console) -> None:
     """The answer of each gang first."""
     if found.changes:
-        console.print(f"With {escape('; '.join(found.changes))}:")
+        console.print(f"With {_shown('; '.join(found.changes))}:")
     for gang in found.gangs:
         _print_gang(gang, console, found.endless)
     if found.evicted:
         more = f", and {n - _MAX_NAMED} more" if (n := len(found.evicted)) > _MAX_NAMED else ""
         named = ", ".join(found.evicted[:_MAX_NAMED])
-        console.print(f"It would evict {several(n, 'pod')}: {escape(named)}{more}")
+        console.print(f"It would evict {several(n, 'pod')}: {_shown(named)}{more}")
     for why in found.unread:
-        console.print(f"Not read: {escape(why)}", style="yellow")
+        console.print(f"Not read: {_shown(why)}", style="yellow")
 
 
 def _print_gang(gang: Gang, console: Console, endless: int) -> None:
@@ -179,25 +179,25 @@ def _print_gang(gang: Gang, console: Console, endless: int) -> None:
         n_left = len(gang.unplaced)
         some = f", {n_left} more {'has' if n_left == 1 else 'have'} no room yet" if n_left else ""
         many = f"{len(gang.members)} of {several(n_pods, 'pod')} on {several(len(nodes), 'node')}{some}"
-        console.print(f"[bold green]{escape(gang.name)} would start now[/bold green]: {many}")
+        console.print(f"[bold green]{_shown(gang.name)} would start now[/bold green]: {many}")
         _print_members(gang, console)
         for one in gang.ignored:
-            console.print(f"[bold]To do:[/bold] {escape(one)}")
+            console.print(f"[bold]To do:[/bold] {_shown(one)}")
         return
     if gang.starts == "unread":
-        console.print(f"[bold red]{escape(gang.name)} cannot be scheduled[/bold red]: {escape(gang.problem)}")
+        console.print(f"[bold red]{_shown(gang.name)} cannot be scheduled[/bold red]: {_shown(gang.problem)}")
         return
     told = gang.why
     console.print(
-        f"[bold red]{escape(gang.name)} would not start now[/bold red]: {escape(told.answer if told else '')}"
+        f"[bold red]{_shown(gang.name)} would not start now[/bold red]: {_shown(told.answer if told else '')}"
     )
     for cure in told.cures if told else ():
-        console.print(f"[bold]To do:[/bold] {escape(cure)}")
+        console.print(f"[bold]To do:[/bold] {_shown(cure)}")
     if gang.starts == "later" and gang.in_s is not None and gang.at is not None:
         after = ", ".join(gang.after) or "nobody"
         console.print(
             f"It would start in about {duration(gang.in_s)} ({gang.at:%Y-%m-%d %H:%M} UTC), when these have"
-            f" ended as stated: {escape(after)}. That holds if nothing else comes before it."
+            f" ended as stated: {_shown(after)}. That holds if nothing else comes before it."
         )
     else:
         console.print(
@@ -205,7 +205,12 @@ def _print_gang(gang: Gang, console: Console, endless: int) -> None:
             f" ({several(endless, 'running pod')} {'states' if endless == 1 else 'state'} none)."
         )
     for reason in told.reasons if told else ():
-        console.print(f"  {several(reason.nodes, 'node')}: {escape(reason.plugin)}: {escape(reason.reason)}")
+        console.print(f"  {several(reason.nodes, 'node')}: {_shown(reason.plugin)}: {_shown(reason.reason)}")
+
+
+def _shown(text: str) -> str:
+    """Of another program at that address, or of a manifest: no markup and no control sequence."""
+    return escape(one_line(text))
 
 
 def _print_members(gang: Gang, console: Console) -> None:
@@ -214,7 +219,7 @@ def _print_members(gang: Gang, console: Console) -> None:
         table.add_column(heading, overflow="fold")
     for member in gang.members[:_MAX_ROWS]:
         devices = "; ".join(f"{name} {', '.join(ids)}" for name, ids in sorted(member.devices.items()))
-        table.add_row(escape(member.name), escape(member.node), escape(devices) or "-")
+        table.add_row(_shown(member.name), _shown(member.node), _shown(devices) or "-")
     console.print(table)
     if len(gang.members) > _MAX_ROWS:
         console.print(f"... and {len(gang.members) - _MAX_ROWS} more (-o json has all)")

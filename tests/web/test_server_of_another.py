@@ -19,6 +19,8 @@ from gangsched.web.queue_command import print_queue, print_starts
 from gangsched.web.queues_command import print_queues
 from gangsched.web.queues_page import QueuesPage
 from gangsched.web.stories import Story
+from gangsched.whatif.answer import Answer
+from gangsched.whatif.command import print_answer
 
 EVIL = "\x1b[31m[/red] [link=http://evil.example]\x9b\u202e"
 
@@ -36,6 +38,8 @@ def filled(kind: Any, number: int) -> Any:
             return filled(next(one for one in kind.types if not isinstance(one, inspect.NoneType)), number)
         case inspect.DateTimeType():
             return "2026-01-02T03:04:05Z"
+        case inspect.LiteralType():
+            return kind.values[number % len(kind.values)]
         case inspect.BoolType():
             return True
         case inspect.IntType() | inspect.FloatType():
@@ -49,10 +53,11 @@ PRINTS: list[tuple[Any, Callable[[Any, Console], None]]] = [
     (QueuesPage, print_queues),
     (Page, print_page),
     (Story, print_story),
+    (Answer, print_answer),
 ]
 
 
-@pytest.mark.parametrize("number", [1, -(10**18), 10**18])
+@pytest.mark.parametrize("number", [1, 2, 3, -(10**18), 10**18])
 @pytest.mark.parametrize(("form", "draw"), PRINTS)
 def test_no_text_of_a_server_is_markup_or_a_control_sequence(
     form: Any, draw: Callable[[Any, Console], None], number: int
