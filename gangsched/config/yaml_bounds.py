@@ -1,9 +1,9 @@
 """YAML from outside: limits on what a parser makes of it, checked on its events before anything is made.
 
-Lives here: depth, what aliases repeat, and the length of numbers. Not here: the length of the text, which its
-reader knows. A few lines of aliases of aliases stand for as many values as one likes, one line of colons
-counts as a number to the base 60 whose value takes minutes, and libyaml's composer recurses until the process
-ends. Called by all that read YAML.
+Lives here: depth, what aliases repeat, the length of numbers, and tags that a value does not bear out. Not
+here: the length of the text, which its reader knows. A few lines of aliases of aliases stand for as many
+values as one likes, one line of colons counts as a number to the base 60 whose value takes minutes, and
+libyaml's composer recurses until the process ends. Called by all that read YAML.
 """
 
 from __future__ import annotations
@@ -20,6 +20,14 @@ MAX_DEPTH = 100
 MAX_VALUES = 1_000_000
 # Integers and floats are read with cost in the square of their length. A digest of 512 bits has 128 digits.
 _MAX_NUMBER = 1000
+# Constructors of what a text may say that a value is: of another value each raises whatever comes.
+_BARE = yaml.constructor.SafeConstructor()
+_TAGGED = {
+    "tag:yaml.org,2002:bool": _BARE.construct_yaml_bool,
+    "tag:yaml.org,2002:int": _BARE.construct_yaml_int,
+    "tag:yaml.org,2002:float": _BARE.construct_yaml_float,
+    "tag:yaml.org,2002:timestamp": _BARE.construct_yaml_timestamp,
+}
 _NUMBER = re.compile(r"[-+.0-9][-+.:_0-9a-fA-Fxob]*")
 
 
@@ -47,10 +55,23 @@ def check_yaml(text: str | bytes, *, max_depth: int = MAX_DEPTH, max_values: int
             elif isinstance(event, yaml.ScalarEvent):
                 if event.anchor is not None:
                     sizes[event.anchor] = 1
-                if len(event.value) > _MAX_NUMBER and _is_number(event):
-                    raise _error(event, f"a number has {len(event.value)} characters")
+                _check_scalar(event)
         if n_values > max_values:
             raise _error(event, f"with what its aliases repeat it has more than {max_values} values")
+
+
+def _check_scalar(event: yaml.ScalarEvent) -> None:
+    """Raises: ConfigError."""
+    if len(event.value) > _MAX_NUMBER and _is_number(event):
+        raise _error(event, f"a number has {len(event.value)} characters")
+    tag = event.tag or ""
+    construct = _TAGGED.get(tag)
+    if construct is not None:
+        try:
+            construct(yaml.ScalarNode(tag, event.value))
+        except (ValueError, LookupError, AttributeError, OverflowError):
+            kind = tag.rpartition(":")[2]
+            raise _error(event, f"{event.value[:80]!r} is no !!{kind}") from None
 
 
 def _is_number(scalar: yaml.ScalarEvent) -> bool:

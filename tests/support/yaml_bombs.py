@@ -20,6 +20,10 @@ BOMBS: Mapping[str, tuple[str, str]] = {
     "a number with a point": ("a: 1" + ":1" * 200_000 + ".5\n", "a number has 400003 characters"),
     "a number to the base 16": ("a: 0x" + "f" * 400_000 + "\n", "a number has 400002 characters"),
     "a tagged number": (f"a: !!int '{'9' * 5000}'\n", "a number has 5000 characters"),
+    "a tag on another kind of value": ("a: !!bool abc\n", "'abc' is no !!bool"),
+    "a number of no digits": ("a: !!int ''\n", "'' is no !!int"),
+    "a number of a point's tag and no digits": ("a: !!float _\n", "'_' is no !!float"),
+    "a time that is none": ("a: !!timestamp soon\n", "'soon' is no !!timestamp"),
     "depth": ("a: " + "[" * 100_000 + "\n", "is nested more than 100 levels deep"),
 }
 
