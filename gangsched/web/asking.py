@@ -30,6 +30,8 @@ _TIMEOUT_S = 10.0
 _ANSWER_TIMEOUT_S = 30.0
 _MAX_BYTES = 16 * 2**20
 _MAX_ERROR_BYTES = 500
+# More than the bytes and the microseconds of any cluster: with such numbers one can calculate.
+_MAX_NUMBER = 10**30
 # The demo's scheduler serves its pages without TLS, on the loopback alone.
 _PLAIN = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):[0-9]{1,5}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -115,9 +117,26 @@ async def connected(args: argparse.Namespace, leaders: list[str] | None = None) 
 def decoded(args: argparse.Namespace, body: bytes | None, kind: type[_T]) -> _T:
     """The page that `body` holds. Raises: ApiError (another program answers at that address)."""
     try:
-        return msgspec.json.decode(body or b"", type=kind)
+        page = msgspec.json.decode(body or b"", type=kind)
+        if _has_giant(page):
+            raise msgspec.ValidationError(f"a number of it is beyond {_MAX_NUMBER:.0e}")
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise ApiError(f"{args.server} does not answer as a gangsched scheduler does: {error}") from None
+    return page
+
+
+def _has_giant(page: object) -> bool:
+    """Whether it has a number whose sums and products may have no float."""
+    todo = [msgspec.to_builtins(page)]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, dict):
+            todo += one.values()
+        elif isinstance(one, list | tuple):
+            todo += one
+        elif isinstance(one, int | float) and not -_MAX_NUMBER <= one <= _MAX_NUMBER:
+            return True
+    return False
 
 
 async def _ask(

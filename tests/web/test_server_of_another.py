@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,6 +16,7 @@ import pytest
 from msgspec import inspect
 from rich.console import Console
 
+from gangsched.cli import main
 from gangsched.web.command import print_story
 from gangsched.web.explain_command import print_page
 from gangsched.web.explanations import Page
@@ -19,6 +25,7 @@ from gangsched.web.queue_command import print_queue, print_starts
 from gangsched.web.queues_command import print_queues
 from gangsched.web.queues_page import QueuesPage
 from gangsched.web.stories import Story
+from gangsched.web.top.page import TopPage
 from gangsched.whatif.answer import Answer
 from gangsched.whatif.command import print_answer
 
@@ -70,3 +77,62 @@ def test_no_text_of_a_server_is_markup_or_a_control_sequence(
     assert [one for one in said if not one.isprintable() and one != "\n"] == []
     assert "[/red]" in said.replace("\n", "")
     assert len(said) < 100_000
+
+
+@contextmanager
+def answering(*bodies: bytes, code: int = 200) -> Iterator[str]:
+    """A server's address; it answers with these, one after the other, and then with the last."""
+    left = list(bodies)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = left.pop(0) if len(left) > 1 else left[0]
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def without_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+
+
+def page_with(form: Any, **fields: Any) -> bytes:
+    return msgspec.json.encode(filled(inspect.type_info(form), 1) | fields)
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        (b'"clockS":-1e308', b'"clockS":1e308'),
+        (b'"counts":[1' + b"0" * 400 + b"]",),
+        (b'"attempts":-1' + b"0" * 400,),
+    ],
+)
+def test_numbers_beyond_all_bounds_are_another_programs(
+    capsys: pytest.CaptureFixture[str], looks: tuple[bytes, ...]
+) -> None:
+    """Of 1e308 less -1e308 no duration can be told, and an integer of 400 digits has no float."""
+    bodies = []
+    for said in looks:
+        name = said.partition(b":")[0]
+        page = page_with(TopPage)
+        bodies.append(re.sub(name + rb":(\[1\]|1)", said, page))
+        assert bodies[-1] != page
+    with answering(*bodies) as server:
+        assert main(["top", "--once", "-d=0.5", f"--server={server}"]) == 1
+    said_at_last = capsys.readouterr()
+    assert "does not answer as a gangsched scheduler does: a number of it is beyond 1e+30" in said_at_last.err
+    assert said_at_last.out == ""
