@@ -316,3 +316,12 @@ def test_looking_changes_nothing() -> None:
     anyio.run(page_of, c)
     assert not c.scheduler.advance(c.now_s)
     assert stand(list(c.scheduler.shared.groups.values())) == before
+
+
+@pytest.mark.parametrize(("each", "free"), [(1, -2), (10**12, 1 - 2 * 10**12)])
+def test_devices_that_are_fewer_than_none_draw_no_bar(each: int, free: int) -> None:
+    """What a server says adds up to 0, or to 1 of which 10**12 are bound: no bar is as long."""
+    counts = DeviceCounts(total=1, bound=each, reserved=each, free=free)
+    drawn = lines(msgspec.structs.replace(look(1.0), devices={"gpu": counts}), width=140)
+    assert any(f"{each} bound  {each} reserved" in line for line in drawn)
+    assert max(map(len, drawn)) <= 140

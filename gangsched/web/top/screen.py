@@ -179,7 +179,8 @@ def _bar(name: str, counts: DeviceCounts, width: int) -> Line:
 
 
 def _shares(amounts: Sequence[int], room: int) -> list[int]:
-    """Adds up to `room`; what there is any of has one at least. Ties: the first."""
+    """Adds up to `room`; what there is any of has one at least, and what is below 0 none. Ties: the first."""
+    amounts = [max(n, 0) for n in amounts]
     total = sum(amounts)
     drawn = [max(1, n * room // total) if n > 0 else 0 for n in amounts]
     largest = max(range(len(amounts)), key=lambda i: amounts[i])
