@@ -49,7 +49,12 @@ class Start(msgspec.Struct, frozen=True, rename="camel"):
 
 def start_of(told: Explanation, row: QueueRow | None, now: datetime, *, problem: str = "") -> Start:
     """row: the gang's in the queue, with estimates. problem: why there is no queue to look at."""
-    state = GroupState(told.state)
+    try:
+        state = GroupState(told.state)
+    except ValueError:
+        return Start(
+            "unknown", f"unknown: this version knows no state {told.state[:40]!r}; ask with the scheduler's"
+        )
     if state in _STARTED:
         return Start("started", "it has started")
     if row is not None and row.starts_in_s is not None:

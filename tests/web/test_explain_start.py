@@ -115,3 +115,10 @@ def test_a_start_in_thousands_of_years_has_no_date() -> None:
     found = start_of(explain(c.scheduler, group, c.now_s), row, NOW)
     assert found.text.startswith("estimated, in about 41")
     assert "UTC" not in found.text
+
+
+def test_a_state_of_a_later_version_has_no_known_start() -> None:
+    c = in_line("next")
+    found = explain(c.scheduler, c.group("train"), c.now_s)
+    start = start_of(msgspec.structs.replace(found, state="Dreaming"), None, NOW)
+    assert (start.kind, start.text[:47]) == ("unknown", "unknown: this version knows no state 'Dreaming'")
