@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from gangsched.core.groups.claims_told import LATEST_S
 from gangsched.devices.report import FREE, RESERVED, DeviceRow, NodeMap, Promise
 from gangsched.errors import ApiError
 from gangsched.web.asking import ask, decoded
@@ -62,4 +63,6 @@ def _marked(
 
 
 def _until(row: Reservation, now: datetime) -> datetime | None:
-    return None if row.left_s is None else (now + timedelta(seconds=row.left_s)).replace(microsecond=0)
+    if row.left_s is None or abs(row.left_s) >= LATEST_S:  # no calendar has a day that is as far
+        return None
+    return (now + timedelta(seconds=row.left_s)).replace(microsecond=0)

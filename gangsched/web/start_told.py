@@ -85,7 +85,7 @@ def start_of(told: Explanation, row: QueueRow | None, now: datetime, *, problem:
 
 
 def _at(in_s: float, now: datetime) -> str:
-    if in_s >= LATEST_S:  # whoever holds its room states a walltime of thousands of years
+    if abs(in_s) >= LATEST_S:  # whoever holds its room states a walltime of thousands of years
         return duration(in_s)
     return f"{duration(in_s)} ({now + timedelta(seconds=in_s):%Y-%m-%d %H:%M} UTC)"
 

@@ -22,6 +22,7 @@ from gangsched.cli import main
 from gangsched.core.state.reporter import POD_REFUSED
 from gangsched.devices.command import print_map
 from gangsched.devices.report import Refused, make_map
+from gangsched.devices.reserved import with_reserved
 from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.effects.writes import event_body, events_path
@@ -32,7 +33,7 @@ from gangsched.model.effects import RecordEvent
 from gangsched.model.objects import Condition, Node, Pod, PodStatus
 from gangsched.model.pod_group import GANG_KEY
 from gangsched.sim.objects import GPU, inventory, make_node, make_pod
-from gangsched.web.reservations import Reservations
+from gangsched.web.reservations import Reservation, Reservations
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 from tests.web.test_server import serving
 
@@ -334,3 +335,10 @@ def test_the_id_of_a_device_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]
     found = make_map([replace(node, metadata=replace(node.metadata, annotations=own))], [])
     print_map(found, printing.console(220), wide=True, each=True)
     assert "0000:ab:00.0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("left_s", [-1e30, 1e30])
+def test_a_reservation_until_beyond_any_calendar_has_no_end(left_s: float) -> None:
+    row = Reservation("d/a", "n0", GPU, 1, ("GPU-n0-0",), left_s=left_s)
+    [found] = with_reserved(make_map([make_node("n0", gpus=1)], []), [row], BOUND)
+    assert [(one.state, one.reserved_until) for one in found.devices] == [("reserved", None)]

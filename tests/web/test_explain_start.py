@@ -122,3 +122,13 @@ def test_a_state_of_a_later_version_has_no_known_start() -> None:
     found = explain(c.scheduler, c.group("train"), c.now_s)
     start = start_of(msgspec.structs.replace(found, state="Dreaming"), None, NOW)
     assert (start.kind, start.text[:47]) == ("unknown", "unknown: this version knows no state 'Dreaming'")
+
+
+@pytest.mark.parametrize("in_s", [-1e30, 1e30])
+def test_a_start_beyond_any_calendar_has_no_date(in_s: float) -> None:
+    c = in_line("next")
+    found = explain(c.scheduler, c.group("train"), c.now_s)
+    [row, *_] = Queue(c.scheduler, clock_s=lambda: c.now_s).page().rows
+    start = start_of(found, msgspec.structs.replace(row, starts_in_s=in_s, is_promised=True), NOW)
+    assert start.kind == "promised"
+    assert "UTC" not in start.text
