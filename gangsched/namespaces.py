@@ -47,8 +47,8 @@ def namespace_of(args: argparse.Namespace) -> str:
 
 def full_name(args: argparse.Namespace, name: str) -> tuple[str, str]:
     """(namespace, name) of a gang or a pod. Raises: ConfigError."""
-    _check_text(name)
-    _check_text(args.namespace)
+    check_text(name)
+    check_text(args.namespace)
     namespace, slash, last = name.rpartition("/")
     if not last or "/" in namespace or (slash and not namespace):
         raise ConfigError(f"{name!r} is not NAMESPACE/GANG, as default/train is")
@@ -60,7 +60,7 @@ def full_name(args: argparse.Namespace, name: str) -> tuple[str, str]:
 def listed(args: argparse.Namespace) -> str:
     """The only namespace to list, "" for all; one that nobody typed is noted on stderr. Raises:
     ConfigError."""
-    _check_text(args.namespace)
+    check_text(args.namespace)
     if args.all_namespaces:
         if args.namespace:
             raise ConfigError("-n and -A do not go together", path="--namespace")
@@ -74,8 +74,8 @@ def listed(args: argparse.Namespace) -> str:
     return found
 
 
-def _check_text(name: str) -> None:
-    """A terminal may send any bytes, and no address has such. Raises: ConfigError."""
+def check_text(name: str) -> None:
+    """A terminal may send any bytes, and no address and no name has such. Raises: ConfigError."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -27,7 +27,7 @@ from gangsched.kube.client import ApiClient
 from gangsched.kube.credentials import load_credentials
 from gangsched.kube.pages import MAX_PAGE_BYTES
 from gangsched.model.printable import one_line, several
-from gangsched.namespaces import add_flag, namespace_of
+from gangsched.namespaces import add_flag, check_text, namespace_of
 from gangsched.signals import run_loop
 from gangsched.snapshot import take_snapshot
 from gangsched.web.asking import DEFAULT_SERVER, add_server_flags, ask, decoded
@@ -94,6 +94,8 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command; returns the exit code. Raises: ConfigError, ApiError."""
     if bool(args.add_nodes) != bool(args.like):
         raise ConfigError(TOGETHER)
+    for name in (args.namespace, args.like, *args.drain, *args.without):
+        check_text(name)
     args.namespace = namespace_of(args)
     args.without = [one if "/" in one else f"{args.namespace}/{one}" for one in args.without]
     # Before anybody is asked: a mistake in the files is told, whether a cluster answers or not.

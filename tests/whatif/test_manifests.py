@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -253,3 +254,18 @@ def test_a_mistake_in_a_file_is_told_before_a_cluster_is_asked(
     file.write_text("a: [")
     assert main(["whatif", "-f", str(file), "--kubeconfig", str(tmp_path / "none")]) == 2
     assert "wrong.yaml: line 1: is not YAML" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--drain", "--without", "--namespace", "--like"])
+def test_bytes_that_are_no_text_are_no_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    """As a terminal in another encoding sends them."""
+    file = tmp_path / "pod.yaml"
+    file.write_text(
+        yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": SPEC})
+    )
+    more = ["--add-nodes=1"] if flag == "--like" else []
+    arguments = ["-f", str(file), "--server=http://127.0.0.1:9", *more, flag, os.fsdecode(b"n\xff")]
+    assert main(["whatif", *arguments]) == 2
+    assert "is no text in UTF-8, as names are" in capsys.readouterr().err
