@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gangsched import namespaces
 from gangsched.errors import ApiError, ConfigError
-from gangsched.web.asking import add_flags, ask
+from gangsched.web.asking import add_flags, ask, decoded
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,8 +71,6 @@ def run(args: argparse.Namespace) -> int:
 def _present(args: argparse.Namespace, gang: str) -> str:
     """The gang's present state, from the running scheduler: before its first attempt there is no trace to
     read."""
-    import msgspec
-
     from gangsched.core.state.reporter import clean
     from gangsched.signals import run_loop
     from gangsched.web.explanations import Page, path_of
@@ -80,8 +78,8 @@ def _present(args: argparse.Namespace, gang: str) -> str:
 
     try:
         body = run_loop(ask, args, path_of(*gang.split("/", 1)))
-        pages = msgspec.json.decode(body or b"[]", type=list[Page])
-    except (ApiError, ConfigError, msgspec.MsgspecError):
+        pages = decoded(args, body or b"[]", list[Page])
+    except (ApiError, ConfigError):
         return (
             "a trace is written as its parts end, and a gang that still waits may have none:"
             f" `gangsched explain {gang}` asks the scheduler why it waits"

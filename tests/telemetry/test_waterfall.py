@@ -129,6 +129,20 @@ def test_a_file_without_lines_is_not_read_to_its_end(
     assert "/dev/zero: line 1 is not a line of OTLP JSON traces" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("body", [b'[{"x":' + b"[" * 100_000, b'{"a": 1}', b"\xff"])
+def test_a_scheduler_that_answers_something_else_is_not_asked_for_the_present_state(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    path = tmp_path / "traces"
+    path.write_text("")
+    with answering(200, body) as server:
+        assert main(["trace", "d/a", f"--file={path}", f"--server={server}"]) == 2
+    said = capsys.readouterr().err
+    assert "no trace of gang 'd/a', nor of any other; a trace is written as its parts end" in said
+    assert said.count("\n") == 1
+
+
 def test_a_number_that_is_none_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gang = {"key": names.GROUP, "value": {"intValue": "9" * 5000}}
     times = {"startTimeUnixNano": "1", "endTimeUnixNano": "2"}
