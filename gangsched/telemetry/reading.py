@@ -11,7 +11,9 @@ from __future__ import annotations
 import difflib
 import http.client
 import json
+import os
 import re
+import stat
 import threading
 import time
 import urllib.error
@@ -154,6 +156,8 @@ def from_file(path: Path, gang: str) -> list[TraceView]:
 
     Raises: ConfigError, naming the line, or the nearest gang.
     """
+    if _is_pipe(path):
+        raise ConfigError("is a pipe, and a file of traces is read twice: give a file", source=str(path))
     ids: set[str] = set()
     known: dict[str, None] = {}
     before = Path(f"{path}{BEFORE}")
@@ -169,6 +173,13 @@ def from_file(path: Path, gang: str) -> list[TraceView]:
     if not ids:
         raise NoTrace(_no_such(gang, known), source=str(path))
     return _traces(_view(span, one) for one in paths for span in _spans(one) if span.trace_id in ids)
+
+
+def _is_pipe(path: Path) -> bool:
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:  # told when it is read
+        return False
 
 
 def _spans(path: Path) -> Iterator[_Span]:

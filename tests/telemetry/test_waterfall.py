@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -127,6 +128,16 @@ def test_a_file_without_lines_is_not_read_to_its_end(
     monkeypatch.setattr("gangsched.telemetry.reading.bounded.MAX_ANSWER", 10_000)
     assert main(["trace", "d/a", "--file=/dev/zero", NOBODY]) == 2
     assert "/dev/zero: line 1 is not a line of OTLP JSON traces" in capsys.readouterr().err
+
+
+def test_a_pipe_is_not_read_since_it_would_have_to_be_read_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of <(zcat old.jsonl.gz) the second reading finds nothing, and of a named pipe it never begins."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert main(["trace", "d/a", f"--file={pipe}", NOBODY]) == 2
+    assert f"{pipe}: is a pipe, and a file of traces is read twice: give a file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("body", [b'[{"x":' + b"[" * 100_000, b'{"a": 1}', b"\xff"])
