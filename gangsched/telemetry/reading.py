@@ -161,7 +161,7 @@ def from_file(path: Path, gang: str) -> list[TraceView]:
     ids: set[str] = set()
     known: dict[str, None] = {}
     before = Path(f"{path}{BEFORE}")
-    paths = [before, path] if before.is_file() else [path]
+    paths = [before, path] if os.path.isfile(before) else [path]
     for span in (span for one in paths for span in _spans(one)):
         for attribute in span.attributes:
             if attribute.key == names.GROUP:

@@ -140,6 +140,11 @@ def test_a_pipe_is_not_read_since_it_would_have_to_be_read_twice(
     assert f"{pipe}: is a pipe, and a file of traces is read twice: give a file" in capsys.readouterr().err
 
 
+def test_a_file_whose_name_is_too_long_is_not_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "d/a", f"--file={'x' * 300}", NOBODY]) == 2
+    assert "cannot be read: File name too long" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("body", [b'[{"x":' + b"[" * 100_000, b'{"a": 1}', b"\xff"])
 def test_a_scheduler_that_answers_something_else_is_not_asked_for_the_present_state(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, body: bytes
