@@ -157,7 +157,7 @@ async def _ask(
             method, server + path, ssl=trust, allow_redirects=False, headers=headers, data=body, timeout=limit
         ) as answer:
             page = b"".join([part async for part in _bounded(answer)])
-            code = answer.status
+            code, reason = answer.status, answer.reason
             leaders += answer.headers.getall(LEADER_HEADER, [])[:1]
     except aiohttp.ClientConnectorCertificateError as error:
         why = f"{server}: its certificate is not trusted: {error.certificate_error}; give --ca, or --insecure"
@@ -173,7 +173,12 @@ async def _ask(
         raise ApiError(f"no scheduler answers at {server}: {why}; in a cluster: {forward}") from None
     if code == 404:
         return None
-    said = page[:_MAX_ERROR_BYTES].decode(errors="replace").strip()
+    if 300 <= code < 400:
+        where = (
+            "it sends its readers elsewhere, as a proxy does that wants a login, and no gangsched scheduler"
+        )
+        raise ApiError(f"{server}{path}: {where}; give its own port", code=code)
+    said = page[:_MAX_ERROR_BYTES].decode(errors="replace").strip() or reason or "no reason is given"
     if code == 400 and body is not None:
         raise ConfigError(said)
     if code != 200:

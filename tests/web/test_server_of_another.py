@@ -136,3 +136,20 @@ def test_numbers_beyond_all_bounds_are_another_programs(
     said_at_last = capsys.readouterr()
     assert "does not answer as a gangsched scheduler does: a number of it is beyond 1e+30" in said_at_last.err
     assert said_at_last.out == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (302, "302: {}/queue: it sends its readers elsewhere, as a proxy does that wants a login,"),
+        (400, "400: {}/queue: Bad Request"),
+        (503, "503: {}/queue: Service Unavailable"),
+        (799, "799: {}/queue: no reason is given"),
+    ],
+)
+def test_an_empty_answer_is_told_by_its_code(
+    capsys: pytest.CaptureFixture[str], code: int, said: str
+) -> None:
+    with answering(b"", code=code) as server:
+        assert main(["queue", f"--server={server}"]) == 1
+    assert f"gangsched: {said.format(server)}" in capsys.readouterr().err
