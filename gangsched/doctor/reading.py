@@ -215,13 +215,14 @@ async def _read_clock(client: ApiClient, facts: Facts) -> None:
         ):
             ended_s = time.time()
             date = parsedate_to_datetime(answer.headers["Date"])
-    except (aiohttp.ClientError, OSError, KeyError, ValueError, TypeError) as error:
+        # The server wrote its Date, whose seconds are cut off, at some moment between the two.
+        date_s = date.timestamp()
+        ahead_s = max(began_s - (date_s + 1.0), 0.0) + min(ended_s - date_s, 0.0)
+        facts.now = datetime.now(UTC) - timedelta(seconds=ahead_s)
+    except (aiohttp.ClientError, OSError, KeyError, ValueError, TypeError, OverflowError) as error:
         facts.unread["ahead_s"] = " ".join(str(error).split()) or type(error).__name__
         return
-    # The server wrote its Date, whose seconds are cut off, at some moment between the two.
-    date_s = date.timestamp()
-    facts.ahead_s = max(began_s - (date_s + 1.0), 0.0) + min(ended_s - date_s, 0.0)
-    facts.now = datetime.now(UTC) - timedelta(seconds=facts.ahead_s)
+    facts.ahead_s = ahead_s
 
 
 async def _all(client: ApiClient, path: str, kind: type[T]) -> list[T]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import anyio
+import anyio.abc
 import pytest
 import yaml
 
@@ -17,11 +18,12 @@ from gangsched.controlplane.processes import ADMIN
 from gangsched.doctor import checks, cluster_checks
 from gangsched.doctor.command import _rights
 from gangsched.doctor.findings import Finding, exit_code
-from gangsched.doctor.reading import Facts, Lease
+from gangsched.doctor.reading import Facts, Lease, _read_clock
 from gangsched.doctor.reading import _all as read_all
 from gangsched.doctor.rights import OPTIONAL, ROLE, Right, asked, needed, optional
 from gangsched.extension.loading import KnownPlugins
 from gangsched.kube.client import ApiClient
+from gangsched.kube.credentials import load_credentials
 from gangsched.plugins import IN_TREE
 from tests.deploy.conftest import DEPLOY, Audited
 from tests.deploy.rights import granted
@@ -61,6 +63,31 @@ def test_the_rights_of_a_configuration_are_asked_about_and_told_with_what_grants
         " grant c/b, then: kubectl apply -f deploy/rbac.yaml",
     }
     assert not [right for right in rights if right.namespace == "gangsched-system"]
+
+
+@pytest.mark.parametrize(
+    "date", ["Mon, 01 Jan 99999999999 00:00:00 GMT", "Mon, 01 Jan 2001 00:00:00 +99999999999999999999"]
+)
+async def test_a_date_that_no_calendar_has_is_not_read(date: str) -> None:
+    """As a proxy before the API server may write it."""
+
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(f"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nDate: {date}\r\n\r\n".encode())
+
+    facts = Facts(("gangsched-system", "gangsched"), datetime.now(UTC))
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(listener.serve, answer)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        credentials = await load_credentials(kubeconfig="", master=f"http://127.0.0.1:{port}")
+        async with ApiClient(credentials) as client:
+            await _read_clock(client, facts)
+        group.cancel_scope.cancel()
+    assert facts.unread["ahead_s"]
 
 
 def test_without_a_configuration_the_rights_are_those_of_the_role() -> None:
