@@ -100,7 +100,7 @@ def test_a_core_in_which_claims_wait_for_who_leaves_them_their_limit_is_found(
 ) -> None:
     """One seed in a hundred comes into that case, and which one changes with each decision."""
     seeds = range(90, 95)
-    assert not found(LIMITS, seeds)
+    assert not list(found(LIMITS, seeds))
 
     def kept(self: LimitLine, group: Group) -> Amounts:
         found = Amounts() if completes(group) else self._claimed.kept_from(group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ def keep_behind_claims(patch: pytest.MonkeyPatch, is_kept: Callable[[Group], boo
     patch.setattr(Claims, "holding_up", stricter)
 
 
-def found(storm: Storm, seeds: Iterable[int]) -> list[str]:
-    """What the judges say of these seeds."""
+def found(storm: Storm, seeds: Iterable[int]) -> Iterator[str]:
+    """What the judges say of these seeds, each of which is played when it is asked for."""
     broken = (case(storm, seed).failure() for seed in seeds)
-    return [one.problem for one in broken if one is not None]
+    return (one.problem for one in broken if one is not None)
