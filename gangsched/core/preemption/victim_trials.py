@@ -30,9 +30,10 @@ _PODS_A_LOOK = 8
 _LOOKS_A_CYCLE = 10
 _NODES_A_SEARCH = 2
 _LOOKS_A_PLACEMENT = 5
-# A cycle asks about each kind of member again, which is dear in a gang whose members all differ. To find room
-# that does not count; to spare pods, or to find cheaper ones, plugins are asked about no more kinds than a
-# search has looks: so often in a cycle (with a search for an order), and more in a large cluster.
+# A cycle asks about each kind of member again, which is dear in a gang whose members all differ. Who goes if
+# all of some level go is found whatever that costs; for smaller and cheaper sets plugins are asked about no
+# more kinds than a search has looks: so often in a cycle (with a search for an order), and more in a large
+# cluster.
 _ASKS_A_CYCLE = 6
 _NODES_AN_ASK = 2000
 # All searches for a placing order after the first share as much budget as the first has, in equal parts, so
@@ -65,7 +66,7 @@ class VictimTrials:
 
     @property
     def may_refine(self) -> bool:
-        """Whether further sets may be tried once one is found that suffices."""
+        """Whether further sets may be tried, smaller or cheaper ones."""
         return not self.is_spent and self._asks_left > 0
 
     def without(self, chosen: Chosen, trial: Trial | None = None) -> Trial:
