@@ -214,6 +214,16 @@ def test_a_gang_with_members_to_spare_loses_no_more_than_those() -> None:
     assert len(evicted(c)) == 1
 
 
+def test_two_pods_do_not_each_take_the_one_that_a_gang_can_spare() -> None:
+    """The first one's victim is evicted and not terminating yet."""
+    c = cluster(nodes=4).submit(gang("low", pods=4, gpus=8, min_members=3)).run()
+    c.clear().evictions = "silent"
+    c.submit(make_pod("one", gpus=8, priority=10)).run()
+    assert len(evicted(c)) == 1
+    c.submit(make_pod("another", gpus=8, priority=10)).run()
+    assert evicted(c) == ["low-0", "low-1", "low-2", "low-3"], "two of the three that it needs do no work"
+
+
 def test_a_gang_that_says_single_loses_pods_one_by_one() -> None:
     c = cluster(nodes=2)
     c.submit(with_annotations(gang("low", pods=2, gpus=8), {DISRUPTION_KEY: "single"})).run()

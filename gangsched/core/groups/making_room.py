@@ -165,6 +165,7 @@ class MakingRoom:
             n_looks=shared.settings.search_victims,
             search_budget=shared.settings.search_placements,
             spared=shared.stuck,
+            going=shared.victims,
             rule=rule,
         )
 

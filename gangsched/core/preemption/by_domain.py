@@ -78,6 +78,7 @@ def _cheapest(demands: Sequence[Demand], trial: Trial, dry_run: DryRun) -> list[
         priority=priority,
         siblings=dry_run.siblings,
         spared=dry_run.spared,
+        going=dry_run.going,
         rule=dry_run.rule,
     )
     everybody = victims.close({info.uid: info for info in victims.everybody()})

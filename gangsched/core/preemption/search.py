@@ -94,6 +94,7 @@ class PreemptionSearch:
             priority=priority,
             siblings=dry_run.siblings,
             spared=dry_run.spared,
+            going=dry_run.going,
             rule=dry_run.rule,
         )
         self._rule = dry_run.rule

@@ -87,14 +87,16 @@ class Victims:
         priority: int,
         siblings: Callable[[Group], Mapping[str, Group]],
         spared: Collection[str] = (),
+        going: Collection[str] = (),
         rule: EvictionRule | None = None,
     ) -> None:
         """priority: the unit's; victims have a lower one, unless a rule says otherwise. spared: UIDs that
-        must not be chosen."""
+        must not be chosen; going: of those already evicted for other units."""
         self._priority = priority
         self._rule = rule
         self._siblings = siblings
         self._spared = spared
+        self._going = going
         self._bonds: dict[tuple[int, MemberState], _Bond | None] = {}
         """What a gang has bound, and what it has reserved for late members, go each for itself."""
         self._bond_of: dict[str, _Bond] = {}
@@ -177,11 +179,11 @@ class Victims:
         """Whether the rule lets all of them go, or no more of any gang than it can spare."""
         if self._rule is None:
             return True
-        n_subject = dict.fromkeys(spare, 0)
-        for info in pods.values():
-            n_subject[id(info.group)] += self._is_subject(info)
-        n_all = sum(n_subject.values())
-        return n_all == len(pods) or all(n <= spare[gang] for gang, n in n_subject.items())
+        subject = {uid for uid, info in pods.items() if self._is_subject(info)}
+        n_gone = dict.fromkeys(spare, 0)
+        for uid, info in pods.items():
+            n_gone[id(info.group)] += uid in subject or uid in self._going
+        return len(subject) == len(pods) or all(n <= spare[gang] for gang, n in n_gone.items())
 
     def _spared_none(self, pods: Chosen) -> bool:
         return not any(uid in self._spared for uid in pods)
@@ -195,7 +197,7 @@ class Victims:
         for bond in bonds.values():
             left = dict(bond.spare)
             for uid, info in bond.pods.items():
-                if uid in chosen:
+                if uid in chosen or uid in self._going:
                     left[id(info.group)] -= 1
             if any(n < 0 for n in left.values()):
                 closed |= bond.pods
