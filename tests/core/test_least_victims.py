@@ -273,6 +273,36 @@ def test_no_pod_is_evicted_without_need(block: int) -> None:
             assert price == best, f"seed {seed}: {case}: {sorted(taken)}"
 
 
+def with_some_to_spare(seed: int) -> Case:
+    """One pod asks for room that gangs hold which can lose some of their pods."""
+    rng = Random(f"spare-{seed}")
+    room = {f"n{i}": 8 for i in range(rng.randint(1, 3))}
+    free, held = dict(room), list[Held]()
+    for g in range(rng.randint(1, 2)):
+        priority, keep = rng.choice((0, 1)), rng.choice((1, 2, 2))
+        for k in range(rng.randint(3, 5)):
+            gpus = rng.choice((1, 2, 2, 4))
+            if nodes := [node for node, left in free.items() if left >= gpus]:
+                node = rng.choice(nodes)
+                free[node] -= gpus
+                held.append(Held(f"g{g}-{k}", node, gpus, priority, f"g{g}", keep))
+    return Case(room, held, 0, [rng.choice((2, 4, 8))], is_lone=True)
+
+
+def test_a_pod_takes_no_more_of_a_gang_than_it_needs() -> None:
+    n_parts = 0
+    for seed in range(60):
+        case = with_some_to_spare(seed)
+        taken = taken_by(cluster_of(case, listed=seed % 2 == 0), case) or frozenset()
+        assert closed(case, taken) == taken, f"seed {seed}: {case}: {sorted(taken)} leaves part of a gang"
+        for n in range(len(taken)):
+            for some in combinations(taken, n):
+                less = closed(case, frozenset(some))
+                assert not (less < taken and fits(case, less)), f"seed {seed}: {case}: {sorted(taken)}"
+        n_parts += any(one.gang == other.gang for one in taken for other in set(case.held) - taken)
+    assert n_parts > 20
+
+
 def test_the_cases_are_of_all_sorts() -> None:
     prices = [cheapest(draw(seed)) for seed in range(N_CASES)]
     assert sum(price is None for price in prices) > 30

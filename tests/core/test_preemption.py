@@ -214,6 +214,13 @@ def test_a_gang_with_members_to_spare_loses_no_more_than_those() -> None:
     assert len(evicted(c)) == 1
 
 
+def test_a_pod_takes_what_a_gang_can_spare_also_where_several_of_it_are_on_the_node() -> None:
+    c = cluster(nodes=2).submit(gang("low", pods=4, gpus=4, min_members=3)).run()
+    c.clear().submit(make_pod("high", gpus=4, priority=10)).run()
+    assert len(evicted(c)) == 1
+    assert c.run().pod("high").spec.node_name
+
+
 def test_two_pods_do_not_each_take_the_one_that_a_gang_can_spare() -> None:
     """The first one's victim is evicted and not terminating yet."""
     c = cluster(nodes=4).submit(gang("low", pods=4, gpus=8, min_members=3)).run()

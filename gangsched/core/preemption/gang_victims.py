@@ -162,16 +162,11 @@ class GangVictims:
         victims: dict[str, PodInfo],
     ) -> dict[str, PodInfo] | None:
         """What of these is needed for n members; None: all of them are not enough."""
-        if self._trials.capacity_on(demand, template, self._trials.without(victims, trial), row) < n:
-            return None
-        for part in self._victims.parts(victims):
-            fewer = {uid: info for uid, info in victims.items() if uid not in part}
-            fewer = self._rest(self._victims.close({**chosen, **fewer}), chosen)
-            if len(fewer) == len(victims):
-                continue
-            if self._trials.capacity_on(demand, template, self._trials.without(fewer, trial), row) >= n:
-                victims = fewer
-        return victims
+
+        def suffice(gone: Chosen) -> bool:
+            return self._trials.capacity_on(demand, template, self._trials.without(gone, trial), row) >= n
+
+        return self._victims.needed(victims, row, chosen, suffice) if suffice(victims) else None
 
 
 def _a_member(cost: Cost, n: int) -> tuple[float, ...]:

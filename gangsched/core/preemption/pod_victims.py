@@ -19,7 +19,7 @@ from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.node_costs import NodeCosts, OnNodes, rank
 from gangsched.core.preemption.victim_trials import VictimTrials
-from gangsched.core.preemption.victims import Cost, Victims
+from gangsched.core.preemption.victims import Chosen, Cost, Victims
 from gangsched.core.types.group import PodInfo
 
 # Plugins whose Filter depends on resources only (apart from ports).
@@ -95,12 +95,8 @@ class PodVictims:
         """What of these is needed; None: all of them are not enough."""
         if not self._takes(row, victims):
             return None
-        for part in self._victims.parts(victims):
-            fewer = self._victims.close({uid: info for uid, info in victims.items() if uid not in part})
-            if len(fewer) < len(victims) and self._takes(row, fewer):
-                victims = fewer
-        return victims
+        return self._victims.needed(victims, row, {}, lambda fewer: self._takes(row, fewer))
 
-    def _takes(self, row: int, gone: dict[str, PodInfo]) -> bool:
+    def _takes(self, row: int, gone: Chosen) -> bool:
         trial = self._trials.without(gone)
         return self._trials.capacity_on(self._demand, self._template, trial, row) > 0

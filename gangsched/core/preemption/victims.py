@@ -244,6 +244,46 @@ class Victims:
         violating = self.violating(chosen)
         return sorted(found, key=lambda part: (violating.isdisjoint(part), _unimportance(part)))
 
+    def needed(
+        self, victims: dict[str, PodInfo], row: int, beside: Chosen, suffice: Callable[[Chosen], bool]
+    ) -> dict[str, PodInfo]:
+        """What of these, which suffice for some pods on the node, has to go: others are spared, the most
+        important first. beside: what goes already."""
+        for part in self.parts(victims):
+            fewer = {uid: info for uid, info in victims.items() if uid not in part}
+            fewer = self._more(fewer, beside)
+            if len(fewer) == len(victims):
+                continue
+            if suffice(fewer):
+                victims = fewer
+            elif len(part) > 1:
+                few = self._more(self._fewest(part, row, fewer, suffice), beside)
+                victims = few if len(few) < len(victims) else victims
+        return victims
+
+    def _fewest(
+        self, part: Chosen, row: int, others: Chosen, suffice: Callable[[Chosen], bool]
+    ) -> dict[str, PodInfo]:
+        """The others with those pods of a gang that have to go from the node, or with all: it may be able to
+        spare those. Its large pods go rather than its small ones, as fewer may be enough then."""
+        found = {**others, **part}
+        if not any(self._bond_of[uid].spare[id(info.group)] for uid, info in part.items()):
+            return found
+        here = {uid: info for uid, info in part.items() if info.row == row}
+        if len(here) < len(part) and not suffice({**others, **here}):
+            return found
+        found = {**others, **here}
+        for uid, _ in sorted(here.items(), key=lambda one: (sum(one[1].template.amounts), started_s(one[1]))):
+            fewer = {other: info for other, info in found.items() if other != uid}
+            if suffice(fewer):
+                found = fewer
+        return found
+
+    def _more(self, chosen: Chosen, beside: Chosen) -> dict[str, PodInfo]:
+        """The set, closed beside what goes already, without that."""
+        closed = self.close({**beside, **chosen})
+        return {uid: info for uid, info in closed.items() if uid not in beside}
+
     def violating(self, chosen: Chosen) -> set[str]:
         """Pods of the set that violate a disruption budget; the most important use up budgets first."""
         found: set[str] = set()
