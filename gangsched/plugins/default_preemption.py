@@ -7,7 +7,7 @@ which units may preempt at all, and reads disruption budgets. Source: kube-sched
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -17,7 +17,7 @@ from gangsched.core.framework.interface import DryRun, PostFilterResult, Status
 from gangsched.core.framework.plan import FitError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.preemption.search import PreemptionSearch
-from gangsched.core.preemption.victims import DisruptionBudget, may_preempt
+from gangsched.core.preemption.victims import DisruptionBudget, is_leaving, may_preempt
 from gangsched.core.types.group import PodInfo
 from gangsched.model.selectors import selector_of
 
@@ -72,7 +72,7 @@ class DefaultPreemption:
             unit,
             trial,
             dry_run,
-            budgets_of=lambda infos: _budgets(trial, infos),
+            budgets_of=lambda infos: _budgets(trial, infos, dry_run.going),
             n_candidates=self._args.n_candidates,
         )
         answer = search.run()
@@ -81,16 +81,19 @@ class DefaultPreemption:
         return answer
 
 
-def _budgets(view: ObjectQueries, infos: Iterable[PodInfo]) -> list[DisruptionBudget]:
-    """The budgets' remaining disruptions. A pod already recorded in its budget is not counted again.
+def _budgets(
+    view: ObjectQueries, infos: Iterable[PodInfo], going: Mapping[str, PodInfo]
+) -> list[DisruptionBudget]:
+    """The budgets' remaining disruptions. A pod already recorded in its budget is not counted again; one that
+    is evicted and not recorded yet takes its share.
 
     Unlike in kube-scheduler, an empty selector matches every pod of the namespace, as it does in the API
     server's eviction.
     """
-    by_namespace: dict[str, list[PodInfo]] = {}
+    by_namespace: dict[str, dict[str, PodInfo]] = {}
     if view.objects(BUDGETS):
-        for info in infos:
-            by_namespace.setdefault(info.pod.metadata.namespace, []).append(info)
+        for info in (*infos, *going.values()):
+            by_namespace.setdefault(info.pod.metadata.namespace, {})[info.uid] = info
     budgets = []
     for namespace, there in by_namespace.items():
         for item in view.objects_in(BUDGETS, namespace).values():
@@ -98,10 +101,12 @@ def _budgets(view: ObjectQueries, infos: Iterable[PodInfo]) -> list[DisruptionBu
             told = item.status.disrupted_pods or {}
             if selector is not None:
                 uids = [
-                    info.uid
-                    for info in there
+                    uid
+                    for uid, info in there.items()
                     if info.pod.metadata.name not in told and selector.matches(info.pod.metadata.labels or {})
                 ]
-                if uids:
-                    budgets.append(DisruptionBudget(item.status.disruptions_allowed, frozenset(uids)))
+                evicted = [uid for uid in uids if uid in going and not is_leaving(there[uid])]
+                if len(evicted) < len(uids):
+                    left = item.status.disruptions_allowed - len(evicted)
+                    budgets.append(DisruptionBudget(left, frozenset(uids).difference(going)))
     return budgets

@@ -370,6 +370,17 @@ def test_where_there_is_no_other_way_the_budget_is_broken_by_deletion() -> None:
     assert c.placed("high")
 
 
+def test_what_a_budget_allows_is_used_once_by_two_pods_in_a_row() -> None:
+    """The budget does not show the first eviction yet, and there is another pod for the second one."""
+    c = cluster(nodes=3).submit([make_pod(f"safe-{k}", gpus=8, labels={"app": "x"}) for k in range(2)])
+    singles(c.run(), 1, gpus=8, prefix="one", priority=1)
+    budget(c, 1, app="x").clear().evictions = "silent"
+    c.submit(make_pod("first", gpus=8, priority=10)).run()
+    assert evicted(c) == ["safe-0"]
+    c.submit(make_pod("second", gpus=8, priority=10)).run()
+    assert evicted(c) == ["one-0", "safe-0"]
+
+
 @pytest.mark.parametrize("code", ["429", "500"])
 def test_an_eviction_that_a_budget_refuses_nevertheless_is_a_deletion_in_the_end(code: str) -> None:
     """Whoever counted on the budget was overtaken; the other victims are gone by then. With two budgets for

@@ -153,7 +153,7 @@ class DryRun(msgspec.Struct, gc=False):
     trying further orders for up to a number of placements; search_budget: the unit's limit for each use;
     siblings: groups that start with a group; lowest_priority: no pod has a lower one; nominated: reservations
     that `place` leaves room for; n_looks: how often it may compute a node's capacity; spared: UIDs of pods
-    that an earlier eviction did not remove; going: of those evicted for other units, terminating or not yet;
+    that an earlier eviction did not remove; going: those evicted for other units, terminating or not yet;
     rule: which pods may be evicted; None: those of lower priority."""
 
     place: Callable[[Trial], Plan | FitError]
@@ -164,7 +164,7 @@ class DryRun(msgspec.Struct, gc=False):
     n_looks: int = 20_000
     search_budget: int = 0
     spared: Collection[str] = ()
-    going: Collection[str] = ()
+    going: Mapping[str, PodInfo] = {}
     rule: EvictionRule | None = None
 
     def may_find(self, priority: int) -> bool:

@@ -165,7 +165,7 @@ class MakingRoom:
             n_looks=shared.settings.search_victims,
             search_budget=shared.settings.search_placements,
             spared=shared.stuck,
-            going=shared.victims,
+            going={uid: found[0].waits_for[uid] for uid, found in shared.victims.items()},
             rule=rule,
         )
 
