@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.core.framework.interface import CycleState
 from gangsched.core.preemption.victim_trials import VictimTrials
+from gangsched.core.preemption.victims import Chosen, Victims
+from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -22,7 +24,7 @@ from gangsched.model.objects import Affinity, Pod
 from gangsched.plugins.node_resources_fit import NodeResourcesFit
 from gangsched.sim.objects import RACK, STRANGER, make_node, make_pod
 from tests.core.test_least_victims import Case, Held, as_kube_scheduler, closed, cluster_of, cost, taken_by
-from tests.support.scenario import Cluster
+from tests.support.scenario import Cluster, cluster, gang
 
 
 def large(seed: int, *, n_nodes: int, asks: list[int], is_lone: bool, guarded: bool = False) -> Case:
@@ -153,6 +155,25 @@ def test_no_more_is_asked_than_the_budget_allows(monkeypatch: pytest.MonkeyPatch
         c = cluster_of(case, listed=False, settings=Settings(search_victims=budget))
         assert taken_by(c, case), "what was found until then is good enough"
         assert 0 < n_asked <= budget + 8, f"{n_asked} with {budget}"
+
+
+def test_a_large_gang_that_can_lose_some_pods_is_weighed_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it loses more than it can spare, each of its other pods was tried, and closed to all of it."""
+    n_closed = 0
+    close = Victims.close
+
+    def counted(self: Victims, chosen: Chosen) -> dict[str, PodInfo]:
+        nonlocal n_closed
+        n_closed += 1
+        return close(self, chosen)
+
+    c = cluster(nodes=20).submit(gang("old", pods=80, gpus=2, min_members=76)).run()
+    assert c.placed("old", on=20)
+    monkeypatch.setattr(Victims, "close", counted)
+    c.clear().submit(gang("new", pods=5, gpus=8, priority=10)).run()
+    assert len(c.all(ef.EvictPod)) == 80
+    assert c.run().placed("new", on=5)
+    assert n_closed < 400, n_closed
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -66,7 +67,8 @@ class Cost(msgspec.Struct, frozen=True, gc=False, order=True):
 
 
 class _Bond:
-    """Pods of gangs that stop together once one of the gangs loses more than it can spare."""
+    """Pods of gangs that stop together once one of the gangs loses more than it can spare, beside those that
+    go anyway."""
 
     __slots__ = ("level", "pods", "spare")
 
@@ -165,6 +167,7 @@ class Victims:
             own = gang.in_state(state)
             pods |= {info.uid: info for info in own if not is_leaving(info)}
             spare[id(gang)] = 0 if state is MemberState.ASSUMED else spare_of(gang, own)
+            spare[id(gang)] -= sum(info.uid in self._going for info in own if not is_leaving(info))
             binding = gang.n_assumed if gang.state is GroupState.BINDING else 0
             self.n_binding += binding
             may_go = may_go and not binding and (self._rule is not None or gang.priority < self._priority)
@@ -179,11 +182,11 @@ class Victims:
         """Whether the rule lets all of them go, or no more of any gang than it can spare."""
         if self._rule is None:
             return True
-        subject = {uid for uid, info in pods.items() if self._is_subject(info)}
-        n_gone = dict.fromkeys(spare, 0)
-        for uid, info in pods.items():
-            n_gone[id(info.group)] += uid in subject or uid in self._going
-        return len(subject) == len(pods) or all(n <= spare[gang] for gang, n in n_gone.items())
+        subject = [info for info in pods.values() if self._is_subject(info)]
+        n_subject = dict.fromkeys(spare, 0)
+        for info in subject:
+            n_subject[id(info.group)] += info.uid not in self._going
+        return len(subject) == len(pods) or all(n <= spare[gang] for gang, n in n_subject.items())
 
     def _spared_none(self, pods: Chosen) -> bool:
         return not any(uid in self._spared for uid in pods)
@@ -193,13 +196,15 @@ class Victims:
     def close(self, chosen: Chosen) -> dict[str, PodInfo]:
         """The set plus all pods that cannot stay when these go."""
         closed = dict(chosen)
-        bonds = {id(bond): bond for uid in chosen if (bond := self._bond_of.get(uid)) is not None}
-        for bond in bonds.values():
-            left = dict(bond.spare)
-            for uid, info in bond.pods.items():
-                if uid in chosen or uid in self._going:
-                    left[id(info.group)] -= 1
-            if any(n < 0 for n in left.values()):
+        left: dict[int, tuple[_Bond, dict[int, int]]] = {}
+        for uid, info in chosen.items():
+            bond = self._bond_of.get(uid)
+            if bond is not None:
+                if id(bond) not in left:
+                    left[id(bond)] = bond, dict(bond.spare)
+                left[id(bond)][1][id(info.group)] -= uid not in self._going
+        for bond, spare in left.values():
+            if any(n < 0 for n in spare.values()):
                 closed |= bond.pods
         return closed
 
@@ -228,17 +233,24 @@ class Victims:
         if bond.level is None:
             cost = self.cost(bond.pods)
             bond.level = cost.n_violations > 0, cost.highest
-        return bond.level if min(bond.spare.values()) < 1 else self.cost(self.atom(info)).level
+        is_spare = min(bond.spare.values()) >= 0 and bond.spare[id(info.group)] > 0
+        return self.cost({info.uid: info}).level if is_spare else bond.level
 
-    def parts(self, chosen: Chosen) -> list[dict[str, PodInfo]]:
-        """A closed set in pieces that can be spared one by one, the most important first."""
+    def parts(self, chosen: Chosen, beside: Chosen = MappingProxyType({})) -> list[dict[str, PodInfo]]:
+        """A closed set in pieces that can be spared one by one, the most important first. beside: what goes
+        already: what is left of a gang that goes with it is one piece."""
         found: list[dict[str, PodInfo]] = []
         seen: dict[str, None] = {}
+        whole: dict[int, bool] = {}
         for uid, info in chosen.items():
             if uid not in seen:
                 bond = self._bond_of.get(uid)
-                whole = bond is not None and all(other in chosen for other in bond.pods)
-                part = dict(bond.pods) if whole and bond is not None else {uid: info}
+                part = {uid: info}
+                if bond is not None:
+                    if id(bond) not in whole:
+                        whole[id(bond)] = all(other in chosen or other in beside for other in bond.pods)
+                    if whole[id(bond)]:
+                        part = {other: one for other, one in bond.pods.items() if other in chosen}
                 seen |= dict.fromkeys(part)
                 found.append(part)
         violating = self.violating(chosen)
@@ -249,7 +261,7 @@ class Victims:
     ) -> dict[str, PodInfo]:
         """What of these, which suffice for some pods on the node, has to go: others are spared, the most
         important first. beside: what goes already."""
-        for part in self.parts(victims):
+        for part in self.parts(victims, beside):
             fewer = {uid: info for uid, info in victims.items() if uid not in part}
             fewer = self._more(fewer, beside)
             if len(fewer) == len(victims):
@@ -267,7 +279,7 @@ class Victims:
         """The others with those pods of a gang that have to go from the node, or with all: it may be able to
         spare those. Its large pods go rather than its small ones, as fewer may be enough then."""
         found = {**others, **part}
-        if not any(self._bond_of[uid].spare[id(info.group)] for uid, info in part.items()):
+        if not any(self._bond_of[uid].spare[id(info.group)] > 0 for uid, info in part.items()):
             return found
         here = {uid: info for uid, info in part.items() if info.row == row}
         if len(here) < len(part) and not suffice({**others, **here}):
