@@ -96,17 +96,32 @@ def _budgets(
             by_namespace.setdefault(info.pod.metadata.namespace, {})[info.uid] = info
     budgets = []
     for namespace, there in by_namespace.items():
+        alike: dict[tuple[str, ...], list[list[PodInfo]]] = {}
         for item in view.objects_in(BUDGETS, namespace).values():
             selector = selector_of(item.spec.selector)
             told = item.status.disrupted_pods or {}
-            if selector is not None:
-                uids = [
-                    uid
-                    for uid, info in there.items()
-                    if info.pod.metadata.name not in told and selector.matches(info.pod.metadata.labels or {})
-                ]
-                evicted = [uid for uid in uids if uid in going and not is_leaving(there[uid])]
-                if len(evicted) < len(uids):
-                    left = item.status.disruptions_allowed - len(evicted)
-                    budgets.append(DisruptionBudget(left, frozenset(uids).difference(going)))
+            if selector is None:
+                continue
+            if selector.keys not in alike:
+                alike[selector.keys] = _alike(there.values(), selector.keys)
+            uids = [
+                info.uid
+                for some in alike[selector.keys]
+                if selector.matches(some[0].pod.metadata.labels or {})
+                for info in some
+                if info.pod.metadata.name not in told
+            ]
+            evicted = [uid for uid in uids if uid in going and not is_leaving(there[uid])]
+            if len(evicted) < len(uids):
+                left = item.status.disruptions_allowed - len(evicted)
+                budgets.append(DisruptionBudget(left, frozenset(uids).difference(going)))
     return budgets
+
+
+def _alike(infos: Iterable[PodInfo], keys: Sequence[str]) -> list[list[PodInfo]]:
+    """The pods, those together that have the same of these labels: many budgets look at few labels."""
+    found: dict[tuple[str | None, ...], list[PodInfo]] = {}
+    for info in infos:
+        labels = info.pod.metadata.labels or {}
+        found.setdefault(tuple(labels.get(key) for key in keys), []).append(info)
+    return list(found.values())

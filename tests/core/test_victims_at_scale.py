@@ -5,6 +5,7 @@ The second notion of it all is that of test_least_victims.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -21,6 +22,8 @@ from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Affinity, Pod
+from gangsched.model.selectors import Selector
+from gangsched.model.workloads import PodDisruptionBudget
 from gangsched.plugins.node_resources_fit import NodeResourcesFit
 from gangsched.sim.objects import RACK, STRANGER, make_node, make_pod
 from tests.core.test_least_victims import Case, Held, as_kube_scheduler, closed, cluster_of, cost, taken_by
@@ -174,6 +177,32 @@ def test_a_large_gang_that_can_lose_some_pods_is_weighed_as_one(monkeypatch: pyt
     assert len(c.all(ef.EvictPod)) == 80
     assert c.run().placed("new", on=5)
     assert n_closed < 400, n_closed
+
+
+def test_many_budgets_are_not_compared_with_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_compared = 0
+    matches = Selector.matches
+
+    def counted(self: Selector, labels: Mapping[str, str]) -> bool:
+        nonlocal n_compared
+        n_compared += 1
+        return matches(self, labels)
+
+    c = cluster(nodes=20)
+    c.submit([make_pod(f"old-{k}", gpus=2, labels={"app": f"a{k % 4}", "pod": f"{k}"}) for k in range(80)])
+    assert c.run().placed("old", on=20)
+    for k in range(40):
+        item = {
+            "metadata": {"name": f"pdb-{k}", "namespace": "d", "uid": f"uid-{k}", "resourceVersion": "1"},
+            "spec": {"selector": {"matchLabels": {"app": f"a{k}"}}},
+            "status": {"disruptionsAllowed": 9 * (k == 1)},
+        }
+        c.tell(ev.ObjectPut("poddisruptionbudgets.policy", msgspec.convert(item, PodDisruptionBudget)))
+    monkeypatch.setattr(Selector, "matches", counted)
+    c.clear().submit(gang("new", pods=4, gpus=2, priority=10)).run()
+    assert {int(one.name.split("-")[1]) % 4 for one in c.all(ef.EvictPod)} == {1}
+    assert c.run().placed("new")
+    assert 0 < n_compared <= 40 * 4 * 2, n_compared
 
 
 @pytest.fixture
