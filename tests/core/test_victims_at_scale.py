@@ -179,6 +179,23 @@ def test_a_large_gang_that_can_lose_some_pods_is_weighed_as_one(monkeypatch: pyt
     assert n_closed < 400, n_closed
 
 
+def test_a_large_gang_that_goes_as_a_whole_is_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was put together for each of its pods, to look for a cheaper set."""
+    sizes: list[int] = []
+    close = Victims.close
+
+    def noted(self: Victims, chosen: Chosen) -> dict[str, PodInfo]:
+        closed = close(self, chosen)
+        sizes.append(len(closed))
+        return closed
+
+    c = cluster(nodes=20).submit(gang("old", pods=80, gpus=2)).run()
+    monkeypatch.setattr(Victims, "close", noted)
+    c.clear().submit(gang("new", pods=5, gpus=8, priority=10)).run()
+    assert len(c.all(ef.EvictPod)) == 80
+    assert sum(sizes) < 80 * 80, sum(sizes)
+
+
 def test_many_budgets_are_not_compared_with_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     n_compared = 0
     matches = Selector.matches

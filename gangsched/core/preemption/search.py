@@ -319,12 +319,13 @@ class PreemptionSearch:
     def _sets(self, before: Cost | None) -> list[tuple[Cost, dict[str, PodInfo]]]:
         """Closed sets that cost less than `before`, the cheapest first; none if there are too many."""
         pool: dict[frozenset[str], dict[str, PodInfo]] = {}
-        for uid, info in self._everybody.items():
-            if uid not in self._free and (before is None or self.victims.level(info) <= before.level):
-                atom = self.victims.atom(info)
-                pool[frozenset(atom)] = atom
-                if len(pool) > _MAX_POOL:
-                    return []
+        costly = [info for uid, info in self._everybody.items() if uid not in self._free]
+        if before is not None:
+            costly = [info for info in costly if self.victims.level(info) <= before.level]
+        for atom in self.victims.atoms(costly):
+            pool[frozenset(atom)] = atom
+            if len(pool) > _MAX_POOL:
+                return []
         cheaper: dict[frozenset[str], tuple[Cost, dict[str, PodInfo]]] = {}
         n_sets = 0
         for n in range(1, len(pool) + 1):

@@ -225,6 +225,17 @@ class Victims:
         """The pod, with all those that cannot stay without it."""
         return self.close({info.uid: info})
 
+    def atoms(self, infos: Iterable[PodInfo]) -> Iterator[dict[str, PodInfo]]:
+        """Of each pod; once for all pods of a gang that goes as a whole."""
+        seen: set[tuple[int, int]] = set()
+        for info in infos:
+            key = id(self._bond_of.get(info.uid)), id(info.group)
+            if key not in seen or info.uid in self._going:
+                atom = self.atom(info)
+                yield atom
+                if len(atom) > 1:
+                    seen.add(key)
+
     def level(self, info: PodInfo) -> tuple[bool, int]:
         """A lower bound of its cost: whether it violates a budget, and the highest priority."""
         bond = self._bond_of.get(info.uid)
