@@ -35,6 +35,7 @@ import anyio
 import structlog
 
 from gangsched.errors import ApiError, ConfigError, Unreachable
+from gangsched.kube.fields import with_plain_scheme
 from gangsched.kube.files import home_kubeconfig, read_regular
 from gangsched.kube.loaders import (
     FILE_REFRESH_S,
@@ -322,7 +323,7 @@ async def load_credentials(
         else:
             loaded = from_pod(environ) if in_cluster else blank()
         if master:
-            loaded.host = master
+            loaded.host = with_plain_scheme(master)
         return loaded
 
     loaded = await source()

@@ -25,6 +25,7 @@ import yaml
 from gangsched.config.yaml_bounds import check_yaml
 from gangsched.errors import ConfigError
 from gangsched.kube.exec_plugin import limited
+from gangsched.kube.fields import settle
 from gangsched.kube.files import read_regular
 from gangsched.kube.kubeconfig import files_of, find_mistake, names_nothing
 
@@ -219,6 +220,7 @@ async def from_kubeconfig(paths: str, context: str, *, needs_server: bool = True
                 raise ValueError(f"there is no user {named!r}")
             # The loader requires a user; kubectl does not (for a server that allows anonymous access).
             loader._user = kube_config.ConfigNode("user", {})
+        loader._cluster = settle(loader._cluster)
         if user is not None and "tokenFile" in user:
             read_regular(_token_file(loader, user), "token")  # the loader reads any
         with anyio.fail_after(EXEC_TIMEOUT_S):

@@ -106,6 +106,19 @@ async def test_environment_context_and_master(tmp_path: Path) -> None:
     assert await found.headers() == {}
 
 
+@pytest.mark.parametrize("server", ["HTTPS://127.0.0.1:6443", " https://127.0.0.1:6443"])
+async def test_a_token_is_sent_through_tls_however_https_is_written(tmp_path: Path, server: str) -> None:
+    _, certificate = self_signed(tmp_path)
+    ca = {"certificate-authority": str(certificate)}
+    path = kubeconfig(tmp_path, {"token": "abc"}, server=server, **ca)
+    found = await load_credentials(kubeconfig=path, environ={})
+    assert found.server == "https://127.0.0.1:6443"
+    assert found.ssl_context is not None
+    assert len(found.ssl_context.get_ca_certs()) == 1
+    found = await load_credentials(master=server.strip(), environ={"HOME": str(tmp_path)})
+    assert found.ssl_context is not None
+
+
 @pytest.mark.parametrize(
     ("file", "context", "said"),
     [("config", "elsewhere", "elsewhere"), ("nowhere", "", "does not exist")],
