@@ -1,20 +1,62 @@
 """The fields of a kubeconfig's cluster and user, made as kubectl reads them, before kubernetes-asyncio does.
 
-Lives here: the differences that would be silent. Not here: mistakes that its loader fails at, which
-kube.kubeconfig then finds. Called by loaders.
+Lives here: the differences that would be silent, as with "false" in quotes, which is true to its loader. Not
+here: mistakes that it fails at, which kube.kubeconfig then finds. Called by loaders.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from gangsched.errors import ConfigError
+from gangsched.kube.kubeconfig import type_of
 
-def settle(cluster: Any) -> Any:
-    """A ConfigNode like this one, to be read instead: what is saved to the file later is not touched."""
-    value = dict(cluster.value)
-    if isinstance(value.get("server"), str):
-        value["server"] = with_plain_scheme(value["server"])
-    return type(cluster)(cluster.name, value, cluster.path)
+_TEXTS = {
+    "cluster": ("certificate-authority", "certificate-authority-data", "tls-server-name", "proxy-url"),
+    "user": (
+        *("token", "tokenFile", "username", "password"),
+        *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
+    ),
+}
+_MAPPINGS = {"cluster": (), "user": ("exec", "auth-provider")}
+_IS_UNSAFE = "insecure-skip-tls-verify"
+
+
+def settle(node: Any, kind: str) -> Any:
+    """A ConfigNode like this one, to be read instead: what is saved to the file later is not touched.
+
+    kind: cluster or user. What is null or empty is left out, as it is to kubectl. Raises: ConfigError.
+    """
+    value = {name: one for name, one in node.value.items() if one is not None and one != ""}
+    _check(node, kind, value, _TEXTS[kind], str, "text")
+    _check(node, kind, value, _MAPPINGS[kind], dict, "a mapping")
+    if kind == "cluster":
+        _check(node, kind, value, (_IS_UNSAFE,), bool, "true or false")
+        _check_name(node, value.get("tls-server-name", ""))
+        if isinstance(value.get("server"), str):
+            value["server"] = with_plain_scheme(value["server"])
+    return type(node)(node.name, value, node.path)
+
+
+def _check(
+    node: Any, kind: str, value: dict[str, Any], names: tuple[str, ...], type_: type, right: str
+) -> None:
+    for name in names:
+        if name in value and not isinstance(value[name], type_):
+            problem = f"must be {right}, not {type_of(value[name])}"
+            raise ConfigError(problem, source=node.path, path=f"{kind}s[].{kind}.{name}")
+
+
+def _check_name(node: Any, name: str) -> None:
+    """TLS fails at some names in ways that no connection expects."""
+    try:
+        name.encode("idna")
+        is_name = name.isprintable()
+    except UnicodeError:
+        is_name = False
+    if not is_name:
+        path = "clusters[].cluster.tls-server-name"
+        raise ConfigError(f"{name!r} is no name of a host", source=node.path, path=path)
 
 
 def with_plain_scheme(server: str) -> str:

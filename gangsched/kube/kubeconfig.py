@@ -47,7 +47,7 @@ def find_mistake(paths: str, context: str, *, needs_server: bool = True) -> None
                 source, context = file, document["current-context"]
                 break
     if not isinstance(context, str):
-        raise ConfigError(f"must be the name of a context, not {_type(context)}", source=source, path=path)
+        raise ConfigError(f"must be the name of a context, not {type_of(context)}", source=source, path=path)
     if not context:
         raise ConfigError(
             f"is not set; write the name of a context, or give --context: {_names(entries['contexts'])}",
@@ -110,18 +110,18 @@ def _read(file: str, listed: Any, kind: str) -> Iterator[tuple[str, _Entry]]:
     if listed is None:
         return
     if not isinstance(listed, list):
-        raise ConfigError(f"must be a list, not {_type(listed)}", source=file, path=kind)
+        raise ConfigError(f"must be a list, not {type_of(listed)}", source=file, path=kind)
     field = _BODIES[kind]
     for i, item in enumerate(listed):
         path = f"{kind}[{i}]"
         if not isinstance(item, dict):
-            raise ConfigError(f"must have name and {field}, and is {_type(item)}", source=file, path=path)
+            raise ConfigError(f"must have name and {field}, and is {type_of(item)}", source=file, path=path)
         name = item.get("name")
         if not isinstance(name, str) or not name:
-            raise ConfigError(f"must be text, not {_type(name)}", source=file, path=f"{path}.name")
+            raise ConfigError(f"must be text, not {type_of(name)}", source=file, path=f"{path}.name")
         body = {} if item.get(field) is None else item[field]
         if not isinstance(body, dict):
-            raise ConfigError(f"must be a mapping, not {_type(body)}", source=file, path=f"{path}.{field}")
+            raise ConfigError(f"must be a mapping, not {type_of(body)}", source=file, path=f"{path}.{field}")
         yield name, _Entry(file, f"{path}.{field}", body)
 
 
@@ -141,12 +141,12 @@ def _text(entry: _Entry, field: str) -> str:
         return ""
     if not isinstance(value, str):
         raise ConfigError(
-            f"must be text, not {_type(value)}", source=entry.file, path=f"{entry.path}.{field}"
+            f"must be text, not {type_of(value)}", source=entry.file, path=f"{entry.path}.{field}"
         )
     return value
 
 
-def _type(value: Any) -> str:
+def type_of(value: Any) -> str:
     names = {"NoneType": "nothing", "dict": "a mapping", "list": "a list", "str": "text", "bool": "a boolean"}
     return names.get(type(value).__name__, "a number")
 

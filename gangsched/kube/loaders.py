@@ -220,7 +220,9 @@ async def from_kubeconfig(paths: str, context: str, *, needs_server: bool = True
                 raise ValueError(f"there is no user {named!r}")
             # The loader requires a user; kubectl does not (for a server that allows anonymous access).
             loader._user = kube_config.ConfigNode("user", {})
-        loader._cluster = settle(loader._cluster)
+        else:
+            loader._user = user = settle(user, "user")
+        loader._cluster = settle(loader._cluster, "cluster")
         if user is not None and "tokenFile" in user:
             read_regular(_token_file(loader, user), "token")  # the loader reads any
         with anyio.fail_after(EXEC_TIMEOUT_S):

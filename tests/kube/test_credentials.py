@@ -120,6 +120,35 @@ async def test_a_token_is_sent_through_tls_however_https_is_written(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("user", "cluster", "said"),
+    [
+        ({}, {"insecure-skip-tls-verify": "false"}, "skip-tls-verify: must be true or false, not text"),
+        ({}, {"proxy-url": 5}, "clusters[].cluster.proxy-url: must be text, not a number"),
+        ({}, {"tls-server-name": ["a"]}, "clusters[].cluster.tls-server-name: must be text, not a list"),
+        ({}, {"tls-server-name": "a..b"}, "tls-server-name: 'a..b' is no name of a host"),
+        ({}, {"tls-server-name": "a\0b"}, "tls-server-name: 'a\\x00b' is no name of a host"),
+        ({"token": ["a"]}, {}, "users[].user.token: must be text, not a list"),
+        ({"exec": "aws"}, {}, "users[].user.exec: must be a mapping, not text"),
+    ],
+)
+async def test_a_field_of_another_type_is_refused_as_kubectl_does(
+    tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], said: str
+) -> None:
+    path = kubeconfig(tmp_path, user, **cluster)
+    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+        await load_credentials(kubeconfig=path, environ={})
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+async def test_a_field_that_is_null_or_empty_is_absent_as_it_is_to_kubectl(tmp_path: Path) -> None:
+    user = {"token": "abc", "exec": None, "tokenFile": "", "client-certificate-data": None}
+    cluster: dict[str, Any] = {"certificate-authority-data": None, "proxy-url": "", "tls-server-name": ""}
+    path = kubeconfig(tmp_path, user, **cluster)
+    found = await load_credentials(kubeconfig=path, environ={})
+    assert (found.authorization, found.server_hostname) == ("Bearer abc", None)
+
+
+@pytest.mark.parametrize(
     ("file", "context", "said"),
     [("config", "elsewhere", "elsewhere"), ("nowhere", "", "does not exist")],
 )
