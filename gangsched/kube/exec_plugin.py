@@ -114,8 +114,11 @@ def _status(answer: bytes, api_version: str) -> dict[str, Any]:
         raise ValueError("exec: its answer is no ExecCredential with a status")
     if found.get("apiVersion") != api_version:
         raise ValueError(f"exec: its answer has apiVersion {found.get('apiVersion')!r}, not {api_version!r}")
-    status: dict[str, Any] = found["status"]
+    # Null and the empty text are absent, as to client-go.
+    status = {name: value for name, value in found["status"].items() if value is not None and value != ""}
     for name in _TEXTS:
         if not isinstance(status.get(name, ""), str):
             raise ValueError(f"exec: status.{name} of its answer is no text")
+    if "token" not in status and not {"clientCertificateData", "clientKeyData"} <= status.keys():
+        raise ValueError("exec: its answer has no token, and no client certificate with its key")
     return status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pwd
 import re
@@ -247,6 +248,28 @@ async def test_a_plugin_that_answers_something_else_is_told_what(
     path = kubeconfig(tmp_path, plugin(tmp_path, f"print({answer})"))
     with pytest.raises(ConfigError, match=re.escape(says)):
         await load_credentials(kubeconfig=path, environ={})
+
+
+@pytest.mark.parametrize("status", [{"token": ""}, {"token": None}, {"clientCertificateData": "c"}, {"a": 1}])
+async def test_a_plugin_that_has_nothing_to_give_leaves_what_it_gave_before(
+    tmp_path: Path, status: dict[str, Any]
+) -> None:
+    user = plugin(tmp_path, EXEC_OK)
+    found = await load_credentials(kubeconfig=kubeconfig(tmp_path, user), environ={})
+    version = "client.authentication.k8s.io/v1"
+    answer = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
+    plugin(tmp_path, f"print({answer!r})")
+    assert not await found.refresh(refused=found.version)
+    assert "has no token, and no client certificate with its key" in found.last_error
+    assert found.authorization == "Bearer t1"
+
+
+async def test_a_plugin_may_write_null_for_what_it_does_not_give(tmp_path: Path) -> None:
+    status = {"token": "t", "expirationTimestamp": None, "clientCertificateData": None}
+    answer = json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "status": status})
+    user = plugin(tmp_path, f"print({answer!r})")
+    found = await load_credentials(kubeconfig=kubeconfig(tmp_path, user), environ={})
+    assert found.authorization == "Bearer t"
 
 
 async def test_a_plugin_may_say_much_before_it_answers(tmp_path: Path) -> None:
