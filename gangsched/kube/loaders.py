@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -41,6 +42,8 @@ _PACKAGE = "kubernetes_asyncio"
 _CONFIG = f"{_PACKAGE}.config"
 _OPENID = f"{_CONFIG}.openid"
 _INCLUSTER = f"{_CONFIG}.incluster_config"
+# The loader names a field by all that is beside it: "…/{'name': 'u', 'user': {'token': …}}/user/exec".
+_SECRETS = re.compile(r"/\{.*\}")
 # Other threads must not import while the stand-ins are in place.
 _importing = threading.Lock()
 
@@ -70,6 +73,8 @@ def import_loaders() -> tuple[ModuleType, ModuleType]:
 def _with_limits() -> ModuleType:
     kube_config = importlib.import_module(f"{_CONFIG}.kube_config")
     kube_config.__dict__["ExecProvider"] = limited(kube_config.ExecProvider)
+    # It logs what it then raises: a second line, and the only one that shows the user's secrets.
+    kube_config.logger.disabled = True
     return kube_config
 
 
@@ -290,7 +295,7 @@ def _shown(loader: Any, user: Any) -> tuple[str, str]:
 
 
 def _explain(error: Exception, user: Any) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = _SECRETS.sub("", " ".join(str(error).split())) or type(error).__name__
     if isinstance(error, RecursionError):
         text = "exec: its answer is nested too deeply" if user is not None and "exec" in user else text
     if user is not None and "exec" in user:

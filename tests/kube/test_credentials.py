@@ -272,6 +272,22 @@ async def test_a_plugin_may_write_null_for_what_it_does_not_give(tmp_path: Path)
     assert found.authorization == "Bearer t"
 
 
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"auth-provider": {"name": "oidc", "config": {"id-token": None, "refresh-token": "SECRET"}}},
+        {"exec": {"apiVersion": None, "command": "a", "env": [{"name": "A", "value": "SECRET"}]}},
+    ],
+)
+async def test_a_mistake_beside_a_secret_is_told_without_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, user: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match="Expected key") as caught:
+        await load_credentials(kubeconfig=kubeconfig(tmp_path, user), environ={})
+    assert "SECRET" not in str(caught.value) + caplog.text
+    assert not caplog.messages
+
+
 async def test_a_plugin_may_say_much_before_it_answers(tmp_path: Path) -> None:
     """A pipe holds 64 KiB: whoever reads the errors last waits for it as it waits for them."""
     user = plugin(
