@@ -6,14 +6,16 @@ keeping them fresh (kube.credentials, which calls this at the start and for each
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import importlib.util
 import os
 import re
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -37,6 +39,8 @@ EXPIRY_SKEW_S = 60.0
 RETRY_S = 10.0
 # A plugin may ask a person to log in, but must not hold the scheduler for ever.
 EXEC_TIMEOUT_S = 60.0
+# A CA, a certificate and its key of each kubeconfig, and those before them.
+_MAX_FILES = 32
 
 _PACKAGE = "kubernetes_asyncio"
 _CONFIG = f"{_PACKAGE}.config"
@@ -75,7 +79,27 @@ def _with_limits() -> ModuleType:
     kube_config.__dict__["ExecProvider"] = limited(kube_config.ExecProvider)
     # It logs what it then raises: a second line, and the only one that shows the user's secrets.
     kube_config.logger.disabled = True
+    kube_config.FileOrData._create_temp_file_with_content = _kept_in_a_file
     return kube_config
+
+
+def _kept_in_a_file(_: Any, content: str | bytes) -> str:
+    """In place of the loader's own, which leaves each file open, keeps all for ever, and does not notice that
+    one is gone, as when /tmp is cleared of what is ten days old. The loader deletes those left at exit."""
+    data = content.encode() if isinstance(content, str) else content
+    files: dict[str, str] = import_loaders()[0]._temp_files
+    if not files:
+        atexit.register(import_loaders()[0]._cleanup_temp_files)
+    name = files.pop(str(data), "")
+    if not os.path.isfile(name):
+        descriptor, name = tempfile.mkstemp()
+        with open(descriptor, "wb") as file:
+            file.write(data)
+    files[str(data)] = name
+    while len(files) > _MAX_FILES:  # the one that was wanted least recently
+        with suppress(OSError):
+            os.unlink(files.pop(next(iter(files))))
+    return name
 
 
 def import_client() -> ModuleType:

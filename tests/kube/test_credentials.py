@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import pwd
@@ -105,6 +106,29 @@ async def test_environment_context_and_master(tmp_path: Path) -> None:
     )
     assert found.server == "http://b:2"
     assert await found.headers() == {}
+
+
+async def test_a_certificate_in_the_kubeconfig_is_written_again_where_tmp_was_cleared(tmp_path: Path) -> None:
+    _, certificate = self_signed(tmp_path)
+    data = base64.b64encode(certificate.read_bytes()).decode()
+    path = kubeconfig(tmp_path, {"token": "abc"}, **{"certificate-authority-data": data})
+    clock = Clock()
+    found = await load_credentials(kubeconfig=path, environ={}, clock=clock)
+    os.unlink(found._loaded.ssl_ca_cert or "")
+    clock.now_s += 61.0
+    await found.headers()
+    assert found.last_error == ""
+
+
+async def test_certificates_that_a_plugin_renews_for_ever_are_not_all_kept(tmp_path: Path) -> None:
+    loader, _ = loaders.import_loaders()
+    n_open = len(os.listdir("/proc/self/fd"))
+    for i in range(100):
+        name = loader.FileOrData({"a": f"certificate {i}"}, "b", "a", base64_file_content=False).as_file()
+        assert Path(name).read_text() == f"certificate {i}"
+    assert len(os.listdir("/proc/self/fd")) == n_open
+    assert sum(Path(name).exists() for name in loader._temp_files.values()) <= 32
+    assert len(loader._temp_files) <= 32
 
 
 @pytest.mark.parametrize("server", ["HTTPS://127.0.0.1:6443", " https://127.0.0.1:6443"])
