@@ -11,6 +11,14 @@ import sys
 from rich.console import Console
 
 
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Let cli end the command, as for all other output: rich's own ends it with exit code 1, by which
+        `replay` says that a decision differs, and `queue` that the scheduler cannot be reached."""
+        self.quiet = True
+        raise  # what rich has caught and calls this for
+
+
 def console(
     piped_width: int = 0, *, width: int | None = None, highlight: bool = False, soft_wrap: bool = False
 ) -> Console:
@@ -23,4 +31,4 @@ def console(
     columns, lines = shutil.get_terminal_size()
     if width is None:
         width = piped_width if piped_width and not sys.stdout.isatty() else columns
-    return Console(width=width, height=lines, highlight=highlight, soft_wrap=soft_wrap, emoji=False)
+    return _Output(width=width, height=lines, highlight=highlight, soft_wrap=soft_wrap, emoji=False)

@@ -6,6 +6,8 @@ import io
 import os
 import re
 import struct
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
 from functools import cache
@@ -412,3 +414,17 @@ def test_calls_that_two_segments_have_are_made_once(
     out = capsys.readouterr().out
     assert out.count("all as recorded") == 1
     assert f" {n_calls():,} calls" in out
+
+
+def test_a_reader_that_has_seen_enough_is_no_decision_that_differs(tmp_path: Path) -> None:
+    """`gangsched replay DIR | head`: exit code 1 would say that an answer is not as recorded."""
+    _, (kept, *_) = recorded(7, n_gangs=2)
+    kept.write_to(tmp_path)
+    seen, written = os.pipe()
+    os.close(seen)
+    try:
+        command = [sys.executable, "-m", "gangsched.cli", "replay", str(tmp_path)]
+        done = subprocess.run(command, stdout=written, stderr=subprocess.PIPE, text=True, timeout=60)
+    finally:
+        os.close(written)
+    assert (done.returncode, done.stderr) == (141, "")
