@@ -67,9 +67,9 @@ class Performance:
                 await everything.start(self._listen, everything.cancel_scope)
                 await self._perform()
                 everything.cancel_scope.cancel()
-        except* (GangschedError, BrokenPipeError) as errors:
+        except* (GangschedError, OSError) as errors:
             failure = _first(errors)
-        if isinstance(failure, ConfigError | BrokenPipeError):
+        if isinstance(failure, ConfigError | OSError):
             raise failure
         if failure is not None:
             self._failed(failure)

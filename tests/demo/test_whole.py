@@ -241,6 +241,13 @@ def test_a_reader_who_goes_away_ends_it_quietly(tmp_path: Path) -> None:
         demo.kill()
 
 
+def test_a_full_disk_ends_it_with_one_line() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(DEMO, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+    assert done.stderr == "gangsched: the output cannot be written: No space left on device\n"
+    assert done.returncode == 1
+
+
 def test_a_narrow_terminal_gets_lines_and_gets_the_reason(tmp_path: Path) -> None:
     demo = Demo(tmp_path / "home", "--speed=20", columns=50)
     try:
