@@ -19,6 +19,7 @@ _TEXTS = {
     ),
 }
 _MAPPINGS = {"cluster": (), "user": ("exec", "auth-provider")}
+_IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
 _IS_UNSAFE = "insecure-skip-tls-verify"
 
 
@@ -30,6 +31,8 @@ def settle(node: Any, kind: str) -> Any:
     value = {name: one for name, one in node.value.items() if one is not None and one != ""}
     _check(node, kind, value, _TEXTS[kind], str, "text")
     _check(node, kind, value, _MAPPINGS[kind], dict, "a mapping")
+    if kind == "user":
+        _check_impersonation(node, value)
     if kind == "cluster":
         _check(node, kind, value, (_IS_UNSAFE,), bool, "true or false")
         _check_name(node, value.get("tls-server-name", ""))
@@ -45,6 +48,17 @@ def _check(
         if name in value and not isinstance(value[name], type_):
             problem = f"must be {right}, not {type_of(value[name])}"
             raise ConfigError(problem, source=node.path, path=f"{kind}s[].{kind}.{name}")
+
+
+def _check_impersonation(node: Any, value: dict[str, Any]) -> None:
+    """The loader leaves it out, and everything would be done with the rights of the user itself."""
+    for name in _IMPERSONATION:
+        if name in value:
+            raise ConfigError(
+                "acting as somebody else is not supported: give a user or a token with these rights",
+                source=node.path,
+                path=f"users[].user.{name}",
+            )
 
 
 def _check_name(node: Any, name: str) -> None:

@@ -165,6 +165,14 @@ async def test_a_field_of_another_type_is_refused_as_kubectl_does(
     assert str(caught.value).startswith(f"{path}: ")
 
 
+@pytest.mark.parametrize("name", ["as", "as-groups"])
+async def test_who_is_to_act_as_another_does_not_act_as_itself(tmp_path: Path, name: str) -> None:
+    path = kubeconfig(tmp_path, {"token": "abc", name: ["viewers"] if name == "as-groups" else "viewer"})
+    said = f"^{path}: users\\[\\].user.{name}: acting as somebody else is not supported"
+    with pytest.raises(ConfigError, match=said):
+        await load_credentials(kubeconfig=path, environ={})
+
+
 async def test_a_field_that_is_null_or_empty_is_absent_as_it_is_to_kubectl(tmp_path: Path) -> None:
     user = {"token": "abc", "exec": None, "tokenFile": "", "client-certificate-data": None}
     cluster: dict[str, Any] = {"certificate-authority-data": None, "proxy-url": "", "tls-server-name": ""}
