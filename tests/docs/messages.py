@@ -40,6 +40,7 @@ ROOMS = (
         "kube/election/elector.py",
         "kube/election/fence_keeper.py",
         "kube/exec_plugin.py",
+        "kube/fields.py",
         "kube/files.py",
         "kube/loaders.py",
         "kube/network.py",
