@@ -8,13 +8,13 @@ from tests.core.test_claims import claims, evicted, lone
 from tests.support.scenario import Cluster, cluster, gang
 
 
-def waiting(*holders: tuple[str, int], asks: int, priority: int = 0) -> Cluster:
+def waiting(*holders: tuple[str, int], asks: int, priority: int = 0, room: int = 8) -> Cluster:
     """A gang of one pod has a claim on the only node, for when these have ended, after 600 s.
 
-    priority: of those.
+    priority: of those; room: devices of the node.
     """
     own = QueueingSettings(1, mode="hard", on_overrun="yield")
-    c = cluster(nodes=1, gpus=8, settings=Settings(queueing=own))
+    c = cluster(nodes=1, gpus=room, settings=Settings(queueing=own))
     for name, gpus in holders:
         c.submit(lone(name, gpus, "600s", priority=priority))
     c.run().submit(gang("large", pods=1, gpus=asks)).run()
@@ -34,6 +34,12 @@ def test_of_several_that_are_over_no_more_go_than_the_claim_needs() -> None:
 def test_of_two_that_are_over_the_one_whose_room_suffices_goes_alone() -> None:
     c = waiting(("a", 4), ("b", 3), asks=4).wait(640.0)
     assert evicted(c) == ["a"]
+    assert c.run().wait(2.0).placed("large")
+
+
+def test_of_many_that_are_over_no_more_go_than_the_claim_needs_either() -> None:
+    c = waiting(*((f"a{k}", 1) for k in range(47)), asks=3, room=48).wait(640.0)
+    assert len(evicted(c)) == 3
     assert c.run().wait(2.0).placed("large")
 
 

@@ -23,7 +23,9 @@ from gangsched.model.pod_group import GroupKey
 # A job that obeys its limit takes a moment to end.
 SPARED_S = 30.0
 # Each costs a cycle.
-_MAX_LOOKS = 16
+_MAX_LOOKS = 32
+# Of more groups than this, those are looked at first that are where the unit would go.
+_FEW = 16
 
 _Over = dict[GroupKey, list[PodInfo]]
 
@@ -41,13 +43,32 @@ def past_walltime(
         return None
     gone = _over(shared, claim)
     plan = _without(shared, demands, gone, cycle) if gone else None
-    for key in list(gone)[:_MAX_LOOKS] if isinstance(plan, Plan) and len(gone) > 1 else ():
-        fewer = {other: infos for other, infos in gone.items() if other != key}
-        if fewer and isinstance(answer := _without(shared, demands, fewer, cycle), Plan):
-            gone, plan = fewer, answer
     if not isinstance(plan, Plan):
         return None
+    gone, plan = _needed(gone, plan, lambda fewer: _without(shared, demands, fewer, cycle))
     return PostFilterResult(plan, tuple(info for infos in gone.values() for info in infos))
+
+
+def _needed(gone: _Over, plan: Plan, tried: Callable[[_Over], Plan | FitError]) -> tuple[_Over, Plan]:
+    """As few of them as suffice: halves are spared together while that works, so that many need few looks."""
+    used = {placement.row for placement in plan.placements}
+    near = {key: infos for key, infos in gone.items() if any(info.row in used for info in infos)}
+    if len(gone) > _FEW and 0 < len(near) < len(gone) and isinstance(answer := tried(near), Plan):
+        gone, plan = near, answer
+    todo = [list(gone)]
+    n_looks = 0
+    while todo and n_looks < _MAX_LOOKS:
+        some = todo.pop()
+        fewer = {key: infos for key, infos in gone.items() if key not in some}
+        if fewer:
+            n_looks += 1
+            if isinstance(answer := tried(fewer), Plan):
+                gone, plan = fewer, answer
+                continue
+        if len(some) > 1:
+            half = len(some) // 2
+            todo += [some[half:], some[:half]]  # those that are over for less are spared first
+    return gone, plan
 
 
 def fix_ends(shared: SharedState, claims: Claims) -> None:
