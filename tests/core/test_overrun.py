@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gangsched.config import Settings
 from gangsched.config.queueing import QueueingSettings
+from gangsched.model.walltime import WALLTIME_KEY
+from gangsched.sim.actors import reborn
+from gangsched.sim.objects import make_pod
 from tests.core.test_claims import claims, evicted, lone
-from tests.support.scenario import Cluster, cluster, gang
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
 def waiting(*holders: tuple[str, int], asks: int, priority: int = 0, room: int = 8) -> Cluster:
@@ -57,3 +62,19 @@ def test_a_promise_that_is_late_as_its_victims_take_their_time_is_late_because_t
     c.delete("a").run().wait(2.0)
     assert c.placed("large")
     assert claims(c).promises == {"overrun": 1}
+
+
+@pytest.mark.parametrize(("needs", "go"), [(1, ["e-0"]), (2, ["e-0", "e-1"])])
+def test_of_a_gang_what_came_later_stays_if_it_is_enough(needs: int, go: list[str]) -> None:
+    own = QueueingSettings(1, mode="hard", on_overrun="yield")
+    c = cluster(nodes=2, gpus=8, settings=Settings(queueing=own))
+    elastic = [make_pod(f"e-{k}", group="e", min_members=needs, gpus=gpus) for k, gpus in enumerate((8, 5))]
+    c.submit(with_annotations(elastic, {WALLTIME_KEY: "600s"}), lone("fills", 2, "4h")).run().wait(400.0)
+    late = c.pod("e-1")
+    c.delete("e-1").submit(reborn(late, "r1", c.now_s)).run().submit(gang("large", pods=1, gpus=8)).run()
+    c.submit(lone("before", 1, "10s")).run()
+    c.delete("before").run().submit(lone("passes", 1, "2h")).run()
+    assert claims(c).all[0].start_s == 601.0
+    c.wait(250.0)
+    assert evicted(c) == go
+    assert c.placed("large")

@@ -1,19 +1,21 @@
 """Overrun: which groups a claim may evict: those past their stated walltime (`onOverrun: yield` or `evict`).
 
 A group is evicted only if that lets the claim's gang start at once, and only half a minute after its stated
-end; of several choices the one that spares most is taken. A gang is evicted as a whole. Not here: the
-eviction (core.groups.nomination), claims (core.groups.claiming). Called by core.groups.making_room
-and core.groups.claiming.
+end; of several choices the one that spares most is taken. A gang is evicted as a whole, unless some of its
+pods began later, are not past their end, and are enough without the others. Not here: the eviction
+(core.groups.nomination), claims (core.groups.claiming). Called by core.groups.making_room and
+core.groups.claiming.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from gangsched.core.cache.trial import ClusterView, Trial
 from gangsched.core.framework.plan import FitError, Plan, PostFilterResult
 from gangsched.core.framework.profile import Demand
-from gangsched.core.preemption.victims import is_leaving
+from gangsched.core.preemption.victims import is_leaving, spare_of, stays_whole
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.claim import StartClaim
@@ -97,11 +99,26 @@ def _over(shared: SharedState, claim: StartClaim) -> _Over:
                 continue
             if is_leaving(info) or info.uid in shared.stuck:
                 continue
-            over_s = shared.ends.of(info, shared.now_s, shared.wall_ahead_s).over_s
-            if shared.now_s >= over_s + SPARED_S:
+            if (over_s := _over_s(shared, info)) < math.inf:
                 found[group.key] = over_s, group
     in_order = sorted(found.items(), key=lambda one: (-one[1][0], one[0]))
-    return {key: group.in_state(BOUND) for key, (_, group) in in_order}
+    return {key: _of_group(shared, group) for key, (_, group) in in_order}
+
+
+def _over_s(shared: SharedState, info: PodInfo) -> float:
+    """When the pod was stated to end, if it may be evicted since; else inf."""
+    assert shared.ends is not None
+    over_s = shared.ends.of(info, shared.now_s, shared.wall_ahead_s).over_s
+    return over_s if shared.now_s >= over_s + SPARED_S else math.inf
+
+
+def _of_group(shared: SharedState, group: Group) -> list[PodInfo]:
+    """Its pods that are over, if it can do without them; else all."""
+    bound = group.in_state(BOUND)
+    staying = [info for info in bound if not is_leaving(info)]
+    over = [info for info in staying if _over_s(shared, info) < math.inf]
+    n_going = len({info.uid for info in over} | {info.uid for info in staying if info.uid in shared.victims})
+    return over if not stays_whole(group) or n_going <= spare_of(group, bound) else bound
 
 
 def _without(
