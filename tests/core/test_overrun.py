@@ -64,6 +64,30 @@ def test_a_promise_that_is_late_as_its_victims_take_their_time_is_late_because_t
     assert claims(c).promises == {"overrun": 1}
 
 
+def test_nobody_goes_while_what_is_going_already_leaves_enough_room() -> None:
+    c = waiting(("a", 4), ("b", 3), asks=3).wait(610.0)
+    c.leave("a").run().wait(40.0)
+    assert evicted(c) == []
+    c.delete("a").run().wait(2.0)
+    assert c.placed("large")
+    c.five_more_turns_change_nothing()
+
+
+def test_what_is_going_and_does_not_go_is_waited_for_no_longer_than_its_grace() -> None:
+    c = waiting(("a", 4), ("b", 3), asks=3).wait(610.0)
+    c.leave("a").run().wait(200.0)
+    assert evicted(c) == ["b"]
+    assert c.run().wait(2.0).placed("large")
+
+
+def test_beside_what_is_going_already_no_more_go_than_are_needed() -> None:
+    c = waiting(("a", 2), ("b", 2), ("d", 3), asks=4).wait(625.0)
+    c.leave("a").run().wait(20.0)
+    assert len(evicted(c)) == 1
+    c.delete("a").run().wait(2.0)
+    assert c.placed("large")
+
+
 @pytest.mark.parametrize(("needs", "go"), [(1, ["e-0"]), (2, ["e-0", "e-1"])])
 def test_of_a_gang_what_came_later_stays_if_it_is_enough(needs: int, go: list[str]) -> None:
     own = QueueingSettings(1, mode="hard", on_overrun="yield")

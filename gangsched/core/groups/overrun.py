@@ -1,10 +1,10 @@
 """Overrun: which groups a claim may evict: those past their stated walltime (`onOverrun: yield` or `evict`).
 
-A group is evicted only if that lets the claim's gang start at once, and only half a minute after its stated
-end; of several choices the one that spares most is taken. A gang is evicted as a whole, unless some of its
-pods began later, are not past their end, and are enough without the others. Not here: the eviction
-(core.groups.nomination), claims (core.groups.claiming). Called by core.groups.making_room and
-core.groups.claiming.
+A group is evicted only if that lets the claim's gang start at once, or once pods are gone that are being
+deleted already, and only half a minute after its stated end; of several choices the one that spares most is
+taken. A gang is evicted as a whole, unless some of its pods began later, are not past their end, and are
+enough without the others. Not here: the eviction (core.groups.nomination), claims (core.groups.claiming).
+Called by core.groups.making_room and core.groups.claiming.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from gangsched.model.pod_group import GroupKey
 
 # A job that obeys its limit takes a moment to end.
 SPARED_S = 30.0
+# Longer than that no claim waits for what is being deleted, if something else may be evicted. Kubernetes'
+# default grace is half of it.
+_SHORTLY_S = 60.0
 # Each costs a cycle.
 _MAX_LOOKS = 32
 # Of more groups than this, those are looked at first that are where the unit would go.
@@ -44,11 +47,23 @@ def past_walltime(
     if claim is None or not shared.settings.evicts_for_claims:
         return None
     gone = _over(shared, claim)
-    plan = _without(shared, demands, gone, cycle) if gone else None
+    if not gone:
+        return None
+    leaving = _leaving(shared, claim)
+
+    def tried(gone: _Over) -> Plan | FitError:
+        trial = Trial(shared.cache.view)
+        trial.remove(*_all(gone, leaving))
+        return cycle(demands, trial, 0)
+
+    if leaving and isinstance(tried({}), Plan):
+        return None
+    plan = tried(gone)
     if not isinstance(plan, Plan):
         return None
-    gone, plan = _needed(gone, plan, lambda fewer: _without(shared, demands, fewer, cycle))
-    return PostFilterResult(plan, tuple(info for infos in gone.values() for info in infos))
+    gone, plan = _needed(gone, plan, tried)
+    used = {placement.row for placement in plan.placements}
+    return PostFilterResult(plan, tuple(_all(gone, [info for info in leaving if info.row in used])))
 
 
 def _needed(gone: _Over, plan: Plan, tried: Callable[[_Over], Plan | FitError]) -> tuple[_Over, Plan]:
@@ -121,12 +136,19 @@ def _of_group(shared: SharedState, group: Group) -> list[PodInfo]:
     return over if not stays_whole(group) or n_going <= spare_of(group, bound) else bound
 
 
-def _without(
-    shared: SharedState,
-    demands: Sequence[Demand],
-    gone: _Over,
-    cycle: Callable[[Sequence[Demand], ClusterView, int | None], Plan | FitError],
-) -> Plan | FitError:
-    trial = Trial(shared.cache.view)
-    trial.remove(*(info for infos in gone.values() for info in infos))
-    return cycle(demands, trial, 0)
+def _leaving(shared: SharedState, claim: StartClaim) -> list[PodInfo]:
+    """Pods that will have left the claim's nodes shortly, whoever else goes."""
+    assert shared.ends is not None
+    found: list[PodInfo] = []
+    for name in claim.nodes:
+        for info in shared.cache.by_node.get(name, {}).values():
+            if is_leaving(info) and info.uid not in shared.stuck:
+                end = shared.ends.of(info, shared.now_s, shared.wall_ahead_s)
+                if not end.is_over and end.at_s <= shared.now_s + _SHORTLY_S:
+                    found.append(info)
+    return found
+
+
+def _all(gone: _Over, leaving: Sequence[PodInfo]) -> list[PodInfo]:
+    infos = (*(info for infos in gone.values() for info in infos), *leaving)
+    return list({info.uid: info for info in infos}.values())
