@@ -22,6 +22,7 @@ from tests.core.queued import queued, reconfigured
 from tests.docs import meanings
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
+LIGHTWEIGHT_LABELS = "pod-group.scheduling.sigs.k8s.io"
 GANG = GroupKey(OURS_DIALECT, "d", "g")
 
 
@@ -119,6 +120,51 @@ def test_a_number_of_members_without_a_gang_is_ignored() -> None:
         "pod d/p: annotation gangsched.io/min-members is ignored: the pod has no label"
         " gangsched.io/pod-group that names its gang"
     ]
+
+
+@pytest.mark.parametrize("key", ["gangsched.io/groups", "gangsched.io/total-members"])
+def test_what_would_have_a_gang_wait_is_ignored_on_a_pod_that_is_in_none(key: str) -> None:
+    own = {key: '["d/train"]' if key.endswith("groups") else "3"}
+    c = cluster().submit(make_pod("p", annotations=own)).run()
+    assert events(c) == [
+        f"pod d/p: annotation {key} is ignored: the pod has no label"
+        " gangsched.io/pod-group that names its gang"
+    ]
+
+
+_IN_OTHER_WORDS: list[tuple[dict[str, str], dict[str, str]]] = [
+    ({f"{LIGHTWEIGHT_LABELS}/name": "a", f"{LIGHTWEIGHT_LABELS}/min-available": "2"}, {}),
+    ({}, {"gang.scheduling.koordinator.sh/name": "a", "gang.scheduling.koordinator.sh/min-available": "2"}),
+    (
+        {"applicationId": "a"},
+        {
+            "yunikorn.apache.org/task-group-name": "w",
+            "yunikorn.apache.org/task-groups": '[{"name": "w", "minMember": 2}]',
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("labels", "words"), _IN_OTHER_WORDS)
+def test_our_own_words_are_ignored_in_a_gang_that_states_itself_in_anothers(
+    labels: dict[str, str], words: dict[str, str]
+) -> None:
+    """It starts by what those say: without the groups, the timeout and the number that ours ask for."""
+    own = {"gangsched.io/groups": '["d/b"]', "gangsched.io/schedule-timeout": "5m", MIN_MEMBERS_KEY: "3"}
+    said = (
+        "it is read in gangs of the label gangsched.io/pod-group, and this one is in another system's words"
+    )
+    c = (
+        cluster()
+        .submit(*(make_pod(f"a-{k}", labels=labels, annotations=words | own) for k in range(2)))
+        .run()
+    )
+    assert c.placed("a")
+    told = "; ".join(f"annotation {key} is ignored: {said}" for key in own)
+    assert events(c) == [f"pod d/a-0: {told}"]
+    fine = {MIN_MEMBERS_KEY: "2", "gangsched.io/walltime": "4h"}
+    pods = [make_pod(f"a-{k}", labels=labels, annotations=words | fine) for k in range(2)]
+    assert not events(cluster().submit(pods).run())
 
 
 def of_pod_group(own: dict[str, str], name: str = "a", n: int = 2) -> list[Pod]:

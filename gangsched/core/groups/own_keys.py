@@ -18,6 +18,7 @@ from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.state.reporter import Reporter, clean
 from gangsched.core.state.state import SharedState
 from gangsched.core.types.group import PENDING, Group, MemberState
+from gangsched.errors import ParseError
 from gangsched.model.bandwidth import DIRECTION_KEY, EXPECTED_KEY, REQUIRED_KEY, SCOPE_KEY
 from gangsched.model.device_constraints import CONSTRAINTS_KEY
 from gangsched.model.devices import ALLOCATED_KEY, VISIBLE_KEY
@@ -32,11 +33,14 @@ from gangsched.model.pod_group import (
     GROUPS_KEY,
     MIN_MEMBERS_KEY,
     ON_DEVICE_FAILURE_KEY,
+    OURS,
     PARTIAL_BIND_KEY,
     POD,
     TIMEOUT_KEY,
     TOTAL_MEMBERS_KEY,
     GroupKey,
+    group_from_pod,
+    is_inferred,
     needs_object,
 )
 from gangsched.model.required_ids import REQUIRE_IDS_KEY
@@ -77,10 +81,13 @@ _WRITTEN = frozenset((*BIND_KEYS, ALLOCATED_KEY, VISIBLE_KEY, f"{PREFIX}tracepar
 """Annotations that the scheduler itself writes on pods."""
 _OF_OBJECT = frozenset((TOTAL_MEMBERS_KEY, TIMEOUT_KEY, GROUPS_KEY, PARTIAL_BIND_KEY, DISRUPTION_KEY))
 """Of those, numbers and ways of the gang: of one that has a PodGroup they are read there alone."""
+_MAKES_A_GANG = frozenset((MIN_MEMBERS_KEY, TOTAL_MEMBERS_KEY, GROUPS_KEY))
+"""Of those, which a pod without a gang would have had in mind: the others mean nothing for one pod."""
 _POD_ANNOTATIONS = _ON_PODS | _WRITTEN
 _NO_LABELS: frozenset[str] = frozenset()
 _NO_GANG = f"the pod has no label {GROUP_LABEL} that names its gang"
 _OBJECT_SAYS = "it is read on the gang's PodGroup, which says for all members"
+_OTHER_WORDS = f"it is read in gangs of the label {GROUP_LABEL}, and this one is in another system's words"
 _NO_QUEUES = "no queues are configured, so the pod is in none"
 _NOTHING: Mapping[str, str] = {}
 
@@ -117,20 +124,37 @@ def ignored_on_pod(pod: Pod, key: GroupKey, *, has_queues: bool) -> tuple[Ignore
 
 
 def _without_effect(pod: Pod, group: GroupKey, *, has_queues: bool) -> Iterator[Ignored]:
-    """Keys that would count if the pod were in a gang, in one without an object, or if there were queues."""
+    """Keys that would count if the pod were in a gang, in one without an object or in our own words, or if
+    there were queues."""
     labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
     # A controller's gang has no label of ours, and may be known only when its object is seen.
     is_lone = group.dialect == POD
-    if is_lone and MIN_MEMBERS_KEY in annotations and GROUP_LABEL not in labels and not is_marked(pod):
-        yield Ignored("Pod", "annotation", MIN_MEMBERS_KEY, _NO_GANG)
-    if needs_object(group) and not _OF_OBJECT.isdisjoint(annotations):
+    if is_lone and not _MAKES_A_GANG.isdisjoint(annotations):
+        if GROUP_LABEL not in labels and not is_marked(pod):
+            for key in annotations:
+                if key in _MAKES_A_GANG:
+                    yield Ignored("Pod", "annotation", key, _NO_GANG)
+    elif not (is_lone or group.dialect == OURS or is_inferred(group)):
+        has_object = needs_object(group)
         for key in annotations:
             if key in _OF_OBJECT:
-                yield Ignored("Pod", "annotation", key, _OBJECT_SAYS)
+                yield Ignored("Pod", "annotation", key, _OBJECT_SAYS if has_object else _OTHER_WORDS)
+        if MIN_MEMBERS_KEY in annotations and not has_object:
+            yield from _another_number(pod, group)
     if not has_queues:
         for where, own in (("annotation", annotations), ("label", labels)):
             if own.get(QUEUE_KEY):
                 yield Ignored("Pod", where, QUEUE_KEY, _NO_QUEUES)
+
+
+def _another_number(pod: Pod, group: GroupKey) -> Iterator[Ignored]:
+    """A number of members that is not the one that the pod states in another system's words."""
+    try:
+        number = group_from_pod(group, pod).min_count
+    except ParseError:
+        return  # the gang is refused for it, or another member says the number
+    if (pod.metadata.annotations or _NOTHING)[MIN_MEMBERS_KEY] != str(number):
+        yield Ignored("Pod", "annotation", MIN_MEMBERS_KEY, _OTHER_WORDS)
 
 
 def ignored_on_object(meta: ObjectMeta) -> tuple[Ignored, ...]:
