@@ -657,6 +657,21 @@ def half_bound_for_good() -> Cluster:
     return c
 
 
+def test_a_member_whose_binding_is_refused_again_and_again_says_so_while_its_gang_is_bound_in_part() -> None:
+    c = cluster(nodes=2).object("coscheduling", make_pod_group("a", spec={"minMember": 2}))
+    c.answer = lambda bind: "ok" if bind.name == "a-0" else "422"
+    pods = [make_pod(f"a-{k}", gpus=8, labels={COSCHEDULING_LABEL: "a"}) for k in range(2)]
+    c.submit(pods).run().wait(3.0)
+    refused = "binding d/a-1 to n1: 422 no"
+    assert c.said("a-1") == f"gang d/a is bound in part (1 of 2): {refused}"
+    assert [w.name for w in c.all(ef.WritePodCondition)] == ["a-1"], "not of the one that runs, and once"
+    assert f"The last attempt said: {refused}" in explain(c.scheduler, c.group("a"), c.now_s).answer
+    c.wait(c.settings.settle_s)
+    told = [e.message for e in c.all(ef.RecordEvent) if e.reason == "GangAborted"]
+    said = "gang d/a was bound in part (1 of 2) and could not be completed"
+    assert told[-1] == f"{said}: {refused}; its bound members are evicted"
+
+
 def test_what_may_not_be_evicted_is_completed_first_in_line_however_late_there_is_room() -> None:
     """Before a gang that is more important and has waited for the same room."""
     c = half_bound_for_good()

@@ -59,9 +59,7 @@ class GroupOutcome:
             said = f"gang {group.key} was not bound: {why}" if group.is_gang else why
             self._reporter.rejected(group, said)
         else:
-            self._reporter.aborted(
-                group, f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}): {why}"
-            )
+            self._reporter.bound_in_part(group, why)
             self.half_bound(group)
         shared.stir_siblings(group)
 

@@ -123,6 +123,16 @@ class Reporter:
         self._tell(group, message)
         self.event(group, "Warning", "GangAborted", "Scheduling", message)
 
+    def bound_in_part(self, group: Group, why: str) -> None:
+        """Some of its binds landed and others failed. Its unbound members, and its object, say so once
+        completing it has failed too: most often they are bound within the same second."""
+        message = clean(f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}): {why}")
+        self.aborted(group, message)
+        group.message = clean(why)
+        if group.recovering:
+            self._tell_members(group, group.in_state(MemberState.PENDING), message)
+            self.status(group, scheduled=False, reason=UNSCHEDULABLE, message=message)
+
     def unclear(self, group: Group, message: str) -> None:
         """A group's binds still have no clear answer from the API server after several tries.
 
