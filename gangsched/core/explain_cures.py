@@ -16,7 +16,7 @@ from gangsched.core.cycle.cycle import GANG
 from gangsched.core.cycle.near_names import HARD, STATES_OF_NODES, TAINTS, near_names, unknown_label
 from gangsched.core.cycle.shortage import (
     Lack,
-    n_when_empty,
+    n_too_many,
     reserved_by,
     unhealthy,
 )
@@ -85,8 +85,8 @@ def cures(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequen
         yield "Correct what is named in the pods' template, or give the nodes what it asks for."
     elif not found:
         yield from _excluding(short)
-    elif n_when_empty(short) < short.n_wanted and short.is_alike:
-        nodes = _nodes(short.n_wanted - n_when_empty(short))
+    elif n_more := n_too_many(short):
+        nodes = _nodes(n_more)
         yield (
             "Waiting does not help: with nothing else running it would not fit either."
             f" Add {nodes}{_to(short)} ({_each(short, found)}), or ask for less."

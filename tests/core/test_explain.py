@@ -115,6 +115,30 @@ def test_a_gang_larger_than_the_cluster_is_reported() -> None:
     )
 
 
+def test_members_that_run_say_nothing_about_how_many_more_empty_nodes_would_take() -> None:
+    """They may be smaller than the new one, or run on a node that takes no new one."""
+    c = cluster(nodes=2).submit(gang("train", pods=3, gpus=1)).run().submit(make_pod("other", gpus=8)).run()
+    c.submit(gang("train", pods=1, gpus=8, min_members=3, first=3)).run()
+    assert c.said("train-3").endswith("2 Insufficient nvidia.com/gpu.")
+    assert told(c, "train").cures[0].startswith("Make room for 1 more of its members")
+    assert c.delete("other").run().wait(2.0).placed("train", on=2)
+
+    c = cluster(nodes=2).submit(gang("train", pods=1, gpus=8)).run().submit(make_pod("other", gpus=8)).run()
+    node = c.nodes[c.pod("train-0").spec.node_name]
+    c.node(replace(node, spec=replace(node.spec, unschedulable=True)))
+    c.submit(gang("train", pods=1, gpus=8, min_members=1, first=1)).run()
+    assert c.said("train-1").endswith("1 Insufficient nvidia.com/gpu, 1 node(s) were unschedulable.")
+
+
+def test_a_new_member_that_no_node_could_take_is_told_so_though_others_run() -> None:
+    c = cluster(nodes=2).submit(gang("train", pods=3, gpus=1)).run()
+    c.submit(gang("train", pods=1, gpus=9, min_members=3, first=3)).run()
+    assert c.said("train-3").endswith(
+        "No node that suits it is large enough, even with nothing else running."
+    )
+    assert told(c, "train").cures[0].startswith("Waiting does not help")
+
+
 def test_a_label_that_no_node_has_is_named_with_what_may_be_meant() -> None:
     c = Cluster()
     node = make_node("n0")

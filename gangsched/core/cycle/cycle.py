@@ -336,13 +336,14 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
         counted, plugins = {shortage.refused.reason: view.n_nodes}, [shortage.refused.plugin]
     told = ", ".join(f"{n} {reason}" for reason, n in sorted(counted.items(), key=lambda x: (-x[1], x[0])))
     sentence = f"0/{view.n_nodes} nodes are available" + (f": {told}." if told else ".")
-    fit, wanted = 0, 1
+    fit, wanted, held = 0, 1, group.n_bound + group.n_assumed
     if group.is_gang:
-        wanted = demand.n_needed + group.n_bound + group.n_assumed
-        fit, role = group.n_bound + group.n_assumed + _n_fit(shortage), ""
+        wanted = demand.n_needed + held
+        fit, role = held + _n_fit(shortage), ""
         if shortage.unplaced.role in demand.roles:
             n_of_role = sum(one.info.role == shortage.unplaced.role for one in shortage.placed)
             fit, wanted = n_of_role_fit(demand, shortage.unplaced.role, n_of_role)
+            held = fit - n_of_role
             role = f"role {shortage.unplaced.role}: "
         member = shortage.unplaced.pod.metadata.name
         sentence = f"gang {group.key}: {role}{fit} of {wanted} fit; member {member}: {sentence}"
@@ -353,7 +354,7 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
         suits = suits & shortage.state.subset
     own = [(one.row, one.info.template) for one in shortage.placed]
     is_alike = len(shortage.states) == 1
-    short = Shortage(shortage.unplaced, template, view, own, fit, wanted, found, suits, is_alike)
+    short = Shortage(shortage.unplaced, template, view, own, fit, wanted, found, suits, is_alike, held)
     # Without a named plugin, any change may help.
     return FitError(group, sentence, tuple(rejected) or (("", None),), shortage=short)
 

@@ -95,16 +95,25 @@ def n_when_empty(short: Shortage) -> int:
     return 0 if template.missing else int(np.minimum(room, short.n_wanted).sum())
 
 
+def n_too_many(short: Shortage) -> int:
+    """How many of those that had to be placed would have no room on empty nodes either; 0 where nobody knows.
+
+    Members that run have their nodes, which may suit no new one, and may need less or more than it: neither
+    they nor what they use is counted.
+    """
+    if not short.is_alike or not short.suits.any():
+        return 0
+    return max(0, short.n_wanted - short.n_held - n_when_empty(short))
+
+
 def too_small(short: Shortage) -> str:
     """A sentence if the group would not fit even on empty nodes, else ""."""
-    if not short.is_alike or not short.suits.any():
+    if not (n_more := n_too_many(short)):
         return ""
-    n = n_when_empty(short)
-    if n >= short.n_wanted:
-        return ""
-    if short.n_wanted == 1:
+    if (n := short.n_wanted - short.n_held) == 1:
         return "No node that suits it is large enough, even with nothing else running."
-    return f"The nodes that suit it are too few: with nothing else running {n} of {short.n_wanted} would fit."
+    said = f"with nothing else running {n - n_more} of {n} would fit."
+    return f"The nodes that suit it are too few: {said}"
 
 
 def reserved_by(lack: Lack, short: Shortage, group: Group, waiting: Iterable[Group]) -> dict[Group, int]:

@@ -120,7 +120,9 @@ class Shortage(msgspec.Struct, gc=False):
     found: Sequence[tuple[str, str, BoolArray]]
     suits: BoolArray
     is_alike: bool
-    """Whether all members are of its template."""
+    """Whether all members that had to be placed are of its template."""
+    n_held: int = 0
+    """How many of n_fit run, or hold room, from before."""
     about_domains: str = ""
     """Why no domain of those that the group has to go to takes it; the rest is then about the nearest one."""
 
