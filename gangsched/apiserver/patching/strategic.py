@@ -39,7 +39,7 @@ def merge_map(original: Object, patch: Object, schema: Schema | None) -> Object:
         held = original.get(key)
         if deletes:
             if isinstance(held, list) and isinstance(value, list):
-                original[key] = [each for each in held if each not in value]
+                original[key] = lists.without(held, value)
             continue
         if isinstance(held, dict) and isinstance(value, dict):
             original[key] = _merged(held, value, child(schema, key))
@@ -93,12 +93,13 @@ def _retain_keys(original: Object, patch: Object) -> None:
         return
     retained = patch.pop(RETAIN_KEYS)
     directives = (DELETE_FROM, SET_ORDER)
-    if not isinstance(retained, list) or any(
-        value is not None and not key.startswith(directives) and key not in retained
+    kept = {key for key in retained if isinstance(key, str)} if isinstance(retained, list) else None
+    if kept is None or any(
+        value is not None and not key.startswith(directives) and key not in kept
         for key, value in patch.items()
     ):
         raise bad_request("invalid patch format of retainKeys")
-    for key in [key for key in original if key not in retained]:
+    for key in [key for key in original if key not in kept]:
         del original[key]
 
 

@@ -10,7 +10,8 @@ list; between the two the live list decides where it has both, else the patch's 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from gangsched.apiserver.patching.refusal import go_printed, internal
@@ -40,30 +41,35 @@ def merge_list(original: List, patch: List, merge_key: str, merge_items: MergeIt
         free = original[n_kept : len(merged)]
         original[n_kept : n_kept + len(free)] = merged[n_kept : n_kept + len(free)]
         return in_order(merged, patch, kept, merge_key)
-    merged = []
+    distinct: dict[Hashable, Any] = {}
     for each in [*original, *patch]:
-        if each not in merged:
-            merged.append(each)
+        distinct.setdefault(_hashable(each), each)
+    merged = list(distinct.values())
     return in_order(merged, patch, original, merge_key)
 
 
 def in_order(merged: List, order: List, live: List, merge_key: str) -> List:
     """`merged` with the items that `order` names in that order, the others as `live` has them."""
 
-    def keyed(items: List) -> List:
-        return [_key(each, merge_key) for each in items]
-
-    wanted, had = keyed(order), keyed(live)
-    named = [each for each in merged if _key(each, merge_key) in wanted]
-    others = [each for each in merged if _key(each, merge_key) not in wanted]
-    named.sort(key=lambda each: wanted.index(_key(each, merge_key)))
-    others.sort(key=lambda each: _place(had, _key(each, merge_key)))
+    wanted, had = _places(order, merge_key), _places(live, merge_key)
+    keyed = [(_hashable(_key(each, merge_key)), each) for each in merged]
+    named = deque(sorted((each for each in keyed if each[0] in wanted), key=lambda each: wanted[each[0]]))
+    last = len(live)
+    others = deque(
+        sorted((each for each in keyed if each[0] not in wanted), key=lambda each: had.get(each[0], last))
+    )
     result: List = []
     while named and others:
-        left, right = _key(others[0], merge_key), _key(named[0], merge_key)
-        live_decides = left in had and right in had and had.index(left) < had.index(right)
-        result.append((others if live_decides else named).pop(0))
-    return result + named + others
+        left, right = others[0][0], named[0][0]
+        live_decides = left in had and right in had and had[left] < had[right]
+        result.append((others if live_decides else named).popleft()[1])
+    return result + [each for _, each in (*named, *others)]
+
+
+def without(items: List, removed: List) -> List:
+    """The items that are equal to none of `removed`."""
+    gone = {_hashable(each) for each in removed}
+    return [each for each in items if _hashable(each) not in gone]
 
 
 def check_order(patch: List, order: List, merge_key: str) -> None:
@@ -96,36 +102,73 @@ def _directives_done(original: List, patch: List, merge_key: str) -> tuple[List,
     """The patch's items without $patch, and how many of the original are left; None: they are replaced."""
     plain = []
     replaces = False
-    n_kept = len(original)
+    deleted: List = []
     for each in patch:
         if MARKER not in each:
             plain.append(each)
             continue
         match each[MARKER]:
             case "delete":
-                key = _key(each, merge_key)
-                while (at := _find(original[:n_kept], key, merge_key)) is not None:
-                    original[at : n_kept - 1] = original[at + 1 : n_kept]
-                    n_kept -= 1
+                deleted.append(_key(each, merge_key))
             case "replace":
                 replaces = True
             case "merge":
                 raise internal("merging lists cannot yet be specified in the patch")
             case other:
                 raise internal(f"unknown patch type: {go_printed(other)} in map: {go_printed(each)}")
+    n_kept = _deleted(original, deleted, merge_key)
     return plain, None if replaces else n_kept
+
+
+def _deleted(items: List, keys: List, merge_key: str) -> int:
+    """Moves the items without these keys to the front, and returns how many they are."""
+    places: dict[Hashable, list[int]] = {}
+    for at, item in enumerate(items):
+        places.setdefault(_hashable(item.get(merge_key)), []).append(at)
+    gone: set[int] = set()
+    tail: List = []
+    last = len(items) - 1
+    for key in keys:
+        for at in places.pop(_hashable(key), ()):
+            tail.append(items[last])  # moving up the rest leaves the last item there twice
+            gone.add(at)
+            while last in gone:
+                last -= 1
+    kept = [item for at, item in enumerate(items) if at not in gone]
+    items[:] = [*kept, *reversed(tail)]
+    return len(kept)
 
 
 def _merged_items(original: List, patch: List, merge_key: str, merge_items: MergeItems) -> List:
     merged = list(original)
+    places: dict[Hashable, int] = {}
+    for at, item in enumerate(merged):
+        places.setdefault(_hashable(item.get(merge_key)), at)
     for each in patch:
-        key = _key(each, merge_key)
-        at = _find(merged, key, merge_key)
-        if at is None:
+        at = places.setdefault(_hashable(_key(each, merge_key)), len(merged))
+        if at == len(merged):
             merged.append(each)
         else:
             merged[at] = merge_items(merged[at], each)
     return merged
+
+
+def _places(items: List, merge_key: str) -> dict[Hashable, int]:
+    """Where each key is first."""
+    found: dict[Hashable, int] = {}
+    for at, each in enumerate(items):
+        found.setdefault(_hashable(_key(each, merge_key)), at)
+    return found
+
+
+def _hashable(value: Any) -> Hashable:
+    """Equal for equal values, and for these alone: a list of 10,000 items is indexed, not searched."""
+    if isinstance(value, dict):
+        return ("map", frozenset((key, _hashable(each)) for key, each in value.items()))
+    if isinstance(value, list):
+        return ("list", tuple(map(_hashable, value)))
+    found: Hashable = value
+    return found
 
 
 def _key(item: Any, merge_key: str) -> Any:
@@ -136,14 +179,6 @@ def _key(item: Any, merge_key: str) -> Any:
     if merge_key not in item:
         raise internal(f"map: {go_printed(item)} does not contain declared merge key: {merge_key}")
     return item[merge_key]
-
-
-def _find(items: List, key: Any, merge_key: str) -> int | None:
-    return next((at for at, item in enumerate(items) if item.get(merge_key) == key), None)
-
-
-def _place(places: List, key: Any) -> int:
-    return places.index(key) if key in places else len(places)
 
 
 def _require_map(item: Any) -> None:

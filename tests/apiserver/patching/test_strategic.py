@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from gangsched.apiserver.patching.patched import STRATEGIC_MERGE_PATCH, Patch
+from gangsched.apiserver.patching.strategic_lists import DELETE, MARKER, merge_list, without
 from gangsched.apiserver.schema.catalog import builtin
 from gangsched.apiserver.status import StatusError
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import ApiError
 from tests.apiserver.patching.pods import pod, strategic_patch
+from tests.support.compared import Compared
 
 Object = dict[str, Any]
 CONFIG_MAP = {
@@ -226,3 +228,20 @@ def _undefaulted(value: Any) -> Any:
             if key not in DEFAULTED or (key == "resources" and each)
         }
     return [_undefaulted(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("merge_key", ["name", ""])
+def test_long_lists_are_indexed_and_not_searched(merge_key: str) -> None:
+    n = 300
+
+    def items(first: int) -> list[Any]:
+        texts = [Compared(f"item-{i:04}") for i in range(first, first + n)]
+        return [{"name": text} for text in texts] if merge_key else list(texts)
+
+    marks = [item | {MARKER: DELETE} for item in items(0)[::7]] if merge_key else []
+    Compared.n_times = 0
+    merged = merge_list(items(0), marks + items(n // 2), merge_key, lambda one, two: one | two)
+    left = without(merged, items(n // 2))
+    assert Compared.n_times < 20 * n
+    n_marked = len([mark for mark in marks if mark["name"] < f"item-{n // 2:04}"])
+    assert (len(merged), len(left)) == (n + n // 2 - n_marked, n // 2 - n_marked)
