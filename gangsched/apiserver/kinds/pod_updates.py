@@ -81,11 +81,11 @@ def _deadline(new: int | None, old: int | None) -> tuple[Problems, bool]:
 
 
 def _tolerations(new: list[Object], old: list[Object]) -> Problems:
-    def identity(toleration: Object) -> Object:
-        return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+    def identity(toleration: Object) -> frozenset[tuple[str, str]]:
+        return frozenset((key, value) for key, value in toleration.items() if key != "tolerationSeconds")
 
     field = f"{_FIELD}.tolerations"
-    kept = [identity(each) for each in new]
+    kept = {identity(each) for each in new}
     if any(identity(each) not in kept for each in old):
         return [
             forbidden_field(field, "existing toleration can not be modified except its tolerationSeconds")
