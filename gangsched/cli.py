@@ -346,9 +346,10 @@ def _tracing(settings: TracingSettings) -> Tracing:
 
 def _write_config(path: str, config: SchedulerConfig) -> int:
     from gangsched.config.effective import effective_yaml
+    from gangsched.whole_file import write_whole
 
     try:
-        Path(path).write_text(effective_yaml(config), encoding="utf-8")
+        write_whole(Path(path), effective_yaml(config).encode())
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", source=path) from None
     return 0

@@ -29,6 +29,7 @@ from gangsched.apiserver.requests import Request
 from gangsched.apiserver.responses import Answer
 from gangsched.apiserver.server import HttpServer
 from gangsched.errors import ConfigError
+from gangsched.whole_file import write_whole
 
 # How long a watch without a timeout of its own lasts: drawn from this range, as with the real
 # --min-request-timeout.
@@ -168,7 +169,7 @@ def write_kubeconfig(path: Path, url: str, *, ca: bytes = b"", name: str = "gang
     }
     try:
         path.touch(mode=0o600)
-        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(document, indent=1).encode() + b"\n")
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror or error}", source=str(path)) from None
     return path

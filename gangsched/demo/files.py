@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gangsched.errors import ConfigError
 from gangsched.telemetry.trace_file import opened
+from gangsched.whole_file import write_whole
 
 
 class Written:
@@ -26,7 +27,7 @@ class Written:
     def write(self, text: str) -> None:
         """Raises: ConfigError."""
         try:
-            self.path.write_text(text, encoding="utf-8")
+            write_whole(self.path, text.encode())
         except OSError as error:
             raise ConfigError(f"cannot be written: {error.strerror}", source=str(self.path)) from None
         self._is_new = False

@@ -21,6 +21,7 @@ from gangsched.journal.stepping import Steps
 from gangsched.journal.times import told, wall_s
 from gangsched.journal.watching import print_explanation, print_stories
 from gangsched.model.printable import several
+from gangsched.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
     from gangsched.journal.picture import Drawing
@@ -146,8 +147,7 @@ def _drawing(file: str) -> Drawing | None:
     from gangsched.journal.picture import Drawing
 
     try:
-        with open(file, "ab"):
-            pass
+        check_writable(Path(file))
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", path="--picture", source=file) from None
     return Drawing()
@@ -158,7 +158,7 @@ def _draw(drawing: Drawing, file: str) -> None:
     from gangsched.journal.picture import svg
 
     try:
-        Path(file).write_text(svg(drawing), encoding="utf-8")
+        write_whole(Path(file), svg(drawing).encode())
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", path="--picture", source=file) from None
 

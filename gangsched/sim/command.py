@@ -25,6 +25,7 @@ from gangsched.errors import ConfigError
 from gangsched.garbage_collection import collect_rarely
 from gangsched.sim.driver import Broken
 from gangsched.sim.storms import STORMS, Case, case, shrink
+from gangsched.whole_file import write_whole
 
 _USAGE = """\
 examples:
@@ -305,7 +306,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         run = Run(args, sys.stdout)
         status = run.go()
         if args.histories:
-            Path(args.histories).write_text("\n".join(sorted(run.histories, key=_by_seed)) + "\n")
+            histories = "\n".join(sorted(run.histories, key=_by_seed)) + "\n"
+            write_whole(Path(args.histories), histories.encode())
     except (ConfigError, OSError) as error:
         print(f"gangsched.sim: {error}", file=sys.stderr)
         return 2

@@ -1,0 +1,73 @@
+"""Writes a file as a whole or not at all: half a configuration or report reads like one that is complete.
+
+Called by the commands that leave a file behind. Not here: files that grow (journals, traces, logs).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+# The directory takes no new file, or the file is a mount of its own: it can only be written to where it is.
+_ONLY_IN_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.ENAMETOOLONG)
+# Their names lead to an open file, which others may go on writing to: a new file in its place is not theirs.
+_OPEN_FILES = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replaces the file in one step: where this fails or is killed, what was there stays.
+
+    A link stays a link, and a file keeps its mode. Devices and pipes are written to. Raises: OSError.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        mode = os.stat(target).st_mode
+    except FileNotFoundError:
+        mode = 0
+    is_file = stat.S_ISREG(mode) and os.access(target, os.W_OK)
+    if (mode and not is_file) or str(path).startswith(_OPEN_FILES):
+        _write_in_place(path, data)
+        return
+    try:
+        _write_beside(target, data, stat.S_IMODE(mode))
+    except OSError as error:
+        if error.errno not in _ONLY_IN_PLACE:
+            raise
+        _write_in_place(path, data)
+
+
+def check_writable(path: Path) -> None:
+    """Raises OSError now rather than after the work; leaves no file that was not there."""
+    is_new = not os.path.lexists(path)
+    with open(path, "ab"):
+        pass
+    if is_new:
+        path.unlink()
+
+
+def _write_beside(target: Path, data: bytes, mode: int) -> None:
+    """mode: that of the file which is there, 0 if there is none."""
+    beside = target.with_name(target.name + ".part")
+    beside.unlink(missing_ok=True)  # of a process that was killed
+    try:
+        with open(beside, "xb") as file:
+            if mode:
+                os.fchmod(file.fileno(), mode)
+            file.write(data)
+        os.replace(beside, target)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def _write_in_place(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError:
+        with suppress(OSError):
+            os.truncate(path, 0)  # an empty file does not look whole
+        raise
