@@ -5,7 +5,6 @@ Lives here: signal, file, clock. Not here: the report's content (report.py). One
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -19,6 +18,7 @@ import structlog
 from gangsched.errors import ConfigError
 from gangsched.shadow.records import Records
 from gangsched.shadow.report import report_data, report_text
+from gangsched.whole_file import write_whole
 
 _log = structlog.get_logger(__name__)
 
@@ -60,9 +60,7 @@ class Reports:
         if self._path is None:
             return
         data = report_data(self._records, names=self._names, for_s=for_s)
-        beside = self._path.with_name(self._path.name + ".part")
         try:
-            beside.write_bytes(msgspec.json.format(msgspec.json.encode(data), indent=1))
-            os.replace(beside, self._path)
+            write_whole(self._path, msgspec.json.format(msgspec.json.encode(data), indent=1))
         except OSError as error:
             _log.warning("the shadow report cannot be written", file=str(self._path), err=error.strerror)

@@ -28,3 +28,12 @@ def test_a_terminal_that_takes_nothing_costs_its_report_alone(
         stdout.close()
     assert [(one["file"], one["err"]) for one in logs] == [("stdout", "No space left on device")]
     assert '"d/a"' in file.read_text()
+
+
+def test_a_link_for_the_report_is_followed_and_not_replaced(tmp_path: Path) -> None:
+    """As /dev/null would be, by root: the next program that wrote there filled the disk."""
+    file, link = tmp_path / "file", tmp_path / "link"
+    link.symlink_to("file")
+    Reports(Records(), ShadowSettings(str(link)), names=["gangsched"]).say()
+    assert link.is_symlink()
+    assert file.read_text().startswith("{")
