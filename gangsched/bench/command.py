@@ -12,6 +12,7 @@ import msgspec
 from gangsched.bench import contenders
 from gangsched.bench.progress import Progress
 from gangsched.errors import ConfigError, GangschedError
+from gangsched.whole_file import check_writable, write_whole
 
 # A task ends by itself a while after that.
 _MAX_REAL_S = 600.0
@@ -227,14 +228,15 @@ def _load_balance(args: argparse.Namespace, progress: Progress) -> int:
     from gangsched.bench.balance.picture import picture
     from gangsched.logs import set_up_logs
 
+    _check_picture(args)
     set_up_logs("text")  # to stderr: the schedulers run in this process
     done = report.run(progress, real_s=args.real, on_kubelets=args.kubelets)
-    if args.picture:
-        _write(args.picture, picture(done))
     if args.output == "json":
         _print_json(done)
     else:
         report.print_report(done, tables.console())
+    if args.picture:
+        _write(args.picture, picture(done))
     return 0
 
 
@@ -260,6 +262,7 @@ def _queueing(args: argparse.Namespace, progress: Progress) -> int:
         else:
             speed.print_speed(measured, tables.console())
         return 0
+    _check_picture(args)
     plan = report.Plan(
         args.workload or [report.LUBLIN],
         n_jobs=args.jobs,
@@ -269,18 +272,27 @@ def _queueing(args: argparse.Namespace, progress: Progress) -> int:
         gpus=args.gpus,
     )
     done, drawn = report.run(plan, progress)
-    if args.picture:
-        _write(args.picture, picture(drawn))
     if args.output == "json":
         _print_json(done)
     else:
         report.print_report(done, tables.console())
+    if args.picture:
+        _write(args.picture, picture(drawn))
     return 1 if any(runs.problems for runs in done.workloads) else 0
+
+
+def _check_picture(args: argparse.Namespace) -> None:
+    """Measuring takes minutes, and its report is printed last. Raises: ConfigError."""
+    try:
+        if args.picture:
+            check_writable(Path(args.picture))
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", source=args.picture) from None
 
 
 def _write(path: str, text: str) -> None:
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        write_whole(Path(path), text.encode())
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", source=path) from None
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gangsched.bench import command
 from gangsched.bench.progress import Progress
-from gangsched.bench.queueing import judge, live, policies, speed
+from gangsched.bench.queueing import judge, live, policies, report, speed
 from gangsched.bench.queueing.jobs import Job, Workload, at_load, in_order, shaken, with_limits
 from gangsched.bench.queueing.lublin import lublin
 from gangsched.bench.queueing.policies import EASY, FIRST_FIT, POLICIES, Starts
@@ -238,6 +238,22 @@ def test_the_command_prints_a_table_and_draws(tmp_path: Path, capsys: pytest.Cap
     words = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert "40 jobs on 32 devices" in words
     assert "EASY" in words
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "run", lambda *_: pytest.fail("measured"))
+    with pytest.raises(ConfigError, match="cannot be written: No such file or directory"):
+        run("--picture", str(tmp_path / "none" / "a.svg"))
+
+
+def test_a_disk_that_fills_up_meanwhile_costs_the_picture_and_not_the_report(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(ConfigError, match="/dev/full: cannot be written: No space left on device"):
+        run(*SMALL, "-o", "json", "--picture", "/dev/full")
+    assert json.loads(capsys.readouterr().out)["workloads"]
 
 
 def test_turns_and_plans_are_timed_while_claims_stand() -> None:
