@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -254,6 +255,18 @@ def test_a_disk_that_fills_up_meanwhile_costs_the_picture_and_not_the_report(
     with pytest.raises(ConfigError, match="/dev/full: cannot be written: No space left on device"):
         run(*SMALL, "-o", "json", "--picture", "/dev/full")
     assert json.loads(capsys.readouterr().out)["workloads"]
+
+
+def test_a_trace_whose_name_is_no_utf_8_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As each name beyond ASCII is under LC_ALL=C."""
+    trace, drawn = tmp_path / os.fsdecode(b"gr\xff.swf"), tmp_path / "a.svg"
+    trace.write_text(SWF)
+    assert run(*SMALL, "--workload", str(trace), "--picture", str(drawn), "-o", "json") == 0
+    (runs,) = json.loads(capsys.readouterr().out)["workloads"]
+    assert runs["name"] == f"{tmp_path}/gr\ufffd.swf"
+    assert "gr\ufffd.swf" in drawn.read_text(encoding="utf-8")
 
 
 def test_turns_and_plans_are_timed_while_claims_stand() -> None:

@@ -19,7 +19,7 @@ from gangsched.bench.queueing.jobs import Workload, at_load, shaken, with_limits
 from gangsched.bench.queueing.judge import Figures
 from gangsched.bench.queueing.lublin import lublin
 from gangsched.bench.queueing.policies import EASY, FIRST_FIT, POLICIES, Starts
-from gangsched.bench.queueing.traces import read_trace
+from gangsched.bench.queueing.traces import read_trace, readable
 from gangsched.bench.tables import print_conditions, print_targets, text
 from gangsched.bench.targets import Target, at_least, at_most, nothing_wrong
 from gangsched.errors import ConfigError
@@ -150,7 +150,7 @@ def run(plan: Plan, progress: Progress) -> tuple[QueueingReport, Drawn]:
     drawn: Drawn | None = None
     done = []
     for name in plan.workloads:
-        runs = Runs(name, plan.n_jobs, 0, {}, [])
+        runs = Runs(readable(name), plan.n_jobs, 0, {}, [])
         seeds, runs.n_left_out = _seeds_of(name, plan)
         runs.n_jobs = len(seeds[0].jobs)
         for workload in seeds:

@@ -76,7 +76,12 @@ def read_trace(path: str, n_jobs: int, n_devices: int) -> Trace:
             " that arrive at different times are needed",
             source=path,
         )
-    return Trace(Workload(Path(path).name, in_order(jobs), n_devices), n_left_out)
+    return Trace(Workload(readable(Path(path).name), in_order(jobs), n_devices), n_left_out)
+
+
+def readable(path: str) -> str:
+    """A path for reports: in a locale of few characters it has parts that JSON lacks."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def jobs_of(
