@@ -25,7 +25,7 @@ from gangsched.model.objects import Affinity, Pod
 from gangsched.model.selectors import Selector
 from gangsched.model.workloads import PodDisruptionBudget
 from gangsched.plugins.node_resources_fit import NodeResourcesFit
-from gangsched.sim.objects import RACK, STRANGER, make_node, make_pod
+from gangsched.sim.objects import RACK, STRANGER, at, make_node, make_pod
 from tests.core.test_least_victims import Case, Held, as_kube_scheduler, closed, cluster_of, cost, taken_by
 from tests.support.scenario import Cluster, cluster, gang
 
@@ -273,3 +273,29 @@ def test_in_many_racks_its_victims_cost_few_questions_too(questions: list[str]) 
     assert len({name.split("-")[1] for name in taken}) == 1
     assert len(taken) == 15
     assert len(questions) < 15_000
+
+
+def test_whether_pods_that_are_going_anyway_may_stay_costs_few_cycles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A set of large gangs was placed anew for each of the first 64 of them, for half a minute."""
+    n_cycles = 0
+    place = VictimTrials.place
+
+    def counted(self: VictimTrials, chosen: Chosen) -> Any:
+        nonlocal n_cycles
+        n_cycles += 1
+        return place(self, chosen)
+
+    c = Cluster()
+    for i in range(100):
+        c.node(make_node(f"n{i}", gpus=8, listed=False))
+        for k in range(8):
+            pod = make_pod(f"old-{i}-{k}", scheduler=STRANGER)
+            meta = replace(pod.metadata, deletion_timestamp=at(0.0))
+            pod = replace(pod, metadata=meta, spec=replace(pod.spec, node_name=f"n{i}"))
+            c.tell(ev.PodAdded(c.store(pod)))
+    monkeypatch.setattr(VictimTrials, "place", counted)
+    c.submit([make_pod(f"g-{k}", gpus=8, priority=10, group="g", min_members=100) for k in range(100)]).run()
+    assert "waiting for 800 pods" in c.said("g-0")
+    assert 0 < n_cycles <= 40

@@ -289,10 +289,17 @@ class PreemptionSearch:
     # -- steps 4 and 5 -----------------------------------------------------------------------------------
 
     def _let_off(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
-        """Spares halves of the remaining pods together while that works, so that many need few tries."""
-        todo = [[part for part in self.victims.parts(chosen) if any(uid not in self._free for uid in part)]]
-        n_tries = max(_MIN_LET_OFF, min(_MAX_LET_OFF, _LET_OFF_PODS // max(len(chosen), 1)))
-        for _ in range(n_tries if len(chosen) < len(self._everybody) else 4 * _MAX_LET_OFF):
+        """Spares who costs something, as far as the unit fits beside them."""
+        costly = [part for part in self.victims.parts(chosen) if any(uid not in self._free for uid in part)]
+        is_narrow = len(chosen) < len(self._everybody)
+        return self._spare(chosen, costly, _n_tries(chosen) if is_narrow else 4 * _MAX_LET_OFF)
+
+    def _spare(
+        self, chosen: dict[str, PodInfo], parts: list[dict[str, PodInfo]], n_tries: int
+    ) -> dict[str, PodInfo]:
+        """Spares halves of the remaining parts together while that works, so that many need few tries."""
+        todo = [parts]
+        for _ in range(n_tries):
             if not todo or not self._trials.may_refine:
                 break
             parts = todo.pop()
@@ -351,13 +358,8 @@ class PreemptionSearch:
         idle = {uid for uid, info in chosen.items() if uid in self._free and info.row not in used}
         fewer = self.victims.close({uid: info for uid, info in chosen.items() if uid not in idle})
         chosen = fewer if len(fewer) < len(chosen) and self._trials.fits(fewer) else chosen
-        for part in [part for part in self.victims.parts(chosen) if all(uid in self._free for uid in part)][
-            :_MAX_LET_OFF
-        ]:
-            fewer = {uid: info for uid, info in chosen.items() if uid not in part}
-            if self._trials.fits(fewer):
-                chosen = fewer
-        return chosen
+        free = [part for part in self.victims.parts(chosen) if all(uid in self._free for uid in part)]
+        return self._spare(chosen, free, _n_tries(chosen))
 
     # -- messages ----------------------------------------------------------------------------------------
 
@@ -380,3 +382,8 @@ class PreemptionSearch:
         return Status.unschedulable(
             f"the search for {self._whose} to evict ended at searchVictims ({self._n_looks})"
         )
+
+
+def _n_tries(chosen: Chosen) -> int:
+    """Fewer if more pods are removed, as each try then costs more."""
+    return max(_MIN_LET_OFF, min(_MAX_LET_OFF, _LET_OFF_PODS // max(len(chosen), 1)))
