@@ -235,11 +235,8 @@ class PreemptionSearch:
     def _where_some_stay(self) -> Chosen | None:
         """Smaller sets, the cheapest first."""
         sets = self._sets(None)
-        for _, taken in sets[:_MAX_STAYING]:
-            if not self._trials.may_refine:
-                break
-            if self.victims.accepts(taken) and self._trials.fits(taken):
-                return taken
+        if (found := self._first_that_fits(sets[:_MAX_STAYING])) is not None:
+            return found
         self._trials.gave_up |= not sets or len(sets) > _MAX_STAYING or not self._trials.may_refine
         return None
 
@@ -316,12 +313,17 @@ class PreemptionSearch:
 
     def _improve(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
         """The cheapest set, if there are few enough to try."""
-        for _, taken in self._sets(self.victims.cost(chosen))[:_MAX_IMPROVE]:
+        cheaper = self._first_that_fits(self._sets(self.victims.cost(chosen))[:_MAX_IMPROVE])
+        return chosen if cheaper is None else cheaper
+
+    def _first_that_fits(self, sets: Iterable[tuple[Cost, dict[str, PodInfo]]]) -> dict[str, PodInfo] | None:
+        """None: none of them, or none within the budget."""
+        for _, taken in sets:
             if not self._trials.may_refine:
                 break
             if self.victims.accepts(taken) and self._trials.fits(taken):
                 return taken
-        return chosen
+        return None
 
     def _sets(self, before: Cost | None) -> list[tuple[Cost, dict[str, PodInfo]]]:
         """Closed sets that cost less than `before`, the cheapest first; none if there are too many."""

@@ -30,10 +30,10 @@ _PODS_A_LOOK = 8
 _LOOKS_A_CYCLE = 10
 _NODES_A_SEARCH = 2
 _LOOKS_A_PLACEMENT = 5
-# A cycle asks about each kind of member again, which is dear in a gang whose members all differ. Who goes if
-# all of some level go is found whatever that costs; for smaller and cheaper sets plugins are asked about no
-# more kinds than a search has looks: so often in a cycle (with a search for an order), and more in a large
-# cluster.
+# Each cycle asks plugins about every kind of member, which is dear where all members differ. The set that
+# suffices is found whatever that costs; smaller and cheaper ones are tried until plugins have been asked
+# about as many kinds as a search has looks. A cycle, with its search for an order, asks about each kind so
+# often. An ask counts once more for each so many nodes.
 _ASKS_A_CYCLE = 6
 _NODES_AN_ASK = 2000
 # All searches for a placing order after the first share as much budget as the first has, in equal parts, so
