@@ -70,18 +70,20 @@ class GarbageCollection:
         n_new: Callable[[], int] = lambda: gc.get_count()[0],
         collect: Callable[[int], int] = gc.collect,
         peak_memory: Callable[[], int] = _peak_memory,
+        freeze: Callable[[], None] = gc.freeze,
     ) -> None:
         """`n_new`: how many more objects there are than after the last collection. `collect`: gc.collect."""
         self._n_new = n_new
         self._collect = collect
         self._peak_memory = peak_memory
+        self._freeze = freeze
         self._has_settled = False
         self._n_young = 0
         self._full_at = 0
 
     def begin(self) -> None:
         """At the start: modules are permanent, and no collection visits them (15 of 25 ms)."""
-        gc.freeze()
+        self._freeze()
         gc.set_threshold(_PYTHONS_OWN, _NEVER, _NEVER)
 
     def settle(self) -> None:
@@ -91,7 +93,7 @@ class GarbageCollection:
         """
         if not self._has_settled:
             self._has_settled = True
-            gc.freeze()
+            self._freeze()
             self._full_at = self._peak_memory()
 
     @property

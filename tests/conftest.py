@@ -58,12 +58,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Nor is what a file leaves behind; a test may have thawed all, as a scheduler's process does at its
-    end."""
+    """Nor is what a file leaves behind."""
     if nextitem is not None and nextitem.path != item.path:
         gc.collect()
-        gc.freeze()
-    elif not gc.get_freeze_count():
         gc.freeze()
 
 

@@ -7,6 +7,7 @@ import pytest
 from gangsched.controlplane.processes import ControlPlane
 from gangsched.errors import GangschedError
 from tests.deploy.conftest import DEPLOY, SCHEDULER
+from tests.support.processes import until
 
 pytestmark = pytest.mark.real
 
@@ -29,7 +30,7 @@ def test_the_right_comes_and_goes_with_it(control_plane: ControlPlane) -> None:
     overlay = str(DEPLOY / "metrics-server")
     try:
         control_plane.kubectl("apply", "-k", overlay, "--validate=strict")
-        assert may_list(control_plane)
+        until(lambda: may_list(control_plane), "the authorizer has heard of it, by a watch")
     finally:
         control_plane.kubectl("delete", "-k", overlay)
     with pytest.raises(GangschedError):

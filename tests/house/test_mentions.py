@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
@@ -18,14 +19,21 @@ _TEST = re.compile(r"(?<![\w./\-])(tests/[\w/]+\.py)\b")
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Comments, and strings that stand alone, with their lines."""
-    at_start, depth = True, 0
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
-        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and at_start and not depth):
-            yield token.start[0], token.string
-        depth += (token.string in tuple("([{")) - (token.string in tuple(")]}"))
-        if token.type not in (tokenize.COMMENT, tokenize.NL):
-            at_start = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+    """Strings that stand alone, and comments, with their lines. A file is taken apart into tokens, which takes
+    long, only where something in it looks like a comment that mentions a module."""
+    source = path.read_text()
+    for node in ast.walk(ast.parse(source)):
+        alone = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(alone, ast.Constant) and isinstance(alone.value, str):
+            yield alone.lineno, alone.value
+    if any(mentions(line.partition("#")[2]) for line in source.splitlines()):
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+
+def mentions(text: str) -> bool:
+    return any(pattern.search(text) for pattern in (_DOTTED, _FILE, _TEST))
 
 
 def exists(mention: str) -> bool:

@@ -46,9 +46,14 @@ def held(cluster: Cluster, letter: str) -> list[str]:
 
 @pytest.mark.timeout(SHARES_S + 120.0)
 def test_two_queues_share_two_to_one_while_pods_come_and_go(cluster: Cluster) -> None:
-    cluster.nodes(2, gpus=6)
+    """Both wait before there is a node: else the first has all of it while the other's pods are made."""
     cluster.schedule(queues=[queue("a", share=2), queue("b", share=1)], fairness={"compare": [GPU]})
     rng, serial = random.Random(SEED), itertools.count()
+    for _ in range(N_WAITING):
+        for letter in "ab":
+            cluster.pod(f"{letter}{next(serial)}", gpus=1, annotations=named(letter))
+    cluster.nodes(2, gpus=6)
+    cluster.picture.until(lambda: len(held(cluster, "a") + held(cluster, "b")) == 12, "all GPUs are in use")
     ends: dict[str, float] = {}
     had = {"a": 0.0, "b": 0.0}
     began_s = before_s = time.monotonic()

@@ -40,6 +40,7 @@ from gangsched.sim.faults import STORM, Rates
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import STRANGER, make_node, make_pod
 from gangsched.sim.workloads import Arrival, Workload, random_workload
+from tests.support.breaking import searched
 
 MAX_SEEDS = 40
 Make = Callable[[Settings], Scheduler]
@@ -168,7 +169,7 @@ EXHIBITS: dict[str, tuple[Make, bool, str]] = {
 def test_the_mistake_is_caught(exhibit: str) -> None:
     make, checks_bind_uid, invariants = EXHIBITS[exhibit]
     rates = STALLING if exhibit.startswith("M1") else STORM
-    for seed in range(MAX_SEEDS):
+    for seed in searched(exhibit, MAX_SEEDS):
         problem = caught(seed, make, checks_bind_uid=checks_bind_uid, rates=rates)
         if problem and problem.split(" s: ")[1][0] in invariants:
             mended = caught(seed, make_scheduler, rates=rates)

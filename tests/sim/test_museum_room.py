@@ -20,6 +20,7 @@ from gangsched.plugins.node_unschedulable import NodeUnschedulable
 from gangsched.plugins.node_volume_limits import NodeVolumeLimits
 from gangsched.plugins.taint_toleration import TaintToleration
 from gangsched.sim.storms import STORMS, case
+from tests.support.breaking import searched
 
 MAX_SEEDS = 40
 Patch = pytest.MonkeyPatch
@@ -111,7 +112,7 @@ def broken_by(mistake: Callable[[Patch], None]) -> Iterator[None]:
 @pytest.mark.parametrize("exhibit", EXHIBITS)
 def test_the_mistake_is_caught(exhibit: str) -> None:
     mistake, storm, begins = EXHIBITS[exhibit]
-    for seed in range(MAX_SEEDS):
+    for seed in searched(exhibit, MAX_SEEDS):
         with broken_by(mistake):
             found = case(STORMS[storm], seed).failure()
         if found is not None and found.problem.split(" s: ", 1)[1].startswith(begins):

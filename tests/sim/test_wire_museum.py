@@ -22,6 +22,7 @@ from gangsched.model.effects import BindPod
 from gangsched.model.events import BindFailed, Event
 from gangsched.sim import command
 from gangsched.sim.wire import STORM, Rates, run_seed
+from tests.support.breaking import searched
 
 MAX_SEEDS = 25
 Patch = pytest.MonkeyPatch
@@ -191,7 +192,7 @@ EXHIBITS: dict[Callable[[Patch], None], Rates] = {
 @pytest.mark.parametrize("mistake", EXHIBITS, ids=lambda mistake: mistake.__name__)
 def test_the_wire_shows_the_mistake(mistake: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mistake(monkeypatch)
-    for seed in range(MAX_SEEDS):
+    for seed in searched(mistake.__name__, MAX_SEEDS):
         if run_seed(seed, rates=EXHIBITS[mistake]).problems:
             return
     pytest.fail(f"not found in {MAX_SEEDS} seeds")
