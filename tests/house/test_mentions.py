@@ -19,8 +19,11 @@ _TEST = re.compile(r"(?<![\w./\-])(tests/[\w/]+\.py)\b")
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Strings that stand alone, and comments, with their lines. A file is taken apart into tokens, which takes
-    long, only where something in it looks like a comment that mentions a module."""
+    """Strings that stand alone, and comments, with their lines.
+
+    A file is taken apart into tokens, which takes long, only where something in it looks like a comment that
+    mentions a module.
+    """
     source = path.read_text()
     for node in ast.walk(ast.parse(source)):
         alone = node.value if isinstance(node, ast.Expr) else None
