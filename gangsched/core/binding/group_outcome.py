@@ -61,7 +61,7 @@ class GroupOutcome:
         else:
             self._reporter.bound_in_part(group, why)
             self.half_bound(group)
-        shared.stir_siblings(group)
+        shared.stir(shared.siblings(group).values())
 
     def _whole(self, group: Group, why: str) -> None:
         """It has started; further members whose binds failed are tried again after its backoff."""
@@ -206,7 +206,7 @@ class GroupOutcome:
             return
         self._forget_refusals(group)
         self._shared.queue.back_off(group, Cause.UNWOUND, self._shared.now_s)
-        self._shared.stir_siblings(group)
+        self._shared.stir(self._shared.siblings(group).values())
 
     def is_overrun(self, group: Group) -> bool:
         """Whether it is evicted for its walltime."""

@@ -4,13 +4,18 @@ A set contains all groups connected by start_together, directly or through other
 other: a group that waits for one that waits for a third waits for the third, and they are placed as one. If
 the ends of a chain were tried separately, one end could hold the room that the other's neighbour needs.
 
+A list has names alone, and groups in different words (a core PodGroup and one of Coscheduling, two Jobs) may
+have the same. It means the one in the words of the group that lists it; where there is none, the only one of
+that name that has a list. Each side has to mean the other. A set that has two groups of one name is refused.
+
 A set is computed once for all its groups and kept until some group's list changes or a group with a list is
-gone. Each group is expanded at most once in between, and a group of a set that is too large is never expanded
+gone. Each group is expanded at most once in between, and a group of a set that is refused is never expanded
 again for another. Called by core.state.state, core.groups.group_spec and core.groups.attempts.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
@@ -22,24 +27,26 @@ _ALONE: Mapping[str, Group] = MappingProxyType({})
 
 
 class StartTogether:
-    """The sets of the existing groups. refused: groups whose set was found too large when it was tried."""
+    """The sets of the existing groups. refused: groups whose set was refused when it was tried."""
 
     def __init__(self, groups: Mapping[GroupKey, Group]) -> None:
         self._groups = groups
-        self._sets: dict[GroupKey, Mapping[str, Group] | None] = {}
-        """None: the set is too large."""
+        self._listing: dict[str, list[GroupKey]] = {}
+        """By "namespace/name": the groups that list others, in order of their keys."""
+        self._sets: dict[GroupKey, Mapping[str, Group] | str] = {}
+        """A text: the set is refused, for the name that two of its groups have; "": as too large."""
         self._siblings: dict[GroupKey, Mapping[str, Group]] = {}
         self.refused: dict[GroupKey, None] = {}
 
     def siblings(self, group: Group) -> Mapping[str, Group]:
-        """The other existing groups of its set, by "namespace/name"; empty if the set is too large."""
+        """The other existing groups of its set, by "namespace/name"; empty if the set is refused."""
         if not group.start_together:
             return _ALONE
         found = self._siblings.get(group.key)
         if found is None:
-            me = str(group.key)
-            others = self._set_of(group) or _ALONE
-            found = MappingProxyType({name: other for name, other in others.items() if name != me})
+            together = self._set_of(group)
+            others = _ALONE if isinstance(together, str) else together
+            found = MappingProxyType({name: one for name, one in others.items() if one is not group})
             self._siblings[group.key] = found
         return found
 
@@ -55,8 +62,15 @@ class StartTogether:
 
     def problem(self, group: Group) -> str:
         """Why the group cannot start because of its set; empty if it can."""
-        if not group.start_together or self._set_of(group) is not None:
+        refused = self._set_of(group) if group.start_together else None
+        if not isinstance(refused, str):
             return ""
+        if refused:
+            stated = " and ".join(f"a {key.dialect} one" for key in self._listing[refused])
+            return (
+                f"gang {group.key} starts together with two groups named {refused}, {stated}, and "
+                f"{GROUPS_KEY} cannot tell them apart: rename one of them"
+            )
         others = [name for name in group.start_together if name != str(group.key)][:3]
         return (
             f"gang {group.key} starts together with more than {MAX_START_TOGETHER - 1} other groups, "
@@ -69,42 +83,68 @@ class StartTogether:
         self._sets.clear()
         self._siblings.clear()
         self.refused.pop(group.key, None)
-        if not self.refused:
-            return []
-        named = (self._named(group, name) for name in before)
-        return [one for one in named if one is not None and one.key in self.refused]
+        dialect, me = group.key.dialect, str(group.key)
+        listed = group.start_together if self._groups.get(group.key) is group else ()
+        cured = []
+        if listed and not before:
+            insort(self._listing.setdefault(me, []), group.key)
+        elif before and not listed and (heir := self._cease(group.key)) is not None:
+            cured.append(heir)
+        if self.refused:
+            named = (self._meant(name, dialect) for name in before)
+            cured += [one for one in named if one is not None and one.key in self.refused]
+        return cured
+
+    def _cease(self, key: GroupKey) -> Group | None:
+        """The group lists nobody any more: returns the one of its name that others may mean from now on."""
+        keys = self._listing[str(key)]
+        keys.remove(key)
+        if not keys:
+            del self._listing[str(key)]
+        return self._meant(str(key), key.dialect)
 
     def neighbours(self, group: Group) -> Iterator[Group]:
         """The groups that it names and that name it."""
-        me = str(group.key)
+        me, dialect = str(group.key), group.key.dialect
         for name in group.start_together:
-            other = self._named(group, name) if name != me else None
-            if other is not None and me in other.start_together:
+            other = self._meant(name, dialect) if name != me else None
+            if other is None or me not in other.start_together:
+                continue
+            if self._meant(me, other.key.dialect) is group:
                 yield other
 
-    def _named(self, group: Group, name: str) -> Group | None:
-        namespace, _, short = name.partition("/")
-        return self._groups.get(GroupKey(group.key.dialect, namespace, short))
+    def _meant(self, name: str, dialect: str) -> Group | None:
+        """The group that a list in the words of `dialect` means by the name."""
+        keys = self._listing.get(name)
+        if keys is None:
+            return None
+        at = bisect_left(keys, GroupKey(dialect, "", ""))
+        if at < len(keys) and keys[at].dialect == dialect:
+            return self._groups[keys[at]]
+        return self._groups[keys[0]] if len(keys) == 1 else None
 
-    def _set_of(self, group: Group) -> Mapping[str, Group] | None:
+    def _set_of(self, group: Group) -> Mapping[str, Group] | str:
         if group.key not in self._sets:
-            found, is_small = self._find(group)
+            found, refused = self._find(group)
             for one in found.values():
-                self._sets[one.key] = found if is_small else None
+                self._sets[one.key] = found if refused is None else refused
         return self._sets[group.key]
 
-    def _find(self, group: Group) -> tuple[dict[str, Group], bool]:
-        """The whole set and True; or a part of one that is too large and False."""
+    def _find(self, group: Group) -> tuple[dict[str, Group], str | None]:
+        """The whole set and None; or a part of one that is refused, and for what (see _sets)."""
         found, todo = {str(group.key): group}, [group]
         while todo:
             for other in self.neighbours(todo.pop()):
                 name = str(other.key)
                 if name in found:
+                    if found[name] is not other:
+                        return found, name
                     continue
                 found[name] = other
                 todo.append(other)
-                # A neighbour with a known result here can only be in a set that is too large: then this is
-                # that set.
-                if len(found) > MAX_START_TOGETHER or other.key in self._sets:
-                    return found, False
-        return found, True
+                # A neighbour with a known result here can only be in a set that is refused: then this is that
+                # set.
+                refused = "" if len(found) > MAX_START_TOGETHER else self._sets.get(other.key)
+                if isinstance(refused, str):
+                    return found, refused
+        return found, None

@@ -8,7 +8,7 @@ effects and changes here, and ends by waking the groups that the changes may cur
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gangsched.config import Settings, on_trial
@@ -344,17 +344,16 @@ class SharedState:
         return self.start_together.siblings(group)
 
     def list_changed(self, group: Group, before: tuple[str, ...]) -> None:
-        """The group's list changed, or it is gone: a set that was too large may fit now."""
-        for other in self.start_together.changed(group, before):
-            self.queue.wake(other, Cause.CURED, self.now_s)
+        """The group's list changed, or it is gone: a set that was refused may start now."""
+        self.stir(self.start_together.changed(group, before))
 
-    def stir_siblings(self, group: Group) -> None:
-        """The group has come to rest: groups that start with it are tried again."""
-        for other in self.siblings(group).values():
-            if other.state is GroupState.WAITING:
-                self.queue.activate(other, Cause.LOOK_AGAIN)
+    def stir(self, groups: Iterable[Group]) -> None:
+        """What these groups wait for in another group has changed: they are tried again."""
+        for group in groups:
+            if group.state is GroupState.WAITING:
+                self.queue.activate(group, Cause.LOOK_AGAIN)
             else:
-                self.queue.wake(other, Cause.CURED, self.now_s)
+                self.queue.wake(group, Cause.CURED, self.now_s)
 
     def retry_bind_at(self, when_s: float, info: PodInfo) -> None:
         """Resend the member's bind at `when_s`."""
