@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.core.cycle import cycle
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.objects import Pod
@@ -190,8 +193,7 @@ def preempting() -> Cluster:
     c.submit(make_pod("low-0", gpus=8), make_pod("low-1", gpus=8)).run()
     c.evictions = "slow"
     for name, other in (("a", "b"), ("b", "a")):
-        pods = listing(name, [other], gpus=8)
-        c.submit([replace(pod, spec=replace(pod.spec, priority=5)) for pod in pods])
+        c.submit(important(listing(name, [other], gpus=8), 5))
     c.run()
     assert [c.state("a"), c.state("b")] == ["waiting", "waiting"]
     return c
@@ -215,3 +217,30 @@ def test_a_group_that_waited_for_victims_waits_for_its_partner_as_long_as_any() 
     assert c.scheduler.shared.counters["permit_timeouts"] == 0
     c.wait(2.0)
     assert c.scheduler.shared.counters["permit_timeouts"] == 1
+
+
+def test_groups_that_are_alike_are_not_tried_in_every_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight gangs of whole nodes that could preempt: every order of placing them ends like the first."""
+    n_tried = 0
+    place_all = cycle._place_all
+
+    def counted(*args: Any) -> Any:
+        nonlocal n_tried
+        n_tried += 1
+        return place_all(*args)
+
+    monkeypatch.setattr(cycle, "_place_all", counted)
+    c = cluster(nodes=7).submit(*(gang(f"low-{i}", pods=2, gpus=4) for i in range(7))).run()
+    c.evictions = "slow"
+    c.submit(*(important(gang(f"first-{i}", pods=2, gpus=8), 1) for i in range(2))).run()
+    n_tried = 0
+    sets = [
+        listing(f"g{i}", [f"g{k}" for k in (i - 1, i + 1) if 0 <= k < 8], pods=2, gpus=8) for i in range(8)
+    ]
+    c.submit(*(important(pods, 2) for pods in sets)).run()
+    assert c.untouched("g0")
+    assert 0 < n_tried < 8
+
+
+def important(pods: list[Pod], priority: int) -> list[Pod]:
+    return [replace(pod, spec=replace(pod.spec, priority=priority)) for pod in pods]

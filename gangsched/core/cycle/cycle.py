@@ -22,7 +22,7 @@ from gangsched.core.cache.view.room import RoomQueries
 from gangsched.core.cycle.device_allocation import n_sets, settle
 from gangsched.core.cycle.domains import topology_of
 from gangsched.core.cycle.order_search import proves_hopeless, search_orders
-from gangsched.core.cycle.orders import orders_of_groups, orders_of_kinds
+from gangsched.core.cycle.orders import kinds_of, orders_of_groups, orders_of_kinds
 from gangsched.core.cycle.placing import Placing, pre_filtered
 from gangsched.core.cycle.roles import n_of_role_fit
 from gangsched.core.cycle.shared_room import TemplateMembers, n_at_most, takes_at_most
@@ -110,9 +110,10 @@ def _run(
     n_proved: int | None = None
     # A lone pod may get another of equally good nodes each time, so the same beginning may end otherwise.
     repeats = len(demands) > 1 and all(one.group.is_gang or len(one.members) > 1 for one in demands)
+    kinds = kinds_of(demands) if repeats else {}
     for order in orders_of_groups(demands):
-        beginning = tuple(map(id, order)) if repeats else ()
-        if failing and any(beginning[:n] in failing for n in range(1, len(order))):
+        beginning = tuple(kinds[id(one)] for one in order) if repeats else ()
+        if failing and any(beginning[:n] in failing for n in range(1, len(order) + 1)):
             continue
         trial = _start(demands, view, nominated)
         trial.given_up = given_up

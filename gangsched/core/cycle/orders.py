@@ -1,5 +1,5 @@
-"""Orders: the usual ones in which groups, and the kinds of members within a group, are placed; and which of
-too many racks are tried.
+"""Orders: the usual ones in which groups, and the kinds of members within a group, are placed; which groups
+make no difference to them; and which of too many racks are tried.
 
 Few of the many orders that there are; core.cycle.order_search looks for others. Called by core.cycle.cycle,
 which tries one after another, and by core.cycle.topology and core.cycle.domains.
@@ -7,10 +7,12 @@ which tries one after another, and by core.cycle.topology and core.cycle.domains
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import permutations
 from math import factorial
 from typing import TypeVar
+
+from gangsched.core.framework.profile import Demand
 
 T = TypeVar("T")
 
@@ -33,6 +35,25 @@ def orders_of_groups(groups: Sequence[T]) -> Iterator[Sequence[T]]:
     for ring in (groups, groups[::-1]):
         for i in range(min(len(ring), _MAX_ROTATIONS)):
             yield [*ring[i:], *ring[:i]]
+
+
+def kinds_of(demands: Sequence[Demand]) -> dict[int, int]:
+    """By id, the same number for those that are placed alike wherever they come in an order."""
+    numbers: dict[Hashable, int] = {}
+    return {id(one): numbers.setdefault(_kind_of(one), len(numbers)) for one in demands}
+
+
+def _kind_of(demand: Demand) -> Hashable:
+    definition = demand.group.definition
+    return (
+        id(demand.profile),
+        id(demand.within),
+        demand.n_needed,
+        demand.packing_weight,
+        tuple(demand.roles.items()),
+        () if definition is None else definition.required_ids,
+        tuple(info.template.serial for info in demand.members),
+    )
 
 
 def orders_of_kinds(kinds: Sequence[T]) -> Sequence[Sequence[T]]:
