@@ -290,10 +290,19 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
 def _apart(scheduler: Scheduler, group: Group) -> Iterator[str]:
     """About the first of the groups that should start with it and is not there, or does not list it."""
     there = {str(group.key), *scheduler.shared.siblings(group)}
-    if missing := next((name for name in group.start_together if name not in there), ""):
-        groups = islice(scheduler.shared.groups.values(), _MAX_LOOKED_AT)
-        meant = nearest(missing, (str(one.key) for one in groups if one.is_gang and one is not group))
-        yield f"Create {missing}, or correct {GROUPS_KEY} so that each lists the others{meant or '.'}"
+    missing = next((name for name in group.start_together if name not in there), "")
+    if not missing:
+        return
+    groups = [one for one in islice(scheduler.shared.groups.values(), _MAX_LOOKED_AT) if one.is_gang]
+    named = [one.key.dialect for one in groups if str(one.key) == missing]
+    if len(named) > 1:
+        yield (
+            f"{missing} is the name of several gangs ({', '.join(sorted(named))}), and this one is stated as"
+            f" {group.key.dialect}: rename all but the one that is meant."
+        )
+        return
+    meant = nearest(missing, (str(one.key) for one in groups if one is not group))
+    yield f"Create {missing}, or correct {GROUPS_KEY} so that each lists the others{meant or '.'}"
 
 
 def _overruled(group: Group) -> str:

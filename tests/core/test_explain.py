@@ -27,6 +27,8 @@ from gangsched.model.objects import (
 )
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import RACK, make_node, make_pod
+from tests.core.test_start_together_in_words import core as core_gang
+from tests.core.test_start_together_in_words import coscheduling as coscheduling_gang
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 GPU = "nvidia.com/gpu"
@@ -387,6 +389,17 @@ def test_a_gang_that_waits_for_a_misspelt_one_is_told_which_may_be_meant() -> No
     found = told(c.submit(with_annotations(gang("train", pods=2), together)).run(), "train")
     assert found.cures == (
         "Create d/othr, or correct gangsched.io/groups so that each lists the others; did you mean d/other?",
+    )
+
+
+def test_a_gang_that_waits_for_one_of_two_of_the_same_name_is_told_so() -> None:
+    c = cluster(nodes=1)
+    c.submit(core_gang(c, "b", "train", prefix="core-b"), coscheduling_gang(c, "b", "train", prefix="co-b"))
+    together = {"gangsched.io/groups": '["d/b"]'}
+    found = told(c.submit(with_annotations(gang("train", pods=2), together)).run(), "train")
+    assert found.cures == (
+        "d/b is the name of several gangs (core, coscheduling), and this one is stated as gangsched: rename"
+        " all but the one that is meant.",
     )
 
 
