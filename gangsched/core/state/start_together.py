@@ -15,7 +15,7 @@ again for another. Called by core.state.state, core.groups.group_spec and core.g
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
@@ -83,25 +83,27 @@ class StartTogether:
         self._sets.clear()
         self._siblings.clear()
         self.refused.pop(group.key, None)
-        dialect, me = group.key.dialect, str(group.key)
-        listed = group.start_together if self._groups.get(group.key) is group else ()
-        cured = []
-        if listed and not before:
-            insort(self._listing.setdefault(me, []), group.key)
-        elif before and not listed and (heir := self._cease(group.key)) is not None:
-            cured.append(heir)
+        lists = bool(group.start_together) and self._groups.get(group.key) is group
+        self._note(group.key, lists=lists)
+        dialect = group.key.dialect
+        heir = None if lists else self._meant(str(group.key), dialect)  # whom others mean from now on
+        cured = [] if heir is None else [heir]
         if self.refused:
             named = (self._meant(name, dialect) for name in before)
             cured += [one for one in named if one is not None and one.key in self.refused]
         return cured
 
-    def _cease(self, key: GroupKey) -> Group | None:
-        """The group lists nobody any more: returns the one of its name that others may mean from now on."""
-        keys = self._listing[str(key)]
-        keys.remove(key)
+    def _note(self, key: GroupKey, *, lists: bool) -> None:
+        """Whether the group lists others."""
+        keys = self._listing.setdefault(str(key), [])
+        at = bisect_left(keys, key)
+        is_noted = at < len(keys) and keys[at] == key
+        if lists and not is_noted:
+            keys.insert(at, key)
+        elif is_noted and not lists:
+            del keys[at]
         if not keys:
             del self._listing[str(key)]
-        return self._meant(str(key), key.dialect)
 
     def neighbours(self, group: Group) -> Iterator[Group]:
         """The groups that it names and that name it."""
@@ -120,8 +122,8 @@ class StartTogether:
             return None
         at = bisect_left(keys, GroupKey(dialect, "", ""))
         if at < len(keys) and keys[at].dialect == dialect:
-            return self._groups[keys[at]]
-        return self._groups[keys[0]] if len(keys) == 1 else None
+            return self._groups.get(keys[at])
+        return self._groups.get(keys[0]) if len(keys) == 1 else None
 
     def _set_of(self, group: Group) -> Mapping[str, Group] | str:
         if group.key not in self._sets:
