@@ -44,6 +44,8 @@ _AGAIN_S = 0.1
 SOCKET_S = 0.1
 # A kubelet that has not listened for this long has lost the connection, and takes the plugin for dead.
 UNHEARD_S = 5.0
+# The largest number that kubelet's message can carry. A file or an annotation may have a larger one.
+_MAX_NUMA = 2**63 - 1
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
 
@@ -171,7 +173,7 @@ class Plugin:
 
     def _shown(self, device: Device) -> pb.Device:
         shown = pb.Device(ID=device.id, health=device.health)
-        if self.settings.tell_numa and device.numa >= 0:
+        if self.settings.tell_numa and 0 <= device.numa <= _MAX_NUMA:
             shown.topology.nodes.add(ID=device.numa)
         return shown
 

@@ -59,7 +59,7 @@ PATIENCE_S = 30.0
 class Node:
     """A node's agent and kubelet; what is told to the API server is kept."""
 
-    def __init__(self, sockets: KubeletSockets) -> None:
+    def __init__(self, sockets: KubeletSockets, plugins: tuple[PluginDocument, ...] = PLUGINS) -> None:
         self.sockets = sockets
         self.kubelet = sockets.kubelet
         self.listed: Listed = {
@@ -70,9 +70,9 @@ class Node:
         self.events: list[RecordEvent] = []
         self.api: dict[str, Pod] = {}
         self.pods = NodePods()
-        self.handing = self._made()
+        self.handing = self._made(plugins)
 
-    def _made(self) -> Handing:
+    def _made(self, plugins: tuple[PluginDocument, ...]) -> Handing:
         async def record(event: RecordEvent) -> None:
             self.events.append(event)
 
@@ -82,7 +82,7 @@ class Node:
         return Handing(
             "n1",
             self.sockets.settings,
-            PLUGINS,
+            plugins,
             self.pods,
             said=self.said.append,
             record=record,
@@ -260,6 +260,21 @@ async def test_kubelet_gets_the_inventorys_health_at_once(directory: Path) -> No
         made.show()
         await anyio.sleep(0.1)
         assert client.n_lists == n_lists
+
+
+async def test_a_numa_node_that_kubelets_message_cannot_carry_is_not_told(directory: Path) -> None:
+    async with serving(TestKubelet(Random(1)), directory) as sockets:
+        made = Node(sockets, (PluginDocument(resource=FPGA, tell_numa=True),))
+        made.listed[FPGA] = {str(n): Device(str(n), numa=n) for n in (-1, 0, 2**63 - 1, 2**63, 10**30)}
+        made.show()
+        shown, _ = made.handing.plugins[FPGA].listed()
+        assert {one.ID: [node.ID for node in one.topology.nodes] for one in shown.devices} == {
+            "-1": [],
+            "0": [0],
+            str(2**63 - 1): [2**63 - 1],
+            str(2**63): [],
+            str(10**30): [],
+        }
 
 
 async def test_a_kubelet_that_is_started_anew_finds_the_plugins_again_and_nothing_is_reported_meanwhile(
