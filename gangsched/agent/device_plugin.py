@@ -239,6 +239,7 @@ class PluginServer:
         self.n_registrations = 0
         self._said = ""
         self._seen: Identity | None = None
+        self._own: Identity | None = None
 
     async def run(self) -> None:
         """Until cancelled: serve and register; start over when kubelet has cleared its directory."""
@@ -251,9 +252,7 @@ class PluginServer:
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(2.0):
                     await server.end()
-                # Where somebody has put a directory, or taken the right to write: the next start says so.
-                with suppress(OSError):
-                    (self._directory / self.endpoint).unlink()
+                self._take_away()
             await anyio.sleep(SOCKET_S)
 
     async def _serve(self, server: BoundedServer) -> bool:
@@ -266,6 +265,7 @@ class PluginServer:
         try:
             path.unlink(missing_ok=True)
             await server.start(path=str(path))
+            self._own = identity_of(str(path))
             await self._kubelet.register(resource, self.endpoint, self._plugin.options)
         except (OSError, KubeletError) as error:
             self._say(f"cannot register with kubelet: {error}")
@@ -286,6 +286,15 @@ class PluginServer:
             await anyio.sleep(SOCKET_S)
             unheard_s = 0.0 if face.n_listening else unheard_s + SOCKET_S
         _log.info("kubelet was started anew", resource=resource)
+
+    def _take_away(self) -> None:
+        """Our socket, if the name is not another agent's by now: a newer pod of ours beside this one."""
+        path = self._directory / self.endpoint
+        if self._own is not None and identity_of(str(path)) == self._own:
+            # Where somebody has taken the right to write: the next start says so.
+            with suppress(OSError):
+                path.unlink()
+        self._own = None
 
     def _identity(self) -> Identity | None:
         return identity_of(f"{self._directory}/kubelet.sock")

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from grpclib.client import Channel
 
+from gangsched.agent import device_plugin
 from gangsched.agent.handing import Handing
 from gangsched.agent.inventory import Listed
 from gangsched.agent.kubelet_api import deviceplugin_pb2 as plugin_pb2
@@ -299,6 +300,32 @@ async def test_a_kubelet_that_is_started_anew_finds_the_plugins_again_and_nothin
         assert made.held(pod) == {"f1", "f3"}
         assert made.held(other) == {"f0"}
         await until(lambda: len(parse_report(made.said[-1]).pods) == 2)
+
+
+async def test_an_agent_that_ends_leaves_the_sockets_of_the_one_that_has_followed_it(directory: Path) -> None:
+    async with serving(TestKubelet(Random(1)), directory) as sockets:
+        old, new = Node(sockets), Node(sockets)
+        async with anyio.create_task_group() as group:
+            old_runs = anyio.create_task_group()
+            async with old_runs:
+                old_runs.start_soon(old.handing.run)
+                old.show()
+                await old.registered()
+                group.start_soon(new.handing.run)
+                new.show()
+                await new.registered(2)
+                clients = dict(sockets.clients)
+                old_runs.cancel_scope.cancel()
+            # More than enough for the other to miss its socket and to make it anew.
+            await anyio.sleep(10 * device_plugin.SOCKET_S)
+            assert sockets.clients == clients
+            assert sockets.n_registrations == 2 * len(PLUGINS)
+            new.hear(KindSynced("pods"))
+            pod = new.bound("a", "f1")
+            await new.kubelet.add(pod)
+            assert new.held(pod) == {"f1"}
+            group.cancel_scope.cancel()
+        assert not [*directory.glob("gangsched-*")]
 
 
 async def test_another_plugins_devices_are_listed_as_kubelet_reports_them(directory: Path) -> None:
