@@ -281,11 +281,25 @@ class PluginServer:
         unheard_s = 0.0
         while self._identity() == self._seen and path.exists():
             if unheard_s >= UNHEARD_S:
-                _log.warning("kubelet does not listen; registering again", resource=resource)
-                return
+                if not await self._is_followed():
+                    _log.warning("kubelet does not listen; registering again", resource=resource)
+                    return
+                # Each would take the name from the other, and kubelet lose the plugin each time.
+                self._say("another agent offers this node's devices; waiting until it has ended")
+                unheard_s = 0.0
             await anyio.sleep(SOCKET_S)
             unheard_s = 0.0 if face.n_listening else unheard_s + SOCKET_S
-        _log.info("kubelet was started anew", resource=resource)
+        _log.info("kubelet was started anew, or the plugin's socket was taken away", resource=resource)
+
+    async def _is_followed(self) -> bool:
+        """Whether the name of our socket is that of another agent by now, and that one is alive."""
+        path = str(self._directory / self.endpoint)
+        if identity_of(path) == self._own:
+            return False
+        with suppress(OSError), anyio.move_on_after(_AGAIN_S):
+            async with await anyio.connect_unix(path):
+                return True
+        return False
 
     def _take_away(self) -> None:
         """Our socket, if the name is not another agent's by now: a newer pod of ours beside this one."""

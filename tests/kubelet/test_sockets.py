@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
+from socket import AF_UNIX, socket
 
 import anyio
 import msgspec
@@ -326,6 +327,52 @@ async def test_an_agent_that_ends_leaves_the_sockets_of_the_one_that_has_followe
             assert new.held(pod) == {"f1"}
             group.cancel_scope.cancel()
         assert not [*directory.glob("gangsched-*")]
+
+
+async def test_of_two_agents_the_older_waits_for_the_newer_to_end_and_goes_on(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_plugin, "UNHEARD_S", 3 * device_plugin.SOCKET_S)
+    async with serving(TestKubelet(Random(1)), directory) as sockets:
+        old, new = Node(sockets), Node(sockets)
+        async with anyio.create_task_group() as group:
+            group.start_soon(old.handing.run)
+            old.show()
+            await old.registered()
+            async with anyio.create_task_group() as new_runs:
+                new_runs.start_soon(new.handing.run)
+                new.show()
+                await new.registered(2)
+                clients = dict(sockets.clients)
+                await anyio.sleep(12 * device_plugin.SOCKET_S)
+                assert sockets.clients == clients
+                assert sockets.n_registrations == 2 * len(PLUGINS)
+                new_runs.cancel_scope.cancel()
+            await old.registered(3)
+            old.hear(KindSynced("pods"))
+            pod = old.bound("a", "f1")
+            await old.kubelet.add(pod)
+            assert old.held(pod) == {"f1"}
+            group.cancel_scope.cancel()
+
+
+async def test_a_newer_agent_that_was_killed_is_not_waited_for(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves its socket, and kubelet has lost the connection."""
+    monkeypatch.setattr(device_plugin, "UNHEARD_S", 3 * device_plugin.SOCKET_S)
+    async with node(directory) as made:
+        lost = made.sockets.clients[FPGA]
+        path = directory / device_plugin.endpoint_of(FPGA)
+        path.unlink()
+        with socket(AF_UNIX) as left:
+            left.bind(str(path))
+        await lost.close()
+        await until(lambda: made.sockets.clients[FPGA] is not lost)
+        await until(lambda: made.sockets.clients[FPGA].n_lists)
+        pod = made.bound("a", "f1")
+        await made.kubelet.add(pod)
+        assert made.held(pod) == {"f1"}
 
 
 async def test_another_plugins_devices_are_listed_as_kubelet_reports_them(directory: Path) -> None:
