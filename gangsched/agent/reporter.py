@@ -39,6 +39,7 @@ from gangsched.agent.inventory import (
 from gangsched.agent.node import MAX_ANNOTATION_BYTES, SeenNode, annotation_bytes
 from gangsched.agent.notices import Notice, Notices
 from gangsched.agent.reports import Report, Silence
+from gangsched.agent.sources.device_file import check_id
 from gangsched.errors import ApiError, ParseError
 from gangsched.kube.reach import is_told
 from gangsched.kube.transport.backoff import Backoff
@@ -265,12 +266,15 @@ class InventoryReporter:
         if seen.value is None:
             return
         try:
-            self._known = by_id(parse_devices(seen.value))
+            listed = parse_devices(seen.value)
         except ParseError as error:
             self.notices.tell(
                 "warning", f"what the node said until now is not readable and replaced: {error}"
             )
             return
+        # Whoever may patch Nodes may have written it. No source lists an ID with a problem.
+        sound = {of: [one for one in devices if not check_id(one.id)] for of, devices in listed.items()}
+        self._known = by_id(sound)
         self._last = {resource: dict(devices) for resource, devices in self._known.items()}
         self._on_node = self._last
 

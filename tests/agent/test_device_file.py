@@ -56,6 +56,8 @@ def one(**device: object) -> str:
         (one(id="x" * 64), r"gpu\[1\].id: .* has 64 characters: kubelet's limit for a device ID is 63"),
         (one(id="a,b"), r"gpu\[1\].id: 'a,b' cannot be in a list with commas"),
         (one(id="a\nb"), r"gpu\[1\].id: 'a\\nb' cannot be in a list"),
+        (one(id="../../etc"), r"gpu\[1\].id: '../../etc' would lead out of the directory"),
+        (one(id="a/.."), r"gpu\[1\].id: 'a/..' would lead out"),
         (json.dumps({GPU: [{"id": str(i)} for i in range(4097)]}), "lists 4097 devices, at most 4096"),
     ],
     ids=lambda value: str(value)[:40],
@@ -92,6 +94,11 @@ def test_half_of_a_character_is_a_mistake_wherever_a_text_may_be(text: str, path
 def test_a_number_of_too_many_digits_is_a_mistake_as_any_other() -> None:
     with pytest.raises(ConfigError, match="has 5000 digits"):
         parse_device_file('{"a/b": [{"id": "x", "numa": ' + "9" * 5000 + "}]}")
+
+
+@pytest.mark.parametrize("device_id", ["by-path/pci-0000:3b:00.0", "..a", "a..", "a/...", "."])
+def test_an_id_may_look_like_a_path_that_stays_inside(device_id: str) -> None:
+    assert parse_device_file(one(id=device_id))[GPU][1].id == device_id
 
 
 def test_the_longest_id_is_taken() -> None:

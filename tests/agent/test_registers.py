@@ -73,6 +73,7 @@ def test_a_gpu_in_mig_mode_is_not_handed_out_whole() -> None:
         ("GPU-a,1,2,3,T,0,yes:", "health of 'GPU-a' is 'yes', neither true nor false"),
         ("GPU-a,1,2,3,T,0,true:GPU-a,1,2,3,T,0,true:", "lists 'GPU-a' twice"),
         ("x" * 64 + ",1,2,3,T,0,true:", "has 64 characters"),
+        ('[{"id":"../../..","health":true}]', "would lead out of the directory"),
     ],
 )
 def test_what_hami_never_writes_is_refused(text: str, said: str) -> None:

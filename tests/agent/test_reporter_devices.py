@@ -153,6 +153,16 @@ def test_what_was_written_stays_as_long_as_a_source_cannot_be_read() -> None:
     assert "resolved: /devices: is not JSON" in agent.said
 
 
+def test_an_id_that_no_source_could_list_is_not_taken_over_from_the_node() -> None:
+    """Whoever may patch Nodes may have written it: as a part of a path it leads out of its directory."""
+    agent = Virtual(on_node("a", "../../..", "a,b"))
+    agent.pods(there("p", "a", "../../..", "a,b"))
+    agent.all_pods_known()
+    agent.found(problems=("/devices: is not JSON",), whole=False)
+    agent.run()
+    assert agent.written == {"a": "Healthy"}
+
+
 def test_a_predecessors_nonsense_is_reported_and_replaced() -> None:
     node = Node()
     node.annotations["gangsched.io/devices"] = "nonsense"

@@ -53,6 +53,8 @@ def check_id(device_id: str) -> str:
         )
     if "," in device_id or " " in device_id or not device_id.isprintable():
         return f"{device_id!r} cannot be in a list with commas between, in which pods get their IDs"
+    if ".." in device_id.split("/"):
+        return f"{device_id!r} would lead out of the directory of a path with {{id}} in it, as in `plugins`"
     return ""
 
 
