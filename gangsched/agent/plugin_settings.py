@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from gangsched.errors import ConfigError
+from gangsched.model.names import is_qualified_name
 from gangsched.model.resources import is_extended
 
 HandOff = Literal["device-plugin", "env", "count"]
@@ -150,7 +151,8 @@ def _check_outfit(part: OutfitDocument, where: str, *, has_id: bool) -> None:
 
 
 def _resource(name: str, names: Sequence[str], where: str) -> None:
-    if not is_extended(name):
+    # kubelet refuses a plugin with any other name, for as long as it asks.
+    if not (is_extended(name) and is_qualified_name(name)):
         raise ConfigError(f"{name!r} is not an extended resource, as nvidia.com/gpu is", path=where)
     if names.count(name) > 1:
         raise ConfigError(f"{name!r} is given twice", path=where)

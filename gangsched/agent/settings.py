@@ -26,6 +26,7 @@ from gangsched.agent.sources.nvml import APPLICATION_XIDS, Mode
 from gangsched.agent.sources.registers import HAMI, VOLCANO, Register
 from gangsched.config.strict import decode, nearest, read_documents
 from gangsched.errors import ConfigError
+from gangsched.model.names import is_qualified_name
 from gangsched.model.resources import is_extended
 
 API_VERSION = "gangsched.io/v1"
@@ -165,7 +166,7 @@ def _written(text: str) -> dict[str, Any]:
 
 def _resolved(document: AgentDocument, flags: AgentFlags, environ: Mapping[str, str]) -> AgentSettings:
     nvml = document.nvml
-    if not is_extended(nvml.resource):
+    if not (is_extended(nvml.resource) and is_qualified_name(nvml.resource)):
         raise ConfigError(
             f"{nvml.resource!r} is not an extended resource, as nvidia.com/gpu is", path="nvml.resource"
         )

@@ -69,6 +69,9 @@ def test_a_flag_goes_before_the_file_and_the_file_before_the_environment() -> No
         ("registers: [hamy]\n", "'hamy' is not one of hami, volcano; did you mean hami?"),
         ("nodeName: Node_1\n", "agent.yaml: nodeName: 'Node_1' is no name of a node"),
         ("plugins: [{resource: fpga}]\n", "plugins[0].resource: 'fpga' is not an extended resource"),
+        ("nvml: {resource: nvidia.com/g p u}\n", "nvml.resource: 'nvidia.com/g p u' is not an extended"),
+        ("plugins: [{resource: Example.com/x}]\n", "plugins[0].resource: 'Example.com/x' is not an extended"),
+        ("kubelet: {resources: [a/b/c]}\n", "kubelet.resources[0]: 'a/b/c' is not an extended resource"),
         ("plugins: [{resource: a/b}, {resource: a/b}]\n", "plugins[0].resource: 'a/b' is given twice"),
         ("plugins: [{resource: a/b, handOff: magic}]\n", "not one of device-plugin, env, count"),
         (
