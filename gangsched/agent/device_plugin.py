@@ -44,6 +44,8 @@ _AGAIN_S = 0.1
 SOCKET_S = 0.1
 # A kubelet that has not listened for this long has lost the connection, and takes the plugin for dead.
 UNHEARD_S = 5.0
+# kubelet logs each registration that it refuses; while the same one does, the next is later each time.
+_MAX_PAUSE_S = 5.0
 # The largest number that kubelet's message can carry. A file or an annotation may have a larger one.
 _MAX_NUMA = 2**63 - 1
 _UNSAFE = re.compile(r"[^a-z0-9]+")
@@ -240,6 +242,7 @@ class PluginServer:
         self._said = ""
         self._seen: Identity | None = None
         self._own: Identity | None = None
+        self._pause_s = SOCKET_S
 
     async def run(self) -> None:
         """Until cancelled: serve and register; start over when kubelet has cleared its directory."""
@@ -253,12 +256,14 @@ class PluginServer:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(2.0):
                     await server.end()
                 self._take_away()
-            await anyio.sleep(SOCKET_S)
+            await self._pause()
 
     async def _serve(self, server: BoundedServer) -> bool:
         resource = self._plugin.settings.resource
         path = self._directory / self.endpoint
-        self._seen = self._identity()
+        before, self._seen = self._seen, self._identity()
+        if before != self._seen:
+            self._pause_s = SOCKET_S
         if self._seen is None:
             self._say(f"{self._directory} has no socket of a kubelet; waiting for it")
             return False
@@ -269,9 +274,12 @@ class PluginServer:
             await self._kubelet.register(resource, self.endpoint, self._plugin.options)
         except (OSError, KubeletError) as error:
             self._say(f"cannot register with kubelet: {error}")
+            if isinstance(error, KubeletError):
+                self._pause_s = min(2 * self._pause_s, _MAX_PAUSE_S)
             return False
         self.n_registrations += 1
         self._said = ""
+        self._pause_s = SOCKET_S
         _log.info("registered with kubelet", resource=resource, endpoint=self.endpoint)
         return True
 
@@ -290,6 +298,15 @@ class PluginServer:
             await anyio.sleep(SOCKET_S)
             unheard_s = 0.0 if face.n_listening else unheard_s + SOCKET_S
         _log.info("kubelet was started anew, or the plugin's socket was taken away", resource=resource)
+
+    async def _pause(self) -> None:
+        """Until the next attempt; a kubelet that is started anew is not kept waiting."""
+        paused_s = 0.0
+        while paused_s < self._pause_s:
+            await anyio.sleep(SOCKET_S)
+            paused_s += SOCKET_S
+            if self._identity() != self._seen:
+                return
 
     async def _is_followed(self) -> bool:
         """Whether the name of our socket is that of another agent by now, and that one is alive."""

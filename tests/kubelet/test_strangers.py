@@ -26,6 +26,7 @@ from gangsched.agent.plan import NodePods
 from gangsched.agent.plugin_settings import KubeletDocument, PluginDocument
 from gangsched.agent.sources.pod_resources import PodResourcesSource
 from gangsched.model.effects import RecordEvent
+from gangsched.model.events import KindSynced
 from tests.agent.test_kubelet import Plain
 from tests.kubelet.kubelet import TestKubelet
 from tests.kubelet.sockets import serving
@@ -220,6 +221,36 @@ async def test_a_kubelet_that_has_lost_the_connection_is_registered_with_again(
         await until(lambda: made.sockets.clients[FPGA].n_lists)
         await works(made)
         assert made.sockets.clients[NIC] is other, "it listens to that one all the time"
+
+
+async def test_a_kubelet_that_refuses_is_asked_less_and_less_often_and_its_successor_at_once(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_refused = 0
+
+    async def refuse(request: pb.RegisterRequest) -> None:
+        nonlocal n_refused
+        n_refused += 1
+        raise GRPCError(Status.UNKNOWN, "not now")
+
+    async with serving(TestKubelet(Random(1)), directory) as sockets:
+        made = Node(sockets, (PluginDocument(resource=FPGA),))
+        made.hear(KindSynced("pods"))
+        with monkeypatch.context() as patched:
+            patched.setattr(sockets, "register", refuse)
+            async with anyio.create_task_group() as group:
+                group.start_soon(made.handing.run)
+                made.show()
+                await anyio.sleep(20 * device_plugin.SOCKET_S)
+                assert 1 < n_refused < 8
+                await sockets.stop()
+                n_before = n_refused
+                await sockets.start()
+                await until(lambda: n_refused >= n_before + 2)
+                patched.undo()
+                await until(lambda: FPGA in sockets.clients and sockets.clients[FPGA].n_lists > 0)
+                await works(made)
+                group.cancel_scope.cancel()
 
 
 async def test_a_kubelet_that_is_over_and_keeps_its_sockets_is_not_asked_any_more(
