@@ -29,6 +29,8 @@ from gangsched.plugins import IN_TREE, build_profiles
 _NO_DATE_S = 946_684_800.0
 # Below, seconds count from the beginning of a log.
 _FIRST_DATE_S = 100_000_000.0
+# The year 9000: days beyond have no date in a journal.
+_LAST_DATE_S = 221_845_392_000.0
 # Of anything, on a node.
 _MOST = 2**62
 NO_RUN = "jobs without a run time"
@@ -70,6 +72,8 @@ def taken(read: Iterable[Job | str], nodes: Sequence[Node], n_jobs: int) -> Take
             f"has jobs that come {days:,.0f} days apart, more than {MAX_DAYS:,}: a time in it is wrong, or"
             " one file has dates and another one has none"
         )
+    if first_s > _LAST_DATE_S:
+        raise ConfigError("has jobs that come after the year 9000: its times are no seconds since 1970")
     has_date = first_s >= _FIRST_DATE_S
     return Taken(in_order(jobs), left_out, first_s if has_date else _NO_DATE_S, has_date)
 

@@ -126,6 +126,23 @@ def test_times_that_no_log_has_are_not_taken(tmp_path: Path, capsys: pytest.Capt
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("csv", "arrival_s,run_s,devices\n500000000000,60,2\n500000000100,60,2\n"),
+        ("swf", "; UnixStartTime: 99999999999\n1 999999999998 5 100 4 -1 -1 4 200 -1 1 3\n"),
+    ],
+)
+def test_a_log_of_a_year_that_no_journal_has_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, text: str
+) -> None:
+    """It became a journal that no command could read."""
+    code, out = imported(tmp_path, kind, text)
+    assert code == 2
+    assert "has jobs that come after the year 9000" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_pods_of_a_slurm_job_are_its_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = imported(tmp_path, "sacct", SACCT, "--nodes", "2")
     assert code == 0
