@@ -272,7 +272,8 @@ def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History) -> N
         return
     course = into.courses.get(into.uid_of.get(key, ""))
     if course is None:
-        into.missing[UNSEEN] += ref.subresource == "binding" or told.verb == "delete"
+        if ref.subresource == "binding" or told.verb == "delete":
+            into.missing[UNSEEN] += 1
     elif ref.subresource == "binding":
         if told.request is None:
             into.missing[NO_NODE] += 1

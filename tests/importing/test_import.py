@@ -455,6 +455,25 @@ def test_what_a_log_of_a_lower_level_lacks_is_counted(
     assert "binds and ends of pods whose creation is not in it: 1" in told
 
 
+def test_who_only_reads_pods_makes_nothing_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each log has such lines, so each import told of binds and ends that it lacked, without a number."""
+    log = (
+        audited("02:00:00", "create", "a", responseObject=a_pod("a", "p1"))
+        + audited("02:00:01", "list", "")
+        + audited("02:00:02", "get", "older")
+        + audited("02:01:00", "create", "a", "binding", requestObject={"target": {"name": "n1"}})
+    )
+    nodes, source, out = tmp_path / "nodes.json", tmp_path / "audit.log", tmp_path / "out"
+    nodes.write_text(listed(a_node()))
+    source.write_text(log)
+    assert main(["import", "kubernetes", str(source), str(nodes), str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "1 of them were bound" in told
+    assert "whose creation is not in it" not in told
+
+
 def test_a_log_that_was_rotated_is_one_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the second file has of a pod of the first was counted as of pods that nobody created."""
     first, second, nodes = tmp_path / "audit-1.log", tmp_path / "audit.log", tmp_path / "nodes.json"
