@@ -77,6 +77,7 @@ class _Audited(msgspec.Struct, rename="camel"):
     stage: str
     verb: str
     stage_timestamp: datetime
+    request_uri: str = msgspec.field(default="", name="requestURI")
     object_ref: _Reference | None = None
     response_status: _Status | None = None
     request_object: msgspec.Raw = msgspec.Raw(b"")
@@ -89,6 +90,17 @@ class _Audited(msgspec.Struct, rename="camel"):
     @property
     def response(self) -> msgspec.Raw | None:
         return self.response_object if bytes(self.response_object) not in _NOTHING else None
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether nothing was kept of it: kubectl diff, --dry-run=server. Deletions say so in their body."""
+        if "dryRun=" in self.request_uri.partition("?")[2]:
+            return True
+        return self.verb == "delete" and self.request is not None and bool(_options(self.request).dry_run)
+
+
+class _Options(msgspec.Struct, rename="camel"):
+    dry_run: list[str] | None = None
 
 
 class _Target(msgspec.Struct):
@@ -129,6 +141,7 @@ class _Ends(msgspec.Struct):
 
 
 _audited = msgspec.json.Decoder(_Audited).decode
+_options = msgspec.json.Decoder(_Options).decode
 _binding = msgspec.json.Decoder(_Binding).decode
 _listed = msgspec.json.Decoder(_List).decode
 _item = msgspec.json.Decoder(_Item).decode
@@ -241,6 +254,8 @@ def _take_line(told: _Audited, into: History) -> None:
     """Raises: msgspec.MsgspecError, ConfigError."""
     ref, status = told.object_ref, told.response_status
     if told.stage != "ResponseComplete" or ref is None or status is None or not 200 <= status.code < 300:
+        return
+    if told.is_trial:
         return
     at_s = _at(told.stage_timestamp)
     if ref.resource == "nodes" and told.verb in ("create", "update", "patch", "get"):

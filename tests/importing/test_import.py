@@ -474,6 +474,26 @@ def test_who_only_reads_pods_makes_nothing_missing(
     assert "whose creation is not in it" not in told
 
 
+def test_what_was_only_tried_did_not_happen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pod of kubectl diff waited for ever, and one whose deletion was tried ended when it was bound."""
+    uri, tried = "/api/v1/namespaces/t/pods", "?dryRun=All&fieldManager=kubectl"
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]}
+    log = (
+        audited("02:00:00", "create", "a", responseObject=a_pod("a", "p1"), requestURI=uri)
+        + audited("02:00:01", "create", "b", responseObject=a_pod("b", "p2"), requestURI=uri + tried)
+        + audited("02:00:02", "delete", "a", requestURI=f"{uri}/a{tried}")
+        + audited("02:00:03", "delete", "a", requestURI=f"{uri}/a", requestObject=options)
+        + audited("02:01:00", "create", "a", "binding", requestObject={"target": {"name": "n1"}})
+    )
+    nodes, source, out = tmp_path / "nodes.json", tmp_path / "audit.log", tmp_path / "out"
+    nodes.write_text(listed(a_node()))
+    source.write_text(log)
+    assert main(["import", "kubernetes", str(source), str(nodes), str(out)]) == 0
+    assert "1 pod over" in capsys.readouterr().out
+    (life,) = read_day(segments_at(out)).lives.values()
+    assert (life.pod.metadata.name, life.bound_s, life.gone_s) == ("a", 60.0, None)
+
+
 def test_a_log_that_was_rotated_is_one_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the second file has of a pod of the first was counted as of pods that nobody created."""
     first, second, nodes = tmp_path / "audit-1.log", tmp_path / "audit.log", tmp_path / "nodes.json"
