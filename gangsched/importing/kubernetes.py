@@ -28,6 +28,7 @@ _FIRST_YEAR, _LAST_YEAR = 2014, 9000
 NO_BODY = "pods of which the log has no more than the name (level Metadata)"
 NO_NAME = "pods whose name the API server made, which the log does not have (level Request)"
 NO_NODE = "binds of which the log does not have the node (level Metadata)"
+TOGETHER = "deletions of several pods at once of which the log does not have the pods (level Metadata)"
 UNSEEN = "binds and ends of pods whose creation is not in it"
 OTHERS = "objects that are neither pods nor nodes"
 NO_TIME = "pods that were bound at a time that is not in it"
@@ -96,7 +97,8 @@ class _Audited(msgspec.Struct, rename="camel"):
         """Whether nothing was kept of it: kubectl diff, --dry-run=server. Deletions say so in their body."""
         if "dryRun=" in self.request_uri.partition("?")[2]:
             return True
-        return self.verb == "delete" and self.request is not None and bool(_options(self.request).dry_run)
+        is_end = self.verb in ("delete", "deletecollection")
+        return is_end and self.request is not None and bool(_options(self.request).dry_run)
 
 
 class _Options(msgspec.Struct, rename="camel"):
@@ -118,6 +120,10 @@ class _Item(msgspec.Struct):
 class _List(msgspec.Struct):
     kind: str
     items: list[msgspec.Raw]
+
+
+class _Deleted(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
 
 
 class _Terminated(msgspec.Struct, rename="camel"):
@@ -144,6 +150,7 @@ _audited = msgspec.json.Decoder(_Audited).decode
 _options = msgspec.json.Decoder(_Options).decode
 _binding = msgspec.json.Decoder(_Binding).decode
 _listed = msgspec.json.Decoder(_List).decode
+_deleted = msgspec.json.Decoder(_Deleted).decode
 _item = msgspec.json.Decoder(_Item).decode
 _ends = msgspec.json.Decoder(_Ends).decode
 _pod: Callable[[Any], Pod] = pods().decode_object
@@ -270,6 +277,9 @@ def _take_line(told: _Audited, into: History) -> None:
 def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History) -> None:
     """Raises: msgspec.MsgspecError."""
     key = f"{ref.namespace}/{ref.name}"
+    if told.verb == "deletecollection":
+        _take_deletions(told, at_s, into)
+        return
     if told.verb == "create" and not ref.subresource:
         body = told.response or told.request
         if body is None:
@@ -300,6 +310,20 @@ def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History) -> N
             course.ended_s, course.phase = at_s, pod.status.phase
     elif told.verb == "delete" and not ref.subresource:
         course.gone_s = at_s
+
+
+def _take_deletions(told: _Audited, at_s: float, into: History) -> None:
+    """Of all pods of a namespace, or of a label. Raises: msgspec.MsgspecError."""
+    items = None if told.response is None else _deleted(told.response).items
+    if items is None:
+        into.missing[TOGETHER] += 1
+        return
+    for pod in map(_pod, items):
+        course = into.courses.get(into.uid_of.get(pod.key, ""))
+        if course is None:
+            into.missing[UNSEEN] += 1
+        else:
+            course.gone_s = at_s
 
 
 def _came_s(pod: Pod) -> float:

@@ -494,6 +494,27 @@ def test_what_was_only_tried_did_not_happen(tmp_path: Path, capsys: pytest.Captu
     assert (life.pod.metadata.name, life.bound_s, life.gone_s) == ("a", 60.0, None)
 
 
+def test_pods_that_are_deleted_together_are_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They waited for ever, as where a namespace was deleted, and nothing was told to be missing."""
+    deleted = {"kind": "PodList", "items": [a_pod("a", "p1"), a_pod("older", "p0")]}
+    log = (
+        audited("02:00:00", "create", "a", responseObject=a_pod("a", "p1"))
+        + audited("02:00:00", "create", "b", responseObject=a_pod("b", "p2"))
+        + audited("02:02:00", "deletecollection", "", responseObject=deleted)
+        + audited("02:03:00", "deletecollection", "", responseObject={"kind": "Status"})
+        + audited("02:04:00", "deletecollection", "")
+    )
+    nodes, source, out = tmp_path / "nodes.json", tmp_path / "audit.log", tmp_path / "out"
+    nodes.write_text(listed(a_node()))
+    source.write_text(log)
+    assert main(["import", "kubernetes", str(source), str(nodes), str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "does not have the pods (level Metadata): 2" in told
+    assert "binds and ends of pods whose creation is not in it: 1" in told
+    gone = {life.pod.metadata.name: life.gone_s for life in read_day(segments_at(out)).lives.values()}
+    assert gone == {"a": 120.0, "b": None}
+
+
 def test_a_log_that_was_rotated_is_one_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the second file has of a pod of the first was counted as of pods that nobody created."""
     first, second, nodes = tmp_path / "audit-1.log", tmp_path / "audit.log", tmp_path / "nodes.json"
