@@ -17,7 +17,7 @@ from gangsched.core.state.reporter import clean
 from gangsched.errors import ConfigError
 from gangsched.flags import add_plugin_flag
 from gangsched.journal.anonymising import Anonymising, Done, NotTheSame
-from gangsched.journal.directory import begin_empty
+from gangsched.journal.directory import begin_empty, take_back
 from gangsched.journal.replaying import Divergence
 from gangsched.journal.segments import segments_at
 from gangsched.journal.unread import REPAIR
@@ -60,12 +60,14 @@ def run(args: argparse.Namespace) -> int:
     was_there = begin_empty(out)
     console = printing.console(160)
     plugins: tuple[str, ...] = ()
+    made: Sequence[Path] = ()
     try:
         anonymising = Anonymising(segments, key, args.plugin)
+        made = anonymising.made
         plugins = anonymising.done.plugins
         done = anonymising.write(out)
     except BaseException as error:
-        _clear(out, was_there)
+        take_back(out, made, was_there=was_there)
         if isinstance(error, OSError):
             raise ConfigError(f"cannot be written: {error.strerror}", source=args.out) from None
         if not isinstance(error, Divergence | NotTheSame):
@@ -143,10 +145,3 @@ def _is_prose(key: bytes) -> bool:
         return False
     is_text = all(line.isprintable() for line in lines)
     return len(lines) > 1 and is_text and not all(_ENCODED.fullmatch(line) for line in lines)
-
-
-def _clear(out: Path, was_there: bool) -> None:
-    for path in out.iterdir():
-        path.unlink()
-    if not was_there:
-        out.rmdir()

@@ -71,7 +71,7 @@ class Done(msgspec.Struct):
 
 
 class Anonymising:
-    """One journal, in two passes. plugin_files: as for a replay."""
+    """One journal, in two passes. plugin_files: as for a replay; made: the files that it wrote."""
 
     def __init__(self, segments: Sequence[Segment], key: bytes, plugin_files: Sequence[str] = ()) -> None:
         """Raises: ConfigError (a segment cannot be read)."""
@@ -83,6 +83,7 @@ class Anonymising:
         plugins = _plugins_in(segments)
         self._rename = Renaming(key, words | plugins, prose)
         self.done = Done(plugins=tuple(sorted(plugins)))
+        self.made: list[Path] = []
 
     def write(self, out: Path) -> Done:
         """Into a directory that is there and empty. Raises: ConfigError, Divergence (the journal does not
@@ -127,7 +128,9 @@ class Anonymising:
             upcoming = starts[number + 1] if number + 1 < len(starts) else None
             upto = None if upcoming is None else upcoming[1].n_before
             reader = Reader(segment.path)
-            with open(out / name_of(name, segment.number), "xb") as file:
+            path = out / name_of(name, segment.number)
+            with open(path, "xb") as file:
+                self.made.append(path)
                 _written(file, both.records(reader, start, upto))
             self.done.n_segments += 1
             if why := lost_after(Ended(segment, reader, both.was.n_turns), upcoming):

@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +59,22 @@ def begin_empty(directory: Path) -> bool:
     except OSError as error:
         raise ConfigError(f"cannot be written to: {error.strerror}", source=str(directory)) from None
     return False
+
+
+def take_back(directory: Path, made: Iterable[Path], *, was_there: bool) -> None:
+    """Deletes what was made in it, and it too if it was not there before; files of others stay.
+
+    Raises: ConfigError (a file is still there).
+    """
+    for path in made:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            why = f"is not whole, and cannot be deleted: {error.strerror}"
+            raise ConfigError(why, source=str(path)) from None
+    if not was_there:
+        with contextlib.suppress(OSError):  # it is gone, or somebody else's
+            directory.rmdir()
 
 
 class Kept(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -17,9 +18,10 @@ from gangsched.config import parse_config
 from gangsched.core.framework.plan import first_of
 from gangsched.core.scheduler import Scheduler
 from gangsched.journal.anonymise_command import _key
-from gangsched.journal.anonymising import Anonymising
+from gangsched.journal.anonymising import Anonymising, Done
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.records import Start, State, Turn, framed
+from gangsched.journal.renaming import Renaming
 from gangsched.journal.segments import Reader, segments_in
 from gangsched.journal.state import BuildCore, Given
 from gangsched.model import events as ev
@@ -434,3 +436,56 @@ def test_a_directory_that_is_not_empty_is_left_alone(
     assert main(["anonymise", str(day), str(day), "--key", key]) == 2
     assert "is not empty: give a directory that is, or a new one" in capsys.readouterr().err
     assert [path.read_bytes() for path in day.iterdir()] == before
+
+
+def test_files_that_somebody_else_put_there_meanwhile_stay(
+    tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All in OUT was deleted, also what a second run of the command had written, which found it empty too."""
+    day, out = written(hostile_day(), tmp_path / "day"), tmp_path / "out"
+    write = Anonymising.write
+
+    def full(self: Anonymising, where: Path) -> Done:
+        write(self, where)
+        (where / "below").mkdir()
+        (where / "mine").write_text("mine")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Anonymising, "write", full)
+    assert main(["anonymise", str(day), str(out), "--key", key]) == 2
+    assert "out: cannot be written: No space left on device" in capsys.readouterr().err
+    assert sorted(path.name for path in out.iterdir()) == ["below", "mine"]
+
+
+def test_a_directory_that_vanishes_meanwhile_is_said(
+    tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day, out = written(hostile_day(), tmp_path / "day"), tmp_path / "out"
+    settle = Renaming.settle
+
+    def gone(self: Renaming) -> None:
+        settle(self)
+        out.rmdir()
+
+    monkeypatch.setattr(Renaming, "settle", gone)
+    assert main(["anonymise", str(day), str(out), "--key", key]) == 2
+    assert "out: cannot be written: No such file or directory" in capsys.readouterr().err
+
+
+def test_what_cannot_be_taken_back_is_said(
+    tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day, out = written(hostile_day(), tmp_path / "day"), tmp_path / "out"
+    write = Anonymising.write
+
+    def replaced(self: Anonymising, where: Path) -> Done:
+        write(self, where)
+        for path in where.iterdir():
+            path.unlink()
+        where.rmdir()
+        where.touch()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Anonymising, "write", replaced)
+    assert main(["anonymise", str(day), str(out), "--key", key]) == 2
+    assert ".journal.zst: is not whole, and cannot be deleted: Not a directory" in capsys.readouterr().err
