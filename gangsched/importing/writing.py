@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gangsched.core.framework.plan import first_of
 from gangsched.errors import ConfigError
 from gangsched.journal.counted import Counted
-from gangsched.journal.directory import begin_empty
+from gangsched.journal.directory import begin_empty, take_back
 from gangsched.journal.recorder import Recorder
 from gangsched.journal.records import Start
 from gangsched.journal.segments import Stream, name_of
@@ -55,9 +55,7 @@ class JournalFile:
             with suppress(OSError):  # what it could not write it has said before
                 self._file.close()
             if not is_whole:
-                self._path.unlink()
-                if not self._was_there:
-                    self._directory.rmdir()
+                take_back(self._directory, (self._path,), was_there=self._was_there)
 
     def put(self, framed: bytes) -> str:
         """Raises: ConfigError."""

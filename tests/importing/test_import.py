@@ -592,6 +592,21 @@ def test_a_disk_that_is_full_at_the_end_leaves_nothing_either(tmp_path: Path) ->
     assert not out.exists()
 
 
+@pytest.mark.parametrize("more", ["mine", ""])
+def test_a_directory_that_somebody_else_changed_meanwhile_ends_in_the_reason(
+    tmp_path: Path, more: str
+) -> None:
+    """With a file of somebody else in it, or without its own, it ended in a traceback."""
+    out = tmp_path / "out"
+    file = JournalFile(out, "import-swf")
+    (out / more).touch()
+    if not more:
+        file._path.unlink()
+    with pytest.raises(ConfigError, match="a reason"), file:
+        raise ConfigError("a reason")
+    assert [path.name for path in out.parent.rglob("*")] == (["out", "mine"] if more else [])
+
+
 def test_a_directory_that_nobody_can_make_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "jobs.swf"
     source.write_text(SWF)
