@@ -42,6 +42,7 @@ _JAEGER_LIMIT = 200
 _ANSWER_S = 30.0
 # 200 traces of gangs of a hundred have some ten MiB, and 40 bytes for each comma.
 _MAX_ANSWER = 128 * 2**20
+# Of an answer, or of a line: what two bytes stand for may take 130 of memory.
 _MAX_VALUES = 5_000_000
 _FORWARD = "kubectl -n gangsched-system port-forward deployment/gangsched-jaeger 16686"
 
@@ -190,6 +191,9 @@ def _spans(path: Path) -> Iterator[_Span]:
             for number, line in enumerate(parts, 1):
                 if not line.strip():
                     continue
+                if line.count(b",") > _MAX_VALUES:
+                    problem = f"line {number} has more than {_MAX_VALUES} values, which no exporter writes"
+                    raise ConfigError(problem, source=str(path))
                 try:
                     decoded = _decode(line)
                 except msgspec.MsgspecError as error:

@@ -130,6 +130,18 @@ def test_a_file_without_lines_is_not_read_to_its_end(
     assert "/dev/zero: line 1 is not a line of OTLP JSON traces" in capsys.readouterr().err
 
 
+def test_a_line_of_countless_values_is_not_parsed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line of 30 MB took 1.3 GB of memory, and one may have 256 MiB."""
+    monkeypatch.setattr(reading, "_MAX_VALUES", 1000)
+    path = tmp_path / "traces"
+    path.write_text('{"resourceSpans":[]}\n{"resourceSpans":[' + "{}," * 1001 + "{}]}\n")
+    assert main(["trace", "d/a", f"--file={path}", NOBODY]) == 2
+    said = capsys.readouterr().err
+    assert f"{path}: line 2 has more than 1000 values, which no exporter writes" in said
+
+
 def test_a_pipe_is_not_read_since_it_would_have_to_be_read_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
