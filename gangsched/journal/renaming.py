@@ -103,14 +103,17 @@ class Renaming:
         if text in self._texts:
             return
         self._texts.add(text)
-        for strings in _strings_of(text):
-            if strings is not text:
-                self.meet(strings)
-        if not _is_json(text):
-            for kind, token in self._tokens(text):
-                self._met[kind].add(token)
-                for run_kind, run in _runs(token) if kind is Kind.MIXED else ():
-                    self._met[run_kind].add(run)
+        for one in _strings_of(text):
+            if one is text or _is_json(one):  # JSON too deep in JSON is replaced as it is written
+                self._meet_words(one)
+            else:
+                self.meet(one)
+
+    def _meet_words(self, text: str) -> None:
+        for kind, token in self._tokens(text):
+            self._met[kind].add(token)
+            for run_kind, run in _runs(token) if kind is Kind.MIXED else ():
+                self._met[run_kind].add(run)
 
     def meet_state(self, text: str) -> str:
         """The same for a text of which nobody knows the place; returns it as it is. One that is a number is

@@ -55,6 +55,16 @@ def test_what_is_put_together_is_renamed_as_its_parts() -> None:
     assert rename("KRAKEN") == rename("kraken").upper() == rename("Kraken").upper()
 
 
+@pytest.mark.parametrize("depth", range(1, 10))
+def test_json_in_json_is_renamed_however_deep_it_is(depth: int) -> None:
+    """Seven deep its words were met without the backslashes between which they are replaced: a traceback."""
+    text = "bluewhale\nnarwhal\tKraken\u00e9"
+    for _ in range(depth):
+        text = json.dumps({"a": text})
+    renamed = renaming_of([text])(text)
+    assert not re.search("bluewhale|narwhal|kraken", renamed, re.IGNORECASE)
+
+
 def test_a_text_of_very_many_labels_is_renamed_with_known_domains_in_it() -> None:
     """As somebody's annotation: looking each run of labels up would take days."""
     text = "zorp.nvidia.com." * 8_000 + "gangsched.io"
