@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,18 +20,19 @@ from gangsched.core.state.waking import _Heard
 from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import MemberState
 from gangsched.model.effects import EvictPod
-from gangsched.sim.driver import Broken, Simulation
+from gangsched.sim.driver import Simulation
 from gangsched.sim.filling import _places, is_plain
 from gangsched.sim.limits import limited_workload
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import GPU, make_pod
-from gangsched.sim.storms import STORMS, Storm, case
+from gangsched.sim.storms import STORMS, Storm
 from tests.sim.test_queueing import Recounted
-from tests.support.breaking import keep_behind_claims
+from tests.support.breaking import found, keep_behind_claims
 
 BOUND = 2
 HARD = QueueingSettings(BOUND, mode="hard")
 CLAIMS = STORMS["claims"]
+LIMITED = replace(CLAIMS, workload=limited_workload)
 
 
 class Bounded(Recounted):
@@ -61,11 +62,6 @@ def run(storm: Storm, seed: int) -> Simulation:
     return sim
 
 
-def problems(failure: Callable[[int], Broken | None], seeds: range) -> Iterator[str]:
-    """What is found in these seeds, each of which is played when it is asked for."""
-    return (str(one.problem) for one in map(failure, seeds) if one is not None)
-
-
 def test_nobody_is_passed_more_often_than_its_bound_and_all_of_it_starts() -> None:
     storm = replace(CLAIMS, make=recounting)
     n_made = 0
@@ -88,12 +84,12 @@ def test_a_core_that_does_not_keep_the_room_is_found(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Claiming, "nominated", forgets)
     monkeypatch.setattr(Claiming, "kept_now", forgets)
-    assert any("I2: " in one for one in problems(failure, range(41_020, 41_023)))
+    assert any("I2: " in one for one in found(LIMITED, range(41_020, 41_023)))
 
 
 def test_a_core_that_gives_no_cause_for_a_slip_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gangsched.core.groups.claiming.slip_cause", lambda shared, claim, demands: "")
-    assert any("I3: " in one for one in problems(failure, range(41_060, 41_066)))
+    assert any("I3: " in one for one in found(LIMITED, range(41_060, 41_066)))
 
 
 def test_a_core_that_promises_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,29 +101,29 @@ def test_a_core_that_promises_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> 
         stands(self, claim)
 
     monkeypatch.setattr(Claiming, "_stands", forgets)
-    assert any("I3: " in one for one in problems(failure, range(41_060, 41_066)))
+    assert any("I3: " in one for one in found(LIMITED, range(41_060, 41_066)))
 
 
 def test_a_core_that_keeps_room_for_who_has_started_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Claims, "moved", lambda self, group: None)
     monkeypatch.setattr(Claims, "is_sound", lambda self, claim: True)
-    assert any("I4: " in one for one in problems(failure, range(41_070, 41_072)))
+    assert any("I4: " in one for one in found(LIMITED, range(41_070, 41_072)))
 
 
 def test_a_core_in_which_nobody_fills_in_before_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     keep_behind_claims(monkeypatch, lambda group: True)
-    assert any("I5: " in one for one in problems(failure, range(41_080, 41_086)))
+    assert any("I5: " in one for one in found(LIMITED, range(41_080, 41_086)))
 
 
 def test_a_core_that_tells_nobody_of_room_that_claims_leave_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Claims, "_room_of", lambda self, claim: ())
-    assert any("I5: " in one for one in problems(failure, range(41_080, 41_092)))
+    assert any("I5: " in one for one in found(LIMITED, range(41_080, 41_092)))
 
 
 def gangs_unfilled(seeds: range) -> Iterator[str]:
     """What is found of gangs that wait for room that they could have."""
-    found = problems(failure, seeds)
-    return (one for one in found if "I5: " in one and "fits on" in one and "gang d/" in one)
+    problems = found(LIMITED, seeds)
+    return (one for one in problems if "I5: " in one and "fits on" in one and "gang d/" in one)
 
 
 def test_a_core_in_which_no_gang_fills_in_before_a_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,10 +152,6 @@ def test_the_packing_proves_that_a_gang_fits_and_says_nothing_where_it_is_not_su
     assert not is_plain(replace(one, metadata=replace(one.metadata, annotations=own)), None)
 
 
-def failure(seed: int) -> Broken | None:
-    return case(replace(CLAIMS, workload=limited_workload), seed).failure()
-
-
 def test_with_a_budget_all_of_it_starts_too() -> None:
     n_made = 0
     for seed in range(41_030, 41_032):
@@ -182,9 +174,7 @@ def test_a_core_that_evicts_too_early_is_found(monkeypatch: pytest.MonkeyPatch) 
         return End(now_s + 60.0, over_s=now_s - 60.0)
 
     monkeypatch.setattr(Ends, "of", over)
-    storm = STORMS["overrun"]
-    found = problems(lambda seed: case(storm, seed).failure(), range(41_050, 41_053))
-    assert any("I10: " in one for one in found)
+    assert any("I10: " in one for one in found(STORMS["overrun"], range(41_050, 41_053)))
 
 
 def test_whatever_runs_past_its_walltime_is_evicted_in_time() -> None:
@@ -192,14 +182,10 @@ def test_whatever_runs_past_its_walltime_is_evicted_in_time() -> None:
     assert any(sim.scheduler.shared.counters["overrun_evictions"] for sim in sims), "nobody was evicted"
 
 
-def overtime_failure(seed: int) -> Broken | None:
-    return case(STORMS["overtime"], seed).failure()
-
-
 def test_a_core_that_ends_a_walltime_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = Ends.stated_end_s
     monkeypatch.setattr(Ends, "stated_end_s", lambda *asked: ends(*asked) - 40.0)
-    assert any("I11: " in one for one in problems(overtime_failure, range(41_110, 41_113)))
+    assert any("I11: " in one for one in found(STORMS["overtime"], range(41_110, 41_113)))
 
 
 def test_a_core_that_does_not_hear_of_a_longer_walltime_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +196,7 @@ def test_a_core_that_does_not_hear_of_a_longer_walltime_is_found(monkeypatch: py
         return first.setdefault(f"{group.key} {sorted(group.members)}", ends(self, group, *more))
 
     monkeypatch.setattr(Ends, "stated_end_s", deaf)
-    assert any("I11: " in one for one in problems(overtime_failure, range(41_125, 41_131)))
+    assert any("I11: " in one for one in found(STORMS["overtime"], range(41_125, 41_131)))
 
 
 def test_a_core_that_evicts_a_gang_in_part_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,9 +206,9 @@ def test_a_core_that_evicts_a_gang_in_part_is_found(monkeypatch: pytest.MonkeyPa
             self._shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
 
     monkeypatch.setattr(GroupOutcome, "evict_bound", one_of_it)
-    assert any("I11: " in one for one in problems(overtime_failure, range(41_110, 41_113)))
+    assert any("I11: " in one for one in found(STORMS["overtime"], range(41_110, 41_113)))
 
 
 def test_a_core_that_lets_them_run_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WalltimeEvictions, "act", lambda self, group: None)
-    assert any("I12: " in one for one in problems(overtime_failure, range(41_107, 41_110)))
+    assert any("I12: " in one for one in found(STORMS["overtime"], range(41_107, 41_110)))
