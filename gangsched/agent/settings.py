@@ -15,7 +15,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from gangsched.agent.plugin_settings import KubeletDocument, PluginDocument, check_kubelet, check_plugins
+from gangsched.agent.plugin_settings import (
+    KubeletDocument,
+    PluginDocument,
+    check_kubelet,
+    check_plugins,
+    check_resource,
+)
 from gangsched.agent.probes.probe_settings import (
     BandwidthDocument,
     LoadDocument,
@@ -26,8 +32,6 @@ from gangsched.agent.sources.nvml import APPLICATION_XIDS, Mode
 from gangsched.agent.sources.registers import HAMI, VOLCANO, Register
 from gangsched.config.strict import decode, nearest, read_documents
 from gangsched.errors import ConfigError
-from gangsched.model.names import is_qualified_name
-from gangsched.model.resources import is_extended
 
 API_VERSION = "gangsched.io/v1"
 KIND = "AgentConfiguration"
@@ -166,10 +170,7 @@ def _written(text: str) -> dict[str, Any]:
 
 def _resolved(document: AgentDocument, flags: AgentFlags, environ: Mapping[str, str]) -> AgentSettings:
     nvml = document.nvml
-    if not (is_extended(nvml.resource) and is_qualified_name(nvml.resource)):
-        raise ConfigError(
-            f"{nvml.resource!r} is not an extended resource, as nvidia.com/gpu is", path="nvml.resource"
-        )
+    check_resource(nvml.resource, "nvml.resource")
     check_plugins(document.plugins)
     check_kubelet(document.kubelet, document.plugins)
     if flags.nvml is not None:

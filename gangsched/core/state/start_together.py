@@ -86,7 +86,8 @@ class StartTogether:
         lists = bool(group.start_together) and self._groups.get(group.key) is group
         self._note(group.key, lists=lists)
         dialect = group.key.dialect
-        heir = None if lists else self._meant(str(group.key), dialect)  # whom others mean from now on
+        # A group that lists nobody any more leaves its name to another, which may start now.
+        heir = None if lists else self._meant(str(group.key), dialect)
         cured = [] if heir is None else [heir]
         if self.refused:
             named = (self._meant(name, dialect) for name in before)
