@@ -402,6 +402,15 @@ def test_a_history_of_one_moment_is_no_day_to_ask_about(
     assert "is too short: ends as the cluster has been listed" in capsys.readouterr().err
 
 
+def logged(tmp_path: Path, log: str) -> Path:
+    """The journal of an audit log and of one node."""
+    nodes, source, out = tmp_path / "nodes.json", tmp_path / "audit.log", tmp_path / "out"
+    nodes.write_text(listed(a_node()))
+    source.write_text(log)
+    assert main(["import", "kubernetes", str(source), str(nodes), str(out)]) == 0
+    return out
+
+
 def test_an_audit_log_becomes_what_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = a_pod("a", "p1", status={"phase": "Failed"})
     log = (
@@ -415,11 +424,7 @@ def test_an_audit_log_becomes_what_happened(tmp_path: Path, capsys: pytest.Captu
         + audited("02:31:00", "patch", "a", "status", responseObject=status, responseStatus={"code": 200})
         + audited("02:32:00", "delete", "b", responseStatus={"code": 200})
     )
-    nodes = tmp_path / "nodes.json"
-    nodes.write_text(listed(a_node()))
-    source, out = tmp_path / "audit.log", tmp_path / "out"
-    source.write_text(log)
-    assert main(["import", "kubernetes", str(source), str(nodes), str(out)]) == 0
+    out = logged(tmp_path, log)
     told = capsys.readouterr().out
     assert "2 pods over 32 min 00 s are in" in told
     assert "missing: pods of which the log has no more than the name (level Metadata): 1" in told
@@ -443,11 +448,7 @@ def test_what_a_log_of_a_lower_level_lacks_is_counted(
         + audited("02:00:02", "create", "web-abcde", "binding", requestObject={"target": {"name": "n1"}})
         + audited("02:01:00", "create", "a", "binding")
     )
-    nodes = tmp_path / "nodes.json"
-    nodes.write_text(listed(a_node()))
-    source, out = tmp_path / "audit.log", tmp_path / "out"
-    source.write_text(log)
-    assert main(["import", "kubernetes", str(source), str(nodes), str(out)]) == 0
+    logged(tmp_path, log)
     told = capsys.readouterr().out
     assert "1 pod over" in told
     assert "pods whose name the API server made, which the log does not have (level Request): 3" in told
@@ -465,10 +466,7 @@ def test_who_only_reads_pods_makes_nothing_missing(
         + audited("02:00:02", "get", "older")
         + audited("02:01:00", "create", "a", "binding", requestObject={"target": {"name": "n1"}})
     )
-    nodes, source, out = tmp_path / "nodes.json", tmp_path / "audit.log", tmp_path / "out"
-    nodes.write_text(listed(a_node()))
-    source.write_text(log)
-    assert main(["import", "kubernetes", str(source), str(nodes), str(out)]) == 0
+    logged(tmp_path, log)
     told = capsys.readouterr().out
     assert "1 of them were bound" in told
     assert "whose creation is not in it" not in told
@@ -485,10 +483,7 @@ def test_what_was_only_tried_did_not_happen(tmp_path: Path, capsys: pytest.Captu
         + audited("02:00:03", "delete", "a", requestURI=f"{uri}/a", requestObject=options)
         + audited("02:01:00", "create", "a", "binding", requestObject={"target": {"name": "n1"}})
     )
-    nodes, source, out = tmp_path / "nodes.json", tmp_path / "audit.log", tmp_path / "out"
-    nodes.write_text(listed(a_node()))
-    source.write_text(log)
-    assert main(["import", "kubernetes", str(source), str(nodes), str(out)]) == 0
+    out = logged(tmp_path, log)
     assert "1 pod over" in capsys.readouterr().out
     (life,) = read_day(segments_at(out)).lives.values()
     assert (life.pod.metadata.name, life.bound_s, life.gone_s) == ("a", 60.0, None)
@@ -504,10 +499,7 @@ def test_pods_that_are_deleted_together_are_gone(tmp_path: Path, capsys: pytest.
         + audited("02:03:00", "deletecollection", "", responseObject={"kind": "Status"})
         + audited("02:04:00", "deletecollection", "")
     )
-    nodes, source, out = tmp_path / "nodes.json", tmp_path / "audit.log", tmp_path / "out"
-    nodes.write_text(listed(a_node()))
-    source.write_text(log)
-    assert main(["import", "kubernetes", str(source), str(nodes), str(out)]) == 0
+    out = logged(tmp_path, log)
     told = capsys.readouterr().out
     assert "does not have the pods (level Metadata): 2" in told
     assert "binds and ends of pods whose creation is not in it: 1" in told
