@@ -15,6 +15,7 @@ from gangsched.model import events as ev
 from gangsched.model.objects import Pod, SchedulingGroup
 from gangsched.model.pod_group import CORE, COSCHEDULING, GROUPS_KEY
 from gangsched.sim.objects import make_node, make_pod, make_pod_group
+from gangsched.sim.streams import API_VERSIONS
 from tests import controllers as made
 from tests.core.test_owners import ALL
 from tests.core.test_start_together import listing
@@ -54,6 +55,17 @@ def test_a_core_group_and_one_of_coscheduling_wait_for_each_other_and_start_toge
     c.submit(core(c, "a", "b", pods=2)).run()
     assert c.state("a") == "waiting"
     c.submit(coscheduling(c, "b", "a", pods=3)).run()
+    assert c.placed("a")
+    assert c.placed("b")
+
+
+def test_a_new_status_that_comes_with_the_first_pods_hides_no_list() -> None:
+    c = cluster(nodes=2)
+    pods = core(c, "a", "b")
+    item = c.objects[CORE, "a"]
+    with_status = ev.PodGroupUpdated(CORE, API_VERSIONS[CORE], replace(item, status={"phase": "Pending"}))
+    c.tell(*(ev.PodAdded(c.store(pod)) for pod in pods), with_status).run()
+    c.submit(listing("b", ["a"])).run()
     assert c.placed("a")
     assert c.placed("b")
 

@@ -96,8 +96,8 @@ class GroupSpecs:
         group = self._shared.groups.get(key)
         if group is not None and not _same_numbers(known, read):
             self._shared.touch(group)
-        elif group is not None and isinstance(read, PodGroup):
-            before_it = group.definition or read
+        elif group is not None and group.definition is not None and isinstance(read, PodGroup):
+            before_it = group.definition
             weight = before_it.packing_weight
             group.definition = replace(read, topology=before_it.topology, packing_weight=weight)
 
