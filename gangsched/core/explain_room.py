@@ -165,13 +165,8 @@ def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
     if not group.n_pending:
         return "No member is pending."
     try:
-        unit = [group]
-        if not group.satisfied and not group.recovering:
-            unit += [
-                one
-                for _, one in sorted(shared.siblings(group).items())
-                if one.state in _TRIABLE and one.is_complete and not one.satisfied
-            ]
+        others = shared.start_together.starting_with(group)
+        unit = [group, *(one for one in others if one.state in _TRIABLE)]
         demands = []
         for one in unit:
             members, roles = one.in_state(MemberState.PENDING), one.short_roles()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.interface import SUCCESS, Change, ClusterChange, Status
-from gangsched.core.types.group import Group
+from gangsched.core.types.group import Group, MemberState
 from gangsched.core.types.pod_template import PodTemplate
 
 
@@ -27,7 +27,7 @@ class GangScheduling:
         definition = group.definition
         if definition is None or group.satisfied:
             return SUCCESS
-        for name in group.start_together:
+        for name in () if group.starts_alone else group.start_together:
             if name != str(group.key):
                 missing = _missing(name, siblings.get(name))
                 if missing:
@@ -44,6 +44,7 @@ class GangScheduling:
 def _missing(name: str, sibling: Group | None) -> str:
     if sibling is None:
         return f"group {name} does not exist, or does not list this group"
-    if sibling.satisfied or sibling.n_assumed + sibling.n_bound >= sibling.min_count:
+    has_begun = sibling.satisfied or sibling.counts[MemberState.DONE]
+    if has_begun or sibling.n_assumed + sibling.n_bound >= sibling.min_count:
         return ""
     return f"group {name}: {sibling.n_existing} of {sibling.min_count} members exist"

@@ -176,6 +176,41 @@ def test_the_last_of_a_set_starts_it_at_once_although_the_others_rest_after_thei
     assert all(c.placed(name) for name in "abc")
 
 
+def test_what_is_left_of_a_gang_does_not_wait_for_a_partner_that_has_ended_and_is_gone() -> None:
+    c = cluster(nodes=2).submit(listing("a", ["b"], pods=3), listing("b", ["a"])).run()
+    for name in ("a-0", "a-1"):
+        c.phase(name, "Succeeded")
+    c.delete("b-0", "a-2").restart().run()
+    c.submit(listing("a", ["b"], pods=3)[2:]).run()
+    assert c.placed("a")
+
+
+def test_nobody_waits_for_what_is_left_of_a_gang_that_is_not_made_anew() -> None:
+    c = cluster(nodes=2).submit(listing("a", ["b"], pods=3), listing("b", ["a"])).run()
+    c.phase("a-0", "Succeeded").delete("b-0", "a-1", "a-2").restart().run()
+    c.submit(listing("b", ["a"])).run()
+    assert c.placed("b")
+
+
+def ends_made_anew(*ends: str) -> Cluster:
+    """A chain g0 - g1 - g2 - g3, of which g1 has ended; these are made anew."""
+    groups = chain(4)
+    c = tell_all(cluster(nodes=2), groups).run()
+    assert all(c.placed(f"g{i}") for i in range(4))
+    c.phase("g1-0", "Succeeded").delete("g0-0", "g2-0", "g3-0").restart().run()
+    return c.submit(*(groups[int(name[1:])] for name in ends)).run()
+
+
+def test_a_group_waits_for_nobody_to_whom_only_one_that_has_ended_ties_it() -> None:
+    c = ends_made_anew("g0", "g2")
+    assert c.placed("g0")
+    assert c.state("g2") == "waiting"
+    assert "group d/g3 does not exist" in c.said("g2-0")
+    c = ends_made_anew("g2", "g3")
+    assert c.placed("g2")
+    assert c.placed("g3")
+
+
 def test_a_group_that_is_refused_does_not_start_as_another_names_it() -> None:
     c = cluster().submit(listing("b", ["a"]), make_pod("b-x", group="b", scheduler=STRANGER)).run()
     c.submit(listing("a", ["b"])).run()

@@ -85,14 +85,14 @@ class Attempts:
 
     def run(self, group: Group) -> None:
         """The group's turn."""
-        if group.start_together and not group.recovering and not group.satisfied:
+        if group.start_together and not group.starts_alone:
             if too_large := self._shared.start_together.problem(group):
                 self._refuse_set(group, too_large)
                 return
             self._shared.start_together.refused.pop(group.key, None)
         siblings = self._shared.siblings(group)
         busy = [g for g in siblings.values() if g.state in _BUSY and not g.satisfied] if siblings else []
-        if busy and not group.recovering:
+        if busy and not group.starts_alone:
             why = f"gang {group.key} starts together with {busy[0].key}, which is {busy[0].state.value}"
             self._keep_out([group], why, GANG)
             return

@@ -40,17 +40,8 @@ class Units:
 
     def of(self, group: Group) -> list[Group]:
         """The group, and those that start together with it as they are now."""
-        unit = [group]
-        siblings = self._shared.siblings(group)
-        if siblings and not group.recovering and not group.satisfied:
-            unit += [
-                g
-                for _, g in sorted(siblings.items())
-                # One that is bound in part is completed without its set, with which its first members
-                # started.
-                if g.state in _TRIABLE and g.is_complete and not g.satisfied and not g.recovering
-            ]
-        return unit
+        others = self._shared.start_together.starting_with(group)
+        return [group, *(one for one in others if one.state in _TRIABLE)]
 
     def is_admitted(self, unit: list[Group]) -> bool:
         """Whether Admit lets the unit start now; a plugin that fails does not."""

@@ -54,11 +54,31 @@ class StartTogether:
         """The members that the group's next attempt has to place, and those of the groups that start with
         it."""
         members = needed_members(group)
-        if group.start_together and not group.satisfied:
-            for _, other in sorted(self.siblings(group).items()):
-                if other.is_complete and not other.satisfied and not other.recovering:
-                    members = members + needed_members(other)
+        for other in self.starting_with(group):
+            members = members + needed_members(other)
         return members
+
+    def starting_with(self, group: Group) -> list[Group]:
+        """The others that are to start in one attempt with it, in order of their names: those of its set that
+        are complete. Whoever is tied to it only through one that has started before is not among them."""
+        if not group.start_together or group.starts_alone:
+            return []
+        siblings = self.siblings(group)
+        if any(other.starts_alone for other in siblings.values()):
+            siblings = self._yet_to_start(group)
+        return [one for _, one in sorted(siblings.items()) if one.is_complete and not one.starts_alone]
+
+    def _yet_to_start(self, group: Group) -> dict[str, Group]:
+        """Those tied to it directly, or through groups that have yet to start; by "namespace/name"."""
+        found, todo = {str(group.key): group}, [group]
+        while todo:
+            for other in self.neighbours(todo.pop()):
+                name = str(other.key)
+                if name not in found and not other.starts_alone:
+                    found[name] = other
+                    todo.append(other)
+        del found[str(group.key)]
+        return found
 
     def problem(self, group: Group) -> str:
         """Why the group cannot start because of its set; empty if it can."""

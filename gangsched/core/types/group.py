@@ -196,6 +196,12 @@ class Group:
         return self.definition.start_together if self.definition else ()
 
     @property
+    def starts_alone(self) -> bool:
+        """Whether it no longer starts with the groups of start_together: it has, and what is left of it is
+        completed without them, of which some may have ended and be gone."""
+        return self.satisfied or self.recovering or self.counts[DONE] > 0
+
+    @property
     def n_pending(self) -> int:
         return self.counts[PENDING]
 
