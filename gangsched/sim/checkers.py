@@ -231,17 +231,15 @@ def nothing_leaks(scheduler: Scheduler) -> Iterator[str]:
 
 def waits_for_user(scheduler: Scheduler) -> bool:
     """Whether some group waits for objects that were never created, and so will retry for ever."""
-    groups = {str(group.key): group for group in scheduler.shared.groups.values()}
-    # Two of different dialects may have one name.
     for group in scheduler.shared.groups.values():
         numbers = group.definition
         if numbers is None or group.satisfied:
             continue
         if group.n_existing < numbers.total_count:
             return True
-        for name in numbers.start_together:
-            other = groups.get(name)
-            if other is None or not (other.satisfied or other.is_complete):
+        there = {str(group.key): group, **scheduler.shared.siblings(group)}
+        for name in () if group.starts_alone else numbers.start_together:
+            if name not in there or not (there[name].starts_alone or there[name].is_complete):
                 return True
     return False
 

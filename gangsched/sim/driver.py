@@ -172,7 +172,7 @@ class Simulation:
         self._judge(checkers.nothing_lost(self.api, self.scheduler))
         self._judge(checkers.nothing_leaks(self.scheduler))
         self._judge(resting_groups_can_go_on(self.api, self.scheduler))
-        self._judge(self.judges.at_rest(self.told, self.timeline.now_s))
+        self._judge(self.judges.in_the_end(self.scheduler, self.told, self.timeline.now_s))
         if not self._store_is_true:
             self._judge(self.tampering.differences())
         self._judge(self._too_long_half_bound())
@@ -325,7 +325,7 @@ class Simulation:
             self._recount()
         deadline_s, self._n_active = self.scheduler.next_deadline_s(), self.scheduler.n_active
         self._deadline_s = math.inf if deadline_s is None else deadline_s
-        self._judge(self.judges.preemptions.look(self.scheduler, effects))
+        self._judge(self.judges.look_always(self.scheduler, effects, self.told))
         if self.judges.has_more:
             self._judge(self.judges.look(self.scheduler, effects, self.told, self.timeline.now_s))
         self._decided.append(effects)

@@ -37,6 +37,7 @@ from gangsched.sim.hooks import as_bind
 from gangsched.sim.making import usual_config
 from gangsched.sim.mischief import Mischief
 from gangsched.sim.reading import ids_of
+from gangsched.sim.sets import Sets
 from gangsched.sim.timeline import Timeline
 from gangsched.sim.told import Told
 from gangsched.sim.workloads import Workload
@@ -64,6 +65,7 @@ class Replica:
         self.api.is_fenced = True
         self.scheduler: Scheduler
         self.told: Told
+        self._sets: Sets
         self.fence: SimFence | None = None
         self.inbox: list[ev.Event] = []
         self.n_processes = 0
@@ -91,7 +93,7 @@ class Replica:
         self.deadline_s, self.n_active = None, 0
         self.scheduler = self._duel.make(self._duel.settings)
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
-        self.told = Told()
+        self.told, self._sets = Told(), Sets()
         self.api.hang_up()
         self.api.connect(down_s=lambda: self._rng.uniform(0.0, 1.0))
 
@@ -203,6 +205,7 @@ class Replica:
         self._is_recount_due = self.owns
         if self._n_steps % self._duel.recount_every == 0:
             self.recount()
+        self._duel.judge(self._sets.look(self.scheduler, effects, self.told))
         self._duel.decided.append(effects)
         self._duel.n_steps += 1
         self.deadline_s, self.n_active = self.scheduler.next_deadline_s(), self.scheduler.n_active

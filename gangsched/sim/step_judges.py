@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from gangsched.config import Settings
 from gangsched.config.queueing import EVICT
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.group import ASSUMED, Group
+from gangsched.core.types.group import Group
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.capped import Limits
@@ -19,6 +19,7 @@ from gangsched.sim.filling import unfilled
 from gangsched.sim.given_back import GivenBack
 from gangsched.sim.kept_room import KeptRoom, acyclic
 from gangsched.sim.overtime import Overtime
+from gangsched.sim.sets import Sets, reserved_by
 from gangsched.sim.teams import Guarantees
 from gangsched.sim.told import Told
 
@@ -29,7 +30,7 @@ class StepJudges:
     def __init__(self, settings: Settings, *, follows: bool = False, knows_queues: bool = True) -> None:
         """follows: other settings may be in effect later, and what happens until then counts for those too;
         knows_queues: whether the checkers know what its queues may have."""
-        self.preemptions, self._kept_room = Preemptions(), KeptRoom()
+        self.preemptions, self._sets, self._kept_room = Preemptions(), Sets(), KeptRoom()
         self._follows = follows
         self._guarantees = self._limits = self._overtime = None
         if follows:
@@ -64,12 +65,17 @@ class StepJudges:
         else:
             self._kept_room.begin()
         self.has_more = queueing is not None or bool(queues) or self._follows
-        """Whether anything is judged but preemptions: without claims and queues, nothing is."""
+        """Whether `look` judges anything: without claims and queues, nothing."""
+
+    def look_always(self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told) -> Iterator[str]:
+        """After every step, before its effects are sent: what no setting changes."""
+        yield from self.preemptions.look(scheduler, effects)
+        yield from self._sets.look(scheduler, effects, told)
 
     def look(
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told, now_s: float
     ) -> Iterator[str]:
-        """After every step, before its effects are sent: all but `preemptions`, where there are more."""
+        """Likewise: what is judged of claims and queues."""
         if scheduler.shared.queue.claims is not None:
             yield from self._kept_room.look(scheduler, effects, told, now_s)
             yield from acyclic(scheduler)
@@ -96,7 +102,7 @@ class StepJudges:
         if self._overtime is not None and self._are_evicted and calm_since_s and scheduler.is_synced:
             yield from self._overtime.not_gone(told, now_s, calm_since_s)
         if calm_since_s and scheduler.is_synced:
-            yield from self.at_rest(told, now_s)
+            yield from self._at_rest(told, now_s)
 
     def is_kept_out(self, needed: Sequence[Pod], scheduler: Scheduler, told: Told) -> bool:
         """Whether these may have to wait for a limit of their queue; True: it is not known."""
@@ -105,15 +111,14 @@ class StepJudges:
         limits = self._limits if self._are_limited else None
         return limits is not None and limits.keeps_out(needed, scheduler, told)
 
-    def at_rest(self, told: Told, now_s: float) -> Iterator[str]:
-        """In calm weather, and when nothing moves any more."""
+    def in_the_end(self, scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
+        """When nothing moves any more."""
+        yield from self._at_rest(told, now_s)
+        yield from self._sets.at_rest(scheduler, told, self.excuses)
+
+    def _at_rest(self, told: Told, now_s: float) -> Iterator[str]:
         if self._given_back is not None:
             yield from self._given_back.too_late(told, now_s)
-
-
-def reserved_by(scheduler: Scheduler) -> frozenset[str]:
-    """UIDs of pods that have a place and are not known to be there."""
-    return frozenset(info.uid for info in scheduler.shared.cache.pods.values() if info.state is ASSUMED)
 
 
 def _always(*_: object) -> bool:

@@ -6,7 +6,7 @@ A workload is a list of arrivals in time, so that a failing one can be cut to it
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -129,7 +129,7 @@ def _ungate(api: SimApi, pod: Pod) -> None:
 
 def random_workload(seed: int, *, n_arrivals: int = 12, over_s: float = 20.0) -> Workload:
     """A small cluster, mostly full, of gangs of all kinds."""
-    rng = Random(f"{seed}-workload")
+    rng, words = Random(f"{seed}-workload"), Random(f"{seed}-words")
     nodes = tuple(
         make_node(f"n{i}", gpus=8, rack=f"r{i // 2}", listed=rng.random() < 0.85)
         for i in range(rng.randint(2, 6))
@@ -138,7 +138,7 @@ def random_workload(seed: int, *, n_arrivals: int = 12, over_s: float = 20.0) ->
     while len(arrivals) < n_arrivals:
         at_s = over_s * len(arrivals) / n_arrivals * rng.uniform(0.8, 1.2)
         serial = len(arrivals)
-        arrivals += _together(rng, serial, at_s) if rng.random() < 0.2 else [_one(rng, serial, at_s)]
+        arrivals += _together(rng, words, serial, at_s) if rng.random() < 0.2 else [_one(rng, serial, at_s)]
     return Workload(nodes, tuple(arrivals))
 
 
@@ -201,15 +201,9 @@ def _one(rng: Random, serial: int, at_s: float) -> Arrival:
     gap_s = rng.choice((0.0, 0.0, 0.01, 0.3))
     if kind == "lone":
         return Arrival(at_s, (make_pod(name, gpus=gpus, priority=priority, annotations=own),))
-    if kind == "core":
+    if kind in ("core", "coscheduling"):
         pods = _members(name, n, gpus=gpus, priority=priority, own=own)
-        pods = tuple(replace(p, spec=replace(p.spec, scheduling_group=SchedulingGroup(name))) for p in pods)
-        item = make_pod_group(name, spec={"schedulingPolicy": {"gang": {"minCount": n}}})
-        return Arrival(at_s, pods, item, "core", gap_s)
-    if kind == "coscheduling":
-        pods = _members(name, n, gpus=gpus, priority=priority, own=own, labels={COSCHEDULING_LABEL: name})
-        item = make_pod_group(name, spec={"minMember": n})
-        return Arrival(at_s, pods, item, "coscheduling", gap_s)
+        return _with_object(kind, name, pods, at_s, gap_s=gap_s)
     if kind == "total":
         own |= {TOTAL_MEMBERS_KEY: str(n), TIMEOUT_KEY: f"{rng.randint(2, 20)}s"}
         return Arrival(at_s, _ours(name, n, rng.randint(1, n), gpus, priority, own), gap_s=gap_s)
@@ -222,20 +216,55 @@ def _one(rng: Random, serial: int, at_s: float) -> Arrival:
     return Arrival(at_s, pods, gap_s=gap_s, ungate_s=rng.uniform(0.1, 5.0))
 
 
-def _together(rng: Random, serial: int, at_s: float) -> list[Arrival]:
-    """Two to four groups that start together: each names all, or its neighbours in a chain or a ring."""
+def _together(rng: Random, words: Random, serial: int, at_s: float) -> list[Arrival]:
+    """Two to four groups that start together: each names all, or its neighbours in a chain or a ring.
+
+    In some sets each group is stated in words of its own; others are there twice, under the same names in two
+    dialects.
+    """
     k = rng.randint(2, 4)
     names = [f"g{serial}-{i}" for i in range(k)]
     shape = rng.choice(("all", "chain", "ring"))
+    stated = words.choices(("alike", "mixed", "twice"), (10, 6, 3))[0]
     arrivals = []
     for i, name in enumerate(names):
         near = {(i - 1) % k, (i + 1) % k} if shape == "ring" else {j for j in (i - 1, i + 1) if 0 <= j < k}
         listed = names if shape == "all" else [names[j] for j in sorted(near | {i})]
-        own = _habits(rng) | {GROUPS_KEY: msgspec.json.encode(listed).decode()}
-        n = rng.randint(1, 3)
-        pods = _ours(name, n, n, rng.choice((1, 2, 4)), 0, own)
-        arrivals.append(Arrival(at_s + rng.uniform(0.0, 6.0), pods))
+        listing = {GROUPS_KEY: msgspec.json.encode(listed).decode()}
+        own, n, gpus = _habits(rng), rng.randint(1, 3), rng.choice((1, 2, 4))
+        late_s = rng.uniform(0.0, 6.0)
+        dialect = words.choice(("", "core", "coscheduling")) if stated == "mixed" else ""
+        if dialect:
+            pods = _members(name, n, gpus=gpus, priority=0, own=own)
+            arrivals.append(_with_object(dialect, name, pods, at_s + late_s, annotations=listing))
+        else:
+            arrivals.append(Arrival(at_s + late_s, _ours(name, n, n, gpus, 0, own | listing)))
+        if stated == "twice":
+            pods = _members(f"{name}-too", n, gpus=gpus, priority=0, own=own)
+            late_s = words.uniform(0.0, 6.0)
+            arrivals.append(_with_object("core", name, pods, at_s + late_s, annotations=listing))
     return arrivals
+
+
+def _with_object(
+    dialect: str,
+    name: str,
+    pods: Sequence[Pod],
+    at_s: float,
+    *,
+    annotations: Mapping[str, str] | None = None,
+    gap_s: float = 0.0,
+) -> Arrival:
+    """A gang of all these pods that its object states, in the words of the dialect."""
+    spec: dict[str, Any] = {"minMember": len(pods)}
+    if dialect == "core":
+        spec = {"schedulingPolicy": {"gang": {"minCount": len(pods)}}}
+        members = [replace(p, spec=replace(p.spec, scheduling_group=SchedulingGroup(name))) for p in pods]
+    else:
+        label = {COSCHEDULING_LABEL: name}
+        members = [replace(p, metadata=replace(p.metadata, labels=label)) for p in pods]
+    item = make_pod_group(name, spec=spec, annotations=annotations)
+    return Arrival(at_s, tuple(members), item, dialect, gap_s)
 
 
 def _habits(rng: Random) -> dict[str, str]:
@@ -270,16 +299,5 @@ def _ours(
     )
 
 
-def _members(
-    name: str,
-    n: int,
-    *,
-    gpus: int,
-    priority: int,
-    own: Mapping[str, str],
-    labels: Mapping[str, str] | None = None,
-) -> tuple[Pod, ...]:
-    return tuple(
-        make_pod(f"{name}-{k}", gpus=gpus, priority=priority, annotations=own, labels=labels)
-        for k in range(n)
-    )
+def _members(name: str, n: int, *, gpus: int, priority: int, own: Mapping[str, str]) -> tuple[Pod, ...]:
+    return tuple(make_pod(f"{name}-{k}", gpus=gpus, priority=priority, annotations=own) for k in range(n))

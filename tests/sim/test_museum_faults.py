@@ -17,11 +17,13 @@ from gangsched.config import Settings
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.groups import membership, pod_size
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.start_together import StartTogether
 from gangsched.core.types.group import Group, MemberState
 from gangsched.model import bounded, quantity, resources
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.plugins import gang_scheduling
 from gangsched.sim.faults import CALM, BindFate
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.mischief import DEEDS
@@ -270,6 +272,23 @@ def who_has_succeeded_is_gone_with_its_gang(patch: Patch) -> Storm:
     return replace(sick, rates=replace(sick.rates, without=others))
 
 
+def who_starts_with_others_waits_for_nobody(patch: Patch) -> Storm:
+    """Groups that list one another are placed together where they are there at once, and do not wait."""
+    patch.setattr(gang_scheduling, "_missing", lambda name, sibling: "")
+    return STORMS["storm"]
+
+
+def a_name_means_any_group_of_that_name(patch: Patch) -> Storm:
+    """A list means the first group of a name, also where another of that name is in its own words."""
+
+    def first(self: StartTogether, name: str, dialect: str) -> Group | None:
+        keys = self._listing.get(name)
+        return self._groups.get(keys[0]) if keys else None
+
+    patch.setattr(StartTogether, "_meant", first)
+    return STORMS["storm"]
+
+
 # The mistake, and how what is found must begin.
 EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "M4 the standby ignores its leader": (m4_the_standby_ignores_its_leader, ("1:", "2:")),
@@ -283,6 +302,8 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "said to be gone is gone for ever": (said_to_be_gone_is_gone_for_ever, ("5:",)),
     "an edited annotation is not read anew": (an_edited_annotation_is_not_read_anew, ("7:",)),
     "who has succeeded is gone with its gang": (who_has_succeeded_is_gone_with_its_gang, ("5:",)),
+    "sets do not wait": (who_starts_with_others_waits_for_nobody, ("43:",)),
+    "a name means any group": (a_name_means_any_group_of_that_name, ("43:", "7:")),
     "a parser reads half": (a_parser_reads_half, ("2:", "10:", "6:")),
 }
 

@@ -1,0 +1,187 @@
+"""Sets: groups that list one another in `gangsched.io/groups` start together, read anew and plainly.
+
+Lives here: the rule of core.state.start_together, told a second time from what the process has heard. Not
+here: the core's sets. Called by sim.step_judges after every step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import ASSUMED, Group, GroupState
+from gangsched.model import effects as ef
+from gangsched.model.objects import Pod
+from gangsched.sim.hooks import as_bind
+from gangsched.sim.reading import Gang, gang_of, least
+from gangsched.sim.told import Told
+
+KEY = "gangsched.io/groups"
+_MAX_LISTED, _FAILED = 64, "Failed"
+_ON_PODS = frozenset(("gangsched", "pod"))
+"""Dialects of which the pods have the list; of the others here the group's object has it."""
+
+Lists = Mapping[Gang, frozenset[str]]
+
+
+class _Heard(NamedTuple):
+    """All gangs that the process has heard of. unread: names of those of which the object is gone, and who
+    may have been bound by it; reserved: UIDs of pods that have places; begun: gangs of which a member is or
+    was on a node, or is about to be."""
+
+    members: Mapping[Gang, Sequence[Pod]]
+    lists: Lists
+    unread: Set[str]
+    reserved: frozenset[str]
+    begun: Set[Gang]
+
+    def has_all(self, gang: Gang, told: Told) -> bool:
+        """Whether as many of its pods are there as it needs, without those that may not be placed."""
+        pods = [pod for pod in self.members[gang] if not pod.spec.scheduling_gates and not _goes(pod)]
+        needed = least(gang, self.members[gang][0], told.groups.get(gang))
+        return needed is not None and len(pods) >= needed
+
+    def judges(self, gang: Gang) -> bool:
+        """Whether it is one that lists others, and what all of its set list is known."""
+        if gang not in self.lists:
+            return False
+        return not any(self.lists[one] & self.unread for one in set_of(gang, self.lists))
+
+
+class Sets:
+    """43: the first bind of a gang comes when all of its set are there, and each has places for as many as it
+    needs, or has begun already: what follows completes it."""
+
+    def __init__(self) -> None:
+        self._sent: set[str] = set()
+        """UIDs of pods of which a bind was sent, for as long as they have a place: it may be sent again."""
+
+    def look(self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
+        """Called before the effects are sent."""
+        binds = (bind for effect in effects if (bind := as_bind(effect)) is not None)
+        pods = [told.pods[bind.uid] for bind in binds if bind.uid in told.pods]
+        named = ((gang, pod) for pod in pods if (gang := gang_of(pod)) is not None)
+        starting = dict.fromkeys(gang for gang, pod in named if _list_of(gang, [pod], told))
+        if not starting:
+            return
+        heard = self._heard(scheduler, told)
+        for gang in starting:
+            if gang not in heard.begun and heard.judges(gang):
+                yield from _starts_apart(gang, heard, told)
+        self._sent |= {pod.metadata.uid for pod in pods}
+
+    def at_rest(self, scheduler: Scheduler, told: Told, excuses: Callable[[Group], bool]) -> Iterator[str]:
+        """43, when nothing moves any more: no gang holds places and waits while all of its set are there, of
+        which none is refused."""
+        self._sent.clear()  # nothing is on its way
+        heard = self._heard(scheduler, told)
+        groups = {_gang(group): group for group in scheduler.shared.groups.values()}
+        for gang, group in groups.items():
+            if group.state is not GroupState.WAITING or not heard.judges(gang) or excuses(group):
+                continue
+            near = set_of(gang, heard.lists, ends=heard.begun)
+            names = {str(one) for one in near}
+            others = [one for one in near if one not in heard.begun]
+            if any(groups[one].problem for one in others):
+                continue
+            if all(heard.lists[one] <= names and heard.has_all(one, told) for one in others):
+                yield f"43: {gang} waits, and its set is there: {group.message}"
+
+    def _heard(self, scheduler: Scheduler, told: Told) -> _Heard:
+        members, reserved = _members(scheduler, told), reserved_by(scheduler)
+        lists = {gang: listed for gang, pods in members.items() if (listed := _list_of(gang, pods, told))}
+        self._sent &= reserved
+        begun = {gang for gang, pods in members.items() if any(self._is_bound(pod, told) for pod in pods)}
+        unread = {str(gang) for gang in members if gang.dialect not in _ON_PODS and gang not in told.groups}
+        return _Heard(members, lists, unread, reserved, begun)
+
+    def _is_bound(self, pod: Pod, told: Told) -> bool:
+        """Whether it runs, has run well, or is about to: successors of who has failed start together anew."""
+        uid = pod.metadata.uid
+        is_there = bool(pod.spec.node_name) or uid in told.answered or uid in self._sent
+        return is_there and pod.status.phase != _FAILED
+
+
+def _gang(group: Group) -> Gang:
+    key = group.key
+    return Gang(key.dialect, key.namespace, key.name, key.uid)
+
+
+def _starts_apart(gang: Gang, heard: _Heard, told: Told) -> Iterator[str]:
+    together = set_of(gang, heard.lists)
+    if len({str(one) for one in together}) < len(together):
+        yield f"43: {gang} starts, and two of its set have one name"
+    if len(together) > _MAX_LISTED:
+        yield f"43: {gang} starts, and its set has {len(together)} groups"
+    # Whoever is in the set through one that has begun has started before, and may have lost pods since.
+    near = set_of(gang, heard.lists, ends=heard.begun)
+    for one in (one for one in near if one not in heard.begun):
+        if missing := sorted(heard.lists[one] - {str(other) for other in near}):
+            yield f"43: {gang} starts, and {one} waits for {missing}"
+        pods = heard.members[one]
+        needed = least(one, pods[0], told.groups.get(one))
+        n = sum(pod.metadata.uid in heard.reserved for pod in pods)
+        if needed is not None and n < needed:
+            yield f"43: {gang} starts, and {one} has {n} places of {needed}"
+
+
+def set_of(gang: Gang, lists: Lists, *, ends: Set[Gang] = frozenset()) -> list[Gang]:
+    """All gangs that are connected with it by listing each other; through those in `ends` nobody is."""
+    found = [gang]
+    for one in found:
+        for name in sorted(lists[one]) if one not in ends else ():
+            other = _meant(name, one, lists)
+            if other is None or other in found or str(one) not in lists[other]:
+                continue
+            if _meant(str(one), other, lists) == one:
+                found.append(other)
+    return found
+
+
+def _meant(name: str, by: Gang, lists: Lists) -> Gang | None:
+    """The group that a list means by the name: the one in the same words, or else the only one that lists."""
+    named = [gang for gang in lists if str(gang) == name]
+    alike = [gang for gang in named if gang.dialect == by.dialect]
+    if alike:
+        return alike[0]
+    return named[0] if len(named) == 1 else None
+
+
+def _members(scheduler: Scheduler, told: Told) -> dict[Gang, list[Pod]]:
+    """Its pods that the process has heard of, by gang, without those that have ended before they ran."""
+    members: dict[Gang, list[Pod]] = {}
+    for pod in told.pods.values():
+        gang = gang_of(pod) if pod.spec.scheduler_name in scheduler.shared.profiles else None
+        if gang is not None and (pod.spec.node_name or not pod.is_terminal):
+            members.setdefault(gang, []).append(pod)
+    return members
+
+
+def _goes(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None or pod.status.phase == _FAILED
+
+
+def _list_of(gang: Gang, pods: Sequence[Pod], told: Told) -> frozenset[str]:
+    """The names that it lists, in full, its own among them; empty: none, or they cannot be read."""
+    if gang.dialect in _ON_PODS:
+        texts = {(pod.metadata.annotations or {}).get(KEY, "") for pod in pods}
+    else:
+        item = told.groups.get(gang)
+        texts = {(item.metadata.annotations or {}).get(KEY, "")} if item is not None else set()
+    if len(texts) != 1:
+        return frozenset()
+    try:
+        names = json.loads(texts.pop() or "[]")
+    except (ValueError, RecursionError):
+        return frozenset()
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return frozenset()
+    full = {name if "/" in name else f"{gang.namespace}/{name}" for name in names} | {str(gang)}
+    return frozenset(full) if 1 < len(full) <= _MAX_LISTED else frozenset()
+
+
+def reserved_by(scheduler: Scheduler) -> frozenset[str]:
+    """UIDs of pods that have a place and are not known to be there."""
+    return frozenset(info.uid for info in scheduler.shared.cache.pods.values() if info.state is ASSUMED)
