@@ -1,7 +1,7 @@
 """Sets: groups that list one another in `gangsched.io/groups` start together, read anew and plainly.
 
 Lives here: the rule of core.state.start_together, told a second time from what the process has heard. Not
-here: the core's sets. Called by sim.step_judges after every step.
+here: the core's sets. Called by sim.step_judges and sim.duel after every step.
 """
 
 from __future__ import annotations

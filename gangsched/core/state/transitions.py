@@ -6,15 +6,15 @@ states follow from them. The callers decide when a cause applies: attempts, bind
 others, through the queue, which keeps each group where its state says.
 
 Why two gangs never wait for each other. A group holds reservations without binding only in Waiting, and it
-enters Waiting only when every existing member of every group of its start_together set is reserved too (they
-are placed on one Trial, all or nothing). So what a Waiting group waits for is always something that does not
-exist yet: a pod or a group that its user has still to create. When that comes and does not fit beside what is
-held, all the set's reservations are released in the same turn before it is tried again as one piece
-(Attempts.decide), and groups of a set leave Waiting together. Hence no edge "waits for" ever points from a
-group that holds to a group that holds: there can be no cycle, and the deadline is for users who never create
-the rest, not for deadlocks. A group that waits for its victims holds no pod's reservation: it waits for pods
-that are being evicted, and those wait for nothing. tests/sim/test_no_deadlock.py draws that graph after every
-turn.
+enters Waiting only when every existing member of every group that is yet to start with it is reserved too
+(they are placed on one Trial, all or nothing). So what a Waiting group waits for is always something that
+does not exist yet: a pod or a group that its user has still to create. When that comes and does not fit
+beside what is held, all the set's reservations are released in the same turn before it is tried again as one
+piece (Attempts.decide), and groups of a set leave Waiting together. Hence no edge "waits for" ever points
+from a group that holds to a group that holds: there can be no cycle, and the deadline is for users who never
+create the rest, not for deadlocks. A group that waits for its victims holds no pod's reservation: it waits
+for pods that are being evicted, and those wait for nothing. tests/sim/test_no_deadlock.py draws that graph
+after every turn.
 """
 
 from __future__ import annotations
