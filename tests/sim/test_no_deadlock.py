@@ -16,8 +16,9 @@ import pytest
 from gangsched.core.types.group import Group, GroupState
 from gangsched.model.pod_group import GROUPS_KEY, TOTAL_MEMBERS_KEY, GroupKey
 from gangsched.sim.driver import Simulation
-from gangsched.sim.faults import CALM, STORM
+from gangsched.sim.faults import CALM
 from gangsched.sim.objects import make_node, make_pod
+from gangsched.sim.storms import ROUGH
 from gangsched.sim.workloads import Arrival, Workload, random_workload
 
 N_SEEDS = int(os.environ.get("GANGSCHED_SEEDS", "60")) // 2
@@ -50,7 +51,7 @@ def deadlocks(sim: Simulation) -> Iterable[str]:
 
 @pytest.mark.parametrize("seed", range(N_SEEDS))
 def test_no_waiting_group_ever_waits_for_one_that_waits_for_room(seed: int) -> None:
-    sim = Simulation(3000 + seed, random_workload(3000 + seed), rates=STORM if seed % 2 else CALM)
+    sim = Simulation(3000 + seed, random_workload(3000 + seed), rates=ROUGH if seed % 2 else CALM)
     sim.watchers.append(deadlocks)
     sim.run_for(40.0)
     sim.settle()

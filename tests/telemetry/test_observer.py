@@ -11,9 +11,9 @@ from gangsched.config import Settings, default_config
 from gangsched.core.scheduler import Scheduler
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.driver import Simulation
-from gangsched.sim.faults import STORM
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.objects import make_node
+from gangsched.sim.storms import ROUGH
 from gangsched.sim.workloads import random_workload
 from tests.support.scenario import Cluster, gang, with_annotations
 from tests.telemetry.recorder import Recorder
@@ -40,7 +40,7 @@ def observed(recorder: Recorder, settings: Settings) -> Scheduler:
 def test_an_observed_scheduler_decides_the_same(seed: int) -> None:
     histories = []
     for make in (make_scheduler, lambda settings: observed(Recorder(), settings)):
-        sim = Simulation(seed, random_workload(seed), rates=STORM, make=make)
+        sim = Simulation(seed, random_workload(seed), rates=ROUGH, make=make)
         sim.run_for(30.0)
         histories.append(sim.history)
     assert histories[0] == histories[1]

@@ -20,9 +20,9 @@ from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.driver import Simulation
-from gangsched.sim.faults import STORM
 from gangsched.sim.mischief import Mischief
 from gangsched.sim.objects import at
+from gangsched.sim.storms import ROUGH
 from gangsched.sim.workloads import random_workload
 from gangsched.telemetry import names
 from gangsched.telemetry.export import SpanLane
@@ -65,7 +65,7 @@ class TracedScheduler(Scheduler):
 def test_traces_of_a_storm(seed: int, crashes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not crashes:
         monkeypatch.setattr(Mischief, "crash", lambda self: None)
-    sim = Simulation(seed, random_workload(seed), rates=STORM, make=TracedScheduler)
+    sim = Simulation(seed, random_workload(seed), rates=ROUGH, make=TracedScheduler)
     processes: dict[int, TracedScheduler] = {}
 
     def look(sim: Simulation) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ def test_a_full_disk_for_the_trace_file_changes_no_decision(tmp_path: Path) -> N
     lane = SpanLane(FullDisk(path), str(path))
     histories = []
     for make in (TracedScheduler, partial(TracedScheduler, sink=lane.offer)):
-        sim = Simulation(3, random_workload(3), rates=STORM, make=make)
+        sim = Simulation(3, random_workload(3), rates=ROUGH, make=make)
         sim.run_for(40.0)
         sim.settle()
         histories.append([_without_traces(step) for step in sim.history])
