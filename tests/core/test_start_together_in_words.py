@@ -70,6 +70,17 @@ def test_a_new_status_that_comes_with_the_first_pods_hides_no_list() -> None:
     assert c.placed("b")
 
 
+def test_whoever_waits_starts_at_once_when_one_that_runs_lists_it() -> None:
+    c = cluster(nodes=2)
+    c.submit(core(c, "a")).run()
+    assert c.placed("a")
+    c.submit(core(c, "b", "a")).run()
+    assert c.state("b") == "waiting"
+    core(c, "a", "b")
+    c.run()
+    assert c.placed("b")
+
+
 def test_neither_starts_where_only_one_fits() -> None:
     c = cluster(nodes=1, gpus=4)
     c.submit(core(c, "a", "b", pods=2), coscheduling(c, "b", "a", pods=3)).run()

@@ -83,6 +83,7 @@ class GroupReconciler:
                 self._shared.settle_by_s.drop(group.key)
         elif not group.satisfied and group.definition is not None and group.is_whole:
             group.satisfied = True
+            self._shared.stir(self._shared.siblings(group).values())
         self._look_in.get(group.state, self._look_at_rest)(group)
         if group.satisfied:
             self._shared.settle_by_s.drop(group.key)

@@ -109,6 +109,8 @@ class StartTogether:
         # A group that lists nobody any more leaves its name to another, which may start now.
         heir = None if lists else self._meant(str(group.key), dialect)
         cured = [] if heir is None else [heir]
+        if lists and group.starts_alone:  # else its own attempt takes along whoever waits for it
+            cured += self.neighbours(group)
         if self.refused:
             named = (self._meant(name, dialect) for name in before)
             cured += [one for one in named if one is not None and one.key in self.refused]
