@@ -74,7 +74,8 @@ class Sets:
 
     def at_rest(self, scheduler: Scheduler, told: Told, excuses: Callable[[Group], bool]) -> Iterator[str]:
         """43, when nothing moves any more: no gang holds places and waits while all of its set are there, of
-        which none is refused."""
+        which none is refused. Of sets that pods state: where objects do, whose kinds come and go, a partner
+        may be told late and wait out its time."""
         self._sent.clear()  # nothing is on its way
         heard = self._heard(scheduler, told)
         groups = {_gang(group): group for group in scheduler.shared.groups.values()}
@@ -84,7 +85,7 @@ class Sets:
             near = set_of(gang, heard.lists, ends=heard.begun)
             names = {str(one) for one in near}
             others = [one for one in near if one not in heard.begun]
-            if any(groups[one].problem for one in others):
+            if any(groups[one].problem or one.dialect not in _ON_PODS for one in others):
                 continue
             if all(heard.lists[one] <= names and heard.has_all(one, told) for one in others):
                 yield f"43: {gang} waits, and its set is there: {group.message}"
