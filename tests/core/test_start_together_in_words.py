@@ -81,6 +81,18 @@ def test_whoever_waits_starts_at_once_when_one_that_runs_lists_it() -> None:
     assert c.placed("b")
 
 
+def test_whoever_waits_starts_at_once_when_one_that_has_lost_members_is_known_again() -> None:
+    c = cluster(nodes=2)
+    c.submit(core(c, "a", "b", pods=2), core(c, "b", "a")).run()
+    assert c.placed("a")
+    c.delete("a-1", "b-0")
+    known = c.objects.pop((CORE, "a"))
+    c.restart().submit(core(c, "b", "a", prefix="b2")).run()
+    assert c.state("b") == "waiting"
+    c.object(CORE, known).run()
+    assert c.state("b") == "bound"
+
+
 def test_neither_starts_where_only_one_fits() -> None:
     c = cluster(nodes=1, gpus=4)
     c.submit(core(c, "a", "b", pods=2), coscheduling(c, "b", "a", pods=3)).run()

@@ -82,8 +82,7 @@ class GroupReconciler:
                 group.recovering = False
                 self._shared.settle_by_s.drop(group.key)
         elif not group.satisfied and group.definition is not None and group.is_whole:
-            group.satisfied = True
-            self._shared.stir(self._shared.siblings(group).values())
+            self._has_started(group)
         self._look_in.get(group.state, self._look_at_rest)(group)
         if group.satisfied:
             self._shared.settle_by_s.drop(group.key)
@@ -106,7 +105,12 @@ class GroupReconciler:
             if last is None or created is None or created <= last:
                 self._binder.outcome.half_bound(group)
                 return
+        self._has_started(group)
+
+    def _has_started(self, group: Group) -> None:
+        """Its members are found to run: whoever starts with it has nothing to wait for."""
         group.satisfied = True
+        self._shared.stir(self._shared.siblings(group).values())
 
     def _look_waiting(self, group: Group) -> None:
         if group.problem or group.definition is None or not group.is_complete:
