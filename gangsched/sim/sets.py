@@ -27,20 +27,22 @@ Lists = Mapping[Gang, frozenset[str]]
 
 
 class _Heard(NamedTuple):
-    """All gangs that the process has heard of. unread: names of those of which the object is gone, and who
-    may have been bound by it; reserved: UIDs of pods that have places; begun: gangs of which a member is or
-    was on a node, or is about to be."""
+    """All gangs that the process has heard of. needed: how many must start together, None where what states
+    it is gone or cannot be read; unread: names of those, who list nobody, or what they were bound by;
+    reserved: UIDs of pods that have places; begun: gangs of which a member is or was on a node, or is about
+    to be."""
 
     members: Mapping[Gang, Sequence[Pod]]
     lists: Lists
+    needed: Mapping[Gang, int | None]
     unread: Set[str]
     reserved: frozenset[str]
     begun: Set[Gang]
 
-    def has_all(self, gang: Gang, told: Told) -> bool:
+    def has_all(self, gang: Gang) -> bool:
         """Whether as many of its pods are there as it needs, without those that may not be placed."""
         pods = [pod for pod in self.members[gang] if not pod.spec.scheduling_gates and not _goes(pod)]
-        needed = least(gang, self.members[gang][0], told.groups.get(gang))
+        needed = self.needed[gang]
         return needed is not None and len(pods) >= needed
 
     def judges(self, gang: Gang) -> bool:
@@ -69,7 +71,7 @@ class Sets:
         heard = self._heard(scheduler, told)
         for gang in starting:
             if gang not in heard.begun and heard.judges(gang):
-                yield from _starts_apart(gang, heard, told)
+                yield from _starts_apart(gang, heard)
         self._sent |= {pod.metadata.uid for pod in pods}
 
     def at_rest(self, scheduler: Scheduler, told: Told, excuses: Callable[[Group], bool]) -> Iterator[str]:
@@ -85,9 +87,9 @@ class Sets:
             near = set_of(gang, heard.lists, ends=heard.begun)
             names = {str(one) for one in near}
             others = [one for one in near if one not in heard.begun]
-            if any(groups[one].problem or one.dialect not in _ON_PODS for one in others):
+            if any(groups[one].problem for one in near):
                 continue
-            if all(heard.lists[one] <= names and heard.has_all(one, told) for one in others):
+            if all(heard.lists[one] <= names and heard.has_all(one) for one in others):
                 yield f"43: {gang} waits, and its set is there: {group.message}"
 
     def _heard(self, scheduler: Scheduler, told: Told) -> _Heard:
@@ -95,8 +97,9 @@ class Sets:
         lists = {gang: listed for gang, pods in members.items() if (listed := _list_of(gang, pods, told))}
         self._sent &= reserved
         begun = {gang for gang, pods in members.items() if any(self._is_bound(pod, told) for pod in pods)}
-        unread = {str(gang) for gang in members if gang.dialect not in _ON_PODS and gang not in told.groups}
-        return _Heard(members, lists, unread, reserved, begun)
+        needed = {gang: least(gang, pods[0], told.groups.get(gang)) for gang, pods in members.items()}
+        unread = {str(gang) for gang, n in needed.items() if n is None}
+        return _Heard(members, lists, needed, unread, reserved, begun)
 
     def _is_bound(self, pod: Pod, told: Told) -> bool:
         """Whether it runs, has run well, or is about to: successors of who has failed start together anew."""
@@ -110,7 +113,7 @@ def _gang(group: Group) -> Gang:
     return Gang(key.dialect, key.namespace, key.name, key.uid)
 
 
-def _starts_apart(gang: Gang, heard: _Heard, told: Told) -> Iterator[str]:
+def _starts_apart(gang: Gang, heard: _Heard) -> Iterator[str]:
     together = set_of(gang, heard.lists)
     if len({str(one) for one in together}) < len(together):
         yield f"43: {gang} starts, and two of its set have one name"
@@ -121,9 +124,8 @@ def _starts_apart(gang: Gang, heard: _Heard, told: Told) -> Iterator[str]:
     for one in (one for one in near if one not in heard.begun):
         if missing := sorted(heard.lists[one] - {str(other) for other in near}):
             yield f"43: {gang} starts, and {one} waits for {missing}"
-        pods = heard.members[one]
-        needed = least(one, pods[0], told.groups.get(one))
-        n = sum(pod.metadata.uid in heard.reserved for pod in pods)
+        needed = heard.needed[one]
+        n = sum(pod.metadata.uid in heard.reserved for pod in heard.members[one])
         if needed is not None and n < needed:
             yield f"43: {gang} starts, and {one} has {n} places of {needed}"
 

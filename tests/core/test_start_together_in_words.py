@@ -93,6 +93,17 @@ def test_whoever_waits_starts_at_once_when_one_that_has_lost_members_is_known_ag
     assert c.state("b") == "bound"
 
 
+def test_whoever_waits_for_one_whose_numbers_cannot_be_read_is_told_why() -> None:
+    c = cluster(nodes=2)
+    c.submit(core(c, "a", "b"), core(c, "b", "a"))
+    item = c.objects[CORE, "a"]
+    c.object(CORE, replace(item, spec={"schedulingPolicy": {"gang": {"minCount": -1}}})).run()
+    assert "list this group (PodGroup d/a: spec.schedulingPolicy.gang.minCount: " in c.said("b-0")
+    c.object(CORE, item).run().wait(2.0)
+    assert c.placed("a")
+    assert c.placed("b")
+
+
 def test_neither_starts_where_only_one_fits() -> None:
     c = cluster(nodes=1, gpus=4)
     c.submit(core(c, "a", "b", pods=2), coscheduling(c, "b", "a", pods=3)).run()

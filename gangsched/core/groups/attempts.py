@@ -316,7 +316,8 @@ class Attempts:
             deadline_s = shared.now_s + wait_s
         shared.queue.park(group, Cause.PERMIT_WAITS, deadline_s)
         if not self._permits.is_asking(group):
-            self._reporter.waiting(group, status.reason or "another group of its set", wait_s)
+            why, unread = status.reason or "another group of its set", shared.start_together.unread(group)
+            self._reporter.waiting(group, f"{why} ({unread})" if unread else why, wait_s)
 
     def _keep_out(self, unit: list[Group], why: str, plugin: str, *, for_good: bool = False) -> None:
         """A plugin says no or fails, or their set cannot start, whatever room there is."""

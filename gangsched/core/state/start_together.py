@@ -98,6 +98,15 @@ class StartTogether:
             f"shorten the lists in {GROUPS_KEY}"
         )
 
+    def unread(self, group: Group) -> str:
+        """The problem of a group that it names, in its own words, and of which no list can be read."""
+        for name in group.start_together:
+            namespace, _, own = name.partition("/")
+            other = self._groups.get(GroupKey(group.key.dialect, namespace, own))
+            if other is not None and other.problem and not other.start_together:
+                return other.problem
+        return ""
+
     def changed(self, group: Group, before: tuple[str, ...]) -> list[Group]:
         """The group's list differs from `before`, or the group is gone: returns the groups this may cure."""
         self._sets.clear()
