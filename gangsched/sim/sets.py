@@ -20,8 +20,9 @@ from gangsched.sim.told import Told
 
 KEY = "gangsched.io/groups"
 _MAX_LISTED, _FAILED = 64, "Failed"
-_ON_PODS = frozenset(("gangsched", "pod"))
-"""Dialects of which the pods have the list; of the others here the group's object has it."""
+_ON_PODS = "gangsched"
+"""The dialect of which the pods have the list: a pod alone lists nobody, and of the others here the group's
+object has it."""
 
 Lists = Mapping[Gang, frozenset[str]]
 
@@ -168,7 +169,7 @@ def _goes(pod: Pod) -> bool:
 
 def _list_of(gang: Gang, pods: Sequence[Pod], told: Told) -> frozenset[str]:
     """The names that it lists, in full, its own among them; empty: none, or they cannot be read."""
-    if gang.dialect in _ON_PODS:
+    if gang.dialect == _ON_PODS:
         texts = {(pod.metadata.annotations or {}).get(KEY, "") for pod in pods}
     else:
         item = told.groups.get(gang)
