@@ -17,6 +17,7 @@ from gangsched.core.types.group import ASSUMED, LEAVING, Group, GroupState, Memb
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.api import SimApi
+from gangsched.sim.asked_devices import KEYS, devices_as_asked
 from gangsched.sim.reading import (
     Ids,
     allocatable,
@@ -68,6 +69,9 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
             yield f"10: {bind.name} goes to {bind.node}, whose inventory does not parse"
         return
     yield from _ids_match(bind, pod, healthy)
+    if not is_repetition and not KEYS.isdisjoint(pod.metadata.annotations or ()):
+        gang = gang_of(pod)
+        yield from devices_as_asked(bind, pod, node, told.groups.get(gang) if gang is not None else None)
 
 
 def node_is_open(bind: ef.BindPod, told: Told) -> Iterator[str]:

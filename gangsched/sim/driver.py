@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -126,10 +125,7 @@ class Simulation:
 
     def _begin(self, workload: Workload) -> None:
         """Creates nodes and arrivals, and starts the first process and the faults."""
-        for node in workload.nodes:
-            self.api.put_node(node)
-        for arrival in workload.everything:
-            self.timeline.at(arrival.at_s, partial(arrival.happen, self.api, self.timeline))
+        workload.begin(self.api, self.timeline)
         self.api.is_fenced = self.settings.fence
         self._start_process(down_s=lambda: 0.0)
         self.mischief.start()
@@ -210,7 +206,7 @@ class Simulation:
         self._dies_after, self._n_active = -1, 0
         self._wake_s = self._deadline_s = math.inf
         self.scheduler = self._make(self.settings)
-        # Here are only pods, nodes and groups of two dialects.
+        # Others than pods, nodes and groups of some dialects are seldom there.
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
         self.told = Told()
         self.judges = self._new_judges()

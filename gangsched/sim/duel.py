@@ -37,7 +37,7 @@ from gangsched.sim.hooks import as_bind
 from gangsched.sim.making import usual_config
 from gangsched.sim.mischief import Mischief
 from gangsched.sim.reading import ids_of
-from gangsched.sim.sets import Sets
+from gangsched.sim.starts import Starts
 from gangsched.sim.timeline import Timeline
 from gangsched.sim.told import Told
 from gangsched.sim.workloads import Workload
@@ -65,7 +65,7 @@ class Replica:
         self.api.is_fenced = True
         self.scheduler: Scheduler
         self.told: Told
-        self._sets: Sets
+        self._starts: Starts
         self.fence: SimFence | None = None
         self.inbox: list[ev.Event] = []
         self.n_processes = 0
@@ -78,7 +78,6 @@ class Replica:
         self._n_steps = 0
         self._is_recount_due = False
         """Whether it led at its last step and has not been recounted since."""
-        self.start()
 
     def start(self) -> None:
         """Starts a process, or the next one: it follows."""
@@ -93,7 +92,7 @@ class Replica:
         self.deadline_s, self.n_active = None, 0
         self.scheduler = self._duel.make(self._duel.settings)
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
-        self.told, self._sets = Told(), Sets()
+        self.told, self._starts = Told(), Starts()
         self.api.hang_up()
         self.api.connect(down_s=lambda: self._rng.uniform(0.0, 1.0))
 
@@ -205,7 +204,7 @@ class Replica:
         self._is_recount_due = self.owns
         if self._n_steps % self._duel.recount_every == 0:
             self.recount()
-        self._duel.judge(self._sets.look(self.scheduler, effects, self.told))
+        self._duel.judge(self._starts.look(self.scheduler, effects, self.told))
         self._duel.decided.append(effects)
         self._duel.n_steps += 1
         self.deadline_s, self.n_active = self.scheduler.next_deadline_s(), self.scheduler.n_active
@@ -272,10 +271,9 @@ class Duel:
             first_nodes={node.metadata.name: node for node in workload.nodes},
             die_after=self.die_after,
         )
-        for node in workload.nodes:
-            self.api.put_node(node)
-        for arrival in workload.everything:
-            self.timeline.at(arrival.at_s, partial(arrival.happen, self.api, self.timeline))
+        workload.begin(self.api, self.timeline)
+        for replica in self.replicas:
+            replica.start()
         self._lease_s = 0.0
         self._take_turns()
         self.mischief.start()

@@ -6,7 +6,7 @@ bad. `repair` removes whatever would keep a gang from ever fitting again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from gangsched.model.objects import Node, Pod, Taint
 from gangsched.sim.actors import reborn
 from gangsched.sim.api import SimApi
 from gangsched.sim.faults import Weather
-from gangsched.sim.objects import GPU, STRANGER, inventory, make_node, make_pod
+from gangsched.sim.objects import GPU, MACHINE_KEY, STRANGER, inventory, make_node, make_pod
 from gangsched.sim.reading import allocatable, pod_asks
 from gangsched.sim.timeline import Timeline
 
@@ -178,7 +178,9 @@ class Mischief:
         fresh = make_node(
             name,
             uid=f"{node.metadata.uid}+{self._n}",
-            annotations={INVENTORY_KEY: inventory(name, 8, mark=f"+{self._n}")},
+            annotations={
+                INVENTORY_KEY: inventory(name, 8, mark=f"+{self._n}", machine=_machine(node)),
+            },
         )
         labels = replace(fresh.metadata, labels=node.metadata.labels)
         self._api.put_node(replace(fresh, metadata=labels))
@@ -204,7 +206,7 @@ class Mischief:
     def break_device(self) -> None:
         if node := self._node():
             bad = self._rng.sample(range(8), self._rng.randrange(4))
-            self._annotate(node, inventory(node.metadata.name, 8, unhealthy=bad, mark=_mark(node)))
+            self._annotate(node, _listed(node, unhealthy=bad))
 
     def spoil_inventory(self) -> None:
         """Removed, or replaced by an unreadable one."""
@@ -237,7 +239,17 @@ class Mischief:
             spec = replace(now.spec, taints=None, unschedulable=False)
             whole = replace(now, spec=spec, status=node.status)
             self._api.put_node(whole)
-            self._annotate(whole, inventory(name, 8, mark=_mark(whole)))
+            self._annotate(whole, _listed(whole))
+
+
+def _listed(node: Node, *, unhealthy: Collection[int] = ()) -> str:
+    """The inventory of the node as it is now."""
+    name, mark = node.metadata.name, _mark(node)
+    return inventory(name, 8, unhealthy=unhealthy, mark=mark, machine=_machine(node))
+
+
+def _machine(node: Node) -> str:
+    return (node.metadata.labels or {}).get(MACHINE_KEY, "")
 
 
 def _mark(node: Node) -> str:

@@ -29,7 +29,7 @@ from gangsched.sim.driver import Simulation
 from gangsched.sim.limits import limited_workload, overtime_workload
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.moody_plugins import Moody, MoodyGate, MoodyReserve, some_kinds
-from gangsched.sim.sets import reserved_by
+from gangsched.sim.starts import reserved_by
 from gangsched.sim.tempers import Refusals, Temper
 from gangsched.sim.told import Told
 from gangsched.sim.workloads import Workload, preempting_workload, random_workload

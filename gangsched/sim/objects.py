@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,8 @@ GPU = "nvidia.com/gpu"
 RACK = "topology.kubernetes.io/rack"
 OURS = "gangsched"
 STRANGER = "default-scheduler"
+MACHINE_KEY = "sim.example.com/machine"
+"""The label of nodes that says which of MACHINES they are."""
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -43,20 +45,49 @@ def _at(seconds: int) -> datetime:
     return _EPOCH + timedelta(seconds=seconds)
 
 
+class Machine(NamedTuple):
+    """What is in a node: devices of a model, each linked by `inside` with those of its block of so many, and
+    by `across` with the others; "": not known."""
+
+    block: int = 2
+    inside: str = "NV18"
+    across: str = ""
+    model: str = ""
+    memory_mib: int = 0
+
+
+USUAL = Machine()
+MACHINES = {
+    "eight": Machine(8, "NV18", "", "NVIDIA H100 80GB HBM3", 81559),
+    "fours": Machine(4, "NV12", "SYS", "NVIDIA A100-SXM4-40GB", 40960),
+    "pairs": Machine(2, "PIX", "NODE", "NVIDIA L4", 23034),
+}
+
+
 def inventory(
-    node: str, n_devices: int, *, unhealthy: Collection[int] = (), mark: str = "", resource: str = GPU
+    node: str,
+    n_devices: int,
+    *,
+    unhealthy: Collection[int] = (),
+    mark: str = "",
+    resource: str = GPU,
+    machine: str = "",
 ) -> str:
-    """The node annotation: n devices, two NUMA halves, NVLink in pairs. `mark` tells generations apart."""
+    """The node annotation: n devices, two NUMA halves, linked as in that one of MACHINES, else NVLink in
+    pairs. `mark` tells generations apart."""
     ids = [f"GPU-{node}{mark}-{k}" for k in range(n_devices)]
+    made = MACHINES.get(machine, USUAL)
+    told = {"model": made.model, "memoryMiB": made.memory_mib} if made.model else {}
     devices = []
     for k, device_id in enumerate(ids):
-        peer = k ^ 1
+        paths = [made.inside if k // made.block == j // made.block else made.across for j in range(n_devices)]
         devices.append(
             {
                 "id": device_id,
                 "health": "Unhealthy" if k in unhealthy else "Healthy",
                 "numa": 2 * k // max(n_devices, 1),
-                "links": {ids[peer]: "NV18"} if peer < n_devices else {},
+                "links": {ids[j]: path for j, path in enumerate(paths) if path and j != k},
+                **told,
             }
         )
     return msgspec.json.encode({resource: devices}).decode()

@@ -7,12 +7,14 @@ since a person who is not told does nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState, PodInfo
 from gangsched.model.objects import Pod
 from gangsched.sim.api import SimApi
+from gangsched.sim.roles import role_of
 
 Cure = str
 
@@ -41,9 +43,12 @@ def _gathering(group: Group, pods: dict[str, Pod]) -> Cure:
     """The user must create something: members, or the group's object."""
     if group.definition is None or group.problem:
         return "its numbers"
-    n_counted = sum(_counts(info, pods[uid]) for uid, info in group.members.items() if uid in pods)
-    if n_counted < group.start_count or not group.n_pending:
+    counted = [pods[uid] for uid, info in group.members.items() if uid in pods and _counts(info, pods[uid])]
+    if len(counted) < group.start_count or not group.n_pending:
         return "members"
+    of_role = Counter(role_of(group.key.dialect, pod) for pod in counted)
+    if any(of_role[role] < n for role, n in group.definition.roles.items()):
+        return "members of a role"
     return _by_deadline(group, pods)
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from gangsched.model.objects import Container, CustomObject, Node, Pod, PodSpec
 from gangsched.sim.read_once import asking, naming_a_gang, naming_devices, read_once, read_once_of
+from gangsched.sim.roles import roles_of, whole_number
 
 Ids = dict[str, frozenset[str]]
 """Resource -> device IDs."""
@@ -35,7 +36,7 @@ _SUFFIXES = {
 }
 _NUMERALS = frozenset("0123456789.+-eE")
 _VAST = 2**50
-_MAX_IDS, _MAX_ID_CHARS, _MAX_MEMBERS = 4096, 63, 100_000
+_MAX_IDS, _MAX_ID_CHARS = 4096, 63
 
 # -- quantities ------------------------------------------------------------------------------------------
 
@@ -335,39 +336,37 @@ def least(gang: Gang, pod: Pod, item: CustomObject | None) -> int | None:
     if gang.dialect == "pod":
         return 1
     if gang.dialect == "lightweight":
-        return _count((pod.metadata.labels or {}).get(_LIGHTWEIGHT_MIN))
+        return whole_number((pod.metadata.labels or {}).get(_LIGHTWEIGHT_MIN))
     if gang.dialect == "gangsched":
-        n, total = _count(annotations.get(_MIN)), _count(annotations.get(_TOTAL, "0"), at_least=0)
+        n, total = whole_number(annotations.get(_MIN)), whole_number(annotations.get(_TOTAL, "0"), at_least=0)
         return None if n is None or total is None or 0 < total < n else n
     if gang.dialect == "koordinator":
-        n = _count(annotations.get(_KOORDINATOR_MIN))
-        total = _count(annotations.get(_KOORDINATOR_TOTAL) or "0", at_least=0)
+        n = whole_number(annotations.get(_KOORDINATOR_MIN))
+        total = whole_number(annotations.get(_KOORDINATOR_TOTAL) or "0", at_least=0)
         return None if n is None or total is None or 0 < total < n else n
+    roles = roles_of(gang.dialect, pod, spec)
     if gang.dialect == "yunikorn":
-        return _tasks(annotations.get(_TASKS[0], ""))
-    if item is None:
+        return sum(roles.values()) if roles else None
+    if item is None or roles is None:
         return None
+    if gang.dialect == "kai" and roles:
+        return sum(roles.values())
     if gang.dialect in ("volcano", "kai"):
-        groups = spec.get("subGroups") if gang.dialect == "kai" else None
-        if isinstance(groups, list) and groups:
-            return None  # a tree of minima: no workload here makes one
-        return max(_count(spec.get("minMember") or 0, at_least=0) or 0, 1)
+        return max(whole_number(spec.get("minMember") or 0, at_least=0) or 0, 1)
     if gang.dialect == "coscheduling":
         resources = spec.get("minResources")
         is_read = not isinstance(resources, dict) or amounts(resources) is not None
-        return _count(spec.get("minMember", 1)) if is_read else None
+        return whole_number(spec.get("minMember", 1)) if is_read else None
     policy = spec.get("schedulingPolicy")
     policy = policy.get("gang") if isinstance(policy, dict) else None
-    return _count(policy.get("minCount", 1)) if isinstance(policy, dict) else 1
+    return whole_number(policy.get("minCount", 1)) if isinstance(policy, dict) else 1
 
 
-def _tasks(text: str) -> int | None:
-    """All task groups' minima together."""
-    groups = _json(text)
-    if not isinstance(groups, list) or not groups or not all(isinstance(one, dict) for one in groups):
-        return None
-    minima = [one.get("minMember") for one in groups]
-    return sum(minima) if all(type(n) is int and n > 0 for n in minima) else None
+def total(gang: Gang, pod: Pod, item: CustomObject | None) -> int:
+    """How many must have places before any starts, where it states that beside the least; else 0."""
+    stated = pod if gang.dialect == "gangsched" else item
+    own = (stated.metadata.annotations or {}) if stated is not None else {}
+    return whole_number(own.get(_TOTAL, "0"), at_least=0) or 0
 
 
 def required_labels(pod: Pod, item: CustomObject | None) -> tuple[str, ...]:
@@ -380,13 +379,3 @@ def required_labels(pod: Pod, item: CustomObject | None) -> tuple[str, ...]:
     listed = constraints.get("topology") if isinstance(constraints, dict) else None
     found += [one["key"] for one in listed or () if isinstance(one, dict) and isinstance(one.get("key"), str)]
     return tuple(found)
-
-
-def _count(value: object, *, at_least: int = 1) -> int | None:
-    return _number(str(value), at_least)
-
-
-@lru_cache(maxsize=4096)
-def _number(text: str, at_least: int) -> int | None:
-    is_number = text.isascii() and text.isdigit() and len(text) < 10
-    return int(text) if is_number and at_least <= int(text) <= _MAX_MEMBERS else None

@@ -30,7 +30,7 @@ from gangsched.sim.objects import OURS
 from gangsched.sim.racks import racked_workload
 from gangsched.sim.reload_duel import ReloadDuel
 from gangsched.sim.reloads import ReloadSimulation
-from gangsched.sim.sets import reserved_by
+from gangsched.sim.starts import reserved_by
 from gangsched.sim.storage import VolumeSimulation
 from gangsched.sim.taking_over import Profiles
 from gangsched.sim.volumes import volumes_workload

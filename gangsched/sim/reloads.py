@@ -16,7 +16,7 @@ from gangsched.plugins import build_profiles
 from gangsched.sim.configurations import UNJUDGED, Drawn, draw
 from gangsched.sim.driver import Simulation
 from gangsched.sim.making import scheduler_by
-from gangsched.sim.sets import reserved_by
+from gangsched.sim.starts import reserved_by
 from gangsched.sim.step_judges import StepJudges
 from gangsched.sim.taking_over import Profiles, TakingOver
 from gangsched.sim.workloads import Workload

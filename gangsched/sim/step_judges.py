@@ -19,7 +19,7 @@ from gangsched.sim.filling import unfilled
 from gangsched.sim.given_back import GivenBack
 from gangsched.sim.kept_room import KeptRoom, acyclic
 from gangsched.sim.overtime import Overtime
-from gangsched.sim.sets import Sets, reserved_by
+from gangsched.sim.starts import Starts, reserved_by
 from gangsched.sim.teams import Guarantees
 from gangsched.sim.told import Told
 
@@ -30,7 +30,7 @@ class StepJudges:
     def __init__(self, settings: Settings, *, follows: bool = False, knows_queues: bool = True) -> None:
         """follows: other settings may be in effect later, and what happens until then counts for those too;
         knows_queues: whether the checkers know what its queues may have."""
-        self.preemptions, self._sets, self._kept_room = Preemptions(), Sets(), KeptRoom()
+        self.preemptions, self._starts, self._kept_room = Preemptions(), Starts(), KeptRoom()
         self._follows = follows
         self._guarantees = self._limits = self._overtime = None
         if follows:
@@ -70,7 +70,7 @@ class StepJudges:
     def look_always(self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told) -> Iterator[str]:
         """After every step, before its effects are sent: what no setting changes."""
         yield from self.preemptions.look(scheduler, effects)
-        yield from self._sets.look(scheduler, effects, told)
+        yield from self._starts.look(scheduler, effects, told)
 
     def look(
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told, now_s: float
@@ -114,7 +114,7 @@ class StepJudges:
     def in_the_end(self, scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
         """When nothing moves any more."""
         yield from self._at_rest(told, now_s)
-        yield from self._sets.at_rest(scheduler, told, self.excuses)
+        yield from self._starts.at_rest(scheduler, told, self.excuses)
 
     def _at_rest(self, told: Told, now_s: float) -> Iterator[str]:
         if self._given_back is not None:

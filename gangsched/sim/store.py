@@ -177,8 +177,13 @@ class SimStore:
 
     def serve(self, kinds: Iterable[str]) -> None:
         """Other kinds can be watched too; to be called before anything is listed."""
+        kinds = tuple(kinds)
+        self.objects |= {kind: {} for kind in kinds}
+        self.serve_groups(kinds)
+
+    def serve_groups(self, kinds: Iterable[str]) -> None:
+        """As `serve`, PodGroups of other dialects."""
         for kind in kinds:
-            self.objects[kind] = {}
             for one in self._all:
                 one.streams[kind] = one._stream(kind)
 

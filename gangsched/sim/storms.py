@@ -31,6 +31,7 @@ from gangsched.sim.reload_mix import reloads_workload, start_reloads
 from gangsched.sim.storage import VolumeSimulation
 from gangsched.sim.teams import SETTINGS, make_with_queues, teams_workload
 from gangsched.sim.volumes import volumes_workload
+from gangsched.sim.wordings import worded_workload
 from gangsched.sim.workloads import Workload, hostile_workload, preempting_workload, random_workload
 
 FENCED = Settings(fence=True)
@@ -174,6 +175,10 @@ STORMS: dict[str, Storm] = {
         racked_workload,
         settings=replace(FENCED, permit_wait_s=15.0),
     ),
+    "wordings": Storm(
+        "as storm, of gangs in other systems' words, with roles, and of pods that say how their devices lie",
+        worded_workload,
+    ),
     "volumes": Storm(
         "as storm, of gangs with claims; volumes, claims and what nodes may attach change and get lost",
         volumes_workload,
@@ -195,11 +200,14 @@ STORMS: dict[str, Storm] = {
 }
 _BESIDE_HOSTILE = (
     *("limits", "queues", "lending", "claims", "overtime"),
-    *("volumes", "racks", "preempting", "labels"),
+    *("volumes", "racks", "wordings", "preempting", "labels"),
 )
-_BESIDE_SICK = ("overrun", "overtime", "lending", "limits", "volumes", "racks", "preempting", "labels")
-_BESIDE_CLAIMS = ("volumes", "racks", "preempting", "sick", "unwind")
-_BESIDE_DUEL = ("claims", "overtime", "preempting", "racks", "sick", "hostile", "labels")
+_BESIDE_SICK = (
+    *("overrun", "overtime", "lending", "limits"),
+    *("volumes", "racks", "wordings", "preempting", "labels"),
+)
+_BESIDE_CLAIMS = ("volumes", "racks", "wordings", "preempting", "sick", "unwind")
+_BESIDE_DUEL = ("claims", "overtime", "preempting", "racks", "wordings", "sick", "hostile", "labels")
 
 
 def _mixes(storms: Mapping[str, Storm]) -> tuple[Storm, ...]:

@@ -104,6 +104,15 @@ class Workload(msgspec.Struct, frozen=True):
         """The first n arrivals only."""
         return replace(self, arrivals=self.arrivals[:n])
 
+    def begin(self, api: SimApi, timeline: Timeline) -> None:
+        """Makes the nodes, and lets the arrivals come in their time."""
+        named = dict.fromkeys(f"podgroups.{one.dialect}" for one in self.arrivals if one.dialect)
+        api.serve_groups(kind for kind in named if kind not in api.streams)
+        for node in self.nodes:
+            api.put_node(node)
+        for arrival in self.everything:
+            timeline.at(arrival.at_s, partial(arrival.happen, api, timeline))
+
     @property
     def everything(self) -> tuple[Arrival | Intrusion | Edit, ...]:
         """All arrivals."""

@@ -7,7 +7,7 @@ and the unbroken scheduler must come through the seed that caught it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
 import pytest
@@ -15,14 +15,17 @@ from msgspec.structs import replace
 
 from gangsched.config import Settings
 from gangsched.core.binding.group_outcome import GroupOutcome
+from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.groups import membership, pod_size
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.start_together import StartTogether
+from gangsched.core.types import pod_template
 from gangsched.core.types.group import Group, MemberState
 from gangsched.model import bounded, quantity, resources
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.required_ids import NONE_REQUIRED
 from gangsched.plugins import gang_scheduling
 from gangsched.sim.faults import CALM, BindFate
 from gangsched.sim.making import make_scheduler
@@ -289,6 +292,35 @@ def a_name_means_any_group_of_that_name(patch: Patch) -> Storm:
     return STORMS["storm"]
 
 
+def roles_do_not_count(patch: Patch) -> Storm:
+    """As many as a gang needs start, whatever they are to be."""
+    patch.setattr(Group, "missing_roles", lambda self: [])
+    patch.setattr(Group, "short_roles", lambda self: {})
+    return STORMS["wordings"]
+
+
+def the_total_is_not_waited_for(patch: Patch) -> Storm:
+    """A gang starts with its least members, although it states how many must be there."""
+    right = gang_scheduling.GangScheduling.permit
+
+    def permit(self: gang_scheduling.GangScheduling, group: Group, siblings: Mapping[str, Group]) -> Status:
+        status = right(self, group, siblings)
+        return SUCCESS if "members are here" in status.reason else status
+
+    patch.setattr(gang_scheduling.GangScheduling, "permit", permit)
+    return STORMS["storm"]
+
+
+def how_devices_lie_is_not_looked_at(patch: Patch) -> Storm:
+    patch.setattr(pod_template, "parse_constraints", lambda text: {})
+    return STORMS["wordings"]
+
+
+def whether_ids_are_known_is_not_looked_at(patch: Patch) -> Storm:
+    patch.setattr(pod_template, "parse_required_ids", lambda text: NONE_REQUIRED)
+    return STORMS["wordings"]
+
+
 # The mistake, and how what is found must begin.
 EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "M4 the standby ignores its leader": (m4_the_standby_ignores_its_leader, ("1:", "2:")),
@@ -304,6 +336,10 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "who has succeeded is gone with its gang": (who_has_succeeded_is_gone_with_its_gang, ("5:",)),
     "sets do not wait": (who_starts_with_others_waits_for_nobody, ("43:",)),
     "a name means any group": (a_name_means_any_group_of_that_name, ("43:", "7:")),
+    "roles do not count": (roles_do_not_count, ("44:",)),
+    "the total is not waited for": (the_total_is_not_waited_for, ("44:",)),
+    "how devices lie is not looked at": (how_devices_lie_is_not_looked_at, ("45:",)),
+    "whether IDs are known is not looked at": (whether_ids_are_known_is_not_looked_at, ("45:",)),
     "a parser reads half": (a_parser_reads_half, ("2:", "10:", "6:")),
 }
 

@@ -1,12 +1,15 @@
-"""Sets: groups that list one another in `gangsched.io/groups` start together, read anew and plainly.
+"""Starts: gangs start with as many members as they state, and with the groups that they list, read anew and
+plainly.
 
-Lives here: the rule of core.state.start_together, told a second time from what the process has heard. Not
-here: the core's sets. Called by sim.step_judges and sim.duel after every step.
+Lives here: the rules of Permit and of core.state.start_together, told a second time from what the process has
+heard. Not here: the core's sets; what has started in part (sim.half_bound). Called by sim.step_judges and
+sim.duel after every step.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
@@ -15,11 +18,12 @@ from gangsched.core.types.group import ASSUMED, Group, GroupState
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.hooks import as_bind
-from gangsched.sim.reading import Gang, gang_of, least
+from gangsched.sim.reading import Gang, gang_of, least, total
+from gangsched.sim.roles import role_of, roles_of
 from gangsched.sim.told import Told
 
 KEY = "gangsched.io/groups"
-_MAX_LISTED, _FAILED = 64, "Failed"
+_MAX_LISTED, _FAILED, _ALONE = 64, "Failed", "pod"
 _ON_PODS = "gangsched"
 """The dialect of which the pods have the list: a pod alone lists nobody, and of the others here the group's
 object has it."""
@@ -53,9 +57,10 @@ class _Heard(NamedTuple):
         return not any(self.lists[one] & self.unread for one in set_of(gang, self.lists))
 
 
-class Sets:
-    """43: the first bind of a gang comes when all of its set are there, and each has places for as many as it
-    needs, or has begun already: what follows completes it."""
+class Starts:
+    """44: the first bind of a gang comes when as many of its members have places as it needs, of each role
+    too. 43: and when all of its set are there, and each has such places, or has begun already: what follows
+    completes it."""
 
     def __init__(self) -> None:
         self._sent: set[str] = set()
@@ -64,16 +69,25 @@ class Sets:
     def look(self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
         """Called before the effects are sent."""
         binds = (bind for effect in effects if (bind := as_bind(effect)) is not None)
-        pods = [told.pods[bind.uid] for bind in binds if bind.uid in told.pods]
-        named = ((gang, pod) for pod in pods if (gang := gang_of(pod)) is not None)
-        starting = dict.fromkeys(gang for gang, pod in named if _list_of(gang, [pod], told))
+        sent = [told.pods[bind.uid] for bind in binds if bind.uid in told.pods]
+        new = [pod for pod in sent if pod.metadata.uid not in self._sent]
+        starting: dict[Gang, Pod] = {}
+        for pod in new:
+            if (gang := gang_of(pod)) is not None and gang.dialect != _ALONE:
+                starting.setdefault(gang, pod)
         if not starting:
             return
-        heard = self._heard(scheduler, told)
-        for gang in starting:
-            if gang not in heard.begun and heard.judges(gang):
-                yield from _starts_apart(gang, heard)
-        self._sent |= {pod.metadata.uid for pod in pods}
+        if any(_list_of(gang, [pod], told) for gang, pod in starting.items()):
+            heard = self._heard(scheduler, told)
+            for gang in starting:
+                if gang not in heard.begun and heard.judges(gang):
+                    yield from _starts_apart(gang, heard)
+        reserved = reserved_by(scheduler)
+        self._sent &= reserved
+        for gang, pods in _members(scheduler, told).items():
+            if gang in starting and not any(self._is_bound(pod, told) for pod in pods):
+                yield from _starts_short(gang, pods, reserved, told)
+        self._sent |= {pod.metadata.uid for pod in sent}
 
     def at_rest(self, scheduler: Scheduler, told: Told, excuses: Callable[[Group], bool]) -> Iterator[str]:
         """43, when nothing moves any more: no gang holds places and waits while all of its set are there, of
@@ -112,6 +126,23 @@ class Sets:
 def _gang(group: Group) -> Gang:
     key = group.key
     return Gang(key.dialect, key.namespace, key.name, key.uid)
+
+
+def _starts_short(gang: Gang, pods: Sequence[Pod], reserved: frozenset[str], told: Told) -> Iterator[str]:
+    item = told.groups.get(gang)
+    stated = {least(gang, pod, item) for pod in pods}
+    needed = stated.pop()
+    if stated or needed is None:
+        return  # what it is started by cannot be known
+    needed = max(needed, total(gang, pods[0], item))
+    there = [pod for pod in pods if pod.metadata.uid in reserved]
+    if len(there) < needed:
+        yield f"44: {gang} starts with {len(there)} places of {needed}"
+    spec = (item.spec or {}) if item is not None else {}
+    of_role = Counter(role_of(gang.dialect, pod) for pod in there)
+    for role, n in (roles_of(gang.dialect, pods[0], spec) or {}).items():
+        if of_role[role] < n:
+            yield f"44: {gang} starts with {of_role[role]} places of {n} for {role}"
 
 
 def _starts_apart(gang: Gang, heard: _Heard) -> Iterator[str]:

@@ -1,0 +1,87 @@
+"""Roles: how many members of each role a gang needs, and which role a member has, read anew and plainly.
+
+Volcano's tasks, KAI's subgroups and YuniKorn's task groups. Lives here: the forms that sound objects have;
+what cannot be read is None. Called by sim.reading and sim.starts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from gangsched.model.objects import Pod
+
+Roles = Mapping[str, int]
+_MAX_MEMBERS = 100_000
+_TASK_GROUPS = "yunikorn.apache.org/task-groups"
+_NAMED_BY = {
+    "volcano": "volcano.sh/task-spec",
+    "kai": "kai.scheduler/subgroup-name",
+    "yunikorn": "yunikorn.apache.org/task-group-name",
+}
+
+
+def role_of(dialect: str, pod: Pod) -> str:
+    """What the pod says to be; "": nothing."""
+    key = _NAMED_BY.get(dialect, "")
+    return (pod.metadata.annotations or {}).get(key) or (pod.metadata.labels or {}).get(key, "")
+
+
+def roles_of(dialect: str, pod: Pod, spec: Mapping[str, Any]) -> Roles | None:
+    """How many of each role start together, by the gang's object or this member; {}: it has no roles."""
+    if dialect == "yunikorn":
+        return task_groups((pod.metadata.annotations or {}).get(_TASK_GROUPS, ""))
+    if dialect == "kai":
+        return subgroups(spec)
+    if dialect != "volcano":
+        return {}
+    tasks = spec.get("minTaskMember") or {}
+    minima = _minima(tasks, at_least=0) if isinstance(tasks, dict) else None
+    if minima is None:
+        return None
+    # Volcano: a gang that may start with fewer than its tasks need together starts by its number alone.
+    is_counted = sum(minima.values()) <= (whole_number(spec.get("minMember") or 0, at_least=0) or 0)
+    return {task: n for task, n in minima.items() if n} if is_counted else {}
+
+
+def task_groups(text: str) -> Roles | None:
+    """YuniKorn's."""
+    try:
+        groups = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(groups, list) or not groups or not all(isinstance(one, dict) for one in groups):
+        return None
+    minima = {one.get("name"): one.get("minMember") for one in groups}
+    are_named = len(minima) == len(groups) and all(isinstance(name, str) and name for name in minima)
+    return _minima({str(name): n for name, n in minima.items()}) if are_named else None
+
+
+def subgroups(spec: Mapping[str, Any]) -> Roles | None:
+    """KAI's that have no children: each has a minimum of its own."""
+    listed = spec.get("subGroups") or []
+    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+        return None
+    parents = {str(one.get("parent")).lower() for one in listed if one.get("parent")}
+    minima = {str(one.get("name")): one.get("minMember") or 1 for one in listed}
+    return _minima({name: n for name, n in minima.items() if name.lower() not in parents})
+
+
+def _minima(stated: Mapping[str, object], *, at_least: int = 1) -> Roles | None:
+    found = {
+        role: n for role, one in stated.items() if (n := whole_number(one, at_least=at_least)) is not None
+    }
+    return found if len(found) == len(stated) else None
+
+
+def whole_number(value: object, *, at_least: int = 1) -> int | None:
+    """How many members, as a number or a text of digits."""
+    return _number(str(value), at_least)
+
+
+@lru_cache(maxsize=4096)
+def _number(text: str, at_least: int) -> int | None:
+    is_number = text.isascii() and text.isdigit() and len(text) < 10
+    return int(text) if is_number and at_least <= int(text) <= _MAX_MEMBERS else None
