@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from gangsched.model import events as ev
 from gangsched.model.objects import Condition, PodStatus
-from gangsched.model.pod_group import RANK_KEY
-from gangsched.sim.objects import at, make_pod
-from tests.support.scenario import Cluster, cluster, gang
+from gangsched.model.pod_group import ATTEMPT_KEY, RANK_KEY
+from gangsched.sim.duel import make_follower
+from gangsched.sim.objects import at, make_node, make_pod
+from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 
 def bound(c: Cluster, *names: str) -> list[bool]:
@@ -45,6 +46,18 @@ def test_the_successors_of_a_gang_that_failed_have_its_ranks() -> None:
     c.phase("a-0", "Failed").phase("a-1", "Failed")  # kept by their Job
     c.submit(gang("a", pods=2, gpus=8, first=2)).run()
     assert ranks(c, "a-2", "a-3") == ["0", "1"]
+
+
+def test_a_follower_learns_the_ranks_that_the_leader_gives() -> None:
+    c = Cluster(make=make_follower).node(make_node("n0", gpus=8))
+    c.submit(gang("a", pods=3, min_members=2))
+    for k in range(2):
+        given = {RANK_KEY: str(k), ATTEMPT_KEY: "4"}
+        pod = with_annotations([c.pod(f"a-{k}")], given)[0]
+        c.update(pod, spec=replace(pod.spec, node_name="n0"), metadata=pod.metadata)
+    c.tell(ev.LeadershipGained()).run()
+    assert ranks(c, "a-0", "a-1", "a-2") == ["0", "1", "2"]
+    assert (c.pod("a-2").metadata.annotations or {})[ATTEMPT_KEY] == "5"
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])

@@ -26,7 +26,7 @@ from gangsched.core.groups.pod_versions import (
     is_leaving_an_inferred_gang,
     is_newer,
     lacks_devices,
-    read_rank,
+    read_start,
     runs_on,
     says_anew,
 )
@@ -255,8 +255,7 @@ class Membership:
             self._joined = group
             shared.touch(group)
         if pod.spec.node_name:
-            read_rank(info, pod)
-            group.attempts = max(group.attempts, info.attempt)
+            read_start(info, pod, group)
         group.add(info)
         if pod.metadata.deletion_timestamp is not None:
             self.leaving.note(info)
@@ -287,6 +286,8 @@ class Membership:
                 return self.join_again(pod)
             self.late_moves.note(info)
         old = info.pod
+        if pod.spec.node_name and not old.spec.node_name:
+            read_start(info, pod, group)
         target = self._state_of(info, pod)
         if target is info.state:
             self._replace_pod(info, pod)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gangsched.core.types.group import BOUND, ON_ITS_WAY, PodInfo
+from gangsched.core.types.group import BOUND, ON_ITS_WAY, Group, PodInfo
 from gangsched.model.device_labels import allocated_labels, allocation_text
 from gangsched.model.devices import is_device_key
 from gangsched.model.objects import Pod
@@ -77,11 +77,12 @@ def _device_keys(annotations: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in annotations.items() if is_device_key(key)}
 
 
-def read_rank(info: PodInfo, pod: Pod) -> None:
-    """Takes over its rank and attempt from the annotations of a pod that is bound, where they are there."""
+def read_start(info: PodInfo, pod: Pod, group: Group) -> None:
+    """Takes over rank and attempt from a pod that is bound, by whichever process, where they are there."""
     annotations = pod.metadata.annotations or {}
     info.rank = _number_or(annotations.get(RANK_KEY), info.rank)
     info.attempt = _number_or(annotations.get(ATTEMPT_KEY), info.attempt)
+    group.attempts = max(group.attempts, info.attempt)
 
 
 def _number_or(text: str | None, default: int) -> int:
