@@ -20,7 +20,7 @@ from gangsched.model.objects import Pod
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.reading import Gang, gang_of, least, total
 from gangsched.sim.roles import role_of, roles_of
-from gangsched.sim.told import Told
+from gangsched.sim.told import RANK_KEY, Told
 
 KEY = "gangsched.io/groups"
 _MAX_LISTED, _FAILED, _ALONE = 64, "Failed", "pod"
@@ -60,7 +60,7 @@ class _Heard(NamedTuple):
 class Starts:
     """44: the first bind of a gang comes when as many of its members have places as it needs, of each role
     too. 43: and when all of its set are there, and each has such places, or has begun already: what follows
-    completes it."""
+    completes it. 46: who is bound has a rank that no other member has which is there and stays."""
 
     def __init__(self) -> None:
         self._sent: set[str] = set()
@@ -68,7 +68,7 @@ class Starts:
 
     def look(self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
         """Called before the effects are sent."""
-        binds = (bind for effect in effects if (bind := as_bind(effect)) is not None)
+        binds = [bind for effect in effects if (bind := as_bind(effect)) is not None]
         sent = [told.pods[bind.uid] for bind in binds if bind.uid in told.pods]
         new = [pod for pod in sent if pod.metadata.uid not in self._sent]
         starting: dict[Gang, Pod] = {}
@@ -84,8 +84,12 @@ class Starts:
                     yield from _starts_apart(gang, heard)
         reserved = reserved_by(scheduler)
         self._sent &= reserved
+        ranks = {bind.uid: bind.annotations.get(RANK_KEY) for bind in binds}
         for gang, pods in _members(scheduler, told).items():
-            if gang in starting and not any(self._is_bound(pod, told) for pod in pods):
+            if gang not in starting:
+                continue
+            yield from _share_a_rank(gang, pods, ranks, told)
+            if not any(self._is_bound(pod, told) for pod in pods):
                 yield from _starts_short(gang, pods, reserved, told)
         self._sent |= {pod.metadata.uid for pod in sent}
 
@@ -126,6 +130,21 @@ class Starts:
 def _gang(group: Group) -> Gang:
     key = group.key
     return Gang(key.dialect, key.namespace, key.name, key.uid)
+
+
+def _share_a_rank(
+    gang: Gang, pods: Sequence[Pod], ranks: Mapping[str, str | None], told: Told
+) -> Iterator[str]:
+    """ranks: of those that are being bound, by UID."""
+    has: dict[str | None, str] = {}
+    for pod in (pod for pod in pods if pod.metadata.uid not in ranks and not _goes(pod)):
+        if (claim := told.claim_of(pod.metadata.uid)) is not None:
+            has[claim.rank] = pod.metadata.name
+    for pod in (pod for pod in pods if pod.metadata.uid in ranks):
+        rank, name = ranks[pod.metadata.uid], pod.metadata.name
+        if rank is None or rank in has:
+            yield f"46: {name} of {gang} gets rank {rank}, which {has.get(rank, 'says nothing')} has"
+        has[rank] = name
 
 
 def _starts_short(gang: Gang, pods: Sequence[Pod], reserved: frozenset[str], told: Told) -> Iterator[str]:

@@ -22,6 +22,7 @@ from gangsched.sim.books import counts_alike
 from gangsched.sim.reading import Gang, Ids, gang_of, ids_in, ids_of, pod_asks
 
 STARTED_IN_KEY = "gangsched.io/started-in-queue"
+RANK_KEY = "gangsched.io/rank"
 
 
 def are_alike(one: ef.BindPod, other: ef.BindPod) -> bool:
@@ -34,12 +35,13 @@ def _given(bind: ef.BindPod) -> dict[str, str]:
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """One pod's part of one node. ids: resource -> device IDs."""
+    """One pod's part of one node. ids: resource -> device IDs; rank: its number in its gang, as stated."""
 
     uid: str
     node: str
     requests: Mapping[str, int]
     ids: Ids
+    rank: str | None = None
 
 
 class _Claims:
@@ -158,7 +160,8 @@ class Told:
                 return  # and it holds what it held
             self._held.end(uid)
             if pod.spec.node_name and not pod.is_terminal:
-                self._held.put(Claim(uid, pod.spec.node_name, pod_asks(pod.spec), ids_of(pod)))
+                rank = (pod.metadata.annotations or {}).get(RANK_KEY)
+                self._held.put(Claim(uid, pod.spec.node_name, pod_asks(pod.spec), ids_of(pod), rank))
 
     def promise(self, bind: ef.BindPod) -> None:
         """Notes that a bind is on its way."""
@@ -174,7 +177,8 @@ class Told:
 
     def claim_of_bind(self, bind: ef.BindPod) -> Claim:
         pod = self.pods[bind.uid]
-        return Claim(bind.uid, bind.node, pod_asks(pod.spec), ids_in(bind.annotations, bind.labels))
+        ids, rank = ids_in(bind.annotations, bind.labels), bind.annotations.get(RANK_KEY)
+        return Claim(bind.uid, bind.node, pod_asks(pod.spec), ids, rank)
 
     def mates_of(self, pod: Pod) -> Iterator[tuple[Pod, str]]:
         """The other members of its gang that are bound or reserved on a node and stay there."""
@@ -185,6 +189,10 @@ class Told:
             stays = other.metadata.deletion_timestamp is None and not other.is_terminal
             if uid != pod.metadata.uid and node and stays and gang is not None and gang_of(other) == gang:
                 yield other, node
+
+    def claim_of(self, uid: str) -> Claim | None:
+        """What the pod has, or will have once its bind has landed."""
+        return self.promised.by_uid.get(uid) or self._held.by_uid.get(uid)
 
     def claims_on(self, node: str) -> Iterator[Claim]:
         """All pods that hold something on the node: bound and alive, or reserved."""

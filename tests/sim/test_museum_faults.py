@@ -14,13 +14,14 @@ import pytest
 from msgspec.structs import replace
 
 from gangsched.config import Settings
+from gangsched.core.binding import binder
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.groups import membership, pod_size
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.start_together import StartTogether
 from gangsched.core.types import pod_template
-from gangsched.core.types.group import Group, MemberState
+from gangsched.core.types.group import Group, MemberState, PodInfo
 from gangsched.model import bounded, quantity, resources
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -292,6 +293,17 @@ def a_name_means_any_group_of_that_name(patch: Patch) -> Storm:
     return STORMS["storm"]
 
 
+def ranks_are_counted_anew(patch: Patch) -> Storm:
+    """Who replaces a lost member, or joins later, gets a rank as if it were among the first."""
+
+    def assign(group: Group, members: list[PodInfo]) -> None:
+        for rank, info in enumerate(info for info in members if info.rank < 0):
+            info.rank = rank
+
+    patch.setattr(binder, "assign_ranks", assign)
+    return STORMS["storm"]
+
+
 def roles_do_not_count(patch: Patch) -> Storm:
     """As many as a gang needs start, whatever they are to be."""
     patch.setattr(Group, "missing_roles", lambda self: [])
@@ -336,6 +348,7 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "who has succeeded is gone with its gang": (who_has_succeeded_is_gone_with_its_gang, ("5:",)),
     "sets do not wait": (who_starts_with_others_waits_for_nobody, ("43:",)),
     "a name means any group": (a_name_means_any_group_of_that_name, ("43:", "7:")),
+    "ranks are counted anew": (ranks_are_counted_anew, ("46:",)),
     "roles do not count": (roles_do_not_count, ("44:",)),
     "the total is not waited for": (the_total_is_not_waited_for, ("44:",)),
     "how devices lie is not looked at": (how_devices_lie_is_not_looked_at, ("45:",)),
