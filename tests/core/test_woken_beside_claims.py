@@ -73,3 +73,21 @@ def test_once_the_claim_is_gone_the_next_in_line_gets_the_room() -> None:
     assert not c.pod("long-0").spec.node_name
     c.delete(whose.unit[0].key.name).run().wait(20.0)
     assert c.pod("long-0").spec.node_name == node
+
+
+def test_who_has_room_beside_a_claim_once_less_important_pods_go_is_tried() -> None:
+    c = cluster(nodes=2, gpus=8, settings=Settings(queueing=QueueingSettings(1, mode="hard")))
+    c.submit(make_pod("holds", gpus=8, priority=10)).run()
+    c.submit(make_pod("low", gpus=4), make_pod("ends", gpus=2, priority=10)).run()
+    both = [
+        make_pod(f"big-{k}", group="big", min_members=2, gpus=n, priority=10) for k, n in enumerate((8, 4))
+    ]
+    c.submit(both).run()
+    c.submit(make_pod("passes", gpus=1, priority=10)).run().wait(10.0)
+    c.submit(make_pod("may-not", gpus=1, priority=10, preempts=False)).run().wait(10.0)
+    assert len(claims(c)) == 1
+    c.submit(make_pod("next", gpus=2, priority=10)).run().wait(60.0)
+    assert not c.pod("next").spec.node_name
+    c.delete("ends").run().wait(30.0)
+    assert c.pod("next").spec.node_name
+    assert "low" not in {pod.metadata.name for pod in c.pods.values()}

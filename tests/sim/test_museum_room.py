@@ -41,7 +41,7 @@ def nobody_is_evicted_for_others(patch: Patch) -> None:
 
 def what_is_free_counts_alone(patch: Patch) -> None:
     """Who waits is tried again where it fits, and not where it would fit once less important pods go."""
-    patch.setattr(_Heard, "_may_preempt", lambda self, profile, group: False)
+    patch.setattr(_Heard, "_may_preempt", lambda self, profile, group, kept: False)
 
 
 def guarantees_take_nothing_back(patch: Patch) -> None:

@@ -82,8 +82,9 @@ class _Heard:
         self._has_less: dict[str, bool] = {}
         """By queue: whether something of it was freed, and it holds less than is guaranteed to it."""
         self._lowest = shared.lowest_priority()
-        self._without_lower: dict[int, tuple[list[ClusterChange], ClusterView]] = {}
-        """By priority: where more is free than pods of lower ones held there, and the nodes without those."""
+        self._without_lower: dict[tuple[int, ...], tuple[list[ClusterChange], ClusterView]] = {}
+        """By priority and serials of claims: where more is free than pods of lower ones held there, and the
+        nodes without those, with all that the claims will need."""
         self._would_do: dict[Hashable, bool] = {}
 
     def may_cure(self, group: Group) -> bool:
@@ -97,32 +98,39 @@ class _Heard:
                 return any(
                     profile.admits_again(refusing, group, members, one, queues) for one in self._changes
                 )
-            if not self._is_cured(profile, group, self._view, ()):
-                if group.priority > self._lowest and self._may_preempt(profile, group):
+            kept: Sequence[StartClaim] = ()
+            if self._is_cured(profile, group, self._view, ()):
+                kept = self._kept_from(profile, group)
+                serials = tuple(claim.serial for claim in kept)
+                if not kept or self._is_cured(profile, group, self._less(serials, kept), serials):
                     return True
-                return queues is not None and self._may_take(profile, group, queues)
-            kept = self._kept_from(profile, group)
-            serials = tuple(claim.serial for claim in kept)
-            return not kept or self._is_cured(profile, group, self._less(serials, kept), serials)
+            if group.priority > self._lowest and self._may_preempt(profile, group, kept):
+                return True
+            return queues is not None and self._may_take(profile, group, queues)
         except PluginError as error:
             shared.hooks.blame(error, group)
             return True
 
-    def _may_preempt(self, profile: Profile, group: Group) -> bool:
-        """Whether it may fit where the pods of lower priority go. What such pods had is no news: the group
-        would have had them evicted."""
+    def _may_preempt(self, profile: Profile, group: Group, kept: Sequence[StartClaim]) -> bool:
+        """Whether it may fit where the pods of lower priority go, beside all that these claims will need.
+
+        What such pods had is no news: the group would have had them evicted.
+        """
         if not profile.post_filters or not self._shared.settings.allow_eviction:
             return False
-        key = (group.scheduler_name, group.rejected_by, group.priority)
+        key = (group.scheduler_name, group.rejected_by, group.priority, *(claim.serial for claim in kept))
         if key not in self._would_do:
-            changes, view = self._less_important_gone(group.priority)
+            changes, view = self._less_important_gone(group.priority, kept)
             self._would_do[key] = any(
                 profile.cures(one, _refused_then(profile, group, one), view) for one in changes
             )
         return self._would_do[key] and may_preempt(group, group.members.values())
 
-    def _less_important_gone(self, priority: int) -> tuple[list[ClusterChange], ClusterView]:
-        known = self._without_lower.get(priority)
+    def _less_important_gone(
+        self, priority: int, kept: Sequence[StartClaim]
+    ) -> tuple[list[ClusterChange], ClusterView]:
+        key = (priority, *(claim.serial for claim in kept))
+        known = self._without_lower.get(key)
         if known is None:
             lower: dict[int, list[PodInfo]] = {}
             changes = []
@@ -140,7 +148,9 @@ class _Heard:
             if changes:
                 view = trial = Trial(self._view)
                 trial.remove(*(info for infos in lower.values() for info in infos))
-            known = self._without_lower[priority] = changes, view
+                held = (one for claim in kept for one in claim.held)
+                reserve_nominated(trial, [one for one in held if one.node_name in self._names])
+            known = self._without_lower[key] = changes, view
         return known
 
     def _may_take(self, profile: Profile, group: Group, queues: QueueView) -> bool:
