@@ -191,6 +191,8 @@ class KeptRoom:
                 started = self._started.get(other.uid)
                 if started is None or started.number <= since[name] or started.ends_s <= claim.start_s:
                     continue
+                if other.uid in told.pods and told.pods[other.uid].metadata.deletion_timestamp is not None:
+                    continue  # it goes, whatever it stated
                 if started.priority > claim.priority or claim.serial in started.before:
                     continue
                 kept.update(other.requests)
