@@ -11,14 +11,16 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from gangsched.core.scheduler import Scheduler
 from gangsched.kube.election.fence import Fence, Fenced, FenceRecord
 from gangsched.kube.election.steps import Create, Update
 from gangsched.model.effects import BindPod, Effect
-from gangsched.model.events import Event
+from gangsched.model.events import Event, KindMissing, KindSynced, NodeAdded, PodAdded, PodGroupAdded
 from gangsched.sim.driver import Broken
 from gangsched.sim.duel import Duel, Replica
 from gangsched.sim.faults import STORM
 from gangsched.sim.fence import FenceObject, SimFence
+from gangsched.sim.streams import API_VERSIONS
 from gangsched.sim.workloads import random_workload
 from tests.sim.test_museum_fence import forgets
 
@@ -41,6 +43,28 @@ def test_two_schedulers_that_both_believe_to_lead_give_nothing_twice(seed: int) 
     duel = Duel(seed, random_workload(seed), STORM)
     duel.run_for(40.0)
     duel.settle()
+    if (follower := duel.replicas[1]).fence is None and not follower.inbox:
+        assert known_to(follower.scheduler) == known_to(started_now(duel))
+
+
+def started_now(duel: Duel) -> Scheduler:
+    """A process that is told everything as it is now."""
+    api, fresh = duel.api, duel.make(duel.settings)
+    events: list[Event] = [NodeAdded(node) for node in api.nodes.values()]
+    events += [PodGroupAdded(key[0], API_VERSIONS[key[0]], item) for key, item in api.groups.items()]
+    events += [PodAdded(pod) for pod in api.pods.values()]
+    events += [KindSynced(kind) if kind in api.streams else KindMissing(kind) for kind in fresh.kinds]
+    fresh.handle(events, duel.timeline.now_s)
+    return fresh
+
+
+def known_to(scheduler: Scheduler) -> dict[str, object]:
+    """What a standby has learnt of each pod: it goes on from that."""
+    found: dict[str, object] = {}
+    for uid, info in scheduler.shared.cache.pods.items():
+        start = (info.rank, info.attempt) if info.pod.spec.node_name else ()
+        found[uid] = (info.state, info.node_name, info.ids if info.node_name else {}, start, info.role)
+    return found
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS // 10))
