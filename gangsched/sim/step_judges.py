@@ -20,6 +20,7 @@ from gangsched.sim.given_back import GivenBack
 from gangsched.sim.kept_room import KeptRoom, acyclic
 from gangsched.sim.overtime import Overtime
 from gangsched.sim.starts import Starts, reserved_by
+from gangsched.sim.taken import Taken
 from gangsched.sim.teams import Guarantees
 from gangsched.sim.told import Told
 
@@ -31,6 +32,7 @@ class StepJudges:
         """follows: other settings may be in effect later, and what happens until then counts for those too;
         knows_queues: whether the checkers know what its queues may have."""
         self.preemptions, self._starts, self._kept_room = Preemptions(), Starts(), KeptRoom()
+        self._taken = Taken()
         self._follows = follows
         self._guarantees = self._limits = self._overtime = None
         if follows:
@@ -71,6 +73,7 @@ class StepJudges:
         """After every step, before its effects are sent: what no setting changes."""
         yield from self.preemptions.look(scheduler, effects)
         yield from self._starts.look(scheduler, effects, told)
+        yield from self._taken.look(scheduler, told)
 
     def look(
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told, now_s: float

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from gangsched.core.groups.making_room import MakingRoom
-from gangsched.core.preemption import queue_rights
+from gangsched.core.preemption import queue_rights, victims
 from gangsched.core.preemption.queue_rights import QueueRights
 from gangsched.core.state.waking import _Heard
 from gangsched.plugins import claim_binding, volume_binding, volume_matching, volume_restrictions
@@ -42,6 +42,10 @@ def nobody_is_evicted_for_others(patch: Patch) -> None:
 def what_is_free_counts_alone(patch: Patch) -> None:
     """Who waits is tried again where it fits, and not where it would fit once less important pods go."""
     patch.setattr(_Heard, "_may_preempt", lambda self, profile, group, kept: False)
+
+
+def gangs_are_taken_pod_by_pod(patch: Patch) -> None:
+    patch.setattr(victims, "stays_whole", lambda group: False)
 
 
 def guarantees_take_nothing_back(patch: Patch) -> None:
@@ -91,6 +95,7 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "taints are not seen": (taints_are_not_seen, "storm", "2: "),
     "nobody is evicted for others": (nobody_is_evicted_for_others, "preempting", "33: "),
     "what is free counts alone": (what_is_free_counts_alone, "preempting", "33: "),
+    "gangs are taken pod by pod": (gangs_are_taken_pod_by_pod, "preempting", "47: "),
     "guarantees take nothing back": (guarantees_take_nothing_back, "lending", "34: "),
     "one pod at most is taken back": (one_pod_at_most_is_taken_back, "lending", "34: "),
     "the last that is guaranteed": (the_last_that_is_guaranteed_is_not_given, "lending", "34: "),

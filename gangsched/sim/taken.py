@@ -1,0 +1,57 @@
+"""Taken: whether a gang from which preemption takes pods stays whole, or goes whole, or may lose them singly.
+
+Read from the pods as told: their numbers, and `gangsched.io/disruption-mode`. Lives here: gangs in our own
+words; of others the object says more. Not here: whether what is taken was needed (sim.checkers, Preemptions).
+Called by sim.step_judges after every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gangsched.core.scheduler import Scheduler
+from gangsched.model.objects import Pod
+from gangsched.sim.reading import Gang, gang_of, least
+from gangsched.sim.told import Told
+
+_MODE = "gangsched.io/disruption-mode"
+_OURS = "gangsched"
+
+
+class Taken:
+    """47: preemption leaves enough of a gang, or nothing; by mode `all` nothing, by `single` anything.
+
+    Who is being deleted anyway is not taken.
+    """
+
+    def __init__(self) -> None:
+        self._victims: frozenset[str] = frozenset()
+
+    def look(self, scheduler: Scheduler, told: Told) -> Iterator[str]:
+        """After every step, of the gangs of which it has more victims than before."""
+        before, self._victims = self._victims, frozenset(scheduler.shared.victims)
+        new = [told.pods[uid] for uid in sorted(self._victims - before) if uid in told.pods]
+        gangs = dict.fromkeys(gang_of(pod) for pod in new if _is_there(pod, told))
+        for gang in gangs:
+            if gang is not None and gang.dialect == _OURS:
+                yield from self._leaves_enough(gang, told)
+
+    def _leaves_enough(self, gang: Gang, told: Told) -> Iterator[str]:
+        pods = [pod for pod in told.pods.values() if gang_of(pod) == gang]
+        stated = {(least(gang, pod, None), (pod.metadata.annotations or {}).get(_MODE)) for pod in pods}
+        (n, mode), *others = stated
+        if others or n is None or mode == "single":
+            return  # they differ since somebody edited them
+        left = [pod for pod in pods if _is_there(pod, told) and pod.metadata.uid not in self._victims]
+        running = [pod for pod in left if not pod.is_terminal]
+        if running and (mode == "all" or len(left) < n):
+            names = sorted(pod.metadata.name for pod in running)
+            yield f"47: of {gang}, which needs {n}, {names} are left, by mode {mode}"
+
+
+def _is_there(pod: Pod, told: Told) -> bool:
+    """Whether it runs and stays, or has run well."""
+    if pod.is_terminal:
+        return pod.status.phase == "Succeeded"
+    is_bound = bool(pod.spec.node_name) or pod.metadata.uid in told.answered
+    return is_bound and pod.metadata.deletion_timestamp is None
