@@ -286,7 +286,7 @@ class Membership:
                 return self.join_again(pod)
             self.late_moves.note(info)
         old = info.pod
-        if pod.spec.node_name and not old.spec.node_name:
+        if pod.spec.node_name and info.state is not BOUND and info.bind not in ON_ITS_WAY:  # by others
             read_start(info, pod, group)
         target = self._state_of(info, pod)
         if target is info.state:
