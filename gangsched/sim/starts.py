@@ -95,8 +95,7 @@ class Starts:
 
     def at_rest(self, scheduler: Scheduler, told: Told, excuses: Callable[[Group], bool]) -> Iterator[str]:
         """43, when nothing moves any more: no gang holds places and waits while all of its set are there, of
-        which none is refused. Of sets that pods state: where objects do, whose kinds come and go, a partner
-        may be told late and wait out its time."""
+        which none is refused."""
         self._sent.clear()  # nothing is on its way
         heard = self._heard(scheduler, told)
         groups = {_gang(group): group for group in scheduler.shared.groups.values()}
@@ -143,7 +142,7 @@ def _share_a_rank(
     for pod in (pod for pod in pods if pod.metadata.uid in ranks):
         rank, name = ranks[pod.metadata.uid], pod.metadata.name
         if rank is None or rank in has:
-            yield f"46: {name} of {gang} gets rank {rank}, which {has.get(rank, 'says nothing')} has"
+            yield f"46: {name} of {gang} gets rank {rank}, which {has.get(rank, 'no pod')} has"
         has[rank] = name
 
 
