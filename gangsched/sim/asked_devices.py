@@ -45,8 +45,9 @@ def devices_as_asked(bind: ef.BindPod, pod: Pod, node: Node, item: CustomObject 
 
 
 def _unlike(devices: list[dict[str, Any]], asked: Mapping[str, Any]) -> Iterator[str]:
-    ids = [one["id"] for one in devices]
-    if asked.get("sameNUMA") and (len({one.get("numa", -1) for one in devices}) > 1 or _numa(devices) < 0):
+    ids, homes = [one["id"] for one in devices], {one.get("numa", -1) for one in devices}
+    # Of one device it need not be known where it is.
+    if asked.get("sameNUMA") and len(ids) > 1 and (len(homes) > 1 or _numa(devices) < 0):
         yield f"asks for one NUMA node and is given {ids}"
     wanted = asked.get("linked")
     if wanted:
