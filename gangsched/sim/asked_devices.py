@@ -7,7 +7,6 @@ sim.checkers for every bind.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -15,6 +14,7 @@ from typing import Any
 
 from gangsched.model import effects as ef
 from gangsched.model.objects import CustomObject, Node, Pod
+from gangsched.sim.plainly import json_of
 from gangsched.sim.reading import amount, healthy_ids, ids_in, pod_asks
 
 _CONSTRAINTS, _REQUIRED = "gangsched.io/device-constraints", "gangsched.io/require-device-ids"
@@ -112,8 +112,5 @@ def _listed(node: Node) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _object(text: str) -> dict[str, Any]:
-    try:
-        read = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
+    read = json_of(text)
     return read if isinstance(read, dict) else {}

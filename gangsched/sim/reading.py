@@ -7,7 +7,6 @@ Amounts are exact; the core's saturate at some size (`is_vast`).
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -15,8 +14,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gangsched.model.objects import Container, CustomObject, Node, Pod, PodSpec
+from gangsched.sim.plainly import json_of, whole_number
 from gangsched.sim.read_once import asking, naming_a_gang, naming_devices, read_once, read_once_of
-from gangsched.sim.roles import roles_of, whole_number
+from gangsched.sim.roles import roles_of
 
 Ids = dict[str, frozenset[str]]
 """Resource -> device IDs."""
@@ -164,7 +164,7 @@ def healthy_ids(node: Node) -> Ids | None:
 
 @lru_cache(maxsize=1024)
 def _inventory(text: str) -> Ids | None:
-    listed = _json(text)
+    listed = json_of(text)
     if not isinstance(listed, dict):
         return None
     found: Ids = {}
@@ -214,7 +214,7 @@ def given(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | Non
 
 @lru_cache(maxsize=4096)
 def _given(text: str) -> Given | None:
-    read = _json(text)
+    read = json_of(text)
     if not isinstance(read, dict):
         return None
     found: Given = {}
@@ -246,13 +246,6 @@ def ids_in(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | No
 def ids_of(pod: Pod) -> Ids:
     """Resource -> the device IDs that a pod's annotation claims."""
     return ids_in(pod.metadata.annotations, pod.metadata.labels)
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 # -- gangs -----------------------------------------------------------------------------------------------

@@ -6,15 +6,13 @@ what cannot be read is None. Called by sim.reading and sim.starts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from gangsched.model.objects import Pod
+from gangsched.sim.plainly import json_of, whole_number
 
 Roles = Mapping[str, int]
-_MAX_MEMBERS = 100_000
 _TASK_GROUPS = "yunikorn.apache.org/task-groups"
 _NAMED_BY = {
     "volcano": "volcano.sh/task-spec",
@@ -48,10 +46,7 @@ def roles_of(dialect: str, pod: Pod, spec: Mapping[str, Any]) -> Roles | None:
 
 def task_groups(text: str) -> Roles | None:
     """YuniKorn's."""
-    try:
-        groups = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    groups = json_of(text)
     if not isinstance(groups, list) or not groups or not all(isinstance(one, dict) for one in groups):
         return None
     minima = {one.get("name"): one.get("minMember") for one in groups}
@@ -74,14 +69,3 @@ def _minima(stated: Mapping[str, object], *, at_least: int = 1) -> Roles | None:
         role: n for role, one in stated.items() if (n := whole_number(one, at_least=at_least)) is not None
     }
     return found if len(found) == len(stated) else None
-
-
-def whole_number(value: object, *, at_least: int = 1) -> int | None:
-    """How many members, as a number or a text of digits."""
-    return _number(str(value), at_least)
-
-
-@lru_cache(maxsize=4096)
-def _number(text: str, at_least: int) -> int | None:
-    is_number = text.isascii() and text.isdigit() and len(text) < 10
-    return int(text) if is_number and at_least <= int(text) <= _MAX_MEMBERS else None

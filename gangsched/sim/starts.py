@@ -8,7 +8,6 @@ sim.duel after every step.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from gangsched.core.types.group import ASSUMED, Group, GroupState
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.hooks import as_bind
+from gangsched.sim.plainly import json_of
 from gangsched.sim.reading import Gang, gang_of, least, total
 from gangsched.sim.roles import role_of, roles_of
 from gangsched.sim.told import RANK_KEY, Told
@@ -77,15 +77,15 @@ class Starts:
                 starting.setdefault(gang, pod)
         if not starting:
             return
+        members, reserved = _members(scheduler, told), reserved_by(scheduler)
+        self._sent &= reserved
         if any(_list_of(gang, [pod], told) for gang, pod in starting.items()):
-            heard = self._heard(scheduler, told)
+            heard = self._heard(members, reserved, told)
             for gang in starting:
                 if gang not in heard.begun and heard.judges(gang):
                     yield from _starts_apart(gang, heard)
-        reserved = reserved_by(scheduler)
-        self._sent &= reserved
         ranks = {bind.uid: bind.annotations.get(RANK_KEY) for bind in binds}
-        for gang, pods in _members(scheduler, told).items():
+        for gang, pods in members.items():
             if gang not in starting:
                 continue
             yield from _share_a_rank(gang, pods, ranks, told)
@@ -97,7 +97,7 @@ class Starts:
         """43, when nothing moves any more: no gang holds places and waits while all of its set are there, of
         which none is refused."""
         self._sent.clear()  # nothing is on its way
-        heard = self._heard(scheduler, told)
+        heard = self._heard(_members(scheduler, told), reserved_by(scheduler), told)
         groups = {_gang(group): group for group in scheduler.shared.groups.values()}
         for gang, group in groups.items():
             if group.state is not GroupState.WAITING or not heard.judges(gang) or excuses(group):
@@ -110,10 +110,8 @@ class Starts:
             if all(heard.lists[one] <= names and heard.has_all(one) for one in others):
                 yield f"43: {gang} waits, and its set is there: {group.message}"
 
-    def _heard(self, scheduler: Scheduler, told: Told) -> _Heard:
-        members, reserved = _members(scheduler, told), reserved_by(scheduler)
+    def _heard(self, members: Mapping[Gang, Sequence[Pod]], reserved: frozenset[str], told: Told) -> _Heard:
         lists = {gang: listed for gang, pods in members.items() if (listed := _list_of(gang, pods, told))}
-        self._sent &= reserved
         begun = {gang for gang, pods in members.items() if any(self._is_bound(pod, told) for pod in pods)}
         needed = {gang: least(gang, pods[0], told.groups.get(gang)) for gang, pods in members.items()}
         unread = {str(gang) for gang, n in needed.items() if n is None}
@@ -225,10 +223,7 @@ def _list_of(gang: Gang, pods: Sequence[Pod], told: Told) -> frozenset[str]:
         texts = {(item.metadata.annotations or {}).get(KEY, "")} if item is not None else set()
     if len(texts) != 1:
         return frozenset()
-    try:
-        names = json.loads(texts.pop() or "[]")
-    except (ValueError, RecursionError):
-        return frozenset()
+    names = json_of(texts.pop() or "[]")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return frozenset()
     full = {name if "/" in name else f"{gang.namespace}/{name}" for name in names} | {str(gang)}

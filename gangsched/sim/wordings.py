@@ -128,8 +128,3 @@ def _unnamed(pod: Pod) -> Pod:
     own = {key: text for key, text in (meta.annotations or {}).items() if key not in _OURS}
     labels = {key: text for key, text in (meta.labels or {}).items() if key != GROUP_LABEL}
     return replace(pod, metadata=replace(meta, annotations=own, labels=labels))
-
-
-_OURS = frozenset(
-    (MIN_MEMBERS_KEY, "gangsched.io/total-members", "gangsched.io/schedule-timeout", "gangsched.io/groups")
-)
