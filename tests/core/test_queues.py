@@ -86,6 +86,27 @@ def test_a_backoff_lasts_no_shorter_than_the_first_whatever_is_freed() -> None:
     assert "a0" in started(c)
 
 
+def test_backoffs_that_end_nearly_together_leave_the_turn_to_the_shares() -> None:
+    """All of a's pods are tried before b's, as ties of shares go by name; the node's devices come later."""
+    c = queued(TWO, nodes=0)
+    c.submit(pods("a", *(f"a{k}" for k in range(8)))).run()
+    c.wait(0.02).submit(pods("b", *(f"b{k}" for k in range(8)))).run()
+    c.wait(0.1).node(make_node("n0", gpus=6)).run()
+    assert started(c) == []
+    c.wait(1.0)
+    assert (held(c, "a"), held(c, "b")) == (4, 2)
+
+
+@pytest.mark.parametrize("more_s", [0.0, 0.4])
+def test_a_node_that_comes_during_backoffs_is_shared_at_once(more_s: float) -> None:
+    """What frees room ends the backoff of the first of each lane; a node frees room for more than one."""
+    c = queued(TWO, nodes=0)
+    c.submit(pods("a", *(f"a{k}" for k in range(8))), pods("b", *(f"b{k}" for k in range(8)))).run()
+    c.wait(1.1).node(make_node("small", gpus=1)).run()
+    c.wait(1.1 + more_s).node(make_node("n0", gpus=5)).run().wait(0.0)
+    assert (held(c, "a"), held(c, "b")) == (4, 2)
+
+
 def test_a_queue_below_its_guarantee_goes_before_the_smallest_share() -> None:
     c = queued(
         "queues:\n"

@@ -22,7 +22,7 @@ from gangsched.core.state.lane_heads import LaneHeads
 from gangsched.core.state.lanes import Lanes
 from gangsched.core.state.timers import Timers
 from gangsched.core.state.transitions import Cause, move
-from gangsched.core.types.cluster_events import ClusterChange
+from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import NEVER_S, Group, GroupState, PodInfo
 from gangsched.model.pod_group import GroupKey
 
@@ -31,6 +31,17 @@ from gangsched.model.pod_group import GroupKey
 _MAX_PAIRS = 20_000
 # Of those that back off in one line, so many are tried when something frees room.
 _LEAST_OF_LINE = 8
+# A node has room for more than one, where a pod that goes makes room for one like it.
+_NODES = (
+    Change.NODE_ADDED
+    | Change.NODE_ALLOCATABLE
+    | Change.NODE_LABELS
+    | Change.NODE_TAINTS
+    | Change.NODE_DEVICES
+)
+_OF_A_NODE = 8
+# With lanes, when a backoff is over, so are those that end within this part of a first one.
+_TOGETHER = 0.5
 
 SortKey = Callable[[Group], tuple[Any, ...]]
 CuredBy = Callable[[Sequence[ClusterChange], ClusterView], Callable[[Group], bool]]
@@ -218,7 +229,7 @@ class SchedulingQueue:
         if not self._unschedulable and not waiting:
             return
         heard = list(changes)
-        n_heard = len(heard)
+        n_freed = sum(_OF_A_NODE if change.what in _NODES else 1 for change in heard)
         if len(heard) * len(self._unschedulable) > _MAX_PAIRS and not self._are_alike(len(heard)):
             heard = _merged(heard)
         is_cured = self._cured_by(heard, view)
@@ -227,7 +238,7 @@ class SchedulingQueue:
             for group in woken:
                 self.wake(group, Cause.CURED, now_s)
         if waiting and heard:
-            self._end_backoffs(waiting, is_cured, n_heard, now_s)
+            self._end_backoffs(waiting, is_cured, n_freed, now_s)
 
     def _are_alike(self, n: int) -> bool:
         """Whether n changes are few enough for the kinds of groups that wait; asked where claims stand, as
@@ -268,11 +279,29 @@ class SchedulingQueue:
         return NEVER_S if group.state is GroupState.DELETED else group.deadline_s
 
     def due(self, now_s: float) -> list[Group]:
-        """Groups whose deadline has passed, earliest first; each is returned once."""
+        """Groups whose deadline has passed, earliest first; each is returned once.
+
+        With lanes, backoffs that end soon after one another are over together: of two lanes that are tried
+        when both hold nothing, all of one are tried before the other, and would have all room that came
+        meanwhile. Source of the idea: kube-scheduler `backend/queue/backoff_queue.go`, where what leaves
+        backoff within the same second goes by its order.
+        """
         groups = list(dict.fromkeys(self._timers.take(self, now_s)))
+        if self.lanes is not None and any(group.state is GroupState.BACKOFF for group in groups):
+            groups += self._over_too(now_s + self._initial_backoff_s * _TOGETHER)
         for group in groups:
             group.deadline_s = NEVER_S
         return groups
+
+    def _over_too(self, until_s: float) -> list[Group]:
+        """Those whose backoff ends by then."""
+        found = []
+        for group in dict.fromkeys(self._timers.take(self, until_s)):
+            if group.state is GroupState.BACKOFF:
+                found.append(group)
+            else:
+                self.set_deadline(group, group.deadline_s)
+        return found
 
     def forget(self, group: Group) -> None:
         """The group no longer exists. A heap may keep it for minutes, and must not keep its templates."""
