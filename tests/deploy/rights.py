@@ -63,9 +63,10 @@ def granted(documents: Iterable[dict[str, Any]], account: str, namespace: str) -
 
 
 def used(log: Path, user: str) -> list[Used]:
-    """Every request of this user for an object or a collection, in the order of the log."""
+    """Every request of this user for an object or a collection, in the order of the log; a line that is being
+    written is of a request that nobody has waited for."""
     found = []
-    for line in log.read_text().splitlines():
+    for line in log.read_text().rpartition("\n")[0].splitlines():
         event = json.loads(line)
         if event["user"]["username"] != user or "objectRef" not in event:
             continue

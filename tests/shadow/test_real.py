@@ -105,7 +105,8 @@ def test_beside_kube_scheduler(
             pods = shadow.report()["pods"]
             n_theirs = sum(one["theirs"] is not None for one in pods)
             n_ours = sum(bool(one["ours"] or one["oursSaid"]) for one in pods)
-            return len(pods) == n_ours == len(names) and n_theirs == len(names) - 1
+            both_say_why = any(one["oursSaid"] and one["theirsSaid"] for one in pods)
+            return len(pods) == n_ours == len(names) and n_theirs == len(names) - 1 and both_say_why
 
         until(compared, "all pods are compared")
     finally:
