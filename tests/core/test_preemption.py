@@ -270,6 +270,21 @@ def test_gangs_that_start_together_go_together() -> None:
     assert c.run().placed("high")
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_gang_that_has_ended_keeps_nobody_from_going(phase: str) -> None:
+    """The more important of two that started together has done its work, and the other one goes on."""
+    own = {GROUPS_KEY: '["a","b"]'}
+    c = cluster(nodes=2)
+    c.submit(
+        with_annotations([*gang("a", pods=1, gpus=8), *gang("b", pods=1, gpus=8, priority=20)], own)
+    ).run()
+    c.submit(gang("high", pods=2, gpus=8, priority=10)).run()
+    assert not evicted(c), "b is more important, and a without b does no work"
+    c.phase("b-0", phase).wait(10.0)
+    assert evicted(c) == ["a-0"]
+    assert c.run().placed("high")
+
+
 def test_another_disruption_mode_is_refused() -> None:
     c = cluster(nodes=1)
     c.submit(with_annotations(gang("low", pods=1), {DISRUPTION_KEY: "some"})).run()

@@ -25,6 +25,7 @@ import msgspec
 from gangsched.core.cache.view.pods import PodQueries
 from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.types.group import Group, GroupState, MemberState, PodInfo
+from gangsched.core.types.states import ENDED
 from gangsched.model.pod_group import ALL, SINGLE
 
 # Makes every priority positive, so that two pods never cost less than one of them.
@@ -158,7 +159,7 @@ class Victims:
         """Records what goes with the group's pods; None: one of them may not be evicted, so none may."""
         gangs = [group]
         for _, other in sorted(self._siblings(group).items()):
-            if state is MemberState.ASSUMED or stays_whole(other):
+            if state is MemberState.ASSUMED or (stays_whole(other) and not _has_ended(other)):
                 gangs.append(other)
         pods: dict[str, PodInfo] = {}
         spare: dict[int, int] = {}
@@ -381,6 +382,11 @@ def stays_whole(group: Group) -> bool:
     """Whether losing one pod too many means losing all; false for a lone pod or a "single" gang."""
     definition = group.definition
     return group.is_gang and definition is not None and definition.disruption_mode != SINGLE
+
+
+def _has_ended(gang: Group) -> bool:
+    """Whether nothing of it runs, or waits to: nothing is lost with who started with it."""
+    return sum(gang.counts[state] for state in ENDED) == len(gang.members)
 
 
 def spare_of(gang: Group, bound: Sequence[PodInfo]) -> int:
