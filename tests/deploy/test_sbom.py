@@ -16,6 +16,7 @@ from gangsched import __version__
 from gangsched.controlplane.build import REQUIRE_VARIABLE
 from tests.deploy.test_image import REPO, pins
 
+pytestmark = pytest.mark.timeout(300)  # a busy machine installs for longer than other tests run
 LOCKS = ("requirements.runtime", "requirements")
 
 
