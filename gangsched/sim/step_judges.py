@@ -23,6 +23,7 @@ from gangsched.sim.starts import Starts, reserved_by
 from gangsched.sim.taken import Taken
 from gangsched.sim.teams import Guarantees
 from gangsched.sim.told import Told
+from gangsched.sim.waits import Waits
 
 
 class StepJudges:
@@ -32,7 +33,7 @@ class StepJudges:
         """follows: other settings may be in effect later, and what happens until then counts for those too;
         knows_queues: whether the checkers know what its queues may have."""
         self.preemptions, self._starts, self._kept_room = Preemptions(), Starts(), KeptRoom()
-        self._taken = Taken()
+        self._taken, self._waits = Taken(), Waits()
         self._follows = follows
         self._guarantees = self._limits = self._overtime = None
         if follows:
@@ -74,6 +75,7 @@ class StepJudges:
         yield from self.preemptions.look(scheduler, effects)
         yield from self._starts.look(scheduler, effects, told)
         yield from self._taken.look(scheduler, told)
+        yield from self._waits.look(scheduler, told, self.excuses)
 
     def look(
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told, now_s: float

@@ -22,6 +22,7 @@ from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.duel import Duel, make_follower
 from gangsched.sim.faults import CALM, STORM, Rates
 from gangsched.sim.given_back import lending_workload
+from gangsched.sim.lateness import late_workload
 from gangsched.sim.limits import limited_workload, overtime_workload
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.moody import MoodySimulation, moody_workload
@@ -179,6 +180,12 @@ STORMS: dict[str, Storm] = {
         "as storm, of gangs in other systems' words, with roles, and of pods that say how their devices lie",
         worded_workload,
     ),
+    "late": Storm(
+        "a full cluster, of gangs that wait for who comes late or never, and for victims that stay",
+        late_workload,
+        settings=replace(FENCED, permit_wait_s=15.0),
+        storm_s=75.0,
+    ),
     "volumes": Storm(
         "as storm, of gangs with claims; volumes, claims and what nodes may attach change and get lost",
         volumes_workload,
@@ -200,14 +207,14 @@ STORMS: dict[str, Storm] = {
 }
 _BESIDE_HOSTILE = (
     *("limits", "queues", "lending", "claims", "overtime"),
-    *("volumes", "racks", "wordings", "preempting", "labels"),
+    *("volumes", "racks", "wordings", "preempting", "labels", "late"),
 )
 _BESIDE_SICK = (
     *("overrun", "overtime", "lending", "limits"),
     *("volumes", "racks", "wordings", "preempting", "labels"),
 )
-_BESIDE_CLAIMS = ("volumes", "racks", "wordings", "preempting", "sick", "unwind")
-_BESIDE_DUEL = ("claims", "overtime", "preempting", "racks", "wordings", "sick", "hostile", "labels")
+_BESIDE_CLAIMS = ("volumes", "racks", "wordings", "preempting", "sick", "unwind", "late")
+_BESIDE_DUEL = ("claims", "overtime", "preempting", "racks", "wordings", "sick", "hostile", "labels", "late")
 
 
 def _mixes(storms: Mapping[str, Storm]) -> tuple[Storm, ...]:

@@ -18,10 +18,12 @@ from gangsched.core.binding import binder
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.groups import membership, pod_size
+from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.nomination import Nominations
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.start_together import StartTogether
 from gangsched.core.types import pod_template
-from gangsched.core.types.group import Group, MemberState, PodInfo
+from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo
 from gangsched.model import bounded, quantity, resources
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -333,6 +335,31 @@ def whether_ids_are_known_is_not_looked_at(patch: Patch) -> Storm:
     return STORMS["wordings"]
 
 
+def a_wait_begins_anew_with_each_member(patch: Patch) -> Storm:
+    """Whoever comes late to a gang that waits gives it all of its time once more."""
+    right = Attempts._hold
+
+    def hold(self: Attempts, group: Group, status: Status) -> None:
+        group.deadline_s = NEVER_S
+        right(self, group, status)
+
+    patch.setattr(Attempts, "_hold", hold)
+    return STORMS["late"]
+
+
+def victims_are_waited_for_without_end(patch: Patch) -> Storm:
+    """Room is kept from all others until its victims are gone, whenever that is."""
+    right = Nominations.again
+
+    def again(self: Nominations, group: Group) -> bool:
+        if group.preemption is not None:
+            group.preemption.deadline_s = NEVER_S
+        return right(self, group)
+
+    patch.setattr(Nominations, "again", again)
+    return STORMS["late"]
+
+
 # The mistake, and how what is found must begin.
 EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "M4 the standby ignores its leader": (m4_the_standby_ignores_its_leader, ("1:", "2:")),
@@ -353,6 +380,8 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "the total is not waited for": (the_total_is_not_waited_for, ("44:",)),
     "how devices lie is not looked at": (how_devices_lie_is_not_looked_at, ("45:",)),
     "whether IDs are known is not looked at": (whether_ids_are_known_is_not_looked_at, ("45:",)),
+    "a wait begins anew with each member": (a_wait_begins_anew_with_each_member, ("48:",)),
+    "victims are waited for without end": (victims_are_waited_for_without_end, ("48:",)),
     "a parser reads half": (a_parser_reads_half, ("2:", "10:", "6:")),
 }
 

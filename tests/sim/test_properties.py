@@ -74,6 +74,11 @@ def test_gangs_in_other_words_start_with_each_role_and_devices_that_lie_as_asked
     run_or_shrink(STORMS["wordings"], seed)
 
 
+@pytest.mark.parametrize("seed", range(N_SEEDS // 4))
+def test_gangs_that_wait_give_back_what_they_hold_in_time(seed: int) -> None:
+    run_or_shrink(STORMS["late"], seed)
+
+
 def test_a_scheduler_that_forgets_what_gangs_require_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gangsched.core.cycle.cycle.topology_of", lambda demand: ())
     found = [case(STORMS["racks"], seed).failure() for seed in range(4)]

@@ -24,6 +24,8 @@ _SHOWN_BY = {
     "M3 bind without a UID precondition": 18,
     "depth is not bounded": 17,
     "an edited annotation is not read anew": 24,
+    "a wait begins anew with each member": 48,
+    "victims are waited for without end": 12,
 }
 """The seed that showed a mistake when somebody last looked: any decision that changes may make it another."""
 
