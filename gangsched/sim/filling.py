@@ -19,6 +19,7 @@ from gangsched.model.objects import CustomObject, Node, Pod
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.limits import stated_s
 from gangsched.sim.reading import allocatable, gang_of, healthy_ids, least, pod_asks
+from gangsched.sim.starts import with_more_important
 from gangsched.sim.told import Claim, Told
 
 _OURS = "gangsched.io/"
@@ -69,7 +70,7 @@ def unfilled(
 
 def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
     """33: when a run has come to rest nothing waits for room that less important pods hold, all of which go
-    for it.
+    for it; not those with which more important ones would go.
 
     For storms without queues, budgets or stated domains. Not for who has a claim, as `unfilled`.
     """
@@ -89,6 +90,9 @@ def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
         }
         holding = [claim for claim in standing if claim.priority >= lowest]
         if lower and _places(needed, free_room(scheduler, told, holding, without=lower)):
+            lower -= with_more_important(lowest, scheduler, told)
+            if not _places(needed, free_room(scheduler, told, holding, without=lower)):
+                continue
             names = sorted(told.pods[uid].metadata.name for uid in lower)
             yield f"33: {group.key} waits, and less important pods hold its room, of {names}: {group.message}"
 

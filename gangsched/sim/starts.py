@@ -191,6 +191,20 @@ def set_of(gang: Gang, lists: Lists, *, ends: Set[Gang] = frozenset()) -> list[G
     return found
 
 
+def with_more_important(lowest: int, scheduler: Scheduler, told: Told) -> frozenset[str]:
+    """UIDs of pods that would be lost together with who started with them: with a gang of which not all has
+    ended, and whose priority is `lowest` or more."""
+    members = _members(scheduler, told)
+    lists = {gang: listed for gang, pods in members.items() if (listed := _list_of(gang, pods, told))}
+    important = {
+        gang
+        for gang, pods in members.items()
+        if any(not pod.is_terminal and (pod.spec.priority or 0) >= lowest for pod in pods)
+    }
+    kept = (gang for gang in lists if not important.isdisjoint(set_of(gang, lists)))
+    return frozenset(pod.metadata.uid for gang in kept for pod in members[gang])
+
+
 def _meant(name: str, by: Gang, lists: Lists) -> Gang | None:
     """The group that a list means by the name: the one in the same words, or else the only one that lists."""
     named = [gang for gang in lists if str(gang) == name]
