@@ -60,6 +60,23 @@ def test_a_follower_learns_the_ranks_that_the_leader_gives() -> None:
     assert (c.pod("a-2").metadata.annotations or {})[ATTEMPT_KEY] == "5"
 
 
+def test_a_pod_that_another_process_has_bound_keeps_its_rank_though_ours_was_on_its_way() -> None:
+    """Each of two believes that it leads: the other one has given rank 2 to the pod to which ours gives 0."""
+    c = cluster(nodes=1)
+    c.answer = lambda _: "hold"
+    c.submit(gang("a", pods=3, gpus=0)).run()
+    assert len(c.held_binds) == 3
+    pod = with_annotations([c.pod("a-0")], {RANK_KEY: "2", ATTEMPT_KEY: "7"})[0]
+    c.update(pod, spec=replace(pod.spec, node_name="n0"), metadata=pod.metadata)
+    c.answer = lambda _: "ok"
+    for bind in c.held_binds[1:]:
+        c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Refused", "no"))
+    c.run().wait(20.0)
+    assert bound(c, "a-0", "a-1", "a-2") == [True, True, True]
+    assert sorted(ranks(c, "a-0", "a-1", "a-2")) == ["0", "1", "2"]
+    assert ranks(c, "a-0") == ["2"]
+
+
 @pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])
 def test_a_successor_has_the_rank_of_the_member_that_failed_or_is_being_deleted(*, restarts: bool) -> None:
     c = cluster(nodes=5).submit(gang("a", pods=4, gpus=8)).run()

@@ -76,22 +76,28 @@ class BindSender:
 def assign_ranks(group: Group, members: list[PodInfo]) -> None:
     """The lowest free ranks, in the natural order of names ("w-2" before "w-10").
 
-    A pod keeps its rank; a replacement gets its predecessor's, also while that is there, failed or being
-    deleted: so a gang of n has the ranks 0 to n - 1, even when it was bound in part by a process that died.
+    A pod keeps its rank, unless another process has given that to one that it bound meanwhile; a replacement
+    gets its predecessor's, also while that is there, failed or being deleted: so a gang of n has the ranks 0
+    to n - 1, even when it was bound in part by a process that died.
     """
     unranked = [info for info in members if info.rank < 0]
-    if not unranked:
-        return
-    unranked.sort(key=_natural_name)
     if len(unranked) == len(group.members):
-        for rank, info in enumerate(unranked):
+        for rank, info in enumerate(sorted(unranked, key=_natural_name)):
             info.rank = rank
         return
+    going = {info.uid for info in members}
     taken = {
         info.rank
         for info in group.members.values()
-        if info.state not in _REPLACED and info.pod.metadata.deletion_timestamp is None
+        if info.uid not in going
+        and info.state not in _REPLACED
+        and info.pod.metadata.deletion_timestamp is None
     }
+    for info in (info for info in members if info.rank >= 0):
+        if info.rank in taken:
+            unranked.append(info)
+        taken.add(info.rank)
+    unranked.sort(key=_natural_name)
     free = (rank for rank in count() if rank not in taken)
     for info in unranked:
         info.rank = next(free)

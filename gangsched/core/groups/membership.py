@@ -25,6 +25,7 @@ from gangsched.core.groups.pod_versions import (
     is_elsewhere,
     is_leaving_an_inferred_gang,
     is_newer,
+    is_started_by_others,
     lacks_devices,
     read_start,
     runs_on,
@@ -286,7 +287,7 @@ class Membership:
                 return self.join_again(pod)
             self.late_moves.note(info)
         old = info.pod
-        if pod.spec.node_name and info.state is not BOUND and info.bind not in ON_ITS_WAY:  # by others
+        if pod.spec.node_name and info.state is not BOUND and is_started_by_others(info, pod):
             read_start(info, pod, group)
         target = self._state_of(info, pod)
         if target is info.state:

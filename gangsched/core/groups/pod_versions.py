@@ -77,6 +77,16 @@ def _device_keys(annotations: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in annotations.items() if is_device_key(key)}
 
 
+def is_started_by_others(info: PodInfo, pod: Pod) -> bool:
+    """Whether a pod that is bound has another rank or attempt than this process would have given it; it may
+    have a bind of its own on the way."""
+    annotations = pod.metadata.annotations or {}
+    is_ours = annotations.get(RANK_KEY) == str(info.rank) and annotations.get(ATTEMPT_KEY) == str(
+        info.attempt
+    )
+    return not is_ours
+
+
 def read_start(info: PodInfo, pod: Pod, group: Group) -> None:
     """Takes over rank and attempt from a pod that is bound, by whichever process, where they are there."""
     annotations = pod.metadata.annotations or {}
