@@ -19,6 +19,7 @@ from gangsched.sim.reading import gang_of
 from gangsched.sim.told import Told
 
 _KEY, _ALONE = "gangsched.io/schedule-timeout", "pod"
+_OURS = "GangScheduling"
 _STATED = re.compile(r"([0-9]{1,6})s")
 _GRACE_S = 30.0
 """Where a pod states none: Kubernetes' default."""
@@ -43,7 +44,7 @@ class Waits:
         for group in scheduler.shared.queue.waiting:
             promised = group.preemption
             holds = promised is not None or any(info.state is ASSUMED for info in group.members.values())
-            if not holds or excuses(group):
+            if not holds or excuses(group) or _waits_for_plugins(group, scheduler):
                 continue
             key = (group.key, promised.number if promised is not None else 0)
             since_s, until_s = self._since_s.get(key, (now_s, 0.0))
@@ -52,6 +53,12 @@ class Waits:
             if now_s > until_s + _SLACK_S:
                 yield f"48: {group.key} holds room for {now_s - since_s:.1f} s, until {until_s - since_s:.1f}"
         self._since_s = held
+
+
+def _waits_for_plugins(group: Group, scheduler: Scheduler) -> bool:
+    """Whether others than the one of gangs are asked in Permit, or it is not known who is."""
+    profile = scheduler.shared.profiles.get(group.scheduler_name)
+    return profile is None or any(plugin.name != _OURS for plugin in profile.permits)
 
 
 def _longest_s(group: Group, scheduler: Scheduler, told: Told) -> float:
