@@ -111,7 +111,7 @@ class Starts:
                 yield f"43: {gang} waits, and its set is there: {group.message}"
 
     def _heard(self, members: Mapping[Gang, Sequence[Pod]], reserved: frozenset[str], told: Told) -> _Heard:
-        lists = {gang: listed for gang, pods in members.items() if (listed := _list_of(gang, pods, told))}
+        lists = _lists(members, told)
         begun = {gang for gang, pods in members.items() if any(self._is_bound(pod, told) for pod in pods)}
         needed = {gang: least(gang, pods[0], told.groups.get(gang)) for gang, pods in members.items()}
         unread = {str(gang) for gang, n in needed.items() if n is None}
@@ -195,7 +195,7 @@ def with_more_important(lowest: int, scheduler: Scheduler, told: Told) -> frozen
     """UIDs of pods that would be lost together with who started with them: with a gang of which not all has
     ended, and whose priority is `lowest` or more."""
     members = _members(scheduler, told)
-    lists = {gang: listed for gang, pods in members.items() if (listed := _list_of(gang, pods, told))}
+    lists = _lists(members, told)
     important = {
         gang
         for gang, pods in members.items()
@@ -226,6 +226,11 @@ def _members(scheduler: Scheduler, told: Told) -> dict[Gang, list[Pod]]:
 
 def _goes(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None or pod.status.phase == _FAILED
+
+
+def _lists(members: Mapping[Gang, Sequence[Pod]], told: Told) -> Lists:
+    """What each gang lists, of those that list any."""
+    return {gang: listed for gang, pods in members.items() if (listed := _list_of(gang, pods, told))}
 
 
 def _list_of(gang: Gang, pods: Sequence[Pod], told: Told) -> frozenset[str]:

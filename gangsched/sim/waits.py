@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.group import ASSUMED, Group
+from gangsched.core.types.group import Group
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import GroupKey
 from gangsched.sim.reading import gang_of
@@ -43,7 +43,7 @@ class Waits:
         held: dict[tuple[GroupKey, int], tuple[float, float]] = {}
         for group in scheduler.shared.queue.waiting:
             promised = group.preemption
-            holds = promised is not None or any(info.state is ASSUMED for info in group.members.values())
+            holds = promised is not None or group.n_assumed
             if not holds or excuses(group) or _waits_for_plugins(group, scheduler):
                 continue
             key = (group.key, promised.number if promised is not None else 0)
@@ -76,7 +76,8 @@ def _longest_s(group: Group, scheduler: Scheduler, told: Told) -> float:
 
 
 def _stated_s(pod: Pod) -> float | None:
-    """None: as the configuration says. It is said of gangs; a pod alone has none."""
+    """How long its annotation lets its gang wait; None: as long as the configuration does. A pod alone has no
+    gang, so its annotation does not count."""
     text = (pod.metadata.annotations or {}).get(_KEY)
     gang = gang_of(pod)
     if text is None or gang is None or gang.dialect == _ALONE:

@@ -275,9 +275,8 @@ def test_a_gang_that_has_ended_keeps_nobody_from_going(phase: str) -> None:
     """The more important of two that started together has done its work, and the other one goes on."""
     own = {GROUPS_KEY: '["a","b"]'}
     c = cluster(nodes=2)
-    c.submit(
-        with_annotations([*gang("a", pods=1, gpus=8), *gang("b", pods=1, gpus=8, priority=20)], own)
-    ).run()
+    both = [*gang("a", pods=1, gpus=8), *gang("b", pods=1, gpus=8, priority=20)]
+    c.submit(with_annotations(both, own)).run()
     c.submit(gang("high", pods=2, gpus=8, priority=10)).run()
     assert not evicted(c), "b is more important, and a without b does no work"
     c.phase("b-0", phase).wait(10.0)

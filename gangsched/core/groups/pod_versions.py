@@ -81,10 +81,8 @@ def is_started_by_others(info: PodInfo, pod: Pod) -> bool:
     """Whether a pod that is bound has another rank or attempt than this process would have given it; it may
     have a bind of its own on the way."""
     annotations = pod.metadata.annotations or {}
-    is_ours = annotations.get(RANK_KEY) == str(info.rank) and annotations.get(ATTEMPT_KEY) == str(
-        info.attempt
-    )
-    return not is_ours
+    has_our_rank = annotations.get(RANK_KEY) == str(info.rank)
+    return not has_our_rank or annotations.get(ATTEMPT_KEY) != str(info.attempt)
 
 
 def read_start(info: PodInfo, pod: Pod, group: Group) -> None:
