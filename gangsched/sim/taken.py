@@ -1,13 +1,14 @@
 """Taken: whether a gang from which preemption takes pods stays whole, or goes whole, or may lose them singly.
 
 Read from the pods as told: their numbers, and `gangsched.io/disruption-mode`. Lives here: gangs in our own
-words; of others the object says more. Not here: whether what is taken was needed (sim.checkers, Preemptions).
+words, of others the object says more; and of our profiles: the pods of one that is gone are another
+scheduler's. Not here: whether what is taken was needed (sim.checkers, Preemptions).
 Called by sim.step_judges after every step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.objects import Pod
@@ -30,14 +31,16 @@ class Taken:
     def look(self, scheduler: Scheduler, told: Told) -> Iterator[str]:
         """After every step, of the gangs of which it has more victims than before."""
         before, self._victims = self._victims, frozenset(scheduler.shared.victims)
-        new = [told.pods[uid] for uid in sorted(self._victims - before) if uid in told.pods]
-        gangs = dict.fromkeys(gang_of(pod) for pod in new if _is_there(pod, told))
-        for gang in gangs:
+        new = self._victims - before
+        if not new:
+            return
+        ours = [pod for pod in told.pods.values() if pod.spec.scheduler_name in scheduler.shared.profiles]
+        taken = (pod for pod in ours if pod.metadata.uid in new and _is_there(pod, told))
+        for gang in dict.fromkeys(map(gang_of, taken)):
             if gang is not None and gang.dialect == _OURS:
-                yield from self._leaves_enough(gang, told)
+                yield from self._leaves_enough(gang, [pod for pod in ours if gang_of(pod) == gang], told)
 
-    def _leaves_enough(self, gang: Gang, told: Told) -> Iterator[str]:
-        pods = [pod for pod in told.pods.values() if gang_of(pod) == gang]
+    def _leaves_enough(self, gang: Gang, pods: Sequence[Pod], told: Told) -> Iterator[str]:
         stated = {(least(gang, pod, None), (pod.metadata.annotations or {}).get(_MODE)) for pod in pods}
         (n, mode), *others = stated
         if others or n is None or mode == "single":

@@ -143,6 +143,22 @@ def test_such_a_successor_does_not_wait_for_what_the_other_grows_by() -> None:
     assert c.placed("b")
 
 
+def test_a_group_that_failed_before_its_bind_was_answered_has_not_started() -> None:
+    """The other's successor waits for one in its place, as for one that failed when it ran."""
+    c = cluster(nodes=2)
+    c.answer = lambda bind: "ok" if bind.name.startswith("a") else "hold"
+    tell_all(c, [listing("a", ["b"]), listing("b", ["a"])]).run()
+    [bind] = c.held_binds
+    failed = c.phase("b-0", "Failed").commit(bind)
+    c.tell(ev.BindSucceeded(bind.uid, bind.attempt), ev.PodUpdated(failed)).run()
+    c.answer = lambda _: "ok"
+    c.delete("a-0").submit(listing("a", ["b"], first=1)).run()
+    assert c.untouched("a")
+    c.submit(listing("b", ["a"], first=1)).run()
+    assert c.placed("a")
+    assert c.placed("b")
+
+
 def half_bound(*, taken: int) -> Cluster:
     """`a` is bound in part and `b` not at all, as their binds failed; others take so many GPUs before they
     are tried again."""

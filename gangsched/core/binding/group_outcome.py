@@ -70,6 +70,8 @@ class GroupOutcome:
         landed = (info.attempt == group.attempts for info in group.in_state(MemberState.BOUND))
         group.satisfied = True
         group.recovering = False
+        if not group.n_bound:
+            shared.touch(group)  # all have failed already: nobody is to take it for one that runs
         shared.settle_by_s.drop(group.key)
         shared.requeue_order.drop(group)
         shared.queue.park(group, Cause.ALL_BOUND)
