@@ -74,16 +74,26 @@ def test_a_backoff_keeps_no_queue_from_its_share_while_another_makes_new_pods() 
     assert started(c) == ["b2", "b3", "b4", "b5", "a0", "a1"]
 
 
-def test_a_backoff_lasts_no_shorter_than_the_first_whatever_is_freed() -> None:
+def test_a_backoff_lasts_a_tenth_of_the_first_whatever_is_freed() -> None:
     c = queued(TWO, gpus=6)
     c.submit(pods("b", *(f"b{k}" for k in range(6)))).run()
     c.submit(pods("a", "a0")).run()
-    c.wait(0.5).submit(pods("b", "new")).delete("b0").wait(0.0).run()
+    c.wait(0.05).submit(pods("b", "new")).delete("b0").wait(0.0).run()
     assert "a0" not in started(c)
-    c.wait(0.6)
-    assert "a0" not in started(c), "its turn came with that of its backoff, and there was no room"
-    c.wait(1.1).submit(pods("b", "newer")).delete("b1").wait(0.0)
+    c.wait(0.1).submit(pods("b", "newer")).delete("b1").wait(0.0)
     assert "a0" in started(c)
+
+
+def test_what_is_freed_after_all_have_been_refused_stands_idle_for_nobodys_backoff() -> None:
+    """All are tried for the first GPU that is freed, and all but one refused: they back off for 2 s."""
+    c = queued(TWO, gpus=6)
+    c.submit(pods("a", *(f"a{k}" for k in range(8))), pods("b", *(f"b{k}" for k in range(8)))).run()
+    assert (held(c, "a"), held(c, "b")) == (4, 2)
+    c.wait(1.1).delete("a0").run().wait(0.0)
+    assert (held(c, "a"), held(c, "b")) == (4, 2)
+    for name in ("a1", "b0", "a2"):
+        c.wait(0.2).delete(name).run().wait(0.0)
+        assert (held(c, "a"), held(c, "b")) == (4, 2)
 
 
 def test_backoffs_that_end_nearly_together_leave_the_turn_to_the_shares() -> None:

@@ -2,9 +2,9 @@
 
 With lanes, use decides who has the next room; with claims, the order of the line. A backoff undoes that: of
 two queues that both wait, the one whose groups were all tried a moment ago gets nothing, and later ones take
-what is freed. So what frees room ends the backoff of the first few of each lane, once they have waited as
-long as after a first failure. Without lanes all are in one. Called by core.state.queue. Not here: places in
-line (core.state.lanes).
+what is freed. So what frees room ends the backoff of the first few of each lane, once they have waited for
+part of what a first failure costs (core.state.queue says which). Without lanes all are in one. Called by
+core.state.queue. Not here: places in line (core.state.lanes).
 """
 
 from __future__ import annotations

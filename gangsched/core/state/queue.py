@@ -42,6 +42,9 @@ _NODES = (
 _OF_A_NODE = 8
 # With lanes, when a backoff is over, so are those that end within this part of a first one.
 _TOGETHER = 0.5
+# With lanes, who has waited for this part of a first backoff is tried when something frees room: one pod that
+# ends has all of them refused but one, and what ends soon after would stand idle.
+_LEAST_IN_LANES = 0.1
 
 SortKey = Callable[[Group], tuple[Any, ...]]
 CuredBy = Callable[[Sequence[ClusterChange], ClusterView], Callable[[Group], bool]]
@@ -253,9 +256,11 @@ class SchedulingQueue:
     ) -> None:
         """Those of the first groups of each lane that the changes can cure are tried at once."""
 
+        least_s = self.backoff_s(1) * (_LEAST_IN_LANES if self.lanes is not None else 1.0)
+
         def is_due(group: Group) -> bool:
             tried_s = group.backoff_until_s - self.backoff_s(group.failure)
-            may_be = group.state is GroupState.BACKOFF and now_s >= tried_s + self.backoff_s(1)
+            may_be = group.state is GroupState.BACKOFF and now_s >= tried_s + least_s
             return may_be and is_cured(group)
 
         # In one line the first may be too large for what was freed, and one behind it not.
