@@ -135,7 +135,7 @@ class Scheduler:
             ev.PodDeleted: self.membership.remove_pod,
             ev.RefusalsRead: self.reconciler.refusals_read,
             ev.KindSynced: lambda e: self._heard(e.kind, is_served=True),
-            ev.KindMissing: lambda e: self._heard(e.kind, is_served=False),
+            ev.KindMissing: self._missing,
             ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
             ev.QueueUsageRead: self._recall_queues,
             ev.StartsEstimated: self.attempts.forecasts.told,
@@ -332,6 +332,12 @@ class Scheduler:
             raise InvariantError(broken[0], story=broken[1:])
 
     # -- events ----------------------------------------------------------------------------------------
+
+    def _missing(self, event: ev.KindMissing) -> None:
+        if event.is_unread:  # whether it is served is not known: its gangs wait for their objects
+            self._synced(event.kind)
+        else:
+            self._heard(event.kind, is_served=False)
 
     def _heard(self, kind: str, *, is_served: bool) -> None:
         self._synced(kind)

@@ -161,7 +161,8 @@ class _Reading:
         elif isinstance(event, ev.KindSynced):
             self._kind(event.kind, is_served=True)
         elif isinstance(event, ev.KindMissing):
-            self._kind(event.kind, is_served=False)
+            if not event.is_unread:
+                self._kind(event.kind, is_served=False)
         elif isinstance(event, ev.ObjectRefused):
             self._n_unreadable += 1
         elif isinstance(event, ev.BindFailed | ev.BindUnknown | ev.EvictionFailed):

@@ -126,9 +126,13 @@ class KindSynced(_Event, frozen=True):
 
 
 class KindMissing(_Event, frozen=True):
-    """The server does not serve this kind (now); not an error. KindSynced follows when it appears."""
+    """The server does not serve this kind (now); not an error. KindSynced follows when it appears.
+
+    is_unread: it may serve it, and the list has failed for long; only gangs that need an object of it wait.
+    """
 
     kind: str
+    is_unread: bool = False
 
 
 class LeadershipGained(_Event, frozen=True):

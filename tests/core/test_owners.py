@@ -15,7 +15,7 @@ from gangsched.model.objects import ObjectMeta, Pod, SchedulingGroup
 from gangsched.model.owners import DEFAULT_INFERRED, ORDERED, OwnerName
 from gangsched.model.pod_group import GROUP_LABEL, MIN_MEMBERS_KEY
 from gangsched.model.workloads import Namespace
-from gangsched.sim.objects import OURS, STRANGER, make_pod, make_pod_group
+from gangsched.sim.objects import OURS, STRANGER, make_node, make_pod, make_pod_group
 from tests import controllers as made
 from tests.core.test_reconfigure import reconfigured
 from tests.support.scenario import Cluster, cluster, with_annotations
@@ -108,6 +108,23 @@ def test_one_node_short_and_none_of_them_starts(name: str) -> None:
     c = of(kind, nodes=3).submit(made.decoded(kind.pods())).run().wait(30.0)
     assert n_bound(c) == 0
     assert "Insufficient nvidia.com/gpu" in all_said(c)
+
+
+def test_pods_of_a_kind_that_cannot_be_read_wait_for_its_object_and_nobody_else_does() -> None:
+    """Their labels alone would do if it were known that there is no such kind: its object may say more."""
+    c = Cluster(ALL, synced=False)
+    for k in range(5):
+        c.node(make_node(f"n{k}", gpus=8))
+    for kind in c.scheduler.kinds:
+        unread = ev.KindMissing(kind, is_unread=True)
+        c.tell(unread if kind == "owners.LeaderWorkerSet" else ev.KindSynced(kind))
+    c.submit(made.decoded(made.leader_worker_pods("a", size=4)), make_pod("other-0", gpus=1)).run()
+    assert c.placed("other")
+    assert c.untouched("a")
+    c.wait(10.0)
+    assert "LeaderWorkerSet d/a, which has not been seen (yet)" in all_said(c)
+    c.tell(ev.KindMissing("owners.LeaderWorkerSet")).run()
+    assert c.placed("a")
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -11,13 +11,15 @@ import anyio
 import msgspec
 import pytest
 import structlog
+from msgspec.structs import replace
 
 from gangsched.kube.client import ApiClient
 from gangsched.kube.transport.pace import Pace
 from gangsched.kube.transport.stream import Stream
 from gangsched.kube.watch.decode import Kind, nodes, pod_groups, pods
 from gangsched.kube.watch.envelopes import continue_of
-from gangsched.kube.watch.reflector import HOLD_S, Reflector, WatchTiming
+from gangsched.kube.watch.reflector import HOLD_S, Reflector
+from gangsched.kube.watch.watch_timing import WatchTiming
 from gangsched.model.events import Event, KindMissing, KindSynced, PodAdded, PodDeleted, PodUpdated
 from tests.kube.scripted import Request, ScriptedServer, created, credentials, status
 from tests.kube.scripted import page as page_of
@@ -431,3 +433,51 @@ async def test_groups_are_not_missing_because_something_before_the_server_says_s
     async with ScriptedServer(default=answer) as server:
         await follow(server, pod_groups("core", "g", ("v1",)), emit, lambda: said)
     assert said == [KindSynced("podgroups.core")]
+
+
+async def test_an_optional_kind_that_cannot_be_read_is_gone_without_once() -> None:
+    """A CRD with a broken conversion webhook is offered, and every list of it fails; then that is mended."""
+    said: list[Event] = []
+    is_broken = True
+
+    def answer(request: Request) -> bytes:
+        path = request.line.split()[1]
+        if path == "/apis":
+            return created(served("g/v1"))
+        if path == "/apis/g/v1":
+            return created(resources("g/v1"))
+        if is_broken:
+            return status(500, message="conversion webhook failed")
+        return STREAM if "watch=1" in request.line else created(groups(rv=5))
+
+    async def emit(events: list[Event]) -> None:
+        nonlocal is_broken
+        said.extend(events)
+        if len(said) == 1:
+            await anyio.sleep(0.05)
+            is_broken = False
+
+    timing = replace(TIMING, unread_s=0.1)
+    async with ScriptedServer(default=answer) as server:
+        await follow(server, pod_groups("x", "g", ("v1",)), emit, lambda: len(said) == 2, timing)
+    assert said == [KindMissing("podgroups.x", is_unread=True), KindSynced("podgroups.x")]
+
+
+async def test_a_kind_that_all_need_is_waited_for_however_long_it_cannot_be_read() -> None:
+    said: list[Event] = []
+    n_asked = 0
+
+    def answer(request: Request) -> bytes:
+        nonlocal n_asked
+        n_asked += 1
+        if n_asked < 8:
+            return status(500)
+        return STREAM if "watch=1" in request.line else created(page(pod("a", 3), rv=5))
+
+    async def emit(events: list[Event]) -> None:
+        said.extend(events)
+
+    timing = replace(TIMING, unread_s=0.0)
+    async with ScriptedServer(default=answer) as server:
+        await follow(server, pods(), emit, lambda: len(said) == 2, timing)
+    assert [type(event) for event in said] == [PodAdded, KindSynced]

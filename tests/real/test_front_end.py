@@ -4,6 +4,8 @@ twice, nothing is evicted, and when it is honest again everything is at rest.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.real.cluster import Cluster
@@ -66,6 +68,24 @@ def test_lies_about_binds_and_reads_cost_no_gang(cluster: Cluster) -> None:
 
 def test_lies_about_lists_watches_and_discovery_cost_no_gang(cluster: Cluster) -> None:
     bound_in_spite_of(cluster, FrontEnd(LISTS, WATCHES, DISCOVERY, every=3))
+
+
+def test_a_kind_that_cannot_be_read_keeps_nobody_waiting_who_does_not_need_it(cluster: Cluster) -> None:
+    """As a CRD with a broken conversion webhook; here Kubernetes' own PodGroups, until they can be read."""
+    front = FrontEnd(re.compile(r"GET /apis/scheduling\.k8s\.io/[^/]+/podgroups\?"), every=1)
+    with standing_before(cluster.plane, cluster.directory, front) as kubeconfig:
+        scheduler = cluster.schedule(kubeconfig=kubeconfig)
+        cluster.nodes(2, gpus=8)
+        cluster.gang("a", pods=8, gpus=1)
+        cluster.picture.until(lambda: cluster.n_bound("a") == 8, "a is bound", timeout_s=PATIENCE_S)
+        assert "cannot be read, going on without it kind=podgroups.core" in scheduler.said
+        front.honest = True
+        cluster.picture.until(
+            lambda: "following again kind=podgroups.core" in scheduler.said,
+            "its objects are followed",
+            timeout_s=PATIENCE_S,
+        )
+        scheduler.stop_cleanly()
 
 
 def test_lies_about_everything_cost_no_gang(cluster: Cluster) -> None:

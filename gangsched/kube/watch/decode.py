@@ -110,7 +110,8 @@ class Kind:
     `name` is the one of KindSynced; `versions` are tried in order, empty for kinds that every server has.
     `selector` restricts its lists and watches: a fieldSelector or a labelSelector. `reader`, if there is one,
     decodes them all; without it they are decoded as `object_type`.
-    `page_limit`: the objects in one page, about a megabyte. Its decoders raise msgspec.MsgspecError.
+    `page_limit`: the objects in one page, about a megabyte. `is_optional`: only gangs that name an object of
+    it wait when it cannot be read. Its decoders raise msgspec.MsgspecError.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class Kind:
         selector: Mapping[str, str] | None = None,
         reader: PodReader | None = None,
         page_limit: int = 500,
+        is_optional: bool = False,
         added: Callable[[Any, str], Event],
         updated: Callable[[Any, str], Event],
         deleted: Callable[[Any, str], Event],
@@ -138,6 +140,7 @@ class Kind:
         self.versions = versions
         self.selector = dict(selector or {})
         self.page_limit = page_limit
+        self.is_optional = is_optional
         self._told_depths: dict[str, None] = {}
         self.added = added
         self.updated = updated
@@ -265,6 +268,7 @@ def pod_groups(dialect: str, group: str, versions: tuple[str, ...], *, name: str
         resource="podgroups",
         group=group,
         versions=versions,
+        is_optional=True,
         added=lambda item, api_version: PodGroupAdded(dialect, api_version, item),
         updated=lambda item, api_version: PodGroupUpdated(dialect, api_version, item),
         deleted=lambda item, api_version: PodGroupDeleted(dialect, api_version, item),
@@ -286,6 +290,7 @@ def owners(kind: OwnerKind) -> Kind:
         group=kind.group,
         versions=kind.versions,
         page_limit=100,  # each holds its pods' templates
+        is_optional=True,
         added=lambda item, _: OwnerPut(kind.read(item)),
         updated=lambda item, _: OwnerPut(kind.read(item)),
         deleted=gone,

@@ -14,7 +14,6 @@ from contextlib import AbstractAsyncContextManager
 from random import Random
 
 import anyio
-import msgspec
 import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
@@ -27,7 +26,9 @@ from gangsched.kube.transport.pace import Pace
 from gangsched.kube.transport.stream import Stream, open_stream
 from gangsched.kube.watch.decode import Kind
 from gangsched.kube.watch.envelopes import continue_of
+from gangsched.kube.watch.first_read import FirstRead
 from gangsched.kube.watch.watch_state import ListPage, WatchState
+from gangsched.kube.watch.watch_timing import WatchTiming
 from gangsched.model.events import Event, KindMissing
 
 _log = structlog.get_logger(__name__)
@@ -47,28 +48,6 @@ Emit = Callable[[list[Event]], Awaitable[None]]
 def reading_pace() -> Pace:
     """How long events may gather before they are read."""
     return Pace(HOLD_S)
-
-
-class WatchTiming(msgspec.Struct, frozen=True, gc=False):
-    """The reflector's timeouts; the defaults are for a real cluster.
-
-    silence_s + probe_timeout_s + grace_s bounds how long a dead watch with pending events goes unnoticed:
-    under 30 s. bookmark_s covers dead watches without events: kube-apiserver sends a bookmark once a minute.
-    """
-
-    # 0: the kind's own.
-    page_limit: int = 0
-    watch_s: tuple[float, float] = (300.0, 600.0)
-    silence_s: float = 15.0
-    probe_s: float = 1.0
-    probe_timeout_s: float = 8.0
-    grace_s: float = 2.0
-    bookmark_s: float = 90.0
-    open_timeout_s: float = 10.0
-    missing_s: float = 10.0
-    backoff_s: tuple[float, float] = (0.5, 30.0)
-    # A watch that lived this long, or that sent something, worked: resumed without waiting.
-    worked_s: float = 10.0
 
 
 class Reflector:
@@ -93,7 +72,10 @@ class Reflector:
         self._emit = emit
         self._rng = rng
         self._timing = timing or WatchTiming()
-        self._backoff = Backoff(rng, first_s=self._timing.backoff_s[0], max_s=self._timing.backoff_s[1])
+        first_s, max_s = self._timing.backoff_s
+        self._backoff = Backoff(rng, first_s=first_s, max_s=max_s)
+        soon = Backoff(rng, first_s=first_s, max_s=min(max_s, self._timing.unread_backoff_s))
+        self._first = FirstRead(soon, is_optional=kind.is_optional, unread_s=self._timing.unread_s)
         self._version = "" if kind.versions else "v1"
         self._said = ""
         self._pace = pace or reading_pace()
@@ -380,7 +362,12 @@ class Reflector:
             _log.warning("cannot follow", kind=self.kind.name, err=str(error))
         if error.code == 0:
             self._client.close()
-        await anyio.sleep(self._backoff.next_s(error.retry_after_s))
+        is_awaited = not (self.state.synced or self._missing or self._first.goes_without)
+        if is_awaited and not is_told(error) and self._first.failed(time.monotonic()):
+            _log.warning("cannot be read, going on without it", kind=self.kind.name, err=str(error))
+            await self._emit([KindMissing(self.kind.name, is_unread=True)])
+        backoff = self._first.backoff if is_awaited else self._backoff
+        await anyio.sleep(backoff.next_s(error.retry_after_s))
 
     def _is_forbidden(self, error: ApiError) -> bool:
         subject = error.subject
