@@ -769,3 +769,17 @@ def test_gangs_that_are_no_set_any_more_keep_the_room_that_was_made_for_both() -
     c.delete("low-0", "low-1").run().wait(10.0)
     assert c.placed("a")
     assert c.placed("b")
+
+
+def test_the_end_of_a_victim_that_stayed_too_long_is_news_to_who_needs_others_too() -> None:
+    """Its preemptor gave up waiting for it, and another pod has taken what was free beside it."""
+    c = cluster(nodes=1).submit(make_pod("old-0", gpus=4)).run()
+    c.evictions = "slow"
+    c.submit(make_pod("high-0", gpus=8, priority=10)).run().wait(200.0)
+    assert c.state("high-0") == "unschedulable"
+    c.submit(make_pod("new-0", gpus=4, priority=5)).run()
+    assert c.placed("new")
+    c.evictions = "ok"
+    c.wait(11.0).delete("old-0").run().wait(0.0)
+    assert [e.name for e in c.all(ef.EvictPod)] == ["old-0", "new-0"]
+    assert c.placed("high")

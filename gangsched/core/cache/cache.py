@@ -274,9 +274,9 @@ class Cache:
                 for info in infos:
                     self.index.enter(info)
 
-    def forget(self, info: PodInfo) -> ClusterChange | None:
+    def forget(self, info: PodInfo, *, was_kept: bool = False) -> ClusterChange | None:
         """Releases what the pod holds, reserved or bound; returns the room that this freed."""
-        change = self._freed(info)
+        change = self._freed(info, was_kept=was_kept)
         if self.usage_trackers and info.row != NO_ROW:
             self.usage_trackers.leave(info, info.row)
         self._leave(info)
@@ -387,9 +387,12 @@ class Cache:
             self.ledger.release(info.row, info.uid, resource, ids)
         info.row = NO_ROW
 
-    def _freed(self, info: PodInfo) -> ClusterChange | None:
+    def _freed(self, info: PodInfo, *, was_kept: bool) -> ClusterChange | None:
         if info.row == NO_ROW:
             return None
         template = info.template
         resources = frozenset(template.requests)
-        return ClusterChange(Change.ROOM_FREED, info.row, resources, bool(template.host_ports), pod=info.pod)
+        has_ports = bool(template.host_ports)
+        return ClusterChange(
+            Change.ROOM_FREED, info.row, resources, has_ports, pod=info.pod, was_kept=was_kept
+        )

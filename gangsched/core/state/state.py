@@ -267,9 +267,8 @@ class SharedState:
 
     def packing_weight(self, group: Group) -> int | None:
         """How much packing weighs beside the scores; None: the gang is packed first."""
-        if group.definition is not None and group.definition.packing_weight is not None:
-            return group.definition.packing_weight
-        return self.settings.packing_weights.get(group.scheduler_name)
+        own = group.definition.packing_weight if group.definition is not None else None
+        return self.settings.packing_weights.get(group.scheduler_name) if own is None else own
 
     def forget(self, info: PodInfo, state: MemberState) -> None:
         """Releases what a member holds and moves it to `state`."""
@@ -288,7 +287,9 @@ class SharedState:
             self.unreserve([info])
         elif self.ends is not None:
             self.ends.left(info, self.now_s)
-        if (change := self.cache.forget(info)) is not None:
+        group = info.group  # those that start together are as important as the first of them
+        was_kept = info.uid in self.stuck or (group is not None and bool(group.start_together))
+        if (change := self.cache.forget(info, was_kept=was_kept)) is not None:
             self.changes.append(change)
 
     def lowest_priority(self) -> int:

@@ -114,7 +114,7 @@ class _Heard:
     def _may_preempt(self, profile: Profile, group: Group, kept: Sequence[StartClaim]) -> bool:
         """Whether it may fit where the pods of lower priority go, beside all that these claims will need.
 
-        What such pods had is no news: the group would have had them evicted.
+        What such pods had is no news: the group would have had them evicted, unless they were kept from it.
         """
         if not profile.post_filters or not self._shared.settings.allow_eviction:
             return False
@@ -137,7 +137,7 @@ class _Heard:
             for one in self._changes:
                 if one.row < 0 or not one.what & _GIVES_ROOM:
                     continue
-                if one.pod is not None and (one.pod.spec.priority or 0) < priority:
+                if one.pod is not None and not one.was_kept and (one.pod.spec.priority or 0) < priority:
                     continue
                 if one.row not in lower:
                     there = self._view.pods_on(one.row)

@@ -56,4 +56,6 @@ class ClusterChange(msgspec.Struct, frozen=True, gc=False):
     ports: bool = False
     pod: Pod | None = None
     """For ROOM_FREED, POD_ADDED and POD_LABELS: the pod; None if several changes were merged."""
+    was_kept: bool = False
+    """For ROOM_FREED: whether the pod may have been kept from who is more important than it."""
     kind: str = ""
