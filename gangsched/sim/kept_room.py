@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -21,6 +21,7 @@ from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.limits import stated_s
 from gangsched.sim.reading import allocatable, is_vast, pod_asks
+from gangsched.sim.starts import names_with
 from gangsched.sim.told import Told
 
 _SAME_S = 1.0
@@ -107,8 +108,9 @@ class KeptRoom:
             for one in self._own.values()
             if starting and self._takes_kept_room(starting, one, told, promised)
         )
+        together = names_with(starting, scheduler, told) if starting and self._own else {}
         for pod in starting:
-            self._note(scheduler, pod, now_s, yielding)
+            self._note(scheduler, pod, now_s, yielding, together.get(pod.metadata.uid, ()))
         standing = claims.all
         self._own = {str(key): claim for key, claim in claims.by_key.items()}
         self._held = {
@@ -159,16 +161,20 @@ class KeptRoom:
                 self._reserved[uid] = (info.node_name, info.ids)
         return [uid for uid, place in self._reserved.items() if before.get(uid) != place]
 
-    def _note(self, scheduler: Scheduler, pod: Pod, now_s: float, before: frozenset[int]) -> None:
+    def _note(
+        self, scheduler: Scheduler, pod: Pod, now_s: float, before: frozenset[int], together: Collection[str]
+    ) -> None:
+        """before: claims that yield to it by queues; together: the names of its set, which goes by the oldest
+        claim of any of them."""
         uid = pod.metadata.uid
         self._started.pop(uid, None)
         info = scheduler.shared.cache.pods.get(uid)
         group = info.group if info is not None else None
         if group is None or completes(group):
             return
-        own = self._own.get(str(group.key))
-        if own is not None:
-            before |= {one.serial for one in self._own.values() if one.serial > own.serial}
+        owns = [claim.serial for name in together or (str(group.key),) if (claim := self._own.get(name))]
+        if owns:
+            before |= {one.serial for one in self._own.values() if one.serial > min(owns)}
         ends_s = now_s + max(stated_s(one.pod) for one in group.members.values())
         self._started[uid] = _Started(self._n, ends_s, group.priority, before)
 

@@ -205,6 +205,14 @@ def with_more_important(lowest: int, scheduler: Scheduler, told: Told) -> frozen
     return frozenset(pod.metadata.uid for gang in kept for pod in members[gang])
 
 
+def names_with(pods: Iterable[Pod], scheduler: Scheduler, told: Told) -> dict[str, list[str]]:
+    """By UID, of pods in sets: the names of all gangs of that set."""
+    lists = _lists(_members(scheduler, told), told)
+    gangs = ((pod.metadata.uid, gang_of(pod)) for pod in pods)
+    sets = ((uid, set_of(gang, lists)) for uid, gang in gangs if gang is not None and gang in lists)
+    return {uid: [str(one) for one in together] for uid, together in sets}
+
+
 def _meant(name: str, by: Gang, lists: Lists) -> Gang | None:
     """The group that a list means by the name: the one in the same words, or else the only one that lists."""
     named = [gang for gang in lists if str(gang) == name]
