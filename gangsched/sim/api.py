@@ -200,9 +200,9 @@ class SimApi(SimStore):
             refusal = _REFUSALS.get(fate)
             if refusal is not None and not self.is_fenced:
                 # An earlier bind of this pod does not land late either; a refusal proves nothing about that
-                # one.
-                left = {t: b for t, b in self._on_the_way.items() if b.uid != bind.uid}
-                self._on_the_way = left
+                # one. A later one may be another process', as this one's was killed.
+                on_the_way = self._on_the_way.items()
+                self._on_the_way = {t: b for t, b in on_the_way if b.uid != bind.uid or t > ticket}
             code, message = refusal or self._reach(ticket)
             if session != self._session:
                 return
