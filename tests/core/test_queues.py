@@ -84,6 +84,18 @@ def test_a_backoff_lasts_a_tenth_of_the_first_whatever_is_freed() -> None:
     assert "a0" in started(c)
 
 
+def test_among_many_queues_a_backoff_lasts_longer_whatever_is_freed() -> None:
+    """Of 40 queues somebody is due in one of them: here half a second after the last try."""
+    many = "".join(f"- {{name: q{k}, namespaces: [q{k}]}}\n" for k in range(40))
+    c = queued(f"fairness: {{compare: [nvidia.com/gpu]}}\nqueues:\n{many}", gpus=6)
+    c.submit(pods("q0", *(f"first{k}" for k in range(6)))).run()
+    c.submit(*(pods(f"q{k}", f"pod{k}") for k in range(1, 40))).run()
+    c.wait(0.45).delete("first0").run().wait(0.0)
+    assert not [name for name in started(c) if name.startswith("pod")]
+    c.wait(0.1).delete("first1").run().wait(0.0)
+    assert len([name for name in started(c) if name.startswith("pod")]) == 2
+
+
 def test_what_is_freed_after_all_have_been_refused_stands_idle_for_nobodys_backoff() -> None:
     """All are tried for the first GPU that is freed, and all but one refused: they back off for 2 s."""
     c = queued(TWO, gpus=6)

@@ -37,6 +37,11 @@ class LaneHeads:
     def __bool__(self) -> bool:
         return bool(self._tokens)
 
+    @property
+    def n_lanes(self) -> int:
+        """How many have a group here; some more, where those that left have not been dropped yet."""
+        return len(self._lanes)
+
     def put(self, lane: str, key: Key, group: Group) -> None:
         """The group waits for the end of its backoff alone."""
         self._serial += 1

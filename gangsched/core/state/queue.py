@@ -43,8 +43,10 @@ _OF_A_NODE = 8
 # With lanes, when a backoff is over, so are those that end within this part of a first one.
 _TOGETHER = 0.5
 # With lanes, who has waited for this part of a first backoff is tried when something frees room: one pod that
-# ends has all of them refused but one, and what ends soon after would stand idle.
+# ends has all of them refused but one, and what ends soon after would stand idle. With more lanes than a few
+# it is more, as somebody is due in one of them, and each who is tried costs a turn.
 _LEAST_IN_LANES = 0.1
+_FEW_LANES = 8
 
 SortKey = Callable[[Group], tuple[Any, ...]]
 CuredBy = Callable[[Sequence[ClusterChange], ClusterView], Callable[[Group], bool]]
@@ -256,7 +258,10 @@ class SchedulingQueue:
     ) -> None:
         """Those of the first groups of each lane that the changes can cure are tried at once."""
 
-        least_s = self.backoff_s(1) * (_LEAST_IN_LANES if self.lanes is not None else 1.0)
+        part = 1.0
+        if self.lanes is not None:
+            part = min(max(waiting.n_lanes / _FEW_LANES, 1.0) * _LEAST_IN_LANES, 1.0)
+        least_s = self.backoff_s(1) * part
 
         def is_due(group: Group) -> bool:
             tried_s = group.backoff_until_s - self.backoff_s(group.failure)
