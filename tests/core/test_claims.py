@@ -561,6 +561,22 @@ def test_in_mode_budget_a_claim_waits_until_what_it_keeps_idle_is_earned() -> No
     assert "until then that would keep too much nvidia.com/gpu idle" in said
 
 
+def test_once_no_budget_limits_claims_who_yielded_to_it_is_passed_no_more() -> None:
+    c = budgeted()
+    keep_coming(c, 100, 20)
+    bypasses = c.scheduler.shared.queue.bypasses
+    assert bypasses is not None
+    before = bypasses.of(c.group("large"))
+    hard = Settings(queueing=QueueingSettings(8, mode="hard"))
+    c.scheduler.reconfigure(c.scheduler.shared.profiles, hard, c.now_s)
+    keep_coming(c.run(), 200, 3)
+    after = bypasses.of(c.group("large"))
+    assert before is not None
+    assert after is not None
+    assert after.n == before.n > after.bound
+    assert [[str(group.key) for group in claim.unit] for claim in claims(c).all] == [["d/large"]]
+
+
 def test_in_mode_budget_a_gang_still_starts_and_no_more_is_idle_than_earned() -> None:
     shown = {}
     for percent in (10, 40):

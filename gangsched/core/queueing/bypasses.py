@@ -34,7 +34,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.config.queueing import SHADOW, QueueingSettings
+from gangsched.config.queueing import BUDGET, SHADOW, QueueingSettings
 from gangsched.core.cache.trial import ClusterView
 from gangsched.core.framework.plan import Plan
 from gangsched.core.framework.profile import Demand
@@ -105,6 +105,8 @@ class Bypasses:
         for record in self._records.values():
             self._leave(record)
             record.bound = self.bounds.after(record.bound, record.group, now_s)
+            if settings.mode != BUDGET:
+                record.yields_until_s = -math.inf  # a claim may keep idle what it needs
             if record.n > record.bound and record.claimed_s is None:
                 record.claimed_s = now_s
                 self.n_claimed += 1

@@ -24,9 +24,7 @@ class FirstRead:
         self._since_s = math.inf
 
     def failed(self, now_s: float) -> bool:
-        """Whether it has just been waited for long enough; true once."""
+        """Whether it has been waited for long enough; not asked again after that."""
         self._since_s = min(self._since_s, now_s)
-        is_late = self._is_optional and now_s >= self._since_s + self._unread_s
-        is_new = is_late and not self.goes_without
-        self.goes_without |= is_late
-        return is_new
+        self.goes_without = self._is_optional and now_s >= self._since_s + self._unread_s
+        return self.goes_without
