@@ -135,7 +135,7 @@ class Scheduler:
             ev.PodDeleted: self.membership.remove_pod,
             ev.RefusalsRead: self.reconciler.refusals_read,
             ev.KindSynced: lambda e: self._heard(e.kind, is_served=True),
-            ev.KindMissing: self._missing,
+            ev.KindMissing: lambda e: self._heard(e.kind, is_served=None if e.is_unread else False),
             ev.LeadershipGained: lambda e: self._synced(_LEADERSHIP),
             ev.QueueUsageRead: self._recall_queues,
             ev.StartsEstimated: self.attempts.forecasts.told,
@@ -333,15 +333,11 @@ class Scheduler:
 
     # -- events ----------------------------------------------------------------------------------------
 
-    def _missing(self, event: ev.KindMissing) -> None:
-        if event.is_unread:  # whether it is served is not known: its gangs wait for their objects
-            self._synced(event.kind)
-        else:
-            self._heard(event.kind, is_served=False)
-
-    def _heard(self, kind: str, *, is_served: bool) -> None:
+    def _heard(self, kind: str, *, is_served: bool | None) -> None:
+        """is_served: None while that is not known: its gangs wait for their objects."""
         self._synced(kind)
-        self.membership.regroup(self.owners.served(kind, is_served))
+        if is_served is not None:
+            self.membership.regroup(self.owners.served(kind, is_served))
 
     def _synced(self, kind: str) -> None:
         if kind in self._unheard:

@@ -13,6 +13,7 @@ from gangsched.core.explain import explain
 from gangsched.core.framework.status import SUCCESS
 from gangsched.core.groups import claiming
 from gangsched.core.groups.claim_plans import ClaimPlans
+from gangsched.core.queueing.bypasses import Passed
 from gangsched.core.queueing.claims import KEPT, OVERRUN, Claims
 from gangsched.core.state.reporter import START_PROMISED
 from gangsched.core.types.claim import StartClaim
@@ -547,13 +548,19 @@ def keep_coming(c: Cluster, from_n: int, n: int, *, every_s: float = 8.0) -> tup
     return n, idle
 
 
-def test_in_mode_budget_a_claim_waits_until_what_it_keeps_idle_is_earned() -> None:
-    c = budgeted()
-    keep_coming(c, 100, 20)
+def passed_large(c: Cluster) -> Passed:
+    """How often that gang was passed."""
     bypasses = c.scheduler.shared.queue.bypasses
     assert bypasses is not None
     passed = bypasses.of(c.group("large"))
     assert passed is not None
+    return passed
+
+
+def test_in_mode_budget_a_claim_waits_until_what_it_keeps_idle_is_earned() -> None:
+    c = budgeted()
+    keep_coming(c, 100, 20)
+    passed = passed_large(c)
     assert passed.n > passed.bound
     assert passed.claimed_s is not None
     said = c.said("large-0")
@@ -564,15 +571,11 @@ def test_in_mode_budget_a_claim_waits_until_what_it_keeps_idle_is_earned() -> No
 def test_once_no_budget_limits_claims_who_yielded_to_it_is_passed_no_more() -> None:
     c = budgeted()
     keep_coming(c, 100, 20)
-    bypasses = c.scheduler.shared.queue.bypasses
-    assert bypasses is not None
-    before = bypasses.of(c.group("large"))
+    before = passed_large(c)
     hard = Settings(queueing=QueueingSettings(8, mode="hard"))
     c.scheduler.reconfigure(c.scheduler.shared.profiles, hard, c.now_s)
     keep_coming(c.run(), 200, 3)
-    after = bypasses.of(c.group("large"))
-    assert before is not None
-    assert after is not None
+    after = passed_large(c)
     assert after.n == before.n > after.bound
     assert [[str(group.key) for group in claim.unit] for claim in claims(c).all] == [["d/large"]]
 

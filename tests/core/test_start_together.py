@@ -270,18 +270,13 @@ def test_a_group_that_waited_for_victims_waits_for_its_partner_as_long_as_any() 
     assert c.scheduler.shared.counters["permit_timeouts"] == 1
 
 
-def beside_a_protected_one() -> Cluster:
+def test_the_end_of_a_pod_that_a_more_important_partner_kept_is_news_to_who_needs_others_too() -> None:
     """a started with b, which is more important than what waits; x shares a's node and is too small."""
     c = cluster(nodes=2)
     pods = [*important(listing("b", ["a"], gpus=8), 20), *listing("a", ["b"], gpus=4)]
     c.submit(pods, make_pod("x-0", gpus=4)).run()
     c.submit(make_pod("high-0", gpus=8, priority=10)).run()
     assert not c.all(ef.EvictPod)
-    return c
-
-
-def test_the_end_of_a_pod_that_a_more_important_partner_kept_is_news_to_who_needs_others_too() -> None:
-    c = beside_a_protected_one()
     c.wait(2.0).phase("a-0", "Succeeded").run().wait(0.0)
     assert [e.name for e in c.all(ef.EvictPod)] == ["x-0"]
     assert c.placed("high")
