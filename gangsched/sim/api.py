@@ -94,7 +94,8 @@ class SimApi(SimStore):
     def connect(self, *, down_s: Callable[[], float]) -> None:
         """A new process lists everything."""
         for stream in self.streams.values():
-            stream.reconnect(down_s())
+            unread_s = self._weather.unread_s() if stream.is_optional else 0.0
+            stream.reconnect(down_s(), unread_s=unread_s)
 
     def binds_under_way(self) -> list[ef.BindPod]:
         """Requests that have left the process and not reached the server."""

@@ -33,7 +33,7 @@ from gangsched.sim.half_bound import HalfBound
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.mischief import Mischief
-from gangsched.sim.progress import resting_groups_can_go_on
+from gangsched.sim.progress import decides_in_time, resting_groups_can_go_on
 from gangsched.sim.spite import Spite
 from gangsched.sim.step_judges import StepJudges
 from gangsched.sim.tampering import Tampering
@@ -108,7 +108,7 @@ class Simulation:
         self.half_bound, self._one_owner = HalfBound(), checkers.OneOwner()
         self.watchers: list[Callable[[Simulation], Iterable[str]]] = []
         """A test's own checks after every turn."""
-        self.calm_since_s = self._news_s = 0.0
+        self.calm_since_s = self._news_s = self._synced_s = 0.0
         self.n_crashes = 0
         self._story: list[tuple[float, str, Any]] = []
         """When, what, and the events or the effect."""
@@ -205,6 +205,7 @@ class Simulation:
         self.inbox.clear()
         self._dies_after, self._n_active = -1, 0
         self._wake_s = self._deadline_s = math.inf
+        self._synced_s = self.timeline.now_s
         self.scheduler = self._make(self.settings)
         # Others than pods, nodes and groups of some dialects are seldom there.
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
@@ -258,8 +259,11 @@ class Simulation:
     def _turn(self) -> None:
         now_s, scheduler = self.timeline.now_s, self.scheduler
         self._wake_s = math.inf
-        if not scheduler.is_synced:
+        if scheduler.is_synced:
+            self._synced_s = now_s
+        else:
             self.half_bound.excuse(self.api)
+            self._judge(decides_in_time(now_s - self._synced_s))
         if self.inbox:
             n = self._rng.randint(1, len(self.inbox))
             batch, self.inbox = self.inbox[:n], self.inbox[n:]

@@ -40,7 +40,8 @@ class Rates(msgspec.Struct, frozen=True):
     tampering: edited annotations, kubelets that swap devices (sim.tampering); the store is then wrong for a
     moment, so checks against it run at rest. crashes: whether mischief includes the scheduler itself; a
     restart reorders everything. proxied: a front end answers in the API server's place, or with an answer
-    about another object. throttled: 429, and that kind of request pauses. spite: hostile edits, thieves,
+    about another object. throttled: 429, and that kind of request pauses. unread: a new process cannot list
+    PodGroups of one kind for a while (a broken conversion webhook). spite: hostile edits, thieves,
     clocks (sim.spite). bad_temper: how many of the spells of plugins are bad (sim.tempers). without: names of
     faults, mischief, spite and plugins that are drawn but not carried out, so that all others happen as
     before.
@@ -61,6 +62,7 @@ class Rates(msgspec.Struct, frozen=True):
     tampering_per_s: float = 0.0
     proxied: float = 0.0
     throttled: float = 0.0
+    unread: float = 0.0
     spite_per_s: float = 0.0
     bad_temper: float = 0.0
     without: frozenset[str] = frozenset()
@@ -155,6 +157,12 @@ class Weather:
             return 0.0
         rest_s = self._rng.uniform(0.5, 5.0)
         return 0.0 if "throttled" in self.rates.without else rest_s
+
+    def unread_s(self) -> float:
+        """How long all lists of one optional kind fail; usually 0."""
+        if not self.rates.unread or not self._happens("unread"):
+            return 0.0
+        return self._rng.uniform(1.0, 90.0)
 
     def eviction_refused(self) -> bool:
         return self._happens("eviction_refused")

@@ -17,6 +17,8 @@ from gangsched.sim.api import SimApi
 from gangsched.sim.roles import role_of
 
 Cure = str
+_LISTED_S = 60.0
+"""A process has taken the fence and listed every kind that it waits for within this time, in any weather."""
 
 
 def resting_groups_can_go_on(api: SimApi, scheduler: Scheduler) -> Iterator[str]:
@@ -33,6 +35,12 @@ def resting_groups_can_go_on(api: SimApi, scheduler: Scheduler) -> Iterator[str]
         for info in group.members.values():
             if not (named := _cure_of_member(info, group, pods.get(info.uid), scheduler)):
                 yield f"5: {info!r} of {group!r} rests as {info.state.value}, and nothing will end that"
+
+
+def decides_in_time(unsynced_s: float) -> Iterator[str]:
+    """7: no process waits for long until all kinds are listed. unsynced_s: how long it has waited."""
+    if unsynced_s > _LISTED_S:
+        yield f"7: nothing has been decided for {unsynced_s:.0f} s, since not all kinds have been listed"
 
 
 def _by_deadline(group: Group, pods: dict[str, Pod]) -> Cure:

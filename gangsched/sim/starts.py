@@ -24,6 +24,8 @@ from gangsched.sim.told import RANK_KEY, Told
 
 KEY = "gangsched.io/groups"
 _MAX_LISTED, _FAILED, _ALONE = 64, "Failed", "pod"
+_OF_OBJECTS = frozenset(("core", "coscheduling", "volcano", "kai"))
+"""The dialects whose gangs are described by an object of their own."""
 _ON_PODS = "gangsched"
 """The dialect of which the pods have the list: a pod alone lists nobody, and of the others here the group's
 object has it."""
@@ -146,6 +148,8 @@ def _share_a_rank(
 
 def _starts_short(gang: Gang, pods: Sequence[Pod], reserved: frozenset[str], told: Told) -> Iterator[str]:
     item = told.groups.get(gang)
+    if item is None and gang.dialect in _OF_OBJECTS:
+        yield f"44: {gang} starts, and its object has not been read"
     stated = {least(gang, pod, item) for pod in pods}
     needed = stated.pop()
     if stated or needed is None:

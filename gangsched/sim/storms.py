@@ -39,7 +39,7 @@ FENCED = Settings(fence=True)
 # Without a fence there must be no late binds: one does harm if it lands after a GET found the pod unbound and
 # its room was released, or after another process listed its pod.
 ROUGH = replace(STORM, late=0.0)
-HOSTILE = replace(STORM, proxied=0.06, throttled=0.03, spite_per_s=1.0)
+HOSTILE = replace(STORM, proxied=0.06, throttled=0.03, unread=0.1, spite_per_s=1.0)
 MOODY = replace(STORM, bad_temper=0.4)
 # One in eight of thousands of binds would be lost, and each loss occupies a place among those in flight.
 CROWDED = replace(ROUGH, lost_before=0.01, lost_after=0.01, slow=0.01, longest_timeout_s=2.0)
@@ -179,6 +179,7 @@ STORMS: dict[str, Storm] = {
     "wordings": Storm(
         "as storm, of gangs in other systems' words, with roles, and of pods that say how their devices lie",
         worded_workload,
+        rates=replace(STORM, unread=0.1),
     ),
     "late": Storm(
         "a full cluster, of gangs that wait for who comes late or never, and for victims that stay",

@@ -16,6 +16,8 @@ from gangsched.sim.timeline import Timeline
 Key = tuple[str, ...]
 Item = Pod | Node | CustomObject
 GROUPS = "podgroups"
+_WITHOUT_S = 15.0
+"""How long after its first failed list a process goes on without an optional kind (kube.watch.first_read)."""
 API_VERSIONS = {
     "core": "scheduling.k8s.io/v1beta1",
     "coscheduling": "scheduling.x-k8s.io/v1alpha1",
@@ -96,11 +98,23 @@ class Stream:
         self._is_off = True
         self._hang_up()
 
-    def reconnect(self, down_s: float) -> None:
-        """A new process: it knows nothing and lists everything."""
+    @property
+    def is_optional(self) -> bool:
+        """Whether a process decides without the kind when its lists fail for long."""
+        return self.kind.startswith(f"{GROUPS}.")
+
+    def reconnect(self, down_s: float, *, unread_s: float = 0.0) -> None:
+        """A new process: it knows nothing and lists everything. unread_s: how long lists fail before."""
         self._is_off = False
         self._known.clear()
-        self.cut(down_s)
+        self.cut(down_s + unread_s)
+        if unread_s > _WITHOUT_S:
+            connection = self._connection
+            self._timeline.after(down_s + _WITHOUT_S, lambda: self._goes_without(connection))
+
+    def _goes_without(self, connection: int) -> None:
+        if connection == self._connection and not self._up:
+            self._sink(ev.KindMissing(self.kind, is_unread=True))
 
     def _hang_up(self) -> None:
         self._connection += 1

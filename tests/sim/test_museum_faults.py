@@ -19,6 +19,7 @@ from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.groups import membership, pod_size
 from gangsched.core.groups.attempts import Attempts
+from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.nomination import Nominations
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.start_together import StartTogether
@@ -28,6 +29,7 @@ from gangsched.model import bounded, quantity, resources
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
 from gangsched.model.devices import ALLOCATED_KEY
+from gangsched.model.dialects.dialect import PodGroup
 from gangsched.model.required_ids import NONE_REQUIRED
 from gangsched.plugins import gang_scheduling
 from gangsched.sim.faults import CALM, BindFate
@@ -360,6 +362,32 @@ def victims_are_waited_for_without_end(patch: Patch) -> Storm:
     return STORMS["late"]
 
 
+def no_object_is_needed(patch: Patch) -> Storm:
+    """A gang whose object has not been read starts with one member."""
+    right = GroupSpecs._spec_of
+
+    def spec_of(self: GroupSpecs, group: Group) -> tuple[PodGroup | None, str]:
+        found, problem = right(self, group)
+        if found is None and not problem and group.members:
+            return PodGroup(group.key), ""
+        return found, problem
+
+    patch.setattr(GroupSpecs, "_spec_of", spec_of)
+    return STORMS["wordings"]
+
+
+def every_kind_is_waited_for(patch: Patch) -> Storm:
+    """Nothing is decided while one CRD has a broken conversion webhook."""
+    right = Scheduler._heard
+
+    def heard(self: Scheduler, kind: str, *, is_served: bool | None) -> None:
+        if is_served is not None:
+            right(self, kind, is_served=is_served)
+
+    patch.setattr(Scheduler, "_heard", heard)
+    return STORMS["wordings"]
+
+
 # The mistake, and how what is found must begin.
 EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "M4 the standby ignores its leader": (m4_the_standby_ignores_its_leader, ("1:", "2:")),
@@ -382,6 +410,8 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "whether IDs are known is not looked at": (whether_ids_are_known_is_not_looked_at, ("45:",)),
     "a wait begins anew with each member": (a_wait_begins_anew_with_each_member, ("48:",)),
     "victims are waited for without end": (victims_are_waited_for_without_end, ("48:",)),
+    "no object is needed": (no_object_is_needed, ("44:",)),
+    "every kind is waited for": (every_kind_is_waited_for, ("7: nothing has been decided",)),
     "a parser reads half": (a_parser_reads_half, ("2:", "10:", "6:")),
 }
 
