@@ -285,6 +285,15 @@ def test_members_that_a_gang_can_do_without_stay_out_at_the_limit() -> None:
     assert held(c, "cv") == 4
 
 
+def test_a_member_too_large_for_the_limit_keeps_no_smaller_one_out() -> None:
+    """Any one of three members may start: the first asks for more than the limit has left."""
+    c = queued(LIMITED, nodes=2)
+    c.submit(pods("cv", "there", gpus=2)).run()
+    large = gang("mixed", pods=1, min_members=1, gpus=3, namespace="cv")
+    c.submit([*large, *gang("mixed", pods=2, min_members=1, first=1, namespace="cv")]).run()
+    assert set(started(c)) == {"there", "mixed-1", "mixed-2"}
+
+
 def test_limits_hold_in_a_storm() -> None:
     for seed in range(20):
         rng = random.Random(seed)

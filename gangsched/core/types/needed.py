@@ -12,14 +12,27 @@ from gangsched.core.types.pod_template import PodTemplate
 
 
 def needed_members(group: Group) -> list[PodInfo]:
-    """The pending members that its next attempt must place, at least; none if what is reserved is enough."""
+    """The pending members that its next attempt must place, at least; none if what is reserved is enough.
+
+    Where some of them do, those that request least, of each role; ties: arrival.
+    """
     pending = group.in_state(PENDING)
     if not group.n_assumed and len(pending) <= group.n_needed:
         return pending
     n = group.n_short if group.n_assumed else group.n_needed
+    if 0 < n < len(pending):
+        pending = _least_first(pending)
     if roles := group.short_roles():
         pending = needed_first(pending, roles)
     return pending[: max(0, n)]
+
+
+def _least_first(members: list[PodInfo]) -> list[PodInfo]:
+    templates = templates_of(members)
+    if len(templates) == 1:
+        return members
+    asked = {serial: sorted(one.requests.items()) for serial, one in templates.items()}
+    return sorted(members, key=lambda info: asked[info.template.serial])
 
 
 def completes(group: Group) -> bool:
