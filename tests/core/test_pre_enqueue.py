@@ -14,9 +14,9 @@ from gangsched.core.groups.pre_enqueue import MAX_A_TURN, MAX_ASKED
 from gangsched.core.state.pending_hooks import PRE_ENQUEUE
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import Pod
+from gangsched.model.objects import Condition, Pod, PodStatus
 from gangsched.sim.making import make_scheduler
-from gangsched.sim.objects import make_node, make_pod
+from gangsched.sim.objects import at, make_node, make_pod
 from tests.core.plugins import with_plugins
 from tests.support.scenario import Cluster, gang, with_annotations
 
@@ -306,3 +306,17 @@ def test_reading_the_configuration_again_asks_again() -> None:
     c.run()
     assert asked(c) == ["a", "a"]
     assert started(c) == ["a"]
+
+
+def test_a_restarted_scheduler_that_asks_about_a_left_out_member_still_sees_a_half_bound_gang() -> None:
+    """One of two is bound, the other was left out, and there is no room for it: the gang is unwound."""
+    c = with_plugins(Outside(), nodes=1)
+    c.hook = lambda hook: SUCCESS
+    left_out, bound = gang("a", pods=2, gpus=8)
+    c.store(left_out)
+    c.now_s = 5.0
+    is_bound = Condition("PodScheduled", "True", last_transition_time=at(c.now_s))
+    bound = replace(bound, spec=replace(bound.spec, node_name="n0"))
+    c.store(bound, status=PodStatus("Running", conditions=[is_bound]))
+    c.restart().run().wait(120.0)
+    assert [one.name for one in c.all(ef.EvictPod)][:1] == ["a-1"]

@@ -94,12 +94,14 @@ class GroupReconciler:
         A gang that was whole and lost members differs only in times: its pending members were created after
         the last bind, be it of one that has ended since. A pending member that existed before that bind was
         left out, so the gang was never whole, however many of the others are gone by now: their eviction may
-        have been under way. The same holds for one that never had a node and is being deleted. Both times are
-        the API server's own, to the second; a tie counts as half bound.
+        have been under way. The same holds for one that never had a node and is being deleted, and for one
+        that PreEnqueue's plugins keep back now: this process asks them anew. Both times are the API server's
+        own, to the second; a tie counts as half bound.
         """
         placed = [info.pod for info in group.members.values() if info.pod.spec.node_name]
         last = max((t for pod in placed if (t := pod.bound_at)), default=None)
         left_out = [info for info in group.in_state(MemberState.LEAVING) if not info.pod.spec.node_name]
+        left_out += [info for info in group.in_state(MemberState.GATED) if not info.pod.spec.scheduling_gates]
         for info in (*group.in_state(MemberState.PENDING), *left_out):
             created = info.pod.metadata.creation_timestamp
             if last is None or created is None or created <= last:
