@@ -125,6 +125,22 @@ def test_evict_member_takes_that_pod_after_the_grace() -> None:
     assert "GPU-n0-2" not in c.ids("a-1")
 
 
+@pytest.mark.parametrize("invalid", ["nothing", "counts"])
+@pytest.mark.parametrize(
+    "text", ["{", '{"nvidia.com/gpu": [{"id": "a"}, {"id": "a"}]}'], ids=["cut off", "an ID twice"]
+)
+def test_a_list_that_cannot_be_read_is_no_evidence_that_a_device_has_failed(text: str, invalid: Any) -> None:
+    c = Cluster(Settings(devices=DeviceSettings(on_failure="evictGang"), invalid_inventory=invalid))
+    c.node(make_node("n0")).submit(gang("a", pods=3, gpus=2)).run()
+    node = c.nodes["n0"]
+    own = {**(node.metadata.annotations or {}), INVENTORY_KEY: text}
+    c.node(replace(node, metadata=replace(node.metadata, annotations=own))).wait(300.0)
+    assert (evicted(c), told(c, "DeviceFailed")) == ([], [])
+    fail(c, 2)
+    c.wait(31.0)
+    assert sorted(set(evicted(c))) == ["a-0", "a-1", "a-2"], "what can be read counts again"
+
+
 def test_evict_gang_takes_all_of_it_and_it_starts_together_again() -> None:
     c = watched("evictGang", nodes=2).submit(gang("a", pods=3, gpus=2)).run()
     fail(c, 2)

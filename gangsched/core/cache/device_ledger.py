@@ -69,7 +69,7 @@ class DeviceLedger:
     in_labels: IDs are written as labels, so the ledger tracks how many of a node's IDs fit one label.
     """
 
-    __slots__ = ("_claims", "_note", "capacity", "columns", "in_labels")
+    __slots__ = ("_claims", "_note", "capacity", "columns", "in_labels", "unread")
 
     def __init__(self, capacity: int, note: Callable[[int], None], *, in_labels: bool = False) -> None:
         self._note = note
@@ -77,6 +77,8 @@ class DeviceLedger:
         self.capacity = capacity
         self.columns: dict[str, DeviceColumn] = {}
         self._claims: dict[str, dict[tuple[int, str], None]] = {}
+        self.unread: set[int] = set()
+        """Rows of nodes whose inventory cannot be read: it is no evidence about their devices."""
 
     def grow(self, capacity: int) -> None:
         """Grows to `capacity` rows."""
@@ -285,6 +287,7 @@ class DeviceLedger:
 
     def forget_node(self, row: int) -> None:
         """The node is gone: drop its inventory, as its row may be reused for another node."""
+        self.unread.discard(row)
         for column in self.columns.values():
             column.unhealthy.pop(row, None)
             if column.at.pop(row, None) is not None:

@@ -34,11 +34,13 @@ class Inventories:
             return frozenset(), ""
         problem = ""
         inventories: Mapping[str, DeviceInventory] = {}
+        self._ledger.unread.discard(row)
         if text is not None:
             try:
                 inventories = parse_inventory(text)
             except ParseError as error:
                 problem = f"{where_listed(meta.annotations)}: {error.message}"
+                self._ledger.unread.add(row)
                 if self._invalid == "nothing":
                     # A node with an unreadable inventory must not get gangs that rely on IDs. Extended
                     # resources that it has now, or listed before, stay listed with none free.

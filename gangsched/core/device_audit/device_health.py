@@ -117,8 +117,9 @@ class DeviceHealth:
         again: dict[str, None] = {}
         while self._looks:
             name, _ = self._looks.popitem()
-            if self._listed.get(name) is None:
-                continue  # no list now is no evidence of sickness
+            row = self._shared.cache.nodes.row_of.get(name)
+            if self._listed.get(name) is None or row in self._shared.cache.ledger.unread:
+                continue  # no list, or one that cannot be read, is no evidence of sickness
             for info in list(self._shared.cache.by_node.get(name, {}).values()):
                 if not info.ids or info.group is None:
                     continue
