@@ -156,7 +156,8 @@ class _Room:
             self.free[at] = room_of(view, names[column], column)
 
     def place(self, needs: Sequence[_Need]) -> list[_Taken] | None:
-        """Takes room for all needs, each on as few nodes as possible; or for none of them, and returns None."""
+        """Takes room for all needs, on as few nodes as possible each; takes none and returns None if one does
+        not fit."""
         done: list[_Taken] = []
         for need in needs:
             at = np.array([self._index[column] for column in need.template.columns], dtype=np.int64)
