@@ -159,7 +159,7 @@ def _fits(group: Group, begin: str, again: str) -> Found:
 
 
 def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
-    """Tries to place it now, with the groups that start with it; returns text if that fails."""
+    """Tries to place it now, with the groups that start with it; text: why it could not be tried."""
     shared = scheduler.shared
     if not group.n_pending:
         return "No member is pending."

@@ -1,4 +1,4 @@
-"""SchedulerParts: the part of the scheduler's interface that the classes doing its work may use.
+"""SchedulerParts: the scheduler as seen by the classes that do parts of its work.
 
 Implemented by core.scheduler. Used by core.answers, core.cluster_objects, core.overdue, core.containment and
 core.refused_pods.

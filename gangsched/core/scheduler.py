@@ -74,7 +74,7 @@ class Scheduler:
     ) -> None:
         """With `leading` False it follows everything and decides nothing until LeadershipGained.
 
-        pick: picks the node of a lone pod among n equally good ones, from 0, where the settings say at
+        pick: given n equally good nodes for a lone pod, returns the index of one, if the settings say at
         random; a seeded generator's `randrange` uses them evenly, as kube-scheduler does. extenders: the
         profiles' plugin for extenders, if any. guard: called with exceptions that an object triggered in our
         own code, which then affect only that object (core.containment); without it they are raised.

@@ -118,9 +118,9 @@ class LimitLine:
         """What is kept within limits from this group, by queue with a limit.
 
         A unit that waits for its victims keeps what it needs from every group that must leave it its room.
-        If this group has a claim, otherwise only older claims keep anything from it; groups at their bound do
-        not. If it waited for them too, none of them would start, and the limit would be idle. It passes them
-        once, and no other group gets a claim as long as they keep it out.
+        From a group with a claim only older claims keep anything else; groups at their bound keep nothing. If
+        it waited for them too, none of them would start, and the limit would be idle. It passes them once,
+        and no other group gets a claim as long as they keep it out.
         """
         found = self._claimed.kept_by_preemption(group)
         if not completes(group):
