@@ -43,7 +43,7 @@ class SchedulerParts(Protocol):
     reconciler: GroupReconciler
 
     def apply(self, take: Take, run: Iterable[ev.Event]) -> None:
-        """Passes `take` events of one kind."""
+        """Passes events of one kind to `take`."""
         ...
 
     def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:

@@ -3,7 +3,7 @@
 Here: owners as last read, which groups depend on which, and what each namespace infers. Not here: what each
 controller writes (model.owners), pods and their groups (core.groups.membership). A pod whose owner has
 not been seen waits with its gang, with a message; it is never started alone. Called by core.scheduler,
-core.groups.membership, group_spec and gang.
+core.groups.membership, pod_similarity, group_spec and reconciler.
 """
 
 from __future__ import annotations
