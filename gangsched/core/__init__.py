@@ -1,20 +1,20 @@
 """Floor 1: decisions and state, synchronous and pure; takes events, returns effects.
 
-Rooms, from the ground up; each imports those before it and none behind it (contracts in pyproject.toml):
+Packages, from the ground up; each imports only those above it in this list (contracts in pyproject.toml):
 
     types          plain values: arrays, changes, pod templates, groups and members, placements
     cache          the known state of the cluster, and trial copies of it
     framework      what a plugin is; a profile's plugins run in order
     cycle          one unit placed on a Trial, all or nothing
     preemption     the cheapest victims for a unit that does not fit
-    queueing       how long groups run, and how often a waiting group was passed
+    queueing       how long groups run, and how often a waiting group was bypassed
     state          what one turn shares: SharedState, the queue, the table of states, the reporter
     binding        from a permitted plan to bound pods, and releasing
     device_audit   compares records, annotations and kubelet's report; failing devices
     groups         the life of a group: members, numbers, attempts, waits
 
 `scheduler` is the interface to all: handle, advance, schedule. It leaves events to `cluster_objects` and
-`answers`, and deadlines that have passed to `overdue`; `parts` is what these see of it. Beside it
+`answers`, and passed deadlines to `overdue`; `parts` is the interface these see of it. Beside it are
 `reconfigure` (a new configuration while running), `containment` (limits the cost of one object's fault),
 `invariants` (recounts what must hold) and `reports` (frozen views for people and programs).
 """

@@ -1,6 +1,6 @@
-"""Answers: passes outcomes of effects and hooks, and people's orders, to the rooms that wait for them.
+"""Answers: passes outcomes of effects and hooks, and people's orders, to the parts that wait for them.
 
-BindSucceeded is not here: core.scheduler passes those on in runs. Called by core.scheduler.
+Not here: BindSucceeded, which core.scheduler passes on in runs. Called by core.scheduler.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gangsched.model import events as ev
 
 
 class Answers:
-    """Passes answers on."""
+    """Passes each answer to its handler."""
 
     def __init__(self, scheduler: SchedulerParts, permits: Permits) -> None:
         self._scheduler = scheduler

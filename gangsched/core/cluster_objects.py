@@ -1,7 +1,7 @@
-"""ClusterObjects: events of nodes, their load, PodGroups, controllers and every other kind but pods.
+"""ClusterObjects: applies events of nodes, node load, PodGroups, controllers and all other kinds but pods.
 
-Each is passed on to the rooms that keep or check such an object. Pods are core.groups.membership's. Called by
-core.scheduler.
+Passes each event on to the parts that keep or check such an object. Pods belong to core.groups.membership.
+Called by core.scheduler.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ClusterObjects:
         row = self._shared.cache.nodes.row_of.get(name)
         known = self._shared.cache.nodes.nodes[row] if row is not None else None
         if known is not None and known.metadata.uid != node.metadata.uid:
-            return  # the node has been replaced, and the event of its replacement came first
+            return  # the node has been replaced, and its replacement's event came first
         self._shared.cache.remove_node(name)
         self._scheduler.audit.node_gone(name)
         self._scheduler.health.node_gone(name)
@@ -78,7 +78,7 @@ class ClusterObjects:
         if event.kind == NAMESPACES:
             self._scheduler.membership.regroup(self._scheduler.owners.put_namespace(event.object.metadata))
         if cache.objects.put(event.kind, event.object):
-            if not isinstance(event.object, PodDisruptionBudget):  # no single pod's decision depends on these
+            if not isinstance(event.object, PodDisruptionBudget):  # no pod's placement depends on these
                 meta = event.object.metadata
                 cache.index.selected.name(
                     (event.kind, meta.namespace, meta.name), selector_keys(event.object)
@@ -109,7 +109,7 @@ class ClusterObjects:
             self._reporter.refused(event.kind, event.namespace, event.name, event.uid, event.message)
 
     def tell_of_nodes(self) -> None:
-        """Reports what the cache found wrong with reports about nodes and devices."""
+        """Publishes the problems that the cache found in node and device reports."""
         shared = self._shared
         for uid, node_name, device_id in shared.cache.clashes:
             info = shared.cache.pods.get(uid)

@@ -1,19 +1,19 @@
-"""Containment: an exception in one event, one group's turn or one deadline costs only the object concerned.
+"""Containment: an exception in one event, one group's turn or one deadline affects only the object concerned.
 
-Such an exception is a fault of ours, triggered by an object that any user may have written. So the process
+Such an exception is a bug of ours, triggered by an object that any user may have written. So the process
 goes on, the fault is reported to the assembly (log, `gangsched_invariant_violations_total`), and a half-done
 step is undone by recounting.
 
 | what failed | consequence |
 |---|---|
-| a pod's event | refused: in no group, with a condition; on its node it uses the resources that can be read |
+| a pod's event | refused: in no group, with a condition; the resources that can be read count on its node |
 | ... with its bind in flight | the same on its reserved node, until the bind's answer has come |
-| a node's event | refused: nothing is placed there, what is there is not given twice |
-| a PodGroup's, another object's event | as if it did not parse |
+| a node's event | refused: nothing is placed there, and nothing held there is given out twice |
+| a PodGroup's or another object's event | treated as if it did not parse |
 | a group's turn | its reservations are released, it is retried after its backoff |
 | ... while it is being evicted | the same, and its evictions go on |
 
-The next event of a refused object is its next chance. Called by core.scheduler if the assembly passes a
+The next event of a refused object is handled as usual. Called by core.scheduler if the assembly passes a
 `guard`; without one (tests, simulation) exceptions are raised unchanged.
 """
 
@@ -51,7 +51,7 @@ from gangsched.model.objects import Node
 from gangsched.model.pod_group import GroupKey
 
 _ANSWERS = (ev.BindSucceeded, ev.BindFailed, ev.BindCancelled, ev.BindUnknown, ev.PodRead, ev.PodBumped)
-# The groups of a set that were tried with a group; others of its set wait, and keep their reservations.
+# States of siblings that were tried with a group; siblings in other states keep what they have.
 _WERE_TRIED = (
     GroupState.ACTIVE,
     GroupState.ASKING,
@@ -82,7 +82,7 @@ class Containment:
     # -- steps -------------------------------------------------------------------------------------------
 
     def events_failed(self, take: Take, events: Sequence[ev.Event], n_left: int, error: Exception) -> bool:
-        """The event that failed is refused, and the rest goes on."""
+        """Refuses the event that failed; the rest is applied."""
         at = len(events) - n_left - 1
         if at < 0:
             self._faults.tell(name_of(take), "", error)
@@ -103,7 +103,7 @@ class Containment:
         self._faults.step(lambda: self._shared.set_time(now_s))
 
     def each(self, do: Callable[[], Any]) -> None:
-        """A failed item has been removed, so running it again continues with the next one."""
+        """Runs `do` until it succeeds: each failed item has been removed, so it continues with the next."""
         for _ in range(_MAX_STEPS):
             if self._faults.step(do):
                 break
@@ -191,7 +191,7 @@ class Containment:
                 self._pods.refuse(info.uid, info.pod, said)
 
     def _answered(self, event: Any) -> None:
-        """The answer to the bind of a pod refused since: apply what it makes certain."""
+        """Applies what an answer makes certain about the bind of a pod that was refused meanwhile."""
         shared = self._shared
         pod = shared.unanswered.get(event.uid)
         if pod is None:
@@ -203,7 +203,7 @@ class Containment:
             shared.emit(BumpPod(event.uid, pod.metadata.namespace, pod.metadata.name, ""))
             return
         if isinstance(event, ev.BindSucceeded):
-            return  # the watch shows it; older versions of the pod may come before
+            return  # the watch will show it; older versions of the pod may come first
         self._pods.drop(event.uid, pod)
         if isinstance(event, ev.PodRead | ev.PodBumped):
             pod = event.pod
@@ -234,7 +234,7 @@ class Containment:
     # -- groups ------------------------------------------------------------------------------------------
 
     def group_failed(self, group: Group, where: str, error: Exception) -> None:
-        """The group, and those tried with it, release what they can and wait for their backoff."""
+        """Makes the group, and those tried with it, release what they can and back off."""
         said = self._faults.tell(where, str(group.key), error).partition("; it is left")[0]
         self.not_before_s = self._shared.now_s + _PAUSE_S  # the step may have been a deadline's
         try:
@@ -277,7 +277,7 @@ class Containment:
             return
         group.failed_binds.clear()
         if group.state is GroupState.UNWINDING and group.counts[BOUND]:
-            # Who has to go has to go all the same.
+            # Its bound members are evicted all the same.
             shared.queue.set_deadline(group, shared.now_s + _PAUSE_S)
             return
         if group.is_half_bound:
@@ -287,13 +287,13 @@ class Containment:
 
 
 def _is_promise(info: PodInfo) -> bool:
-    """Whether it holds room, maybe in part, and no bind of it has been sent."""
+    """Whether it holds room, even in part, and no bind was sent for it."""
     is_unsent = info.bind not in ON_ITS_WAY or info.bind_tries == 0
     return (info.state is ASSUMED and is_unsent) or (info.state is PENDING and bool(info.node_name))
 
 
 def _may_land(event: Any) -> bool:
-    """Whether a bind sent before may still land after this answer, unless the pod's version changes."""
+    """Whether an earlier bind may still land after this answer, unless the pod's version changes."""
     if isinstance(event, ev.PodRead):
         return event.pod is not None and not event.pod.spec.node_name
     return isinstance(event, ev.BindFailed | ev.BindCancelled)

@@ -1,10 +1,10 @@
-"""Estimates: when groups that wait will start, if what runs ends as expected and nothing else comes.
+"""Estimates: when waiting groups will start, if running pods end as expected and nothing else arrives.
 
 A pure function of the scheduler's present state, computed on demand; nothing is written and no counter moves.
-The line is followed into the future: whenever something ends, all that fits then starts, in order (list
-scheduling). By resources, each template alone: ports, devices' places and terms about other pods are left
-out, and groups that need one domain, or start together with others, get none. Room of claims counts as taken.
-So it is a forecast, and never a promise (core.queueing.claims). Called by gangsched.web.queue.
+Simulates the queue: whenever something ends, everything that fits then starts, in order (list scheduling).
+Counts resources only, each template alone: ports, device locality and terms about other pods are ignored.
+Groups that need one domain, or start together with other groups, get no estimate. Room of claims counts as
+taken. So it is a forecast, and never a promise (core.queueing.claims). Called by gangsched.web.queue.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from gangsched.core.types.pod_template import PodTemplate
 from gangsched.core.types.states import IN_LINE
 from gangsched.model.pod_group import GroupKey
 
-# The first so many in line.
+# Only the first groups in the queue get an estimate.
 _MAX_GROUPS = 100
-# Each looks at all nodes that a template may use: 50 us of 5,000 nodes.
+# Limit on placement tries. Each looks at all nodes that a template may use: 50 us for 5,000 nodes.
 _MAX_LOOKS = 1_000
-# A step takes some 1 ms of CPU.
+# Sized so that a step takes about 1 ms of CPU.
 _PODS_AT_ONCE = 200
 _GROUPS_AT_ONCE = 1_000
-# Ends are rounded up to a fiftieth of the time until then.
+# Ends are rounded up to steps of a fiftieth of the time until then.
 _STEP = 0.02
 _LEAST_STEP_S = 1.0
 
 _Taken = tuple[PodTemplate, IntArray, IntArray]
-"""A template, rows, and how many copies each of them holds."""
+"""A template, rows, and how many copies are on each row."""
 
 
 class _Need(msgspec.Struct, eq=False):
-    """So many copies of a template, on these rows."""
+    """`n` copies of a template, to be placed on these rows."""
 
     template: PodTemplate
     rows: IntArray
@@ -60,12 +60,12 @@ class _Waiting(msgspec.Struct, eq=False):
 
     @property
     def kind(self) -> tuple[tuple[int, int], ...]:
-        """Equal for groups of which either all fit or none."""
+        """Equal for groups with equal needs: if one does not fit, neither do the rest."""
         return tuple((one.template.serial, one.n) for one in self.needs)
 
 
 def estimated_starts(scheduler: Scheduler, now_s: float) -> dict[GroupKey, float]:
-    """On the core's clock; groups of which nothing can be said, and those with claims, are missing."""
+    """Start times on the core's clock. Groups that cannot be estimated or have claims are missing."""
     steps = in_steps(scheduler, now_s)
     while True:
         try:
@@ -76,8 +76,10 @@ def estimated_starts(scheduler: Scheduler, now_s: float) -> dict[GroupKey, float
 
 
 def in_steps(scheduler: Scheduler, now_s: float) -> Generator[None, None, dict[GroupKey, float]]:
-    """The same, in steps of some milliseconds. What happens between two of them may be left out, but another
-    configuration: then it begins again."""
+    """As estimated_starts, in steps of some milliseconds.
+
+    Events between two steps may be missed, but after a change of the configuration it begins again.
+    """
     shared = scheduler.shared
     while shared.ends is not None and shared.walltimes is not None and scheduler.is_synced:
         profiles, settings = shared.profiles, shared.settings
@@ -93,7 +95,7 @@ def in_steps(scheduler: Scheduler, now_s: float) -> Generator[None, None, dict[G
 
 
 def _steps(shared: SharedState, now_s: float) -> Generator[None, None, dict[GroupKey, float]]:
-    """With one configuration."""
+    """The simulation, under one configuration."""
     waiting = yield from _waiting(shared)
     if not waiting:
         return {}
@@ -115,7 +117,7 @@ def _steps(shared: SharedState, now_s: float) -> Generator[None, None, dict[Grou
                 left.append(one)
                 continue
             if at_s == now_s and one.group.state is GroupState.UNSCHEDULABLE:
-                # What it waits for is none of what is followed here.
+                # It fits and still waits, so it waits for something that is not simulated here.
                 room.give_back(took)
                 continue
             found[one.group.key] = at_s
@@ -133,14 +135,14 @@ def _steps(shared: SharedState, now_s: float) -> Generator[None, None, dict[Grou
 
 
 def _rounded(in_s: float) -> float:
-    """Up, so that what ends at about the same time ends together."""
+    """Rounds up, so that pods that end at about the same time end together."""
     if in_s <= _LEAST_STEP_S:
         return _LEAST_STEP_S
     return max(math.ceil(in_s), (1.0 + _STEP) ** math.ceil(math.log(in_s) / math.log1p(_STEP)))
 
 
 class _Room:
-    """What is free of the resources that somebody waits for, healthy devices where they are listed.
+    """What is free of the requested resources; of devices with an inventory only the healthy ones.
 
     Shape: int64[n_resources, n_rows]."""
 
@@ -154,7 +156,8 @@ class _Room:
             self.free[at] = room_of(view, names[column], column)
 
     def place(self, needs: Sequence[_Need]) -> list[_Taken] | None:
-        """All of them, on as few nodes as possible each; None: they do not fit, and nothing is taken."""
+        """Takes room for all needs, on as few nodes as possible each; takes none and returns None if one does
+        not fit."""
         done: list[_Taken] = []
         for need in needs:
             at = np.array([self._index[column] for column in need.template.columns], dtype=np.int64)
@@ -177,7 +180,7 @@ class _Room:
             self.take(one, -1)
 
     def take(self, taken: _Taken, sign: int) -> None:
-        """The rows are different ones."""
+        """Takes the room, or returns it with sign -1. Rows must be distinct."""
         template, rows, counts = taken
         for column, amount in zip(template.columns, template.amounts, strict=True):
             if (at := self._index.get(column)) is not None:
@@ -185,7 +188,7 @@ class _Room:
 
 
 def _waiting(shared: SharedState) -> Generator[None, None, list[_Waiting]]:
-    """In the order of the line."""
+    """The first waiting groups in queue order, with what each needs."""
     claims = shared.queue.claims
     groups: list[tuple[object, GroupKey, Group]] = []
     known = iter(list(shared.groups.values()))
@@ -223,14 +226,14 @@ def _waiting(shared: SharedState) -> Generator[None, None, list[_Waiting]]:
 def _ends(
     shared: SharedState, room: _Room, now_s: float
 ) -> Generator[None, None, list[tuple[float, int, list[_Taken]]]]:
-    """What ends when, as a heap; what claims and nominations keep is taken from `room`."""
+    """A heap of what ends when. Takes what claims and nominations keep out of `room`."""
     view, one_copy = shared.cache.view, np.ones(1, dtype=np.int64)
     found: list[tuple[float, int, list[_Taken]]] = []
     ends = shared.ends
     assert ends is not None
-    # By what they request: templates that name a node are as many as pods.
+    # By their requests: a template that names a node has just one pod.
     alike: dict[tuple[float, object, object], tuple[PodTemplate, list[int]]] = {}
-    # What comes to a node or leaves it meanwhile may be left out.
+    # Pods that arrive or leave meanwhile may be missed.
     infos = chain.from_iterable([*there.values()] for there in list(shared.cache.by_node.values()))
     for i, info in enumerate(infos):
         if i % _PODS_AT_ONCE == 0:

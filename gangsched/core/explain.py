@@ -1,9 +1,9 @@
 """Explanation: why a group does not run now, and what would cure it, as a value for people and programs.
 
-A pure function of the scheduler's present state, computed on demand: for a group that waits for room the
-cycle is run once more on a Trial, without searching further orders. Nothing is written and no counter moves.
-Lists are bounded. Text from users and servers is made safe to print; a reader must escape markup. Take it
-between two turns, from the loop that drives the scheduler. Called by gangsched.web.explanations.
+A pure function of the scheduler's present state, computed on demand: for a group that waits for room it runs
+the cycle once more on a Trial, without trying further orders. Nothing is written and no counter moves. Lists
+are bounded. Text from users and servers is made safe to print; the reader must escape markup. Call it between
+two turns, from the loop that drives the scheduler. Called by gangsched.web.explanations.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _MAX_LOOKED_AT = 20_000
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
-    """One group. answer: the shortest true answer; cures: what somebody can do; then: what happens by itself;
-    told: what its condition says.
+    """One group's explanation. answer: the shortest true answer; cures: what a person can do; then: what
+    happens without intervention; told: the message of its condition.
 
-    position: its place in the queue of n_waiting, 0 for a group that has started. Seconds are from now:
-    state_s and waited_s ago, next_s ahead; None: not, or never. needed: None while it is not known.
+    position: its place in the queue of n_waiting, 0 for a group that has started. Seconds are relative to
+    now: state_s and waited_s ago, next_s ahead; None: not, or never. needed: None if unknown.
     """
 
     group: str
@@ -75,9 +75,9 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | None = None) -> Explanation:
-    """Why the group does not run, as the scheduler stands now.
+    """Explains why the group does not run now.
 
-    ago_s: what to add to the core's clock for a time of day; None: times of day are left out.
+    ago_s: added to the core's clock, gives Unix time; None: times of day are left out.
     """
     found = _found(scheduler, group, now_s, ago_s)
     position, n_waiting = _position(scheduler, group)
@@ -111,7 +111,7 @@ def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | 
 
 
 def without_effect(scheduler: Scheduler, group: Group) -> Iterator[str]:
-    """What its users wrote and nobody reads, or can read, without keeping it from starting."""
+    """Cures for what its users wrote that is ignored or unreadable, but does not keep it from starting."""
     walltimes = scheduler.shared.walltimes or Walltimes(QueueingSettings())
     for problem in walltimes.of(group).problems[:1]:
         yield f"Correct its walltime, which counts as not stated: {problem}."
@@ -120,7 +120,7 @@ def without_effect(scheduler: Scheduler, group: Group) -> Iterator[str]:
 
 
 def _position(scheduler: Scheduler, group: Group) -> tuple[int, int]:
-    """(its place by QueueSort from 1, how many wait); the place is 0 for a group that has started."""
+    """(its place by QueueSort from 1, the number of waiting groups); place 0 if it has started."""
     shared = scheduler.shared
     waiting = [one for one in shared.groups.values() if one.state not in NOT_QUEUED]
     if group.state in NOT_QUEUED:
@@ -218,7 +218,7 @@ def _gathering(scheduler: Scheduler, group: Group) -> Found:
 
 
 def _owed(group: Group) -> str:
-    """Which controllers made its members, and so owe the rest."""
+    """Names the controllers that made its members, and should make the rest."""
     owners: Counter[str] = Counter()
     for info in islice(group.members.values(), _MAX_LOOKED_AT):
         for owner in info.pod.metadata.owner_references or ():
@@ -240,7 +240,7 @@ def _owed(group: Group) -> str:
 
 
 def _refused(told: str) -> str:
-    """What to do about pods that the API server did not take."""
+    """What to do about pods that the API server refused."""
     again = "the controller tries again by itself"
     if "exceeded quota" in told:
         return f"Raise the ResourceQuota that is named, end what uses it, or ask for less; {again}."
@@ -252,7 +252,7 @@ def _near_groups(scheduler: Scheduler, group: Group) -> str:
     return nearest(group.key.name, islice(names, _MAX_LOOKED_AT)).rstrip("?")
 
 
-# -- it has its room, or some of it --------------------------------------------------------------------
+# -- it has room, or part of it ------------------------------------------------------------------------
 
 
 def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
@@ -288,7 +288,7 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
 
 
 def _apart(scheduler: Scheduler, group: Group) -> Iterator[str]:
-    """About the first of the groups that should start with it and is not there, or does not list it."""
+    """The cure if a group that should start with it does not exist, or does not list it; the first one."""
     there = {str(group.key), *scheduler.shared.siblings(group)}
     missing = next((name for name in group.start_together if name not in there), "")
     if not missing:
@@ -353,7 +353,7 @@ def _started(scheduler: Scheduler, group: Group) -> Found:
 
 
 def _ends(scheduler: Scheduler, group: Group) -> str:
-    """When it is due to end, if that is known, and which promised start depends on it."""
+    """When it is due to end, if known, and which claims wait for that."""
     walltimes, claims = scheduler.shared.walltimes, scheduler.shared.queue.claims
     latest = partial(latest_end, scheduler.shared)
     end = told_end(group, walltimes, latest) if walltimes is not None else ""

@@ -1,7 +1,7 @@
-"""What would cure a group that does not fit: one sentence for each thing that somebody can do.
+"""Cures for a group that does not fit: one sentence for each thing that a person can do.
 
-From the same facts as the answer: names that no node has, what is too small, what others have reserved,
-devices that are not healthy, the plugins that exclude nodes. Called by core.explain_room.
+From the same facts as the answer: names that no node has, resources that are short, room reserved for other
+groups, unhealthy devices, plugins that exclude nodes. Called by core.explain_room.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def why_refused(error: FitError) -> str:
 
 
 def refused(error: FitError, view: NodeQueries) -> Iterator[str]:
-    """What would cure it."""
+    """Cures for a group that was refused before any node was looked at."""
     names = [plugin for plugin, _ in error.rejected_by]
     if TOPOLOGY in names:
         definition = error.group.definition
@@ -78,7 +78,7 @@ def refused(error: FitError, view: NodeQueries) -> Iterator[str]:
 
 
 def cures(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequence[Lack]) -> Iterator[str]:
-    """Sentences, the most certain first. found: the resources that are short."""
+    """Cures for a group that does not fit, the most certain first. found: the resources that are short."""
     if not short.trial.n_nodes:
         yield "Add nodes."
     elif any(near_names(short)):
@@ -98,7 +98,7 @@ def cures(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequen
 
 
 def _excluding(short: Shortage) -> Iterator[str]:
-    """About the plugin that excludes the most nodes, those that are down left out."""
+    """The cure for the plugin that excludes the most nodes; nodes that are down are not counted."""
     down, counted = _down(short), Counter[str]()
     for plugin, _, rows in short.found:
         counted[plugin] += int((rows & ~down).sum())
@@ -108,7 +108,7 @@ def _excluding(short: Shortage) -> Iterator[str]:
 
 
 def _down(short: Shortage) -> BoolArray:
-    """bool[n_rows]: nodes excluded by a taint that Kubernetes itself gave them, as one that is not ready."""
+    """bool[n_rows]: nodes excluded by a taint that Kubernetes itself set, such as not-ready."""
     view = short.trial
     codes = [
         code

@@ -1,4 +1,4 @@
-"""Why a group's queue keeps it out: there is no such queue, or which limit is exceeded, and who holds it.
+"""Why a group's queue keeps it out: there is no such queue, or a limit is exceeded, and what uses it up.
 
 Called by core.explain_room.
 """
@@ -18,7 +18,7 @@ _MAX_NAMED = 4
 
 
 def names_wrong_queue(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
-    """(the sentence, what would cure it); None: its pods name no queue, or one that takes them."""
+    """(the explanation, the cure); None if its pods name no queue, or one that takes them."""
     shared = scheduler.shared
     book = shared.queues()
     if book is None or group.is_half_bound:
@@ -34,7 +34,7 @@ def names_wrong_queue(scheduler: Scheduler, group: Group) -> tuple[str, str] | N
 
 
 def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
-    """(the sentence, what would cure it); None: no limit of its queue keeps it out."""
+    """(the explanation, the cure); None if no limit of its queue keeps it out."""
     shared = scheduler.shared
     book, view = shared.queues(), shared.queue_view
     if book is None or view is None or group.is_half_bound:
@@ -64,7 +64,7 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
 
 
 def _holders(scheduler: Scheduler, name: str, resource: str) -> str:
-    """Who holds most of it, of the queue and those below it."""
+    """Names the largest holders of the resource in the queue and the queues below it."""
     book = scheduler.shared.queue_book
     assert book is not None
     held: Counter[str] = Counter()

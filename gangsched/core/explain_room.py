@@ -1,7 +1,6 @@
-"""Why a group that waits for room does not fit, as things are now, and which nodes come near.
+"""Why a group that waits for room does not fit now, and which nodes come closest.
 
-For it the cycle is run once more on a Trial, without searching further orders; nothing is written. Called by
-core.explain.
+Runs the cycle once more on a Trial, without trying further orders; writes nothing. Called by core.explain.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class NearMiss(msgspec.Struct, frozen=True, rename="camel"):
-    """A node that suits the member but for one resource; `held_by`: "group (amount, state)"."""
+    """A node that would suit the member except for one resource; `held_by`: "group (amount, state)"."""
 
     node: str
     resource: str
@@ -64,18 +63,18 @@ class NearMiss(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Found(msgspec.Struct):
-    """The parts of the answer for one state."""
+    """The parts of the explanation for one group state."""
 
     answer: str
     cures: tuple[str, ...] = ()
     reasons: tuple[Reason, ...] = ()
     near: tuple[NearMiss, ...] = ()
     then: str = ""
-    """What happens by itself, and when."""
+    """What happens without intervention, and when."""
 
 
 def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None) -> Found:
-    """What keeps it from being placed. ago_s: what makes seconds of the core's clock a time of day."""
+    """What keeps it from being placed. ago_s: added to the core's clock, gives Unix time; None: unknown."""
     begin = ""
     if group.is_half_bound:
         begin = f"{group.n_bound} of {group.start_count} members run; the rest is placed first in line. "
@@ -117,7 +116,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
 
 
 def _in_its_way(scheduler: Scheduler, group: Group) -> str:
-    """Where its claim is, and what has to end there first."""
+    """Describes the nodes of its claim, and the pods that must end there first."""
     claims = scheduler.shared.queue.claims
     claim = claims.of(group) if claims is not None else None
     if claim is None:
@@ -133,7 +132,7 @@ def _in_its_way(scheduler: Scheduler, group: Group) -> str:
 
 
 def _stays(scheduler: Scheduler, group: Group) -> Iterator[str]:
-    """What runs of a gang bound in part is not given back where nobody may be evicted."""
+    """Without evictions, the running members of a partly bound gang are not taken back."""
     if group.is_half_bound and not scheduler.shared.settings.allow_eviction:
         yield (
             "What runs of it is not taken back by itself, since allowEviction is false: delete those pods"
@@ -142,7 +141,7 @@ def _stays(scheduler: Scheduler, group: Group) -> Iterator[str]:
 
 
 def _again(group: Group, now_s: float) -> str:
-    """When it is tried again by itself."""
+    """When it is retried without intervention."""
     if group.state is GroupState.BACKOFF:
         return f"It is tried again{_in(group.deadline_s, now_s)} (failure {group.failure})."
     if group.state is GroupState.UNSCHEDULABLE:
@@ -151,7 +150,7 @@ def _again(group: Group, now_s: float) -> str:
 
 
 def _fits(group: Group, begin: str, again: str) -> Found:
-    """There is room: it rests for another reason."""
+    """The answer when there is room: it waits for another reason."""
     last = f" The last attempt said: {group.message.rstrip('.')}." if group.message else ""
     if group.state is GroupState.ACTIVE:
         return Found(f"{begin}{FITS}; it waits for its turn.{last}", then=again)
@@ -160,7 +159,7 @@ def _fits(group: Group, begin: str, again: str) -> Found:
 
 
 def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
-    """The result of placing it now, with the groups that start with it; text: why it failed."""
+    """Tries to place it now, with the groups that start with it; text: why it could not be tried."""
     shared = scheduler.shared
     if not group.n_pending:
         return "No member is pending."
@@ -188,7 +187,7 @@ def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
 
 
 def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:
-    """How many members fit, and what the first that does not lacks."""
+    """How many members fit, and what the first one that does not fit lacks."""
     name = short.member.pod.metadata.name
     fit = f"{several(short.n_wanted, 'member')} {'fits' if short.n_wanted == 1 else 'fit'}"
     begin = f"{short.n_fit} of {fit}. Member {name}" if group.is_gang else f"Pod {name}"
@@ -211,7 +210,7 @@ def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:
 
 
 def _counted(short: Shortage) -> str:
-    """The reasons that exclude the most nodes."""
+    """Lists the reasons that exclude the most nodes."""
     told = [f"{one.nodes} {one.reason}" for one in _reasons(short)[:_MAX_NAMED]]
     return f": {', '.join(told)}" if told else ""
 
@@ -225,7 +224,7 @@ def _reasons(short: Shortage) -> tuple[Reason, ...]:
 
 
 def _near(scheduler: Scheduler, short: Shortage, found: Sequence[Lack]) -> Iterator[NearMiss]:
-    """The nodes with the most of what is short, and what holds the rest."""
+    """The nodes with most of the scarce resource free, and what holds the rest."""
     if not found:
         return
     lack = found[0]
@@ -256,8 +255,10 @@ def _near(scheduler: Scheduler, short: Shortage, found: Sequence[Lack]) -> Itera
 
 
 def _name_until(group: Group, now_s: float, ago_s: float | None) -> str:
-    """The group, and until when it keeps what it has reserved, where that is known and on this day: victims
-    may state a grace period of any number of years."""
+    """The group, and until when it keeps its reservation, if that is known and within a day.
+
+    Victims may state a grace period of any number of years.
+    """
     at_s = group.preemption.deadline_s if group.preemption is not None else group.deadline_s
     if ago_s is None or at_s >= now_s + _DAY_S:
         return str(group.key)

@@ -1,8 +1,8 @@
 """Recount: recounts the core's invariants from scratch.
 
-Runs after every step in tests and in simulation, never on the hot path. What pods add up to is kept as long
-as no pod differs from what it was; what the core has counted is compared with it every time. The numbers in
-the messages are those of the invariants in the project's fault catalogue.
+Runs after every step in tests and in simulation, never on the hot path. The sums over pods are kept until a
+pod changes; the core's own counts are compared with them every time. The numbers in the messages are those of
+the invariants in the project's fault catalogue.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Recount:
         self._read: list[tuple[Any, ...]] = []
         self._sums = _Sums(self._read)
         self._sound: tuple[Any, ...] = ()
-        """What `_counted` found sound."""
+        """What `_counted` last found correct."""
 
     def find_broken(self) -> list[str]:
-        """As the function."""
+        """Every invariant that is violated now, in words; empty when all hold."""
         shared = self._shared
-        # All that _Sums reads, to be compared at once; mappings of IDs are replaced, never changed.
+        # All that _Sums reads, compared in one go; mappings of IDs are replaced, never changed.
         read = [
             (
                 uid,
@@ -82,7 +82,7 @@ class Recount:
         ]
 
     def _counted(self, cache: Cache) -> list[str]:
-        """6: the use counted on nodes, compared again once it or a pod differs."""
+        """6: the use counted on nodes; compared again only when it or a pod has changed."""
         nodes = cache.nodes
         arrays = (nodes.free.tobytes(), nodes.allocatable.tobytes(), nodes.padding.tobytes())
         now = (self._sums, arrays, nodes.beyond.copy(), len(cache.table))
@@ -94,25 +94,25 @@ class Recount:
 
 
 class _Sums:
-    """What the pods add up to. broken: what they contradict each other in."""
+    """Sums over the pods. broken: contradictions between pods."""
 
     def __init__(self, read: Iterable[tuple[Any, ...]]) -> None:
         self.broken: list[str] = []
         self.places: dict[str, dict[str, PodInfo]] = {}
-        """Pods by the node that they are on, and by UID."""
+        """node name -> UID -> pod."""
         self.alike: dict[tuple[int, PodTemplate], int] = {}
-        """How many pods of a template are on each row."""
+        """(row, template) -> number of pods."""
         self.rows: dict[str, dict[int, PodInfo]] = {}
-        """The rows on which the pods of a node are counted, one each, with such a pod."""
+        """node name -> each row on which its pods are counted -> one such pod."""
         self.using_volumes: list[PodInfo] = []
         self.priorities: dict[int, int] = {}
         self.owners: dict[tuple[str, str, str], str] = {}
         self.held: dict[tuple[str, int], set[str]] = {}
-        """Device IDs by resource and row."""
+        """(resource, row) -> device IDs."""
         self.members: dict[Group, dict[str, PodInfo]] = {}
         self.by_state: dict[Group, dict[MemberState, int]] = {}
         self.unbound: list[PodInfo] = []
-        """Members that are not bound, and hold something or may."""
+        """Members that are not bound, but hold something or may."""
         self._add(read)
 
     def _add(self, read: Iterable[tuple[Any, ...]]) -> None:
@@ -149,8 +149,8 @@ class _Sums:
     def _hold(self, info: PodInfo, held: Mapping[str, tuple[str, ...]], *, is_ours: bool) -> None:
         for resource, ids in held.items():
             self.held.setdefault((resource, info.row), set()).update(ids)
-            # Claims in other schedulers' annotations are reported as conflicts and guaranteed by nothing; and
-            # a pod that is gone harms no other, though a lagging watch shows it until its deletion.
+            # Claims in other schedulers' annotations are reported as conflicts, not guaranteed. And a pod
+            # that is gone conflicts with no other, though a lagging watch still shows it.
             if is_ours:
                 self._own(info, resource, ids)
 
@@ -164,7 +164,7 @@ class _Sums:
 
 
 def _on_nodes(cache: Cache, sums: _Sums) -> list[str]:
-    """1 and 6: what is counted on nodes is the sum of the pods there."""
+    """1 and 6: what is counted on a node is the sum over the pods there."""
     broken = []
     if sums.places != cache.by_node:
         broken.append(f"6: pods are known on {[*cache.by_node]} and are on {[*sums.places]}, or are others")
@@ -184,9 +184,9 @@ def _on_nodes(cache: Cache, sums: _Sums) -> list[str]:
 
 
 def _summed(cache: Cache, alike: Mapping[tuple[int, PodTemplate], int]) -> list[str]:
-    """6: the use counted on nodes; `alike`: how many pods of a template are on each row."""
+    """6: the use counted on nodes is the sum over pods. alike: (row, template) -> number of pods."""
     nodes = cache.nodes
-    # What is counted less what the pods add up to.
+    # The counted use minus the sum over pods.
     left, padding = nodes.used.tolist(), nodes.padding.tolist()
     for (column, row), exact in nodes.beyond.items():
         left[column][row] = nodes.allocatable.item(column, row) - exact
@@ -222,7 +222,7 @@ def _in_groups(shared: SharedState, sums: _Sums) -> list[str]:
         n_known += bool(mine)
         if mine != group.members:
             for uid, info in group.members.items():
-                if mine.get(uid) is not info:  # it knows one group, so it is a member of no other
+                if mine.get(uid) is not info:  # a pod knows one group, so it is in no other
                     broken.append(f"5: {info!r} does not know its group {group!r}")
             strange = [uid for uid in mine if uid not in group.members]
             broken += [f"5: {mine[uid]!r} is in no group" for uid in strange]
@@ -246,7 +246,7 @@ def _in_groups(shared: SharedState, sums: _Sums) -> list[str]:
 
 
 def _unlike_its_state(info: PodInfo) -> list[str]:
-    """2 and 4: what a member that is not bound holds, and should not."""
+    """2 and 4: an unbound member holds only what its state allows."""
     group = info.group
     if info.state is ASSUMED:
         sent = info.bind is not UNASKED
@@ -286,7 +286,7 @@ def _promises(shared: SharedState) -> list[str]:
 
 
 def _claims(shared: SharedState) -> list[str]:
-    """4: room is claimed for groups that wait in line, for members that are pending, and for nobody else."""
+    """4: room is claimed only for pending members of groups that wait in line."""
     claims = shared.queue.claims
     if claims is None:
         return []

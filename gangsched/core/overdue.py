@@ -1,6 +1,6 @@
-"""Overdue: what is done at deadlines that have passed, of pods, of groups and of whole rooms.
+"""Overdue: acts on deadlines that have passed, of pods, of groups and of the scheduler's parts.
 
-The deadlines themselves are their owners', in one heap (core.state.timers). Called by core.scheduler.
+Each deadline is kept by the class that set it, all in one heap (core.state.timers). Called by core.scheduler.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gangsched.core.types.group import NEVER_S, Group, GroupState
 
 
 class Overdue:
-    """Does what is overdue, and knows when there is something next."""
+    """Acts on passed deadlines, and knows when the next one is."""
 
     def __init__(self, scheduler: SchedulerParts, steps: Steps, extenders: Extenders | None) -> None:
         self._scheduler = scheduler
@@ -26,7 +26,7 @@ class Overdue:
         self._extenders = extenders
 
     def apply(self, now_s: float) -> None:
-        """Deadlines of pods first, then of half-bound groups, of other groups, and of rooms."""
+        """Handles deadlines of pods first, then of half-bound groups, other groups, and parts."""
         shared, scheduler, steps = self._shared, self._scheduler, self._steps
         for _, uid, attempt in shared.retries.take(now_s):
             if attempt == PRE_ENQUEUE:
@@ -60,7 +60,7 @@ class Overdue:
             scheduler.for_group(group, scheduler.walltime_evictions.act)
 
     def next_s(self) -> float | None:
-        """The soonest deadline; None: there is none."""
+        """The next deadline; None if there is none."""
         steps = self._steps
         left_over_s = min(steps.look_again_s, self._scheduler.membership.pre_enqueue.look_again_s())
         soonest = max(min(self._shared.timers.next_s(), left_over_s), steps.not_before_s)
@@ -73,7 +73,7 @@ class Overdue:
             self._steps.pod_failed(uid, name_of(do), error)
 
     def _settle(self, group: Group) -> None:
-        """Ends the wait of a half-bound group for the rest of its members."""
+        """Ends a half-bound group's wait for the rest of its members."""
         shared, scheduler = self._shared, self._scheduler
         if not group.is_half_bound:
             shared.settle_by_s.drop(group.key)
@@ -88,12 +88,12 @@ class Overdue:
         ) or scheduler.binder.staggered.stop(group, "the rest of it was not sent in time"):
             pass  # reconsidered before this turn ends, and then handled by its policy
         else:
-            # Binds in flight must be answered first.
+            # Wait for the answers to binds in flight.
             shared.settle_by_s.set(group.key, shared.now_s + 1.0)
 
     def _expired(self, group: Group) -> None:
         if group.deadline_s != NEVER_S:
-            return  # it went with a group whose deadline passed before, and has another one since
+            return  # it was handled together with an earlier group, and has a new deadline
         if group.state is GroupState.ASKING and self._extenders is not None:
             self._extenders.late(group)
         else:

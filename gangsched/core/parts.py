@@ -1,4 +1,4 @@
-"""SchedulerParts: the scheduler as the classes see it that do a part of its work.
+"""SchedulerParts: the scheduler as seen by the classes that do parts of its work.
 
 Implemented by core.scheduler. Used by core.answers, core.cluster_objects, core.overdue, core.containment and
 core.refused_pods.
@@ -27,7 +27,7 @@ from gangsched.model import events as ev
 
 
 class SchedulerParts(Protocol):
-    """A scheduler's rooms, and how steps are run."""
+    """A scheduler's parts, and how steps are run."""
 
     shared: SharedState
     reporter: Reporter
@@ -43,9 +43,9 @@ class SchedulerParts(Protocol):
     reconciler: GroupReconciler
 
     def apply(self, take: Take, run: Iterable[ev.Event]) -> None:
-        """Passes `take` events of one kind."""
+        """Passes events of one kind to `take`."""
         ...
 
     def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
-        """Runs a step for one group; core.steps decides whether now, and what happens when it raises."""
+        """Runs a step for one group. core.steps decides whether it runs now and what happens if it raises."""
         ...

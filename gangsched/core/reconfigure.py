@@ -1,17 +1,17 @@
-"""Taking over another configuration while running: between two turns; pods keep what they hold.
+"""Applies a new configuration while running, between two turns; pods keep what they hold.
 
-Lives here: which parts of the core's state depend on profiles and settings, and how they follow. Not here:
+Here: which parts of the core's state depend on profiles and settings, and how they are updated. Not here:
 validating the configuration (config, plugins), when it is read (extension.reload). Called by core.scheduler.
 
-| what changes | groups that wait, queue or run |
+| what changes | what happens to groups |
 |---|---|
 | plugins, args, weights | reservations stay; Permit is asked anew; rejected groups may try again |
-| a plugin that remembers reservations | the new one inherits from the one before it |
-| QueueSort | the line is sorted anew |
-| a profile comes | its pods, another scheduler's until now, are listed again and are ours |
-| evictions are not allowed any more | who waits for victims gives up, what is being evicted stays |
-| a profile goes | its reservations are released, its pods are another scheduler's and keep what they have |
-| and has gangs that are being bound | those are bound or unwound as by the profile that it was; none begins |
+| a plugin that remembers reservations | the new instance inherits from the old one |
+| QueueSort | the queue is sorted anew |
+| a profile is added | its pods, another scheduler's until now, are listed again and become ours |
+| evictions are no longer allowed | groups that wait for victims give up; pods still being evicted stay |
+| a profile is removed | its reservations are released; its pods become another scheduler's, as they are |
+| ... while it binds gangs | those are bound or unwound by the old profile; no new attempt begins |
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _MOVING = (GroupState.BINDING, GroupState.UNWINDING)
 def unfinished(shared: SharedState, names: frozenset[str]) -> list[Group]:
     """Groups of profiles other than `names` that cannot be dropped now.
 
-    Binds or evictions are in flight, or it is bound in part; or a bind is answered and not shown by the watch
-    yet: of these pods only we know where they are.
+    Their binds or evictions are in flight, or they are bound in part. Or a bind is answered but the watch
+    does not show it yet, so only we know where the pod is.
     """
     groups = [group for group in shared.groups.values() if not names.issuperset(_names_of(group))]
     return [
@@ -60,7 +60,7 @@ def unfinished(shared: SharedState, names: frozenset[str]) -> list[Group]:
 
 
 def _names_of(group: Group) -> set[str]:
-    """Its profile, and what its members name: it may not start where these differ, and yet they are in it."""
+    """The group's profile, and those its members name; if these differ it may not start."""
     return {group.scheduler_name, *(str(stated[0]) for stated in group.stated)}
 
 
@@ -73,10 +73,9 @@ def reconfigure(
     profiles: Mapping[str, Profile],
     settings: Settings,
 ) -> None:
-    """These profiles and settings are in effect from here on.
+    """Puts these profiles and settings into effect.
 
-    A profile that goes stays beside them, retiring, while it has groups that are `unfinished`, until this is
-    called again.
+    A removed profile that has `unfinished` groups is kept, retiring, until this is called again without them.
     """
     for group in shared.groups.values():
         if group.scheduler_name not in profiles and group.state is GroupState.WAITING:
@@ -106,7 +105,7 @@ def reconfigure(
     group_specs.forget_strangers_of(added)
     for uid, kept in list(shared.cache.nominated.items()):
         if kept.info.group is None and kept.info.pod.spec.scheduler_name in added:
-            shared.changes += shared.cache.unnominate(uid)  # another scheduler's word: it may be anywhere
+            shared.changes += shared.cache.unnominate(uid)  # another scheduler nominated the node
     for info in list(shared.cache.pods.values()):
         if info.group is None and info.pod.spec.scheduler_name in added and info.uid not in shared.unanswered:
             _put_anew(shared, membership, info.pod)
@@ -115,7 +114,7 @@ def reconfigure(
             membership.look_again(info.uid)
     for group in list(shared.groups.values()):
         if group.definition is not None and group.definition.unsupported:
-            shared.touch(group)  # it may be refused no longer, or from now on
+            shared.touch(group)  # the new settings decide whether it is refused
         if group.active_token or (group.state is GroupState.WAITING and group.n_assumed):
             shared.queue.activate(group, Cause.RECONFIGURED)
         elif group.state is GroupState.UNSCHEDULABLE:
@@ -123,7 +122,7 @@ def reconfigure(
 
 
 def _put_anew(shared: SharedState, membership: Membership, pod: Pod) -> None:
-    """A pod that was known under the profiles before these."""
+    """Puts a known pod back under the new profiles: as ours, or as another scheduler's."""
     if pod.spec.scheduler_name in shared.profiles:
         membership.join_again(pod)
     else:
@@ -131,7 +130,7 @@ def _put_anew(shared: SharedState, membership: Membership, pod: Pod) -> None:
 
 
 def _hand_over(shared: SharedState, profiles: Mapping[str, Profile]) -> None:
-    """Plugins that are made anew learn what those before them remember of reservations, which stay."""
+    """Lets new plugin instances inherit what the old ones remember of reservations, which stay."""
     for name in [name for name in profiles if name in shared.profiles]:
         for plugin in profiles[name].plugins:
             before = shared.profiles[name].plugin(plugin.name)
@@ -145,7 +144,7 @@ def _hand_over(shared: SharedState, profiles: Mapping[str, Profile]) -> None:
 
 
 def _with_those_of(before: Settings, settings: Settings, names: Iterable[str]) -> Settings:
-    """Also what was said by profile of these: an inferred gang must not fall apart while it is bound."""
+    """Keeps the per-profile settings of `names`: an inferred gang must not fall apart while it is bound."""
     kept: dict[str, Any] = {}
     for field in _BY_PROFILE:
         own = getattr(before, field)
@@ -154,7 +153,7 @@ def _with_those_of(before: Settings, settings: Settings, names: Iterable[str]) -
 
 
 def _stop_evicting(shared: SharedState, attempts: Attempts, outcome: GroupOutcome) -> None:
-    """Evictions are asked again until the pods go: those that are not allowed any more are not."""
+    """Stops evictions that are no longer allowed; they would be requested again until the pods go."""
     settings = shared.settings
     for group in list(shared.groups.values()):
         waited = group.preemption
@@ -169,7 +168,7 @@ def _stop_evicting(shared: SharedState, attempts: Attempts, outcome: GroupOutcom
 
 
 def watched(profiles: Iterable[Profile], settings: Settings) -> tuple[str, ...]:
-    """Kinds that some plugin names in its `watches` or that gangs are inferred from, each once, in order."""
+    """Kinds that some plugin `watches` or that gangs are inferred from, each once, sorted."""
     found = watched_by_plugins(profiles)
     for inferred in settings.infer_gangs.values():
         found.update(kinds_read(inferred))

@@ -1,6 +1,6 @@
-"""RefusedPods: pods that our own code failed on: in no group, and their room taken where they are.
+"""RefusedPods: pods that our own code failed on. They are in no group and keep the room they hold.
 
-Of a refused pod, those resources are counted that can be read (core.cache.plain_pod). Called by
+Of a refused pod's resources, those that can be read are counted (core.cache.plain_pod). Called by
 core.containment.
 """
 
@@ -30,14 +30,14 @@ from gangsched.model.objects import Pod
 
 
 class RefusedPods:
-    """Takes pods out of everything, and asks about the binds of those that were on their way."""
+    """Takes pods out of everything, and asks the server about their binds in flight."""
 
     def __init__(self, scheduler: SchedulerParts, faults: Faults) -> None:
         self._scheduler = scheduler
         self._shared: SharedState = scheduler.shared
         self._faults = faults
         self._ask_s: dict[str, float] = {}
-        """By UID: when to ask about a pod's bind, unless its answer comes first."""
+        """UID -> when to ask about the pod's bind, unless its answer comes first."""
 
     @property
     def is_asking(self) -> bool:
@@ -45,7 +45,7 @@ class RefusedPods:
         return bool(self._ask_s)
 
     def ask_later(self, uid: str) -> None:
-        """Asks about the pod's bind in a while, unless its answer comes first."""
+        """Asks about the pod's bind after settle_s, unless its answer comes first."""
         self._ask_s[uid] = self._shared.now_s + self._shared.settings.settle_s
 
     def ask_about_binds(self) -> float:
@@ -66,7 +66,7 @@ class RefusedPods:
         return min(self._ask_s.values(), default=NEVER_S)
 
     def refuse(self, uid: str, pod: Pod, said: str) -> None:
-        """The pod is in no group; its resources count on its node, or where its bind may land."""
+        """Takes the pod out of its group; its resources count on its node, or where its bind may land."""
         info = self._shared.cache.pods.get(uid)
         is_asked = info is not None and (is_unseen(info) or uid in self._shared.unanswered)
         is_on_the_way = is_asked and not pod.spec.node_name
@@ -87,7 +87,7 @@ class RefusedPods:
             self._scheduler.reporter.refused_pod(pod, said)
 
     def _is_known(self, info: PodInfo, pod: Pod) -> bool:
-        """Whether what it runs with is known better than from this version's annotations."""
+        """Whether our record of what it runs with is better than this version's annotations."""
         is_ours = bool(info.identity)
         return (
             runs_on(info, pod)
@@ -96,7 +96,7 @@ class RefusedPods:
         )
 
     def _keep_room(self, pod: Pod, node_name: str, promised: Any) -> PodInfo | None:
-        """Counts it like another scheduler's pod, with as many of its properties as can be read."""
+        """Counts it like another scheduler's pod, with those of its properties that can be read."""
         shared = self._shared
         for plain, allocation in plain_pods(pod, node_name, promised):
             uid = plain.metadata.uid
@@ -112,7 +112,7 @@ class RefusedPods:
         return None
 
     def drop(self, uid: str, pod: Pod) -> None:
-        """Removes every trace of it."""
+        """Removes every trace of the pod."""
         shared, scheduler = self._shared, self._scheduler
         shared.unanswered.pop(uid, None)
         info = shared.cache.remove_pod(uid) or self._left_of(uid, pod)
@@ -136,7 +136,7 @@ class RefusedPods:
         self._faults.step(lambda: shared.left_node(uid))
 
     def _left_of(self, uid: str, pod: Pod) -> PodInfo | None:
-        """A removed pod that is still a member or on its node."""
+        """Finds a pod that the cache no longer lists but that is still a member or on its node."""
         for group in self._shared.groups.values():
             if uid in group.members:
                 info = group.members[uid]

@@ -21,7 +21,7 @@ _HOLDING = (MemberState.ASSUMED, MemberState.BOUND)
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """What a group has on one node; IDs by resource, in the order of its members."""
+    """What a group holds on one node; IDs by resource, in the order of its members."""
 
     node: str
     n_reserved: int = 0
@@ -40,11 +40,11 @@ class GroupView(msgspec.Struct, frozen=True):
     """One group's present state. Times are on the clock of `handle(now_s)`; None: not, or never.
 
     n_bound counts members that have started, including ended ones; n_running and n_ended are as reported by
-    kubelets. n_needed: how many must be bound for the gang to be whole. is_counted: False while that is not
-    known: the object that says it does not exist, or what says it cannot be read. why: what the group waits
-    for or was refused for, "" when all is well. deadline_s: when its present state times out. created_at, in
-    seconds since 1970, instead of complete_since_s: when the first of those that wait beside started members
-    was created; of a group found at start-up, when its last member was.
+    kubelets. n_needed: how many must be bound for the gang to be whole. is_counted: False if that is unknown:
+    the object that gives the number does not exist or cannot be read. why: what the group waits for or was
+    refused for, "" when all is well. deadline_s: when its present state times out. created_at, in seconds
+    since 1970, replaces complete_since_s in two cases. If members wait beside started ones: when the first of
+    those was created. If the group was found at start-up: when its last member was created.
     """
 
     key: GroupKey
@@ -167,9 +167,9 @@ def view_group(group: Group) -> GroupView:
 
 
 def first_late_at(group: Group) -> float | None:
-    """When the first of the members that wait beside started ones was created, in seconds since 1970.
+    """When the first member that waits beside started ones was created, in seconds since 1970.
 
-    None: none waits so. The age of a gang that has run for a week says nothing of one that came just now.
+    None: no member waits so. The age of a gang that has run for a week says nothing about a new member.
     """
     if not group.n_bound:
         return None
@@ -198,27 +198,27 @@ def view_members(group: Group) -> list[MemberView]:
 
 
 def view_nodes(scheduler: Scheduler) -> list[NodeView]:
-    """Every node by name ("n2" before "n10"), with the holders of its devices."""
+    """Every node, sorted by name ("n2" before "n10"), with the holders of its devices."""
     shared = scheduler.shared
     names = sorted(shared.cache.nodes.row_of, key=lambda name: (len(name), name))
     return [_node(shared, name) for name in names]
 
 
 def view_node(scheduler: Scheduler, name: str) -> NodeView | None:
-    """One node; None if there is none of that name."""
+    """One node; None if no node has that name."""
     shared = scheduler.shared
     return _node(shared, name) if name in shared.cache.nodes.row_of else None
 
 
 def _is_counted(group: Group) -> bool:
-    """Whether it is known how many members it needs, and they do not say different things."""
+    """Whether the number of members it needs is known, and its members agree on it."""
     if group.definition is None:
         return not group.is_gang
     return group.satisfied or not group.problem or len(group.stated) <= 1
 
 
 def lacks_object(group: Group) -> bool:
-    """Whether its numbers are unknown since the object that says them does not exist."""
+    """Whether its numbers are unknown because the object that gives them does not exist."""
     return group.definition is None and needs_object(group.key)
 
 
@@ -261,7 +261,7 @@ def _device(shared: SharedState, device_id: str, healthy: bool, uids: Iterable[s
 
 
 def _holds(group: Group) -> Iterator[Holding]:
-    """Node by node in the order of names; a group's pods on one node are merged."""
+    """What the group holds, node by node in the order of names."""
     by_node: dict[str, list[PodInfo]] = {}
     for info in group.members.values():
         if info.node_name and info.state in _HOLDING:

@@ -49,10 +49,10 @@ from gangsched.model import events as ev
 from gangsched.model.effects import Effect
 from gangsched.model.pod_group import OBJECT_KINDS
 
-# The kinds that are always followed; PodGroup kinds may be missing.
+# The kinds that are always watched; PodGroup kinds may be missing.
 KINDS = ("pods", "nodes", *OBJECT_KINDS)
 _LEADERSHIP = "leadership"
-# Devices claimed twice, and bad reports of nodes, that a follower remembers and reports when it leads.
+# Limit on device clashes and on bad node reports that a follower keeps, to report once it leads.
 _MAX_CLASHES = 1000
 
 
@@ -74,11 +74,11 @@ class Scheduler:
     ) -> None:
         """With `leading` False it follows everything and decides nothing until LeadershipGained.
 
-        pick: which of n equally good nodes a lone pod gets, from 0, where the settings say at random; a
-        seeded generator's `randrange` uses them evenly, as kube-scheduler does. extenders: the profiles'
-        plugin for extenders, if there are any. guard: called with exceptions that an object triggered in our
-        own code, which then affect that object alone (core.containment); without one they are raised.
-        wall_ahead_s: Unix time less the clock of `now_s`, for times told to people and the ages of pods found
+        pick: given n equally good nodes for a lone pod, returns the index of one, if the settings say at
+        random; a seeded generator's `randrange` uses them evenly, as kube-scheduler does. extenders: the
+        profiles' plugin for extenders, if any. guard: called with exceptions that an object triggered in our
+        own code, which then affect only that object (core.containment); without it they are raised.
+        wall_ahead_s: Unix time minus the clock of `now_s`, for times shown to people and ages of pods found
         running; None: unknown.
         """
         if observer is not None:
@@ -124,11 +124,11 @@ class Scheduler:
             ev.PodUpdated: self.membership.put_pods,
             ev.BindSucceeded: self.binder.succeeded,
         }
-        """Frequent kinds are applied in runs: all events of one kind until another kind comes."""
+        """Handlers of frequent kinds, applied in runs: all events of a kind until another kind comes."""
         self._on_event = self._handlers()
 
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
-        """What each other kind of event is passed to."""
+        """Handlers of all other kinds, one event at a time."""
         handlers: dict[type, Callable[[Any], None]] = {
             **self._objects.handlers,
             **Answers(self, self.permits).handlers,
@@ -158,7 +158,7 @@ class Scheduler:
         return self._end_turn()
 
     def apply(self, take: Take, run: Iterable[ev.Event]) -> None:
-        """Passes `take` events of one kind; when one fails, the steps decide about the rest."""
+        """Passes events of one kind to `take`; if one fails, core.steps decides about the rest."""
         events = list(run)
         left = iter(events)
         self.shared.n_heard += 1
@@ -172,7 +172,7 @@ class Scheduler:
         self._steps.applied(events)
 
     def for_group(self, group: Group, do: Callable[[Group], Any]) -> None:
-        """Runs a step for one group, unless it must wait; the steps are told when it raises."""
+        """Runs a step for one group, unless it must wait; reports it to core.steps if it raises."""
         if self._steps.may_step(group):
             try:
                 do(group)
@@ -180,7 +180,7 @@ class Scheduler:
                 self._steps.group_failed(group, name_of(do), error)
 
     def _recall_queues(self, event: ev.QueueUsageRead) -> None:
-        """What queues have held lately, as an earlier process knew it."""
+        """Restores what queues have held lately, as saved by an earlier process."""
         view, now_s = self.shared.queue_view, self.shared.now_s
         if view is not None and view.queues is not None:
             began_s = now_s if view.began_s is None else view.began_s
@@ -189,10 +189,10 @@ class Scheduler:
     def reconfigure(
         self, profiles: Mapping[str, Profile], settings: Settings, now_s: float
     ) -> tuple[list[Effect], tuple[str, ...]]:
-        """Applies new profiles and settings; returns effects and the additional kinds to follow.
+        """Applies new profiles and settings; returns effects and the additional kinds to watch.
 
-        No decisions are made until these kinds are listed. While `is_retiring` after it, it is to be called
-        again with the same once no group is `unfinished`.
+        No decisions are made until these kinds are listed. If `is_retiring` afterwards, call it again with
+        the same arguments once no group is `unfinished`.
         """
         self.shared.set_time(now_s)
         observer = self.shared.observer
@@ -217,14 +217,14 @@ class Scheduler:
         return self._end_turn(), more
 
     def unfollowed(self, profiles: Mapping[str, Profile], settings: Settings) -> tuple[str, ...]:
-        """Kinds that these profiles' plugins and these settings read and that are not followed yet."""
+        """Kinds that these profiles' plugins and these settings read and that are not watched yet."""
         return tuple(kind for kind in watched(profiles.values(), settings) if kind not in self.watches)
 
     def newly_watched(self) -> tuple[str, ...]:
-        """Kinds to follow from now on, since a namespace infers gangs from them or a PodGroup names a
-        priority class; each is returned once.
+        """Kinds to watch from now on: a namespace infers gangs from them, or a PodGroup names a priority
+        class. Each is returned once.
 
-        Decisions do not wait for them: only pods that such an object may have do.
+        Only pods that such an object may concern wait until it is listed.
         """
         asked_for = (self.owners.asked_for, self.group_specs.asked_for)
         if not any(asked_for):
@@ -238,11 +238,11 @@ class Scheduler:
 
     @property
     def is_retiring(self) -> bool:
-        """Whether a profile that is gone from the configuration is still in effect."""
+        """Whether a profile removed from the configuration is still in effect."""
         return bool(self.shared.retiring)
 
     def unfinished(self, names: Iterable[str]) -> list[Group]:
-        """Groups of other profiles than these that cannot be dropped yet."""
+        """Groups of profiles other than these that cannot be dropped yet."""
         return unfinished(self.shared, frozenset(names))
 
     def advance(self, now_s: float) -> list[Effect]:
@@ -256,16 +256,16 @@ class Scheduler:
     def in_line(self) -> Iterator[Group]:
         """The groups that `pop` is expected to return next, in order; they stay in line.
 
-        To be read at once: what happens next may change the line.
+        Read it at once: later calls may change the line.
         """
         return self.shared.queue.in_line() if self.is_synced else iter(())
 
     def pop(self) -> Group | None:
-        """The group whose turn it is; None when no group can be tried now."""
+        """Takes the group whose turn it is out of the line; None if no group can be tried now."""
         return self.shared.queue.pop_active() if self.is_synced else None
 
     def schedule(self, group: Group, now_s: float) -> list[Effect]:
-        """One attempt of a popped group."""
+        """Makes one attempt to place a popped group."""
         self._steps.begin(now_s)
         self.for_group(group, self._attempt)
         return self._end_turn()
@@ -278,7 +278,7 @@ class Scheduler:
             self.shared.touch(group)
 
     def _try(self, group: Group) -> None:
-        """Tries the group at once, or lets it wait for its extenders, whose answer puts it in line again."""
+        """Tries the group now, or lets it wait for its extenders, whose answer puts it back in line."""
         if self._extenders is None:
             self.attempts.run(group)
         elif not self._extenders.rests(group):
@@ -286,7 +286,7 @@ class Scheduler:
             self._extenders.spent(group)
 
     def schedule_next(self, now_s: float) -> list[Effect] | None:
-        """pop and schedule in one; None when no group can be tried now."""
+        """Calls pop and schedule; None if no group can be tried now."""
         group = self.pop()
         return None if group is None else self.schedule(group, now_s)
 
@@ -334,7 +334,7 @@ class Scheduler:
     # -- events ----------------------------------------------------------------------------------------
 
     def _heard(self, kind: str, *, is_served: bool | None) -> None:
-        """is_served: None while that is not known: its gangs wait for their objects."""
+        """A kind was listed or is missing. is_served: None if unknown; its gangs then wait for objects."""
         self._synced(kind)
         if is_served is not None:
             self.membership.regroup(self.owners.served(kind, is_served))
@@ -365,7 +365,7 @@ class Scheduler:
                 touched, shared.touched = shared.touched, {}
                 for group in touched.values():
                     self.for_group(group, self.group_specs.resolve)
-                for group in touched.values():  # all numbers are known by now, so sets are computed once
+                for group in touched.values():  # numbers are known by now, so sets are computed once
                     self.for_group(group, self.reconciler.look)
                 for group in touched.values() if shared.settings.ends_overrun else ():
                     self.for_group(group, self.walltime_evictions.look_at)
@@ -379,8 +379,8 @@ class Scheduler:
             if shared.cache.clashes or shared.cache.bad_reports:
                 steps.each(self._objects.tell_of_nodes)
         else:
-            # Nothing waits for a cure yet; a follower gets changes for weeks. All groups that still have
-            # members then are looked at before the first decision.
+            # Nothing waits for a change yet, and a follower gets changes for weeks. Groups with members are
+            # all looked at before the first decision.
             touched, shared.touched = shared.touched, {}
             for group in (one for one in touched.values() if not one.members):
                 self.for_group(group, self.reconciler.look)

@@ -1,6 +1,6 @@
-"""Steps: what runs around each step of the scheduler, and how a step that raises is reported.
+"""Steps: wraps each step of the scheduler, and reports a step that raises.
 
-PlainSteps lets every exception through; Faults counts and reports one. Not here: what happens to the object
+PlainSteps lets every exception through; Faults counts and reports them. Not here: what happens to the object
 that a step failed on (core.containment). Called by core.scheduler.
 """
 
@@ -18,11 +18,11 @@ from gangsched.model import events as ev
 from gangsched.model.printable import in_words
 
 Take = Callable[[Iterator[Any]], None]
-"""Reads events of one kind, one after the other, and applies them."""
+"""Reads events of one kind one by one, and applies them."""
 
 
 class Defect(msgspec.Struct, frozen=True):
-    """A fault of ours. where: the step; about: the object that triggered it; story: the traceback."""
+    """A bug of ours. where: the step; about: the object that triggered it; story: the traceback."""
 
     where: str
     about: str
@@ -31,11 +31,11 @@ class Defect(msgspec.Struct, frozen=True):
 
 
 class Steps(Protocol):
-    """Called around the scheduler's steps: one event, one group, one deadline after the other.
+    """Called around the scheduler's steps, each for one event, one group or one deadline.
 
-    The scheduler runs the steps itself, and reports here, from within its `except`, those that raised.
+    The scheduler runs most steps itself, and reports here, from within its `except`, those that raised.
 
-    not_before_s: deadlines are not checked before. look_again_s: more work is left for that time.
+    not_before_s: deadlines are not checked earlier. look_again_s: when there is more work to do.
     """
 
     not_before_s: float
@@ -54,11 +54,11 @@ class Steps(Protocol):
         ...
 
     def each(self, do: Callable[[], Any]) -> None:
-        """Runs work that handles one item after the other, removing each before it handles it."""
+        """Runs work that handles items one by one, removing each before it handles it."""
         ...
 
     def by_deadline(self, do: Callable[[], Any]) -> None:
-        """Runs what is due."""
+        """Runs work that is due."""
         ...
 
     def end(self) -> None:
@@ -66,7 +66,7 @@ class Steps(Protocol):
         ...
 
     def may_step(self, group: Group) -> bool:
-        """Whether a step for the group is taken now; else it waits for the next turn."""
+        """Whether to run a step for the group now; else it waits for the next turn."""
         ...
 
     def group_failed(self, group: Group, where: str, error: Exception) -> None:
@@ -79,7 +79,7 @@ class Steps(Protocol):
 
 
 class PlainSteps:
-    """Contains nothing: tests and simulation need to see exceptions."""
+    """Raises every exception unchanged: tests and simulation need to see them."""
 
     not_before_s = 0.0
     look_again_s = NEVER_S
@@ -110,8 +110,7 @@ class PlainSteps:
 
 
 class Faults:
-    """Reports exceptions of our own code. is_shaken: there was one, and the queue has not been rebuilt
-    since."""
+    """Reports exceptions of our own code. is_shaken: the queue must be rebuilt after one."""
 
     def __init__(self, shared: SharedState, guard: Callable[[Defect], None]) -> None:
         self._shared = shared
@@ -128,7 +127,7 @@ class Faults:
         return f"the scheduler failed on it, a fault of its own: {problem}; it is left out until it changes"
 
     def step(self, do: Callable[[], Any]) -> bool:
-        """Do one thing; False when it raised, which is told."""
+        """Does one thing; if it raises, reports that and returns False."""
         try:
             do()
         except Exception as error:
@@ -138,5 +137,5 @@ class Faults:
 
 
 def name_of(do: Any) -> str:
-    """The name of a step in a report of its fault."""
+    """The name by which a step is reported."""
     return str(getattr(getattr(do, "func", do), "__qualname__", do))

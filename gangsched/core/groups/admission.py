@@ -1,7 +1,7 @@
-"""GroupAdmission: the group-level Admit, asked when a unit has its turn and before any node is looked at.
+"""GroupAdmission: the group-level Admit, asked in a unit's turn before any node is looked at.
 
-Lives here: which members the plugins are asked about, and which of them take part in the attempt. Not here:
-the plugins (plugins.fairness), and what follows from a "no" (core.groups.attempts).
+Here: which members the plugins are asked about, and which of them take part in the attempt. Not here: the
+plugins (plugins.fairness), and what follows from a "no" (core.groups.attempts).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gangsched.core.types.needed import completes, needed_members
 
 
 class GroupAdmission:
-    """Asks Admit's plugins; without any it admits everybody, at no cost."""
+    """Asks Admit's plugins; without any it admits every group, at no cost."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
@@ -32,8 +32,8 @@ class GroupAdmission:
         return self._asked(unit, [info for group in unit for info in needed_members(group)])
 
     def members(self, unit: Sequence[Group], group: Group, pending: list[PodInfo]) -> list[PodInfo]:
-        """Those of the group's pending members that take part in this attempt: all of them if all of the
-        unit's may start together, else those that the group needs. Raises: PluginError."""
+        """The group's pending members that take part in this attempt: all if all pending members of the unit
+        may start together, else the ones that the group needs. Raises: PluginError."""
         if (
             self._admits_all(unit)
             or self._asked(unit, [info for one in unit for info in one.in_state(PENDING)]).is_success

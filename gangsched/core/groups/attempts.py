@@ -1,8 +1,8 @@
 """Attempts: one group's turn, from the front of the queue to bound, waiting or rejected.
 
-Runs the cycle for the group, or for all groups that start together, on one Trial; applies the Plan (assume),
-calls Permit, and starts the binds, or holds, or rejects. Also ends a wait in Permit. core.state.transitions
-explains why waiting groups never wait for each other.
+Runs the cycle for the group, or for all groups that start together, on one Trial. Applies the Plan (assume),
+calls Permit, then starts the binds, holds the reservations, or rejects. Also ends a wait in Permit.
+core.state.transitions explains why waiting groups never wait for each other.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from gangsched.core.types.pod_template import PodTemplate
 
 # While a sibling is in one of these states its set is not tried; the sibling wakes the set afterwards.
 _BUSY = (GroupState.BINDING, GroupState.UNWINDING)
-# So many claims for others are made in one turn, each of which costs a plan.
+# Limit on claims made for other groups in one turn; each costs a plan.
 _MAX_CLAIMED = 4
 NOT_ANY_MORE = "preemption: its victims may not be evicted any more"
 _CLAIMS_FIRST = "others in front of it have been passed as often as they may be: room is kept for them first"
@@ -84,7 +84,7 @@ class Attempts:
         )
 
     def run(self, group: Group) -> None:
-        """The group's turn."""
+        """Takes the group's turn, with the groups that start together with it."""
         if group.start_together and not group.starts_alone:
             if too_large := self._shared.start_together.problem(group):
                 self._refuse_set(group, too_large)
@@ -120,8 +120,8 @@ class Attempts:
             self._keep_out(unit, str(error), error.plugin)
 
     def _waits_for_labels(self, unit: list[Group]) -> bool:
-        """Whether pods must first be regrouped by labels that its members have, or select by. A unit with
-        reservations or bound members does not wait: its pods are regrouped at once.
+        """Whether pods must first be regrouped by labels that its members have or select by. For a unit with
+        reservations or bound members they are regrouped at once, so it does not wait.
         """
         shared = self._shared
         selected = shared.cache.index.selected
@@ -142,7 +142,7 @@ class Attempts:
         return True
 
     def _refuse_set(self, group: Group, why: str) -> None:
-        """More groups start with this one than allowed. Those already waiting are refused in their turn."""
+        """Refuses a set with more groups than allowed. Groups already waiting are refused in their turn."""
         self._shared.start_together.refused[group.key] = None
         self._keep_out([group], why, GANG)
         for other in self._shared.start_together.neighbours(group):
@@ -150,7 +150,7 @@ class Attempts:
                 self._shared.queue.activate(other, Cause.LOOK_AGAIN)
 
     def decide(self, unit: list[Group]) -> None:
-        """Places the unit on top of what it holds; failing that, releases that and tries from nothing."""
+        """Places the unit beside what it holds; if that fails, releases that and tries from scratch."""
         cache = self._shared.cache
         held: list[PodInfo] = []
         for group in unit:
@@ -175,7 +175,7 @@ class Attempts:
             return
         for each in unit:
             if waited is not None and not each.n_assumed:
-                self._shared.queue.set_deadline(each, NEVER_S)  # it was for its victims
+                self._shared.queue.set_deadline(each, NEVER_S)  # it was the victims' deadline
             self.nominations.drop(each, keep_written=True)
         refused = self._reserve(unit, answer)
         if refused is not None:
@@ -184,10 +184,10 @@ class Attempts:
         self._permit(unit)
 
     def _place_anyhow(self, unit: list[Group], waited: Preemption | None) -> Plan | FitError | None:
-        """On top of what it holds, from nothing, or in others' place; None: it waits for its victims."""
+        """Places it beside what it holds, from scratch, or by preemption; None: it waits for victims."""
         answer = self._place(unit)
         if isinstance(answer, FitError) and all(each.n_assumed and each.n_short <= 0 for each in unit):
-            answer = Plan([])  # members beyond the needed stay behind, for now
+            answer = Plan([])  # members beyond the needed ones stay pending for now
         if isinstance(answer, FitError):
             why = f"the rest does not fit beside what was held: {answer.message}"
             if sum(self._shared.forget_all(each, why) for each in unit) > 0:
@@ -198,7 +198,7 @@ class Attempts:
         return answer
 
     def _refuse(self, unit: list[Group], answer: FitError) -> None:
-        """It does not fit now."""
+        """Rejects a unit that does not fit now."""
         if self._shared.settings.queueing is not None:
             self._passed_over.refused(self._units.demands(unit), answer)
         claimed = self.claiming.refused(unit)
@@ -216,7 +216,7 @@ class Attempts:
             return Plan([])  # all of it is reserved already
         groups, view = [demand.group for demand in demands], self._shared.cache.view
         answer: Plan | FitError | None = None
-        if yielding := self.claiming.yielding(groups):  # where it makes none of them late, if it fits there
+        if yielding := self.claiming.yielding(groups):  # first try to make none of them late
             answer = self._cycle(demands, view, nominated=self.claiming.kept_now(groups, yielding))
         if not isinstance(answer, Plan):
             answer = self._cycle(demands, view, nominated=self.claiming.kept_now(groups))
@@ -233,7 +233,7 @@ class Attempts:
         search_budget: int | None = None,
         nominated: Sequence[Nominated] | None = None,
     ) -> Plan | FitError:
-        """nominated: what is kept from it; None: all that claims will need."""
+        """Runs the cycle. nominated: room kept from it; None: all that claims will need."""
         shared = self._shared
         if nominated is None:
             nominated = self.claiming.nominated([demand.group for demand in demands])
@@ -307,7 +307,7 @@ class Attempts:
                 self._hold(group, status)
 
     def _hold(self, group: Group, status: Status) -> None:
-        """The group keeps its reservations; its deadline runs from the first time it waits."""
+        """Lets the group wait with its reservations; its deadline runs from the first time it waits."""
         shared = self._shared
         deadline_s = group.deadline_s
         own = group.definition.schedule_timeout_s if group.definition else None
@@ -320,14 +320,14 @@ class Attempts:
             self._reporter.waiting(group, f"{why} ({unread})" if unread else why, wait_s)
 
     def _keep_out(self, unit: list[Group], why: str, plugin: str, *, for_good: bool = False) -> None:
-        """A plugin says no or fails, or their set cannot start, whatever room there is."""
+        """Rejects the unit, but not for lack of room: a plugin refuses or fails, or its set cannot start."""
         for group in unit:
             self._shared.forget_all(group, why)
         claimed = self.claiming.kept_out(unit, for_good=for_good)
         self._rejected(unit, f"{claimed} {why}" if claimed else why, ((plugin, None),))
 
     def _reject(self, unit: list[Group], message: str, answer: FitError) -> None:
-        """No member of the unit starts now; reservations are released."""
+        """Rejects the unit and releases its reservations."""
         for group in unit:
             self._shared.forget_all(group, message)
         self._rejected(unit, message, answer.rejected_by, is_pending=answer.code is Code.PENDING)
@@ -340,7 +340,7 @@ class Attempts:
         *,
         is_pending: bool = False,
     ) -> None:
-        """It has given back what it held. is_pending: no change will signal when it may fit."""
+        """Ends the attempt, reservations released. is_pending: no change will signal when it may fit."""
         for group in unit:
             self.nominations.drop(group)
         self.forecasts.rejected(unit)
@@ -357,7 +357,7 @@ class Attempts:
             self._reporter.rejected(group, message)
 
     def timed_out(self, group: Group) -> None:
-        """WaitOnPermit's deadline: the whole set's reservations are released."""
+        """Acts on WaitOnPermit's deadline: releases the reservations of the whole set."""
         if group.preemption is not None:
             if self._is_outdated(group):
                 self.give_back(group, NOT_ANY_MORE)
@@ -366,7 +366,7 @@ class Attempts:
                 left = ", ".join(info.pod.key for info in group.preemption.waits_for.values())
                 self.give_back(group, f"preemption: not gone in time: {left}")
             return
-        if not group.n_assumed:  # it waited for victims, with a group that has gone or is of its set no more
+        if not group.n_assumed:  # it waited for victims with a group that is gone, or no longer of its set
             self._shared.queue.activate(group, Cause.LOOK_AGAIN)
             return
         self._shared.count("permit_timeouts")
@@ -384,7 +384,7 @@ class Attempts:
             return True
 
     def give_back(self, group: Group, why: str) -> None:
-        """Releases the reservations of a waiting group, and of those that wait with it; they back off."""
+        """Releases the reservations of a waiting group and its waiting siblings; they back off."""
         shared = self._shared
         together = [group, *(g for g in shared.siblings(group).values() if g.state is GroupState.WAITING)]
         for each in together:

@@ -1,6 +1,6 @@
 """ClaimPlans: where and when a unit will fit, if pods end when expected.
 
-A first guess comes from arrays (core.groups.plan_rooms); then the cycle itself is run for that time and later
+A first guess comes from arrays (core.groups.plan_rooms). Then the cycle itself runs for that time and later
 ones, on Trials without the pods that will have ended. Called by core.groups.claiming.
 """
 
@@ -35,8 +35,8 @@ _LOOKS_AT_PODS = ("InterPodAffinity", "PodTopologySpread")
 
 
 class _Asked(NamedTuple):
-    """Who is planned for; to_all: beside those, too, that yield to it and are promised a start; by_s: a later
-    start is of no use."""
+    """The unit to plan for. to_all: leave room also to claims with a promised start that yield to it; by_s:
+    the latest start that is of use."""
 
     claims: Claims
     unit: list[Group]
@@ -55,8 +55,8 @@ class ClaimPlans:
     def made(
         self, claims: Claims, unit: list[Group], *, to_all: bool = False, by_s: float = math.inf
     ) -> StartClaim | None:
-        """A claim for the first time found at which it fits; None: it would not fit even if everything
-        ended, or not by then. to_all: so that those that yield to it can start as promised."""
+        """Plans a claim for the first time found at which the unit fits; None: it would not fit even if all
+        pods ended, or not by `by_s`. to_all: so that claims that yield to it can start as promised."""
         try:
             found = self._first(_Asked(claims, unit, to_all, by_s))
         except PluginError as error:
@@ -67,8 +67,8 @@ class ClaimPlans:
         return self._claim(claims, unit, *found)
 
     def eased(self, claims: Claims, claim: StartClaim) -> StartClaim | None:
-        """The claim for the same start, where it keeps less of what is free now; None: it keeps no more than
-        it must, or it cannot stay."""
+        """Plans the claim for the same start, keeping less of what is free now; None: it keeps no more than
+        it must, or cannot keep its start."""
         if claim.start_s <= self._shared.now_s:
             return None
         try:
@@ -79,7 +79,7 @@ class ClaimPlans:
         return None if plan is None else self._claim(claims, list(claim.unit), claim.start_s, plan)
 
     def _easier(self, asked: _Asked, claim: StartClaim) -> Plan | None:
-        """Raises: PluginError."""
+        """The plan for `eased`. Raises: PluginError."""
         view, at_s, rooms = self._shared.cache.view, claim.start_s, self.rooms.of(asked.unit)
         if len(rooms) != 1 or not rooms[0].is_known:
             return None
@@ -112,8 +112,8 @@ class ClaimPlans:
     def blockers(
         self, nodes: Iterable[str], start_s: float, among: Collection[str] | None = None
     ) -> tuple[Blocker, ...]:
-        """The pods on these nodes that end before a claim starts, the soonest first. among: of those with
-        these UIDs, None: of all."""
+        """The pods on these nodes that end before a claim starts, the soonest first. among: only pods with
+        these UIDs; None: all pods."""
         found = [
             Blocker(info.pod.key, end.at_s, end.is_stated, end.is_over, info.uid)
             for info, end in self._ending(nodes, start_s)
@@ -122,7 +122,7 @@ class ClaimPlans:
         return tuple(sorted(found, key=lambda one: (one.end_s, one.name)))
 
     def landed(self, claim: StartClaim) -> tuple[Blocker, ...]:
-        """Those of others' pods that have come to the claim's nodes since it was planned, and end before it
+        """Other schedulers' pods that have come to the claim's nodes since it was planned, and end before it
         starts."""
         known = claim.beside.union(one.uid for one in claim.blockers)
         found = (info for name in claim.nodes for info in self._shared.cache.by_node.get(name, {}).values())
@@ -130,7 +130,7 @@ class ClaimPlans:
         return self.blockers(claim.nodes, claim.start_s, came) if came else ()
 
     def _beside(self, nodes: Iterable[str], start_s: float, priority: int) -> frozenset[str]:
-        """The UIDs of others' pods and of more important ones that are there and stay."""
+        """UIDs of pods there that stay and are another scheduler's or of higher priority."""
         return frozenset(
             info.uid
             for name in nodes
@@ -140,7 +140,7 @@ class ClaimPlans:
         )
 
     def still(self, claims: Claims, claim: StartClaim) -> tuple[Nominated, ...]:
-        """Where its members go if it stays on its nodes and starts as it was to; (): that is not possible."""
+        """Where its members go if it keeps its nodes and its start; () if it cannot."""
         at_s, unit = max(claim.start_s, self._shared.now_s), list(claim.unit)
         within = self._within(claim.nodes)
         try:
@@ -159,8 +159,8 @@ class ClaimPlans:
         return self._held(answer.placements) if isinstance(answer, Plan) else ()
 
     def too_idle(self, claims: Claims, claim: StartClaim) -> TooIdle | None:
-        """In mode budget, why the claim cannot be afforded: what it will keep idle if nobody fills in
-        (core.queueing.idle_budget.idle_until)."""
+        """Why the claim cannot be afforded in mode budget: what it will keep idle if no pod fills the room
+        meanwhile (core.queueing.idle_budget.idle_until). None: it can, or there is no budget."""
         if claims.budget is None:
             return None
         view, now_s = self._shared.cache.view, self._shared.now_s
@@ -177,7 +177,7 @@ class ClaimPlans:
     def needs_nobody_who_is_to_come(self, demands: Sequence[Demand], plan: Plan) -> FitError | None:
         """Why a unit with required terms about other pods would not fit there without the claims' pods.
 
-        Those are on the Trial to keep their room, and a term could match them as if they were running.
+        The Trial holds these to keep their room, and a term could match them as if they were running.
         """
         shared, claims = self._shared, self._shared.queue.claims
         if claims is None or not claims.by_key:
@@ -220,13 +220,13 @@ class ClaimPlans:
         return found
 
     def _has_room(self, asked: _Asked, at_s: float, rooms: Sequence[Room]) -> bool:
-        """Whether by resources alone each template finds room then, which costs a tenth of a try."""
+        """Whether each template has room then by resources alone; costs a tenth of a try."""
         held = self.rooms.held(self._holding_up(asked, at_s))
         return all(room.n_at(at_s, held) >= room.need for room in rooms if room.free is not None)
 
     def _sparing(self, asked: _Asked, at_s: float, rooms: Sequence[Room]) -> Plan | None:
-        """A plan that leaves alone what is free now and not needed then; None: there is none, or nothing is
-        to be spared."""
+        """A plan that spares what is free now and not needed then; None: there is none, or nothing to
+        spare."""
         spared = self._spared(asked, at_s, rooms)
         answer = self._at(asked, at_s, rooms, spared) if spared else None
         return answer if isinstance(answer, Plan) else None
@@ -237,7 +237,7 @@ class ClaimPlans:
     def _at(
         self, asked: _Asked, at_s: float, rooms: Sequence[Room], spared: Sequence[Nominated] = ()
     ) -> Plan | FitError | None:
-        """Places it on the cluster as it will be then."""
+        """Places the unit on the cluster as it will be then."""
         answer: Plan | FitError | None = None
         for gone in self.rooms.ended_by(at_s, self._holding_up(asked, at_s), rooms):
             answer = self._try(asked, at_s, gone, spared=spared)
@@ -253,8 +253,8 @@ class ClaimPlans:
         within: BoolArray | None = None,
         spared: Sequence[Nominated] = (),
     ) -> Plan | FitError:
-        """Places it on the cluster without those that are gone, beside the claims to which it yields, and
-        beside what is spared; on the nodes of bool[n_rows] only."""
+        """Places the unit without the pods in `gone`, beside the claims to which it yields and what is
+        spared. within bool[n_rows]: the nodes allowed."""
         shared = self._shared
         trial = Trial(shared.cache.view)
         trial.remove(*gone)
@@ -268,7 +268,7 @@ class ClaimPlans:
         return run_cycle(demands, trial, topology_key=shared.settings.topology_key, nominated=kept)
 
     def _holding_up(self, asked: _Asked, at_s: float) -> list[StartClaim]:
-        """The claims beside which it would run if it starts then."""
+        """The claims beside which the unit would run if it starts then."""
         unit = asked.unit
         until_s = at_s + self.walltime_s(unit)
         return asked.claims.holding_up(unit, at_s, until_s, to_all=asked.to_all)

@@ -1,4 +1,4 @@
-"""Why a claim starts later than it was to. Called by core.groups.claiming."""
+"""Why a claim starts later than planned. Called by core.groups.claiming."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gangsched.core.types.group import PodInfo
 
 
 def slip_cause(shared: SharedState, claim: StartClaim, demands: Sequence[Demand]) -> str:
-    """Why the claim cannot stay where it is (core.queueing.claims.CAUSES). demands: its unit's."""
+    """Why the claim cannot keep its start (core.queueing.claims.CAUSES). demands: its unit's."""
     if claim.is_outranked:
         return "guarantee"
     if _is_shut(shared, claim, demands):
@@ -21,7 +21,7 @@ def slip_cause(shared: SharedState, claim: StartClaim, demands: Sequence[Demand]
     cache, now_s = shared.cache, shared.now_s
     known = {one.uid: one for one in claim.blockers}
     late: list[Blocker] = []
-    is_foreign = False  # of those, one is another scheduler's, and says of no end
+    is_foreign = False  # one of `late` is another scheduler's pod that states no end
     for info in (info for name in claim.nodes for info in cache.by_node.get(name, {}).values()):
         if (before := known.get(info.uid)) is not None:
             if _is_extended(shared, info, before):
@@ -41,13 +41,13 @@ def slip_cause(shared: SharedState, claim: StartClaim, demands: Sequence[Demand]
         return "other scheduler" if is_foreign and claim.promised_s is not None else "estimate"
     claims = shared.queue.claims
     for other in claims.ahead_of(claim.unit) if claims is not None else ():
-        if other.slipped_s >= claim.planned_s:  # the claim waits for this one, and comes later as that does
+        if other.slipped_s >= claim.planned_s:  # the claim waits for this one, and slips with it
             return other.because
     return "claims" if claim.is_promise else "estimate"
 
 
 def _is_shut(shared: SharedState, claim: StartClaim, demands: Sequence[Demand]) -> bool:
-    """Whether a node would not take what is kept on it even if it were empty: it is gone, cordoned or
+    """Whether some node would not take what is claimed on it even if it were empty: it is gone, cordoned or
     tainted, or offers less."""
     view, ledger = shared.cache.view, shared.cache.ledger
     open_rows = {
@@ -69,7 +69,7 @@ def _is_shut(shared: SharedState, claim: StartClaim, demands: Sequence[Demand]) 
 
 
 def _is_extended(shared: SharedState, info: PodInfo, before: Blocker) -> bool:
-    """Whether the pod now states another end than before, one that is still to come."""
+    """Whether the pod now states a later end than before, and the former end has not passed."""
     ends, now_s = shared.ends, shared.now_s
     if ends is None or not before.is_stated or before.end_s <= now_s:
         return False

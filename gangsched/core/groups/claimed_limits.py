@@ -1,11 +1,10 @@
 """ClaimedLimits: what claims, and groups that wait for their victims, need within the limits of their queues.
 
-A claim keeps nodes; a limit that others of its queue have used up by then would break its promise all the
-same. So what its groups need is kept within their limits too, from those to whom the claim matters: who would
-still run when it starts, and yields to it (core.queueing.claims). What pods of the same queue hold that end
-before, and on whose nodes it waits, is not kept twice. Nor would room on nodes be of use to a group that has
-had others evicted for it, if its limit were used up by the time they are gone. Called by
-core.groups.limit_line.
+A claim keeps nodes, but if other groups of its queue use up a limit by its start, its promise breaks all the
+same. So what its groups need is kept within their limits too, from units that yield to the claim and would
+still run when it starts (core.queueing.claims). Not kept twice: what is held by pods of the same queue that
+the claim waits for, as they end before. The same holds for a preempting group: room on nodes is of no use to
+it if its limit is used up by the time its victims are gone. Called by core.groups.limit_line.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from gangsched.core.types.claim import StartClaim
 from gangsched.core.types.group import Group, PodInfo
 
 Amounts = dict[str, dict[str, int]]
-"""By queue with a limit, by resource."""
+"""queue with a limit -> resource -> amount."""
 
 
 def limited_needs(view: QueueView, tree: QueueTree, group: Group) -> Amounts:
-    """What the group needs of each resource that is limited, by the queues on its path that limit it."""
+    """What the group needs of limited resources, by the queues on its path that limit them."""
     asked, found = view.request_of(group), Amounts()
     for name in tree.paths.get(view.queue_of(group), ()):
         needs = {resource: asked[resource] for resource in tree.queues[name].limit if asked.get(resource)}
@@ -34,7 +33,7 @@ def limited_needs(view: QueueView, tree: QueueTree, group: Group) -> Amounts:
 
 
 def add_needs(to: Amounts, more: Amounts) -> None:
-    """Adds amounts to others."""
+    """Adds `more` to `to`."""
     for name, some in more.items():
         mine = to.setdefault(name, {})
         for resource, n in some.items():
@@ -48,7 +47,7 @@ class ClaimedLimits:
         self._shared = shared
         self._standing: list[StartClaim] = []
         self._needs: dict[int, Amounts] = {}
-        """By the claim's serial."""
+        """Claim serial -> what it keeps within limits."""
         self._as_of: tuple[object, ...] = ()
 
     def kept_from(self, group: Group) -> Amounts:
@@ -63,7 +62,7 @@ class ClaimedLimits:
         return found
 
     def kept_by_preemption(self, group: Group) -> Amounts:
-        """What it must leave to those that wait for their victims, and whose room on nodes it must leave."""
+        """What the group must leave to preempting units whose room on nodes it must leave as well."""
         found, shared, view = Amounts(), self._shared, self._shared.queue_view
         if view is None or shared.queue_book is None or not shared.cache.nominated:
             return found
@@ -89,7 +88,7 @@ class ClaimedLimits:
         return self._standing
 
     def starts(self) -> dict[int, tuple[float, frozenset[str]]]:
-        """By serial of these claims: when each starts, and of which resources it keeps some."""
+        """By serial, the standing claims: when each starts, and the resources that it keeps."""
         return {
             claim.serial: (claim.start_s, frozenset(n for some in needs.values() for n in some))
             for claim in self.standing()
@@ -106,7 +105,7 @@ class ClaimedLimits:
     def _beside(
         unit: Sequence[Group], ending: Iterable[PodInfo], view: QueueView, tree: QueueTree
     ) -> Amounts:
-        """What the unit needs, less what pods of the same queues hold that end before it starts."""
+        """What the unit needs, minus what is held in the same queues by pods that end before it starts."""
         needs = Amounts()
         for group in unit:
             add_needs(needs, limited_needs(view, tree, group))

@@ -1,13 +1,13 @@
-"""Claiming: when a group gets a claim, where and for when, and how the claim is kept up while it waits.
+"""Claiming: when a group gets a claim, where and for when, and how the claim is maintained while it waits.
 
-Before a start that would pass a group beyond its bound, that group gets a claim, and the start is planned
-again beside the claim. The cycle that places gangs works the claim out, on a Trial without the pods that will
+If a start would bypass a group beyond its bound, that group gets a claim, and the start is planned again
+beside the claim. The claim is planned by the cycle that places gangs, on a Trial without the pods that will
 have ended. The gang is still tried on the whole cluster and may start anywhere; each time it fails, its claim
-is checked. The claim keeps its nodes and start unless it cannot keep them, or could start much earlier.
+is checked. The claim keeps its nodes and start unless it cannot, or could start much earlier.
 
-Not here: the bound (core.queueing.bypasses), who yields to whom (core.queueing.claims), when pods end
-(core.queueing.ends), what is told of claims (core.groups.claims_told). Called by core.groups.attempts and
-core.scheduler.
+Not here: the bound (core.queueing.bypasses), which claim yields to which (core.queueing.claims), when pods
+end (core.queueing.ends), what is reported of claims (core.groups.claims_told). Called by core.groups.attempts
+and core.scheduler.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.group import NEVER_S, Group
 from gangsched.core.types.placement import Nominated
 
-# What cannot be claimed, or promised early, is not tried again for so long: a plan costs several turns.
+# Pause before a failed claim, or early promise, is tried again: a plan costs several turns.
 _HOPELESS_S = 60.0
-# Kubelets take a moment to end a pod that is over: a claim is not late before this.
+# Kubelets take a moment to end a pod whose time is over: a claim is not late before this.
 _LATE_S = 30.0
-# A claim that keeps too much idle is not planned again before this.
+# Least pause before a claim that keeps too much idle is planned again.
 _AGAIN_S = 10.0
 _LOOK_EVERY_S = 30.0
-# A victim's grace, and half a minute.
+# A victim's grace period, and half a minute.
 _SOON_S = 60.0
 _LEAST_PAUSE_S = 1.0
-# For one unit: each costs a look at all pods on nodes.
+# Limit for one unit: each costs a look at all pods on nodes.
 _MAX_EASED = 4
-# An earlier start is taken if it is so much earlier: with a later one than it could have, a claim lets others
-# start that keep its gang waiting. Users are told of larger steps only (core.groups.claims_told).
+# An earlier start is taken if it is at least this much earlier: a claim that starts later than it could lets
+# units start that delay its gang. Only larger steps are reported to users (core.groups.claims_told).
 _EARLIER_S = 60.0
 _PLAN_EVERY_S = 60.0
 
 
 class Claiming:
-    """Makes claims, keeps them up and tells of them."""
+    """Makes claims, maintains them and reports them."""
 
     def __init__(self, shared: SharedState, reporter: Reporter, units: Units) -> None:
         self._shared = shared
@@ -66,7 +66,7 @@ class Claiming:
         self._heard = -1
         self._settled: QueueingSettings | None = None
         self._before: Claims | None = None
-        """As of the last turn: the configuration may end all claims."""
+        """As of the last turn: a new configuration may end all claims."""
 
     @property
     def _claims(self) -> Claims | None:
@@ -75,13 +75,13 @@ class Claiming:
     # -- in a turn -------------------------------------------------------------------------------------
 
     def nominated(self, unit: Sequence[Group]) -> list[Nominated]:
-        """The room that the unit must leave to others' claims, if it starts now."""
+        """The room that the unit must leave to other claims if it starts now."""
         kept = list(self._shared.cache.nominated.values())
         kept += [one for claim in self._holding_up(unit) for one in claim.held]
         return kept
 
     def kept_now(self, unit: Sequence[Group], more: Sequence[StartClaim] = ()) -> list[Nominated]:
-        """Likewise, and to these, but without what is not free yet (core.queueing.kept_now)."""
+        """As `nominated`, for these claims too, but without what is not free yet (core.queueing.kept_now)."""
         kept = list(self._shared.cache.nominated.values())
         if holding_up := [*self._holding_up(unit), *more]:
             assert self._claims is not None
@@ -89,14 +89,14 @@ class Claiming:
         return kept
 
     def yielding(self, unit: Sequence[Group]) -> list[StartClaim]:
-        """Promised starts that yield to the unit's own, which is later: one now may make them late."""
+        """Promised claims that yield to the unit's own later one: if it starts now, they may become late."""
         claims, now_s = self._claims, self._shared.now_s
         return [] if claims is None else claims.yielding(unit, now_s, now_s + self.plans.walltime_s(unit))
 
     def eased(self, unit: Sequence[Group]) -> bool:
-        """Whether claims that hold the unit up keep less of what is free than before.
+        """Replans, for the same start, claims that hold up the unit and keep more free room than they must.
 
-        Those that keep more than they must are planned again, for the same start.
+        Returns whether one of them keeps less now.
         """
         claims, at = self._claims, self._shared.cache.view.journal_end
         looked = [claim for claim in self._holding_up(unit) if claim.eased_at != at][:_MAX_EASED]
@@ -118,18 +118,18 @@ class Claiming:
         return self._outranked.without(unit, standing, claims.revision)
 
     def told_kept(self, unit: Sequence[Group], short: Shortage) -> Iterator[str]:
-        """Sentences about what is kept for others and lacking for the unit."""
+        """Sentences about room that the unit lacks and that is kept for other claims."""
         if holding_up := self._holding_up(unit):
             yield from self._told.kept(holding_up, short)
 
     def told_own(self, group: Group) -> str:
-        """A sentence about the group's claim, or why it has none; "": there is nothing to say."""
+        """A sentence about the group's claim, or why it has none; "" if there is nothing to say."""
         claim = self._claims.of(group) if self._claims is not None else None
         return self._told.why_none(group) if claim is None else self._told.as_told(claim)
 
     def may_start(self, unit: Sequence[Group], plan: Plan) -> bool:
-        """Counts the groups that the unit passes. False: one of them was given a claim instead; plan the unit
-        again, beside that claim."""
+        """Counts the groups that the unit bypasses. False: one of them was given a claim instead; plan the
+        unit again, beside that claim."""
         bypasses, shared, claims = self._shared.queue.bypasses, self._shared, self._claims
         if bypasses is None:
             return True
@@ -160,7 +160,7 @@ class Claiming:
                 self._told.started(group)
 
     def _filled_in(self, claims: Claims, unit: Sequence[Group], plan: Plan, nodes: frozenset[str]) -> None:
-        """The unit starts on these nodes: others' claims there rest on its end as well."""
+        """Makes other claims on these nodes depend on the end of the unit, which starts there."""
         uids = frozenset(one.info.uid for one in plan.placements)
         for claim in claims.all:
             if claim.unit[0] not in unit and (there := nodes.intersection(claim.nodes)):
@@ -173,7 +173,7 @@ class Claiming:
 
     def _recall(self, unit: Sequence[Group]) -> None:
         """Renews the claims of an earlier process: its counts are lost, but each such group was at its
-        bound. Where there is none any more, what that process told is withdrawn."""
+        bound. If no claim can be made, withdraws what that process reported."""
         claims, bypasses, first = self._claims, self._shared.queue.bypasses, unit[0]
         if first.attempts != 1 or START_PROMISED in first.conditions_told:
             return
@@ -192,7 +192,7 @@ class Claiming:
         claim = claims.own(unit) if claims is not None else None
         if claims is None or claim is None:
             return self._told.why_none(unit[0])
-        # Any group of a set may have its turn before the others.
+        # Any group of a set may have its turn first.
         if frozenset(claim.unit) != frozenset(unit) or not claims.is_sound(claim):
             for one in claims.of_any(unit):
                 self._drop(claims, one)
@@ -205,14 +205,14 @@ class Claiming:
         return self._told.words(claim) if claims.of(unit[0]) is claim else self._told.why_none(unit[0])
 
     def kept_out(self, unit: Sequence[Group], *, for_good: bool = False) -> str:
-        """Of a unit that something else than room keeps out, a plugin, say: a sentence about its claim, which
-        stays until it is late, as the unit may be let in by then, if not for good. Otherwise nothing counts
-        as passing the unit until it is room that it lacks."""
+        """Handles a unit that lacks something other than room, say a plugin's consent; returns a sentence
+        about its claim. The claim stays until it is late, unless the unit is kept out for good. Without a
+        claim, no bypass of the unit is counted until it is room that it lacks."""
         claims, bypasses = self._claims, self._shared.queue.bypasses
         self._recall(unit)
         if claims is not None and (claim := claims.own(unit)) is not None:
             if not for_good and claims.is_sound(claim) and self._shared.now_s < claim.start_s + _LATE_S:
-                self._mark = self._shared.cache.view.journal_end  # what it held in its turn is no news
+                self._mark = self._shared.cache.view.journal_end  # ignore changes made in its own turn
                 return self._told.words(claim)
             self._drop(claims, claim)
         if bypasses is not None:
@@ -221,15 +221,15 @@ class Claiming:
         return ""
 
     def is_due(self, unit: Sequence[Group]) -> bool:
-        """Whether the unit's claim starts so soon that evicting others is not worth it, and is not late."""
+        """Whether the unit's claim starts so soon that preemption is not worth it, and is not late."""
         claim = self._claims.own(unit) if self._claims is not None else None
         return claim is not None and abs(claim.start_s - self._shared.now_s) < _SOON_S
 
     # -- between turns -----------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """At the end of a turn: drops claims whose groups have changed, and has groups tried again on whose
-        claimed nodes something has."""
+        """At the end of a turn: drops claims whose groups have changed, and schedules checks of claims whose
+        nodes have."""
         claims, shared = self._claims, self._shared
         before, self._before = self._before, claims
         if before is not None and before is not claims:
@@ -243,7 +243,7 @@ class Claiming:
         if claims.is_doubtful or heard != self._heard:
             claims.is_doubtful = False
             for claim in claims.all:
-                if not claims.is_sound(claim):  # its members or numbers have changed: it was for others
+                if not claims.is_sound(claim):  # its members or numbers have changed
                     self._drop(claims, claim)
         self._told.ended(claims)
         mark, self._mark = self._mark, shared.cache.view.journal_end
@@ -272,7 +272,7 @@ class Claiming:
         self._told.ended(claims)
 
     def advance(self) -> None:
-        """Looks at the claims that are due."""
+        """Has the groups of claims that are due tried again."""
         self._heard = -1
         now_s = self._shared.now_s
         for claim in self._shared.timers.take(self, now_s):
@@ -280,7 +280,7 @@ class Claiming:
             self._shared.queue.wake(claim.unit[0], Cause.CURED, now_s)
 
     def due_s(self, key: StartClaim) -> float:
-        """When the claim is looked at next; NEVER_S: it no longer exists (core.state.timers)."""
+        """When the claim is checked next; NEVER_S if it no longer exists (core.state.timers)."""
         claims = self._claims
         return key.look_s if claims is not None and claims.of(key.unit[0]) is key else NEVER_S
 
@@ -303,8 +303,8 @@ class Claiming:
         return False
 
     def _make(self, claims: Claims, bypasses: Bypasses, group: Group, *, is_paid: bool = False) -> bool:
-        """Makes a claim; False: not now, and the group may be passed for a while. is_paid: by an earlier
-        process."""
+        """Makes a claim; False: not now, and the group may be bypassed for a while. is_paid: an earlier
+        process had it, so limits and budget are not asked."""
         unit = self._units.of(group)
         claim = self.plans.made(claims, unit) if is_paid or self._is_admitted(unit) else None
         if claim is None:
@@ -317,8 +317,8 @@ class Claiming:
         return True
 
     def _is_admitted(self, unit: list[Group]) -> bool:
-        """Whether limits leave it room, beside claims made since it was tried. If not, it is tried again, and
-        counted among those that a limit keeps out."""
+        """Whether limits leave it room, beside claims made since it was tried. If not, has it tried again, to
+        be counted as kept out by a limit."""
         if self._units.is_admitted(unit):
             return True
         self._shared.queue.wake(unit[0], Cause.CURED, self._shared.now_s)
@@ -326,13 +326,13 @@ class Claiming:
 
     def _put_up(self, claims: Claims, claim: StartClaim) -> None:
         claims.put(claim)
-        self._look_at(claim, self._shared.now_s)  # it is tried once more, and then its pods are told
+        self._look_at(claim, self._shared.now_s)  # it is tried once more, which reports the claim on its pods
         self._stands(claim)
         self._shared.count("claims_made")
         self._told.made(claim)
 
     def _affords(self, claims: Claims, claim: StartClaim) -> bool:
-        """Whether the budget pays for what the claim will keep idle; if not, its groups yield until then."""
+        """Whether the budget allows what the claim will keep idle; if not, its groups yield until it does."""
         shared = self._shared
         too_idle = self.plans.too_idle(claims, claim)
         if too_idle is None or shared.queue.bypasses is None:
@@ -369,7 +369,7 @@ class Claiming:
             if now_s < (next_s := claim.planned_s + _PLAN_EVERY_S) and not claim.is_anew:
                 return self._look_at(claim, min(claim.look_s, next_s))
             claim.is_anew = False
-        # An earlier start must not make a claim after it later: that is promised, too.
+        # An earlier start must not delay the claims after it: they are promised, too.
         by_s = claim.start_s - _EARLIER_S if stays else math.inf
         fresh = self.plans.made(claims, unit, to_all=bool(stays), by_s=by_s)
         if fresh is None and not stays:

@@ -2,8 +2,8 @@
 
 It writes the condition `gangsched.io/StartPromised` on the gang's object, a sentence in its pods' conditions,
 and an event. A start that depends only on stated ends is called promised, any other estimated; the two words
-are never mixed. A time is written again when it changes by more than a minute and a tenth of what is left.
-Called by core.groups.claiming.
+are never mixed. A time is rewritten when it changes by more than a minute and by more than a tenth of the
+time left. Called by core.groups.claiming.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _NONE_KEPT = "no room is kept for it any more"
 
 
 def had_claim(group: Group) -> bool:
-    """Whether the last process kept room for the group, by its object. Nobody kept any for a group that was
-    complete only after this process had begun to decide: somebody else wrote the condition."""
+    """Whether an earlier process kept room for the group, according to its object. For a group that became
+    complete only after this process began to decide, none did: someone else wrote the condition."""
     return group.first_complete_s < 0.0 and was_claimed(group)
 
 
@@ -52,7 +52,7 @@ def was_claimed(group: Group) -> bool:
 
 
 def told_time(shared: SharedState, at_s: float, preposition: str) -> str:
-    """The time in whole minutes, rounded up; "" if the time of day is unknown, or the time too far away."""
+    """The time in whole minutes, rounded up; "" if the time of day is unknown, or `at_s` too far away."""
     ahead_s = shared.wall_ahead_s
     if ahead_s is None or not at_s - shared.now_s < LATEST_S:
         return ""
@@ -62,8 +62,8 @@ def told_time(shared: SharedState, at_s: float, preposition: str) -> str:
 
 
 def latest_end(shared: SharedState, group: Group) -> datetime | None:
-    """When a running group ends, whatever it states now, as a promise rests on that; None: none does, or the
-    time of day is unknown."""
+    """The end of a running group that a promise rests on, whatever the group states now; None: no promise
+    rests on it, or the time of day is unknown."""
     if shared.ends is None or shared.wall_ahead_s is None:
         return None
     at_s = shared.ends.fixed_s(group)
@@ -86,7 +86,7 @@ class ClaimsTold:
         return self.as_told(claim)
 
     def as_told(self, claim: StartClaim) -> str:
-        """The sentence as it was written last."""
+        """The sentence as last written."""
         n_nodes = len(claim.nodes)
         nodes = f"{n_nodes} node{'s' if n_nodes != 1 else ''}"
         if claim.told_promise:
@@ -96,7 +96,8 @@ class ClaimsTold:
         return f"An estimate: it starts{about}; room is kept for it on {nodes}; no end stated by {n} there."
 
     def kept(self, claims: Sequence[StartClaim], short: Shortage) -> Iterator[str]:
-        """Sentences for a group to which claims leave too little: what is free and kept, and for whom."""
+        """Sentences for a group to which claims leave too little room: what is free but kept, for which
+        claims."""
         standing = self._shared.queue.claims
         assert standing is not None
         for lack in islice(lacks(short), 1):
@@ -122,8 +123,7 @@ class ClaimsTold:
         return f"{name}, which may start{told_time(self._shared, claim.told_s, 'about')}"
 
     def why_none(self, group: Group) -> str:
-        """A sentence for a group at its bound whose claim would keep too much idle; "" for any other
-        group."""
+        """A sentence for a group at its bound whose claim would keep too much idle; "" for other groups."""
         claims, bypasses = self._shared.queue.claims, self._shared.queue.bypasses
         too_idle = claims.too_idle.get(group.key) if claims is not None else None
         passed = bypasses.of(group) if bypasses is not None else None
@@ -136,27 +136,27 @@ class ClaimsTold:
         )
 
     def started(self, group: Group) -> None:
-        """The group is reserved, while its object still shows an earlier process' claim."""
+        """Writes that the group is reserved; its object may still show an earlier process' claim."""
         self._say(group, "Started", _TAKEN)
 
     def withdrawn(self, unit: Sequence[Group]) -> None:
-        """No room is kept for the groups, of which the objects of some show an earlier process' claim."""
+        """Writes that no room is kept, for groups whose objects still show an earlier process' claim."""
         for group in unit:
             if was_claimed(group):
                 self._say(group, "Withdrawn", _NONE_KEPT)
 
     def made(self, claim: StartClaim) -> None:
-        """A claim was made."""
+        """Reports a new claim."""
         self._tell(claim)
         for group in claim.unit:
             self._reporter.event(group, "Normal", "RoomClaimed", "Scheduling", self.words(claim))
 
     def moved(self, claim: StartClaim) -> None:
-        """The claim has other nodes or another start time."""
+        """Reports a claim that has new nodes or a new start time."""
         self._tell(claim)
 
     def ended(self, claims: Claims) -> None:
-        """Some claims have ended."""
+        """Reports the claims that have ended."""
         for group in (group for claim in claims.ended for group in claim.unit):
             if group.state is GroupState.DELETED:
                 continue
@@ -167,7 +167,7 @@ class ClaimsTold:
         claims.ended.clear()
 
     def extended(self, claims: Claims) -> None:
-        """Pods were given longer walltimes, which do not count because a promise rests on the shorter
+        """Reports pods given longer walltimes that do not count because a promise rests on the shorter
         ones."""
         ends = self._shared.ends
         for info in ends.extended if ends is not None else ():

@@ -1,9 +1,9 @@
 """Extenders: asks extenders about a group's nodes for one attempt, while the group waits.
 
-Extenders are other programs; a request to them is an effect, their answer an event, and in between the group
-waits (state Asking). They are asked once for each template of the members of the group and its siblings,
-about the nodes that would take one pod now. The answers hold for the following attempt only. In profiles it
-is a plugin like others: a Filter, and a Score on kube-scheduler's scale. Source: kube-scheduler
+Extenders are other programs: a request to them is an effect, their answer is an event, and in between the
+group waits (state Asking). They are asked once for each template of the members of the group and its
+siblings, about the nodes that would take one pod now. The answers hold for the next attempt only. In profiles
+they act as a plugin: a Filter, and a Score on kube-scheduler's scale. Source: kube-scheduler
 `schedule_one.go` (findNodesThatPassExtenders, prioritizeNodes).
 """
 
@@ -50,9 +50,9 @@ _NO_ROWS: IntArray = np.zeros(0, dtype=np.int64)
 
 
 class Interest(msgspec.Struct, frozen=True):
-    """One extender as the core knows it. managed: resources; none: every pod concerns it.
+    """One extender as the core knows it. managed: its resources; empty: every pod concerns it.
 
-    is_asked: about nodes; false for one that only binds.
+    is_asked: whether it is asked about nodes; False for one that only binds.
     """
 
     name: str
@@ -92,7 +92,7 @@ class ExtenderVerdicts:
         return SUCCESS if template.serial in self.current else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
-        """Nodes not asked about fail; in a what-if with pods removed, all but refused ones pass."""
+        """Nodes not asked about fail; on a Trial with pods removed, all but refused ones pass."""
         answer = self.current.get(template.serial)
         if answer is None:
             return None
@@ -121,7 +121,7 @@ class ExtenderVerdicts:
     def score(
         self, state: CycleState, template: PodTemplate, view: RowQueries, rows: IntArray
     ) -> FloatArray | None:
-        """Times `weight` it is kube-scheduler's value: the sum of scores, each times 10 and its weight."""
+        """Times `weight` it is kube-scheduler's value: the sum of 10 * score * the extender's weight."""
         answer = self.current.get(template.serial)
         if answer is None or not answer.scores:
             return None
@@ -182,12 +182,12 @@ class Extenders:
         return False
 
     def spent(self, group: Group) -> None:
-        """The attempt is over, and their answers are void."""
+        """Forgets the answers after the attempt."""
         self._verdicts.current = {}
         self._asked.pop(group.key, None)
 
     def answered(self, event: ExtendersAnswered) -> None:
-        """Answers have arrived; the group is back in line when all its templates are answered."""
+        """Takes answers; the group is back in line when all its templates are answered."""
         key = self._whose.pop(event.ticket, None)
         asked = self._asked.get(key) if key is not None else None
         if asked is None or event.ticket not in asked.open:
@@ -203,7 +203,7 @@ class Extenders:
                 self._shared.queue.activate(group, Cause.EXTENDERS_ANSWERED)
 
     def late(self, group: Group) -> None:
-        """No answer arrived in time."""
+        """Fails the attempt, as no answer arrived in time."""
         self._fail(group, "extenders did not answer in time")
 
     def _fail(self, group: Group, why: str) -> None:
@@ -226,7 +226,7 @@ class Extenders:
             self._shared.queue.park(group, Cause.ASKED_EXTENDERS, self._shared.now_s + patience_s)
 
     def _to_ask(self, group: Group) -> Iterator[tuple[Profile, PodInfo]]:
-        """One member of each template of the group, and of those that start together with it."""
+        """One member of each template of the group and its siblings."""
         seen: set[int] = set()
         for each in (group, *(one for _, one in sorted(self._shared.siblings(group).items()))):
             for info in each.in_state(MemberState.PENDING):
@@ -268,6 +268,6 @@ class Extenders:
 
 
 def _rows(nodes: Collection[str], view: RowQueries) -> IntArray:
-    """int64[k]: their rows; nodes that have gone since are left out."""
+    """int64[k]: the nodes' rows; nodes that are gone are left out."""
     rows = [row for row in map(view.row_of, nodes) if row is not None and row < view.n_rows]
     return np.array(rows, dtype=np.int64)

@@ -1,11 +1,11 @@
-"""Forecasts: tells users of estimated starts (core.estimates), and counts how good they were.
+"""Forecasts: reports estimated starts (core.estimates) to users, and counts how good they were.
 
-A group that room is kept for has none: its claim says more (core.groups.claims_told). A forecast is the
-reason `Forecast` of the condition `gangsched.io/StartPromised`, which is False then, and a sentence in
-`explain`; pods get none of it. It is written again when it changes by more than a minute and a tenth of what
-is left, at most once a minute. Once enough of those that were estimated have started, it says in which range
-four in five start: by how much longer or shorter than first estimated those waited that started last. Called
-by core.scheduler with what the edge has worked out, and by core.groups.attempts.
+A group with a claim has no forecast: its claim is better (core.groups.claims_told). A forecast is the reason
+`Forecast` of the condition `gangsched.io/StartPromised`, which is then False, and a sentence in `explain`;
+nothing is written on pods. It is rewritten when it changes by more than a minute and by more than a tenth of
+the time left, at most once a minute. Once enough estimated groups have started, it names the range in which
+four in five start, by how the last ones' waits compared with their first estimates. Called by core.scheduler
+with the edge's results, and by core.groups.attempts.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ RATIOS = (0.25, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2.0, 4.0)
 FORECAST, UNKNOWN = "Forecast", "Unknown"
 _ANEW_S = 60.0
 _ANEW_SHARE = 0.1
-# What was to start sooner says nothing about how good estimates are: a turn is late by as much.
+# Shorter estimates say nothing about how good estimates are: a turn may be late by as much.
 _LEAST_S = 10.0
-# A range is read from the last hundred starts, and told once there are twenty.
+# A range is computed from the last hundred starts, and reported once there are twenty.
 _LEAST_STARTS, _MOST_STARTS = 20, 100
-# A range leaves out one in so many at either end.
+# A range leaves out one in this many at either end.
 _LEFT_OUT = 10
 _MINUTE_S = 60.0
-# A hundred are estimated at a time; those who fall behind in line are remembered for when they start.
+# Limit on remembered forecasts. A hundred groups are estimated at a time; groups that fall behind in line are
+# remembered until they start.
 _MAX_KNOWN = 1_000
 
 
 class _Forecast(msgspec.Struct, eq=False):
-    """Of a group. from_s: when it was estimated first; first_s: the start by that. told_s: the start as it
-    was told last, at wrote_s; None: that nothing is known. between_s: the range that was told with it."""
+    """One group's forecast. from_s: when it was first estimated; first_s: that estimate of its start. told_s:
+    the start last reported, at wrote_s; None: none, or that it is unknown. between_s: the range reported with
+    it."""
 
     group: Group
     from_s: float
@@ -55,7 +57,7 @@ class _Forecast(msgspec.Struct, eq=False):
 
 
 class Forecasts:
-    """What is estimated of groups in line; starts that were estimated, by how right that was."""
+    """Estimates for groups in line, and statistics of how good past estimates were."""
 
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:
         self._shared = shared
@@ -64,17 +66,17 @@ class Forecasts:
         self.owner_of: Callable[[GroupKey], Owner | None] = lambda key: None
         """The controller's object that the group is inferred from."""
         self.ratios = [0] * (len(RATIOS) + 1)
-        """Starts by how long they waited after their first estimate, as a part of what that said."""
+        """Histogram of starts by (wait after the first estimate) / (wait that it predicted)."""
         self.total_ratio = 0.0
         self._last: deque[float] = deque(maxlen=_MOST_STARTS)
         """The ratios of the last starts."""
         self._spread: tuple[float, float] | None = None
 
     def range_s(self, in_s: float) -> tuple[float, float] | None:
-        """In how long four in five start that are estimated to start in so long, by the last starts; None:
-        those are too few, or it is so soon that none of them says anything."""
+        """The range, in seconds from now, in which four in five groups with this estimate start, by the last
+        starts; None: those are too few, or the estimate is too short."""
         if self._spread is None and len(self._last) >= _LEAST_STARTS:
-            # The next start, if it is like them, is within that range with four chances in five.
+            # The next start, if it is like them, is within this range with a probability of four in five.
             ratios, n_out = sorted(self._last), (len(self._last) + 1) // _LEFT_OUT - 1
             self._spread = ratios[n_out], ratios[-1 - n_out]
         if self._spread is None or in_s < _LEAST_S:
@@ -82,8 +84,8 @@ class Forecasts:
         return self._spread[0] * in_s, self._spread[1] * in_s
 
     def told(self, event: StartsEstimated) -> None:
-        """These are all that can be estimated now; the others' estimates no longer hold. A group that has not
-        been tried yet, or is tried again just now, is told nothing: most start at once."""
+        """Takes all present estimates; earlier ones of other groups no longer hold. Nothing is reported for a
+        group that was not tried yet, or should start now: most start at once."""
         if self._shared.walltimes is None:
             self._known.clear()
             return
@@ -107,7 +109,7 @@ class Forecasts:
                 self._tell(one, None)
 
     def words(self, group: Group) -> str:
-        """A sentence on when it starts; "": nothing is estimated."""
+        """A sentence on when the group starts; "" without an estimate."""
         one = self._known.get(group.key)
         if one is None or one.group is not group or one.told_s is None:
             return ""
@@ -118,7 +120,8 @@ class Forecasts:
         return f"An estimate: it starts{when}{range_} if nothing else comes; no room is kept for it."
 
     def started(self, unit: Sequence[Group]) -> None:
-        """Its members are reserved. The condition goes with the next status that is written of each."""
+        """Records that the unit's members are reserved. The condition is written with each group's next
+        status."""
         if self._shared.walltimes is None:
             self._known.clear()
         for group in unit:
@@ -135,7 +138,7 @@ class Forecasts:
                 )
 
     def rejected(self, unit: Sequence[Group]) -> None:
-        """Where nothing is estimated any more, takes back what was told, by an earlier process too."""
+        """If estimates are off now, withdraws what was reported, by an earlier process too."""
         if self._shared.walltimes is not None:
             return
         self._known.clear()
@@ -166,7 +169,7 @@ class Forecasts:
                 self._reporter.start_promised(group, promised=False, reason=FORECAST, message=words)
 
     def _between(self, one: _Forecast) -> str:
-        """In whole minutes, outwards; "": nothing is known, or it is later than that by now."""
+        """The range in whole minutes, rounded outwards; "": there is none, or it has passed."""
         now_s, ahead_s = self._shared.now_s, self._shared.wall_ahead_s
         if one.between_s is None or one.told_s is None or ahead_s is None:
             return ""
@@ -179,7 +182,7 @@ class Forecasts:
         return f", four in five between {early:{clock}} and {late:{clock}} UTC,"
 
     def _warn(self, one: _Forecast, at_s: float) -> None:
-        """Once, if its controller's deadline goes by while it waits, until less than half of it is left."""
+        """Warns once if, by the estimate, waiting leaves less than half of its controller's deadline."""
         owner, ahead_s = self.owner_of(one.group.key), self._shared.wall_ahead_s
         if one.is_warned or owner is None or owner.deadline_s is None or ahead_s is None:
             return

@@ -1,6 +1,6 @@
 """GroupSpecs: a group's requirements, computed from its object, its members, and other schedulers' pods.
 
-Held here: PodGroup objects as read, and other schedulers' pods that name a group of ours. A mistake becomes
+Here: PodGroup objects as read, and other schedulers' pods that name a group of ours. A mistake becomes
 the group's `problem` and is reported to its members; it never raises. Called by core.groups.membership and
 core.scheduler.
 """
@@ -41,7 +41,7 @@ from gangsched.model.pod_group import (
 )
 from gangsched.model.workloads import PRIORITY_CLASSES
 
-# Statements of a gang's bound members that are read where they disagree.
+# Limit on differing statements of a gang's bound members that are read.
 _MAX_COMPARED = 16
 
 
@@ -55,20 +55,20 @@ class GroupSpecs:
         self._objects: dict[GroupKey, PodGroup | str] = {}
         """PodGroup objects as read, or the problem with one."""
         self._read_from: dict[GroupKey, dict[int, PodGroupAdded | PodGroupUpdated]] = {}
-        """The objects they were read from; by the order of API groups, where a dialect has several."""
+        """The events they were read from, by the order of their API group, as a dialect may have several."""
         self._strangers: dict[GroupKey, Counter[str]] = {}
-        """Members that name another scheduler, by its name."""
+        """Group -> name of another scheduler -> number of members that name it."""
         self._stranger_of: dict[str, tuple[GroupKey, str]] = {}
         self.own_keys = OwnKeys(shared, reporter)
         self.asked_for: dict[str, None] = {}
-        """Kinds that must be followed for some PodGroup, by the names under which they are followed."""
+        """Kinds that must be watched for some PodGroup, by the names under which they are watched."""
 
     def objects(self) -> list[PodGroupAdded | PodGroupUpdated]:
-        """PodGroup objects as received last."""
+        """PodGroup objects as last received."""
         return [event for told in self._read_from.values() for event in told.values()]
 
     def put_object(self, event: PodGroupAdded | PodGroupUpdated) -> None:
-        """A PodGroup object's current state."""
+        """Takes a PodGroup object's current state."""
         meta = event.item.metadata
         key = GroupKey(event.dialect, meta.namespace, meta.name)
         order = api_group_order(event.dialect, event.api_version)
@@ -102,12 +102,12 @@ class GroupSpecs:
             group.definition = replace(read, topology=before_it.topology, packing_weight=weight)
 
     def remove_object(self, event: PodGroupDeleted) -> None:
-        """The object is gone; a group that was never whole gathers again."""
+        """Forgets an object that is gone; a group that was never whole gathers again."""
         meta = event.item.metadata
         key = GroupKey(event.dialect, meta.namespace, meta.name)
         told = self._read_from.get(key, {})
         told.pop(api_group_order(event.dialect, event.api_version), None)
-        if told:  # one of the same name in another API group
+        if told:  # an object of the same name is left in another API group
             self._take(key, None, told[min(told)])
             return
         self._objects.pop(key, None)
@@ -116,10 +116,9 @@ class GroupSpecs:
             self._shared.touch(self._shared.groups[key])
 
     def refuse_object(self, key: GroupKey, uid: str, message: str) -> None:
-        """The object does not parse at all; its earlier content is void.
+        """Records that the object does not parse at all; its earlier content is void.
 
-        If it is known under another UID, that one is another dialect's object of the same name, and
-        unaffected.
+        An object known under another UID is another dialect's of the same name, and not affected.
         """
         known = self._objects.get(key)
         if isinstance(known, PodGroup) and known.uid != uid:
@@ -129,7 +128,7 @@ class GroupSpecs:
             self._shared.touch(self._shared.groups[key])
 
     def ignored_of(self, group: Group) -> list[str]:
-        """Sentences about the keys of the group's object and members that nobody reads."""
+        """Sentences about keys of the group's object and members that are never read."""
         told = self._read_from.get(group.key)
         return self.own_keys.of_group(group, ignored_on_object(told[min(told)].item.metadata) if told else ())
 
@@ -143,7 +142,7 @@ class GroupSpecs:
         listed, defined = group.start_together, group.definition
         info = _first_that_counts(group)
         if info is not None and not group.n_holding and not group.n_assumed:
-            group.scheduler_name = info.pod.spec.scheduler_name  # members that failed may name another
+            group.scheduler_name = info.pod.spec.scheduler_name  # failed members may name another one
         group.definition, group.problem = self._spec_of(group)
         is_timed_anew = _walltime(group.definition) != _walltime(defined)
         book, walltimes = self._shared.queue_book, self._shared.walltimes
@@ -176,20 +175,20 @@ class GroupSpecs:
             )
 
     def _priority_by_class(self, name: str, of_pods: int) -> int:
-        """The priority class's value, if the pods have no priority of their own (none, or the default)."""
+        """The priority class's value if the pods have no priority of their own (none, or the default)."""
         classes = self._shared.cache.objects.of(PRIORITY_CLASSES)
         named = classes.get(("", name))
         given = [one.value for one in classes.values() if one.global_default]
         return named.value if named is not None and of_pods in (0, *given) else of_pods
 
     def classes_changed(self) -> None:
-        """A priority class has changed, or is gone."""
+        """Reconsiders groups with a priority class, as one has changed or is gone."""
         for key, known in self._objects.items():
             if isinstance(known, PodGroup) and known.priority_class and key in self._shared.groups:
                 self._shared.touch(self._shared.groups[key])
 
     def _spec_of(self, group: Group) -> tuple[PodGroup | None, str]:
-        # A gang that runs, or is being bound, keeps the definition that it was bound by until it has ended.
+        # A gang that runs or is being bound keeps the definition it was bound by until it has ended.
         standing = group.definition if group.n_bound or group.state is GroupState.BINDING else None
         if group.own_problem:
             return standing, group.own_problem
@@ -220,9 +219,9 @@ class GroupSpecs:
             return standing, problem + self.own_keys.perhaps_misspelt(group, info.pod)
 
     def _as_some_state(self, group: Group) -> PodGroup | None:
-        """What its bound members state, or else its first, where others disagree from the beginning on.
+        """What its bound members state, or else its first member, if the members have always disagreed.
 
-        If the bound ones disagree too, the statement that asks for the fewest: an edit evicts nobody.
+        If the bound ones disagree too, the statement with the fewest members counts: an edit evicts no pod.
         """
         if is_inferred(group.key):
             return self._owners.numbers(group)[0]
@@ -237,7 +236,7 @@ class GroupSpecs:
         return min(found, key=lambda one: one.min_count, default=None)
 
     def _refusal(self, group: Group, definition: PodGroup) -> str:
-        """Why the group may not start as it is; unsupported settings are refused, reported or ignored."""
+        """Why the group may not start as it is, "" if it may; also reports unsupported settings."""
         if definition.known_roles and _has_strange_role(group, definition):
             told = next((i for i in group.members.values() if i.role not in definition.known_roles), None)
             if told is not None:
@@ -261,7 +260,7 @@ class GroupSpecs:
         return ""
 
     def note_stranger(self, pod: Pod) -> None:
-        """A pod of another scheduler; recorded if it names a group, and has not ended."""
+        """Records a pod of another scheduler if it names a group and has not ended."""
         uid, key = pod.metadata.uid, self._key_of_stranger(pod)
         known, now = self._stranger_of.get(uid), None if key is None else (key, pod.spec.scheduler_name)
         if known == now:
@@ -288,12 +287,12 @@ class GroupSpecs:
             self._shared.touch(group)
 
     def forget_strangers_of(self, names: Collection[str]) -> None:
-        """These schedulers' pods are ours from now on."""
+        """Forgets these schedulers' pods, which are ours from now on."""
         for uid in [uid for uid, (_, name) in self._stranger_of.items() if name in names]:
             self.forget_stranger(uid)
 
     def forget_stranger(self, uid: str) -> None:
-        """That pod is gone, or is no member any more."""
+        """Forgets a pod that is gone, or no longer a member."""
         known = self._stranger_of.pop(uid, None)
         if known is not None:
             key, name = known
@@ -309,7 +308,7 @@ class GroupSpecs:
 def _with_wishes(
     group: Group, known: PodGroup | None, standing: PodGroup | None
 ) -> tuple[PodGroup | None, str]:
-    """Its object's definition, with its pods' own requests merged in; or what is wrong with them."""
+    """(the object's definition with the pods' own requests merged in; what is wrong with these)."""
     info = _first_that_counts(group)
     if known is None or info is None:
         return known, ""
@@ -320,7 +319,7 @@ def _with_wishes(
 
 
 def _has_strange_role(group: Group, definition: PodGroup) -> bool:
-    """Whether a member has an unknown role, by the counts: a large gang is not iterated for each new
+    """Whether a member has an unknown role. Goes by counts, not to iterate a large gang for each new
     member."""
     if any(role not in definition.roles for role in group.n_of_role):
         return True
@@ -332,7 +331,7 @@ def _speaks(stated: tuple[object, ...]) -> bool:
 
 
 def _first_that_counts(group: Group) -> PodInfo | None:
-    """The member that speaks for the gang: where they differ, one that has not failed and does not leave."""
+    """The member whose statement counts: if they differ, the first that has not failed and is not leaving."""
     first = group.first()
     if len(group.stated) < 2:
         return first
@@ -344,7 +343,7 @@ def _counts(info: PodInfo) -> bool:
 
 
 def _agree(group: Group) -> bool:
-    """Whether the members that count agree; where one may speak for all, those without a statement do."""
+    """Whether the members that count agree. If one may speak for all, members without a statement agree."""
     stated = {info.stated for info in group.members.values() if _counts(info)}
     if not one_speaks(group.key):
         return len(stated) <= 1
@@ -375,7 +374,7 @@ def _read(event: PodGroupAdded | PodGroupUpdated) -> PodGroup | str:
 def _differ_in_status(
     before: PodGroupAdded | PodGroupUpdated, event: PodGroupAdded | PodGroupUpdated
 ) -> bool:
-    """Whether only a PodGroup's status changed: most often the echo of our own write."""
+    """Whether only the PodGroup's status changed, mostly by our own write."""
     then, now = before.item.metadata, event.item.metadata
     return (
         then.uid == now.uid

@@ -1,9 +1,9 @@
-"""LateMoves: pods whose group is to be decided anew, as soon as it is known whether they are bound.
+"""LateMoves: pods whose group is decided anew as soon as it is known whether they are bound.
 
-While its bind is on its way a pod stays in its group, since the reservation must outlive the answer; so does
-a pod that is bound by the answer alone, since no version of it names its node yet. If it was edited
-meanwhile, or what puts it into a group was, it moves afterwards: a pod whose bind has failed may have no
-later version that would show it. Called by core.groups.membership and core.scheduler.
+While its bind is in flight a pod stays in its group, since the reservation must outlive the answer. So does a
+pod that only the answer shows as bound, since no version of it names its node yet. If it, or what puts it
+into a group, was edited meanwhile, it moves afterwards: a pod whose bind has failed may get no later version
+that would show the edit. Called by core.groups.membership and core.scheduler.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gangsched.core.types.group import PodInfo
 
 
 class LateMoves:
-    """Pods with binds on their way whose group may be another one by now."""
+    """Pods with binds in flight whose group may have changed meanwhile."""
 
     def __init__(self, shared: SharedState, decide: Callable[[PodInfo], None]) -> None:
         """`decide`: puts a pod into the group that it names now."""
@@ -25,18 +25,18 @@ class LateMoves:
         self._uids: dict[str, None] = {}
 
     def note(self, info: PodInfo) -> None:
-        """It has a bind on its way."""
+        """Notes a pod with a bind in flight, to decide about later."""
         self._uids[info.uid] = None
 
     def must_wait(self, info: PodInfo) -> bool:
-        """Whether it is decided about later: where it is, if anywhere, is not known from the pod yet."""
+        """Whether to decide later, as the pod does not show yet where it is, if anywhere; notes it then."""
         if is_unseen(info):
             self.note(info)
             return True
         return False
 
     def look(self) -> None:
-        """Once a turn: decides about those whose binds have failed, or have been told by the watch."""
+        """Once a turn: decides about pods whose binds have failed, or that the watch shows as bound."""
         for uid in list(self._uids):
             info = self._shared.cache.pods.get(uid)
             if info is None or info.group is None:

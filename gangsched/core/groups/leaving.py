@@ -1,10 +1,10 @@
-"""Leaving: members that are being deleted, and from when on they are no longer of their gang.
+"""Leaving: members that are being deleted, and when they leave their gang.
 
 A pod that is being deleted holds its node and devices until it is gone, and a gang's next pods are often made
-before. So that these start together and not one by one beside what is ending,
+before that. So that these start together and not one by one beside the ending ones,
 
     the gang is a controller's, and was whole          it leaves at once
-    any other                                          with all the others that run, once there are new ones
+    any other gang                                     once all that run are being deleted and new ones exist
     the gang is being bound, or is evicted             it stays: the gang starts again when the last is gone
 
 A member that has left is a lone pod. Called by core.groups.membership, and by core.groups.reconciler.
@@ -22,14 +22,14 @@ _STAYS = (GroupState.BINDING, GroupState.UNWINDING)
 
 
 class Leaving:
-    """Which members of each gang are being deleted."""
+    """Knows which members of each gang are being deleted."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
         self._known: WeakKeyDictionary[Group, dict[str, PodInfo]] = WeakKeyDictionary()
 
     def note(self, info: PodInfo) -> None:
-        """This pod is being deleted."""
+        """Notes that this pod is being deleted."""
         group = info.group
         if group is None or not group.is_gang:
             return
@@ -42,12 +42,12 @@ class Leaving:
             self._shared.touch(group)
 
     def forget(self, info: PodInfo, group: Group) -> None:
-        """It is a member no longer."""
+        """Forgets a pod that is no longer a member."""
         if known := self._known.get(group):
             known.pop(info.uid, None)
 
     def look(self, group: Group) -> None:
-        """Members that hold nodes leave if all of them are being deleted, and others are to be placed."""
+        """Lets the members that hold nodes leave if all of them are being deleted and others are pending."""
         known = self._known.get(group)
         if not known or not group.n_pending or group.n_assumed or group.state in _STAYS:
             return
@@ -57,7 +57,7 @@ class Leaving:
                 self._leave(info, group)
 
     def _leave(self, info: PodInfo, group: Group) -> None:
-        """It keeps its room and devices until it is gone."""
+        """Makes the member a lone pod; it keeps its room and devices until it is gone."""
         shared, key = self._shared, lone_key(info.pod)
         self.forget(info, group)
         group.remove(info)

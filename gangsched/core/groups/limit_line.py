@@ -1,17 +1,18 @@
-"""LimitLine: groups that a limit of their queue keeps out, and how many of that queue have passed each.
+"""LimitLine: groups kept out by a limit of their queue, and how many groups of that queue have passed each.
 
-Small groups fit below a limit whenever one of them ends, a large one never does while they go on coming. So a
-start counts as a pass of each group of the same queue that comes before it in line, is no less important, and
-is kept out by a limit on something that the start takes. So does a start in another queue below the same
-limit, if that limit alone keeps the group out, and the group's queue would have the next turn with it. From
-its bound (core.queueing.bypasses) on, what the group needs is kept for it within its limits: later ones start
-only if they leave it that. No node is kept, and nothing once it is admitted; a claim keeps within limits what
-it needs besides nodes, and so does who waits for its victims (core.groups.claimed_limits).
+Small groups fit below a limit whenever one of them ends; a large one never does while small ones keep coming.
+So a start counts as a pass of each group of the same queue that comes before it in line, has no lower
+priority, and is kept out by a limit on something that the start takes. A start in another queue below the
+same limit counts too, if that limit alone keeps the group out and the group's queue would have the next turn.
+Once a group is at its bound (core.queueing.bypasses), what it needs is kept for it within its limits: later
+groups start only if they leave it that. No node is kept, and nothing once the group is admitted. A claim
+keeps what it needs within limits as well, and so does a unit that waits for its victims
+(core.groups.claimed_limits).
 
-Of each queue 8 to 16 of the first in line are counted, those behind them once they have come forward. A count
-ends when its group has started or is gone; it outlives failed binds, gates, and other names of queues. Only
-with `queueing` and an enforced bound. Not here: the limits (plugins.fairness).
-Called by core.groups.attempts; read by plugins, through their QueueView, and by core.explain_queues.
+In each queue the first 8 to 16 in line are counted; groups behind them once they have moved up. A count ends
+when its group has started or is gone; it outlives failed binds, gates, and renamed queues. Used only with
+`queueing` and an enforced bound. Not here: the limits (plugins.fairness). Called by core.groups.attempts;
+read by plugins, through their QueueView, and by core.explain_queues.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ _GIVEN_UP: tuple[float, frozenset[str]] = (math.inf, frozenset())
 
 
 class KeptOut(msgspec.Struct, eq=False):
-    """One group. needs: of what is limited; n: how many have passed it, of at most `bound`. is_out: since its
-    last try; is_away: since then it is reserved, gated or lacks members; queue: its lane."""
+    """One group. needs: of limited resources; n: how many groups have passed it, of at most `bound`. is_out:
+    a limit kept it out at its last try; is_away: it has since been reserved or gated, or lacks members;
+    queue: its lane."""
 
     group: Group
     queue: str
@@ -62,21 +64,21 @@ class LimitLine:
         self._shared = shared
         self._claimed = ClaimedLimits(shared)
         self._claims: dict[int, tuple[float, frozenset[str]]] = {}
-        """By serial: when claims start that keep something limited, and of which resources."""
+        """By serial, claims that keep limited resources: when each starts, and which resources."""
         self._tree: QueueTree | None = None
         self._known: dict[GroupKey, KeptOut] = {}
         self._of_queue: dict[str, dict[GroupKey, KeptOut]] = {}
         self._first: dict[str, list[KeptOut]] = {}
-        """The first few of each queue, in no order."""
+        """The first few of each queue, unordered."""
         self._held: tuple[KeptOut, ...] = ()
-        """Those for which something was kept at the end of the last turn."""
+        """Groups for which something was kept at the end of the last turn."""
 
     def answered(self, unit: Sequence[Group], answer: Status) -> None:
-        """Admit has admitted the unit, or keeps it out."""
+        """Records Admit's answer about the unit."""
         view, bypasses = self._shared.queue_view, self._shared.queue.bypasses
         is_out = answer.code is Code.UNSCHEDULABLE and answer.plugin == _FAIRNESS and self._is_on
         claims = self._shared.queue.claims
-        if claims is not None and claims.own(unit) is not None:  # which keeps what it needs
+        if claims is not None and claims.own(unit) is not None:  # the claim keeps what it needs
             is_out = False
         if not is_out or view is None or view.queues is None or bypasses is None:
             for group in unit if self._known else ():
@@ -99,7 +101,7 @@ class LimitLine:
             known.needs, known.is_out, known.is_away = needs, True, False
 
     def started(self, unit: Sequence[Group]) -> None:
-        """The unit's members are about to be reserved."""
+        """Counts the passes of a unit whose members are about to be reserved."""
         view = self._shared.queue_view
         if not self._known or view is None or view.queues is None:
             return
@@ -115,10 +117,10 @@ class LimitLine:
     def kept_ahead_of(self, group: Group) -> Mapping[str, Mapping[str, int]]:
         """What is kept within limits from this group, by queue with a limit.
 
-        Who waits for its victims keeps what it needs from whoever leaves it its room. From who has a claim
-        only older claims keep anything besides. Groups at their bound leave it what it needs
-        itself: if it waited for them too, none of them would start, and the limit would be idle. It passes
-        them once, and no other gets a claim as long as they keep it out.
+        A unit that waits for its victims keeps what it needs from every group that must leave it its room.
+        From a group with a claim only older claims keep anything else; groups at their bound keep nothing. If
+        it waited for them too, none of them would start, and the limit would be idle. It passes them once,
+        and no other group gets a claim as long as they keep it out.
         """
         found = self._claimed.kept_by_preemption(group)
         if not completes(group):
@@ -134,13 +136,13 @@ class LimitLine:
         return found
 
     def of(self, group: Group) -> KeptOut | None:
-        """The group's count; None: no limit keeps it out."""
+        """The group's count; None if no limit keeps it out."""
         known = self._known.get(group.key)
         return known if known is not None and known.group is group and self._is_kept_out(known) else None
 
     def look(self) -> None:
-        """At the end of a turn: has those asked again from whom something was kept that no longer is."""
-        if self._shared.queue_view is not None:  # another one, since a reload
+        """At the end of a turn: announces what is no longer kept, so that groups kept out are tried again."""
+        if self._shared.queue_view is not None:  # a reload replaces it
             self._shared.queue_view.kept_in_limits = self.kept_ahead_of
         claims = self._shared.queue.claims
         if not self._claims and (claims is None or not claims.by_key) and not self._known and not self._held:
@@ -161,7 +163,7 @@ class LimitLine:
             self._shared.changes.append(ClusterChange(Change.ROOM_FREED, resources=frozenset(given_up)))
 
     def _given_up_by_claims(self) -> Iterator[str]:
-        """Resources of which a claim keeps nothing any more within limits, or from later on only."""
+        """Resources that a claim no longer keeps within limits, or keeps only for a later start."""
         before, self._claims = self._claims, self._claimed.starts()
         for serial, (start_s, resources) in before.items():
             now_s, _ = self._claims.get(serial, _GIVEN_UP)
@@ -169,8 +171,8 @@ class LimitLine:
                 yield from resources
 
     def _ahead_of(self, group: Group) -> Iterator[tuple[KeptOut, Amounts]]:
-        """Groups that are kept out and must not be passed by this one without end, each with what it needs at
-        the limits that hold for both."""
+        """Kept-out groups that this one may not pass without limit, each with what it needs at the limits
+        that apply to both."""
         view, bypasses = self._shared.queue_view, self._shared.queue.bypasses
         if view is None or view.queues is None or bypasses is None:
             return
@@ -194,12 +196,12 @@ class LimitLine:
                     yield one, {name: some for name, some in one.needs.items() if name in above}
 
     def _is_free_below(self, view: QueueView, one: KeptOut, above: Collection[str]) -> bool:
-        """Whether nothing keeps it out but limits of these queues."""
+        """Whether only limits of these queues keep it out."""
         own = {name: some for name, some in one.needs.items() if name not in above}
         return not self._is_over(view, own, {})
 
     def _is_over(self, view: QueueView, needs: Amounts, taken: Mapping[str, int]) -> bool:
-        """Whether this exceeds limits, once so much is taken below each of them."""
+        """Whether the needs exceed limits once `taken` is used below each of them."""
         assert view.queues is not None
         asked = {
             name: {resource: n + taken.get(resource, 0) for resource, n in some.items()}
@@ -216,7 +218,7 @@ class LimitLine:
             first.remove(max(first, key=lambda each: self._place(each.group)))
 
     def _follow(self, view: QueueView, tree: QueueTree) -> QueueTree:
-        """Finds the queues, needs and bounds of all anew, where a reload has come since."""
+        """Recomputes the queues, needs and bounds of all groups after a reload."""
         bypasses = self._shared.queue.bypasses
         if tree is not self._tree and bypasses is not None:
             self._tree = tree
@@ -231,7 +233,8 @@ class LimitLine:
         return tree
 
     def _leave(self, one: KeptOut) -> None:
-        """It is not kept out for now. Its count stays: it may come back with its reservations given back."""
+        """Takes out a group that is not kept out for now. Its count stays: it may come back after giving back
+        its reservations."""
         if self._has_ended(one):
             self._drop(one)
         else:
@@ -239,7 +242,7 @@ class LimitLine:
             self._fill_up(one)
 
     def _drop(self, one: KeptOut) -> None:
-        """It has started, or no longer waits there."""
+        """Forgets a group that has started, or no longer waits in that queue."""
         of_queue = self._of_queue[one.queue]
         del self._known[one.group.key], of_queue[one.group.key]
         if not of_queue:
@@ -248,7 +251,7 @@ class LimitLine:
             self._fill_up(one)
 
     def _fill_up(self, without: KeptOut) -> None:
-        """The first few become as many again once they are half."""
+        """Takes the group out of the first few of its queue; refills them once they are half."""
         queue = without.queue
         first, of_queue = self._first[queue], self._of_queue[queue]
         if without in first:
@@ -276,7 +279,7 @@ class LimitLine:
         return one.is_out and self._is_there(one)
 
     def _is_before(self, group: Group, other: Group) -> bool:
-        """Whether the other must not pass it without end."""
+        """Whether `group` comes first and has no lower priority, so passes by `other` count."""
         if group is other or other.priority > group.priority:
             return False
         return self._place(group) < self._place(other)

@@ -1,7 +1,7 @@
 """MakingRoom: preemption for a unit that does not fit: PostFilter, and the wait for its victims.
 
-Called by core.groups.attempts, in the turn of the unit. Not here: the search for victims (core.preemption),
-their eviction and the reservation for it (core.groups.nomination).
+Called by core.groups.attempts, in the unit's turn. Not here: the search for victims (core.preemption), their
+eviction and the reservation of their room (core.groups.nomination).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from gangsched.core.types.placement import Placement
 from gangsched.core.types.victim_words import LOWER, PAST_WALLTIME
 
 Cycle = Callable[[Sequence[Demand], ClusterView, int | None], Plan | FitError]
-"""A unit placed on a view, with this budget for the search of an order; None: the settings'."""
+"""Places a unit on a view, with this budget for trying other orders; None: the settings'."""
 
 
 class MakingRoom:
-    """Takes room from others, or keeps waiting for it."""
+    """Makes room by preemption, or keeps waiting for it."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class MakingRoom:
         place: Callable[[list[Group]], Plan | FitError],
         give_back: Callable[[Group, str], None],
     ) -> None:
-        """cycle: places demands; place: a unit, on the cluster as it is; give_back: a waiting group releases
-        what it holds."""
+        """cycle: places demands; place: places a unit on the cluster as it is; give_back: makes a waiting
+        group release what it holds."""
         self._shared = shared
         self._nominations = nominations
         self._claiming = claiming
@@ -62,7 +62,7 @@ class MakingRoom:
         self._give_back = give_back
 
     def make(self, unit: list[Group], error: FitError) -> Plan | FitError | None:
-        """PostFilter. None: the unit waits for its victims; a Plan: taking reservations was enough."""
+        """Runs PostFilter. None: the unit waits for its victims; a Plan: taking reservations was enough."""
         shared = self._shared
         profile = shared.profile_of(unit[0])
         allowed = shared.settings.allow_eviction or shared.settings.tells_victims
@@ -114,21 +114,21 @@ class MakingRoom:
         return None
 
     def is_outdated(self, waited: Preemption) -> bool:
-        """Whether the rule would not let victims go any more that have not begun to: an eviction was refused,
-        and meanwhile their queue holds less, say. Raises: PluginError."""
+        """Whether the rule no longer allows victims that are not terminating yet: say, an eviction was
+        refused, and meanwhile their queue holds less. Raises: PluginError."""
         left = [info for info in waited.waits_for.values() if not is_leaving(info)]
         if not left or waited.is_overrun or not (demands := self._units.demands(list(waited.unit))):
             return False
         priority = min(group.priority for group in waited.unit)
         rule = self._rule(list(waited.unit), demands, self._view_before(waited))
-        if rule is None:  # another configuration may have none, where one has let it choose the important
+        if rule is None:  # the new configuration has none; the old rule may have allowed any priority
             return waited.whose != LOWER and any(priority_of(info) >= priority for info in left)
         return not all(rule.may_take(info, is_lower=priority_of(info) < priority) for info in left) or bool(
             rule.refuses(left)
         )
 
     def _view_before(self, waited: Preemption) -> QueueView | None:
-        """As if nothing had been promised to the unit yet."""
+        """The queue view without what is promised to the unit."""
         view = self._shared.queue_view
         if view is None:
             return None
@@ -151,7 +151,7 @@ class MakingRoom:
     def _dry_run(self, demands: Sequence[Demand], rule: EvictionRule | None) -> DryRun:
         shared = self._shared
         priority = min(demand.group.priority for demand in demands)
-        # Hundreds of cycles: none of them may cost what one may that decides.
+        # Hundreds of cycles: none of them may cost as much as one that decides.
         return DryRun(
             lambda made: self._cycle(demands, made, 0),
             lambda made, budget: self._cycle(demands, made, budget),
@@ -170,7 +170,7 @@ class MakingRoom:
         )
 
     def _yielding(self, priority: int) -> list[Group]:
-        """Groups of lower priority that wait for victims, and whose reservations yield to this one."""
+        """Groups of lower priority that wait for victims; their reservations yield to this priority."""
         waiting = {id(p): p for found in self._shared.victims.values() for p in found}
         return [g for p in waiting.values() for g in p.unit if max(g.priority, p.keeps_at) < priority]
 
@@ -179,8 +179,8 @@ class MakingRoom:
         return {(row, one) for uid in group.members for row, _, ids in claims(uid) for one in ids}
 
     def keep_waiting(self, unit: list[Group], waited: Preemption) -> Plan | FitError | None:
-        """Reconsiders a waiting unit: it keeps waiting while it fits once its victims are gone. A Plan: they
-        are, and it fits beside those to whom it yields."""
+        """Reconsiders a waiting unit: it keeps waiting as long as it will fit once its victims are gone. A
+        Plan: they are gone, and it fits beside the nominations to which it yields."""
         demands = self._units.demands(unit)
         trial = Trial(self._shared.cache.view)
         trial.remove(*waited.waits_for.values())
@@ -197,7 +197,7 @@ class MakingRoom:
         return None
 
     def _where_promised(self, unit: list[Group], waited: Preemption, trial: Trial) -> Plan | None:
-        """The unit on the nodes where room was made for it, before others that were to come there later."""
+        """Places the unit on the nodes where room was made for it, ahead of later nominations there."""
         nominated = self._claiming.nominated(unit)
         ahead = self._nominations.ahead_of(waited, nominated)
         if len(ahead) == len(nominated):
@@ -215,7 +215,7 @@ class MakingRoom:
 
 
 def _rank(unit: Sequence[Group], rule: EvictionRule | None) -> int:
-    """The unit's priority among reservations for those who wait for victims."""
+    """The unit's priority among the reservations of units that wait for victims."""
     priority = min(group.priority for group in unit)
     return priority if rule is None or rule.keeps_at is None else max(priority, rule.keeps_at)
 

@@ -1,7 +1,7 @@
 """Membership: turns the watch's pods into members of groups, and into resources used on nodes.
 
 Keyed by UID throughout; repeated or late events change nothing. Pods of other schedulers count for the
-resources they use (bound or nominated) and are never written to; if one names a group of ours, the group is
+resources they use (bound or nominated) and are never written to. If one names a group of ours, the group is
 rejected, because it could never start whole.
 """
 
@@ -82,14 +82,14 @@ class Membership:
         self._owners = owners
         self._similar = SimilarPods(shared.cache.template_table, group_specs, owners)
         self._joined: Group | None = None
-        """What the last pod joined in this run of events: it exists, and is marked for reconsideration."""
+        """The group that the last pod of this run of events joined; it is marked for reconsideration."""
         self._named_twice = NamedTwice()
         self.leaving = Leaving(shared)
         self.late_moves = LateMoves(shared, self._decide_anew)
         self.pre_enqueue = PreEnqueue(shared, reporter, self.look_again)
 
     def put_pods(self, events: Iterable[PodAdded | PodUpdated]) -> None:
-        """Applies current pods, one after the other. An older version than the known one is ignored."""
+        """Applies current pods one by one; a version older than the known one is ignored."""
         known, profiles = self._shared.cache.pods, self._shared.profiles
         self._joined = None
         for event in events:
@@ -105,7 +105,7 @@ class Membership:
                 self._update(info, pod)
 
     def sort_out(self, core_key: GroupKey) -> None:
-        """A core PodGroup arrived: pods that name another group too belong to that one if it is basic."""
+        """Regroups pods that name a new core PodGroup and another group: if it is basic the other counts."""
         self._joined = None
         self._similar.forget_core()
         for uid in self._named_twice.beside(core_key):
@@ -120,7 +120,7 @@ class Membership:
             self._state_anew(info)
 
     def come_back(self, info: PodInfo) -> None:
-        """A consistent read has found a pod that had been reported gone."""
+        """Restores a pod that had been reported gone, as a consistent read has found it."""
         if info.state is LEAVING:
             self._state_anew(info)
 
@@ -130,11 +130,11 @@ class Membership:
             self._shared.touch(info.group)
 
     def reconfigured(self) -> None:
-        """What was found about the last pod may not hold under these settings."""
+        """Forgets findings about the last pod, which may not hold under new settings."""
         self._similar.forget()
 
     def regroup(self, groups: Iterable[Group]) -> None:
-        """The statements that put pods into these groups, or set the groups' numbers, have changed."""
+        """Regroups the pods of groups whose statements, or whose controllers' objects, have changed."""
         self._similar.forget()
         self._joined = None
         for group in groups:
@@ -145,7 +145,7 @@ class Membership:
         self._joined = None
 
     def _decide_anew(self, info: PodInfo) -> None:
-        """Puts a member into the group that it names now, once the watch tells where it is."""
+        """Puts a member into the group that it names now, once the watch shows where it is."""
         if self.late_moves.must_wait(info):
             return
         key, problem, _ = self._similar.key_of(info.pod)
@@ -154,8 +154,8 @@ class Membership:
             self.join_again(info.pod)
 
     def join_again(self, pod: Pod) -> None:
-        """Puts the pod into the group that it names now. One that runs keeps what it has, whatever this
-        version says of its devices, and who waits for it to go still does."""
+        """Puts the pod into the group that it names now. A running pod keeps what it has, whatever devices
+        this version lists, and stays a victim for units that wait for it."""
         self._joined = None
         info = self._shared.cache.pods.get(pod.metadata.uid)
         if info is None or not (info.identity or pod is info.pod) or not runs_on(info, pod):
@@ -176,7 +176,7 @@ class Membership:
             self._shared.may_end_otherwise(info)
 
     def let_go(self, info: PodInfo) -> None:
-        """Its profile goes. If it runs it keeps what it has, as another scheduler's pod."""
+        """Drops a pod whose profile is removed. If it runs it keeps what it has, as another scheduler's."""
         if info.group is None or not runs_on(info, info.pod):
             self._remove(info.uid)
             return
@@ -190,7 +190,7 @@ class Membership:
         self._named_twice.remove(info.pod)
 
     def remove_pod(self, event: PodDeleted) -> None:
-        """The pod is gone for good."""
+        """Removes a pod that is gone for good."""
         self._remove(event.pod.metadata.uid)
 
     def _remove(self, uid: str) -> None:
@@ -209,7 +209,7 @@ class Membership:
             self._leave_group(info, info.group)
 
     def put_stranger(self, pod: Pod, info: PodInfo | None) -> None:
-        """A pod of another scheduler; info: what is known of it already."""
+        """Applies a pod of another scheduler; info: what is already known about it."""
         shared, uid = self._shared, pod.metadata.uid
         self._group_specs.note_stranger(pod)
         holds = bool(pod.spec.node_name) and not pod.is_terminal
@@ -240,7 +240,7 @@ class Membership:
         self._enter_group(info, pod, like)
 
     def _enter_group(self, info: PodInfo, pod: Pod, like: SimilarPod) -> None:
-        """It is a member of the group that it names, which is created if it is the first."""
+        """Adds the pod to the group that it names; creates the group for its first member."""
         shared, key = self._shared, like.key
         info.identity, info.stated, info.role = like.identity, like.stated, like.role
         if key.dialect == POD:
@@ -278,8 +278,8 @@ class Membership:
             # It was another scheduler's when first seen; schedulerName is immutable, so this is a new pod.
             return self.join_again(pod)
         if info.state is BOUND and not pod.spec.node_name:
-            # The bind's answer overtook the watch: this version is from before the bind. nodeName is never
-            # removed from a pod, so nothing may be released because of it.
+            # The bind's answer overtook the watch: this version predates the bind. nodeName is never removed
+            # from a pod, so nothing may be released because of it.
             self._shared.cache.renew(info, pod)
             return
         if identity_of(pod) != info.identity:
@@ -341,7 +341,7 @@ class Membership:
         shared.touch(group)
 
     def _replace_pod(self, info: PodInfo, pod: Pod) -> None:
-        """A new version of a pod that keeps its node; recounts it if its requests changed."""
+        """Applies a new version of a pod that keeps its node; recounts it if its requests changed."""
         old, shared = info.pod, self._shared
         shared.cache.renew(info, pod)
         if info.state is PENDING and info.group is not None and is_edited(old, pod):
@@ -369,7 +369,7 @@ class Membership:
             self._place(info, pod)
 
     def _place_found(self, info: PodInfo, pod: Pod) -> None:
-        """No bind of it was on its way from here."""
+        """Places a pod that was bound without a bind from here in flight."""
         if self._shared.ends is not None:
             self._shared.ends.bound_by_others(info)
         self._place(info, pod)
@@ -377,7 +377,7 @@ class Membership:
     def _place(self, info: PodInfo, pod: Pod) -> None:
         self.pre_enqueue.forget(info)
         if lacks_devices(info, pod) and self._audit.pod_edited(info, pod):
-            # Somebody took them away, or the server dropped their labels: they still belong to this pod.
+            # A user removed the IDs, or the server dropped their labels: they still belong to this pod.
             self._audit.pod_bound(info)
             return
         allocation, problem = allocation_of(pod)
@@ -396,5 +396,5 @@ class Membership:
             return BOUND
         if pod.metadata.deletion_timestamp is not None:
             return LEAVING
-        # Also a pod reported gone: a version that shows it alive is newer.
+        # Also for a pod that was reported gone: a version that shows it alive is newer.
         return PENDING if self.pre_enqueue.lets_in(info, pod) else MemberState.GATED

@@ -11,17 +11,17 @@ from gangsched.model.pod_group import GroupKey, core_key
 
 
 class NamedTwice:
-    """UIDs by the core PodGroup's key, in the order in which they came."""
+    """UIDs by the core PodGroup's key, in order of arrival."""
 
     def __init__(self) -> None:
         self._uids: dict[GroupKey, dict[str, None]] = {}
 
     def add(self, key: GroupKey, uid: str) -> None:
-        """The pod of that UID is one of them."""
+        """Adds a pod by its UID."""
         self._uids.setdefault(key, {})[uid] = None
 
     def remove(self, pod: Pod) -> None:
-        """The pod is gone, or looked at anew; it may be none of them."""
+        """Removes a pod, if it is listed here."""
         if not self._uids:
             return
         key = core_key(pod)

@@ -1,15 +1,15 @@
 """Nominations: reservations of a unit that waits for its victims to go, and how they end.
 
-While it waits nothing is assumed: its members are pending, their devices are claimed in the ledger, their
-room is nominated (others of no higher priority leave it alone), `nominatedNodeName` shows it on the pods, and
-the groups are in the state Waiting with a deadline. When the last victim is gone the unit gets its turn;
-core.groups.attempts then lifts the reservation and places it like any other. Called by core.groups.attempts,
-core.groups.membership (through SharedState.left_node) and core.scheduler; core.preemption.search chooses the
-victims.
+While the unit waits nothing is assumed. Its members are pending, their devices are claimed in the ledger,
+their room is nominated (units of no higher priority leave it alone), `nominatedNodeName` shows it on the
+pods, and the groups are in state Waiting with a deadline. When the last victim is gone the unit gets its
+turn; core.groups.attempts then lifts the reservation and places the unit as usual. Called by
+core.groups.attempts, core.groups.membership (through SharedState.left_node) and core.scheduler;
+core.preemption.search chooses the victims.
 
 Victims are evicted; if that violates a disruption budget they are deleted, as kube-scheduler does. A refused
-eviction is repeated every two seconds and turned into a deletion at the third refusal: the other victims are
-terminating by then. Victims that are not gone by the deadline are not chosen again.
+eviction is repeated every two seconds and becomes a deletion at the third refusal, since the other victims
+are terminating by then. Victims that are not gone by the deadline are not chosen again.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from gangsched.model.printable import several
 
 _ASK_AGAIN_S = 2.0
 _MAX_REFUSALS = 3
-# A budget does not allow it now; more than one covers the pod, which the eviction API does not support.
+# 429: a budget does not allow it now; 500: several budgets cover the pod, which the eviction API rejects.
 _BY_BUDGETS = (429, 500)
 # Kubernetes' default grace period for pods.
 _GRACE_S = 30
-# Any number may be stated, and who waits for a pod that never goes looks for no other one.
+# Pods may state any grace period, and a unit that waits for a victim chooses no other one.
 _MAX_GRACE_S = 86_400
 _MAX_NAMED = 4
 
@@ -52,7 +52,7 @@ class Nominations:
         self._reporter = reporter
         self._n_made = 0
         self._lifted: dict[str, tuple[str, list[ClusterChange]]] = {}
-        """By UID, within a turn: the node that was kept for it, and what became free with that."""
+        """Within a turn: UID -> the node that was kept for the pod, and the changes from freeing it."""
 
     # -- begin ---------------------------------------------------------------------------------------------
 
@@ -64,8 +64,8 @@ class Nominations:
         *,
         whose: str = LOWER,
     ) -> None:
-        """The unit waits for its victims, which are evicted. rule: by which they were chosen. whose: in
-        words, what they are."""
+        """Evicts the victims and lets the unit wait for them. rule: the one that chose them. whose: the
+        victims, in words."""
         shared = self._shared
         waits_for = {info.uid: info for info in result.victims if info.state is MemberState.BOUND}
         grace_s = max(_grace_s(info) for info in waits_for.values())
@@ -91,7 +91,7 @@ class Nominations:
             shared.observer.preempted(unit, tuple(waits_for.values()))
 
     def renew(self, preemption: Preemption, placements: Iterable[Placement]) -> None:
-        """Updates which member goes where once the room is free; also called later, when that changes."""
+        """Sets which member goes where once the room is free; called again when that changes."""
         shared = self._shared
         node_names = {}
         for placement in placements:
@@ -155,7 +155,7 @@ class Nominations:
                 self._shared.emit(EvictPod(uid, meta.namespace, meta.name, by.cause_id))
 
     def again(self, group: Group) -> bool:
-        """Evicts again when a waiting group's timer fires; returns False after the deadline."""
+        """Repeats evictions when a waiting group's timer fires; returns False after the deadline."""
         preemption = group.preemption
         assert preemption is not None
         if preemption.unit[0].active_token:
@@ -169,18 +169,18 @@ class Nominations:
         return False
 
     def refused(self, event: EvictionFailed) -> Group | None:
-        """A victim's eviction was refused; returns the group that has to give up because of it."""
+        """Counts a refused eviction of a victim; returns the group that must give up because of it."""
         found = self._shared.victims.get(event.uid)
         if not found or event.code in (404, 409):
-            return None  # gone, or another pod of that name: the watch shows it
+            return None  # it is gone, or another pod has its name: the watch shows it
         for preemption in found:
             preemption.refused = {**preemption.refused, event.uid: preemption.refused.get(event.uid, 0) + 1}
         return None if event.code in _BY_BUDGETS else found[0].unit[0]
 
     def ahead_of(self, waited: Preemption, nominated: Iterable[Nominated]) -> list[Nominated]:
-        """Those to which the unit leaves room on its nodes: not who was to be placed later, and beside it.
+        """The nominations to which the unit leaves room on its nodes: all but later ones of no higher rank.
 
-        Such a one waits for other pods to go; until they have, it would take what was freed for the unit.
+        A later one waits for other victims; until they are gone, it would take what was freed for the unit.
         """
         rank = max(waited.keeps_at, min(group.priority for group in waited.unit))
         return [one for one in nominated if not _came_later(one, waited, rank)]
@@ -188,10 +188,10 @@ class Nominations:
     # -- end -----------------------------------------------------------------------------------------------
 
     def lift(self, unit: Sequence[Group]) -> Preemption | None:
-        """Removes the unit's reservations for the turn that places it; afterwards renewed or dropped: then
-        who waits for the room hears that it is free.
+        """Removes the unit's reservations for the turn that places it. Afterwards they are renewed, or
+        dropped: only then are groups that wait for the room woken.
 
-        Groups of a set that came later wait with those that wait already, for all of their victims.
+        Groups that joined the set later wait together with those that wait already, for all their victims.
         """
         waiting = list(dict.fromkeys(g.preemption for g in unit if g.preemption is not None))
         if not waiting:
@@ -207,8 +207,8 @@ class Nominations:
         return self._joined(waiting, unit)
 
     def _part(self, preemption: Preemption, unit: Sequence[Group]) -> None:
-        """Groups that do not start together with the unit any more wait by themselves, for the same victims,
-        and keep their room."""
+        """Separates groups that no longer start together with the unit: they wait by themselves, for the
+        same victims, and keep their room."""
         left = tuple(group for group in preemption.unit if group not in unit)
         if not left:
             return
@@ -221,7 +221,7 @@ class Nominations:
             self._shared.queue.set_deadline(group, self._again_s(other))
 
     def _joined(self, waiting: Sequence[Preemption], unit: Sequence[Group]) -> Preemption:
-        """One reservation for all these groups: the first that they have, merged with the others."""
+        """Merges the reservations of all these groups into the first one."""
         joined, *others = waiting
         victims = self._shared.victims
         for other in others:
@@ -240,7 +240,7 @@ class Nominations:
         return joined
 
     def drop(self, group: Group, *, keep_written: bool = False) -> None:
-        """Removes the unit's reservations; it waits for no victim any more."""
+        """Removes the unit's reservations; it no longer waits for victims."""
         preemption = group.preemption
         if preemption is None:
             return
@@ -260,7 +260,7 @@ class Nominations:
         self._free_lifted(preemption)
 
     def _free_lifted(self, preemption: Preemption) -> None:
-        """Room that was lifted and is kept for the unit no more is free for others."""
+        """Announces room as free that was lifted and is no longer kept for the unit."""
         for member in preemption.unit:
             for uid in member.members:
                 _, freed = self._lifted.pop(uid, ("", ()))
@@ -281,7 +281,7 @@ class Nominations:
 
 
 def would_take(result: PostFilterResult, view: RowQueries, whose: str) -> str:
-    """Describes the victims a unit would take, for one with preemption off."""
+    """Describes the victims that a unit would take if evictions were allowed."""
     nodes = sorted({view.name(placement.row) for placement in result.plan.placements})
     named = ", ".join(nodes[:_MAX_NAMED]) + (", …" if len(nodes) > _MAX_NAMED else "")
     bound = [info for info in result.victims if info.state is MemberState.BOUND]

@@ -1,9 +1,9 @@
-"""Outranked: which claims a unit may start in the room of, since a rule of its queue says so.
+"""Outranked: claims whose room a unit may use because a rule of its queue says so.
 
-A claim keeps its room from all of no higher priority, and a queue would wait for what is guaranteed to it
-until the claim has started. So the rule of evictions (EvictionRule) decides of kept room as well: whoever may
-have running pods evicted may have room in which nobody runs. Claims still yield to each other by priority and
-age alone, so that none waits for one that waits for it. Called by core.groups.claiming.
+A claim keeps its room from all units of no higher priority, so a queue would wait for its guarantee until the
+claim has started. So the eviction rule (EvictionRule) applies to claimed room as well: a unit that may evict
+running pods may also take room in which no pod runs yet. Claims still yield to each other by priority and age
+alone, so that no two wait for each other. Called by core.groups.claiming.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gangsched.core.types.group import Group
 
 
 class Outranked:
-    """Asked several times a turn, answers once."""
+    """Remembers its answer, as it is asked several times a turn."""
 
     def __init__(self, shared: SharedState, units: Units) -> None:
         self._shared = shared
@@ -30,7 +30,7 @@ class Outranked:
         self._serials: frozenset[int] = frozenset()
 
     def without(self, unit: Sequence[Group], claims: Sequence[StartClaim], revision: int) -> list[StartClaim]:
-        """Those that keep their room from the unit. revision: of all claims."""
+        """The claims that keep their room from the unit. revision: of all claims."""
         view = self._shared.queue_view
         if view is None or not claims or not self._shared.profile_of(unit[0]).admit_plugins:
             return list(claims)
@@ -41,7 +41,7 @@ class Outranked:
         return [claim for claim in claims if claim.serial not in self._serials]
 
     def taken(self, unit: Sequence[Group], claims: Sequence[StartClaim], nodes: frozenset[str]) -> None:
-        """The unit has started on these nodes."""
+        """Marks the claims whose room the unit has taken by starting on these nodes."""
         if self._asked[4:] != tuple(unit):
             return
         for claim in claims:

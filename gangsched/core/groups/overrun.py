@@ -1,9 +1,9 @@
 """Overrun: which groups a claim may evict: those past their stated walltime (`onOverrun: yield` or `evict`).
 
-A group is evicted only if that lets the claim's gang start at once, or once pods are gone that are being
-deleted already, and only half a minute after its stated end; of several choices the one that spares most is
-taken. A gang is evicted as a whole, unless some of its pods began later, are not past their end, and are
-enough without the others. Not here: the eviction (core.groups.nomination), claims (core.groups.claiming).
+A group is evicted no earlier than half a minute after its stated end, and only if that lets the claim's gang
+start, at once or when pods already being deleted are gone. Of several choices the one that spares most groups
+is taken. A gang is evicted as a whole, unless some of its pods began later, are not past their end, and
+suffice without the rest. Not here: the eviction (core.groups.nomination), claims (core.groups.claiming).
 Called by core.groups.making_room and core.groups.claiming.
 """
 
@@ -24,12 +24,12 @@ from gangsched.model.pod_group import GroupKey
 
 # A job that obeys its limit takes a moment to end.
 SPARED_S = 30.0
-# Longer than that no claim waits for what is being deleted, if something else may be evicted. Kubernetes'
-# default grace is half of it.
+# A claim waits at most this long for pods being deleted, if others may be evicted. Kubernetes' default grace
+# period is half of it.
 _SHORTLY_S = 60.0
 # Each costs a cycle.
 _MAX_LOOKS = 32
-# Of more groups than this, those are looked at first that are where the unit would go.
+# With more groups than this, those on the nodes where the unit would go are tried first.
 _FEW = 16
 
 _Over = dict[GroupKey, list[PodInfo]]
@@ -67,7 +67,7 @@ def past_walltime(
 
 
 def _needed(gone: _Over, plan: Plan, tried: Callable[[_Over], Plan | FitError]) -> tuple[_Over, Plan]:
-    """As few of them as suffice: halves are spared together while that works, so that many need few looks."""
+    """As few groups as suffice: tries to spare halves together, so that many groups need few looks."""
     used = {placement.row for placement in plan.placements}
     near = {key: infos for key, infos in gone.items() if any(info.row in used for info in infos)}
     if len(gone) > _FEW and 0 < len(near) < len(gone) and isinstance(answer := tried(near), Plan):
@@ -84,20 +84,20 @@ def _needed(gone: _Over, plan: Plan, tried: Callable[[_Over], Plan | FitError]) 
                 continue
         if len(some) > 1:
             half = len(some) // 2
-            todo += [some[half:], some[:half]]  # those that are over for less are spared first
+            todo += [some[half:], some[:half]]  # those overdue for less time are spared first
     return gone, plan
 
 
 def fix_ends(shared: SharedState, claims: Claims) -> None:
-    """Promised starts rest on the ends that are stated now: longer ones stated later do not count, unless
-    nobody is evicted for a claim."""
+    """Fixes the ends now stated for promised starts: longer ones stated later do not count. Fixes none if no
+    pod may be evicted for a claim."""
     if (ends := shared.ends) is not None:
         promises = claims.all if shared.settings.evicts_for_claims else ()
         ends.rest_on({one.uid: one.end_s for claim in promises for one in claim.blockers if one.is_said})
 
 
 def may_be_evicted_for(shared: SharedState, claim: StartClaim) -> bool:
-    """Whether pods in its way are past their walltime and will be evicted for it if they do not end."""
+    """Whether pods in the claim's way are past their walltime and will be evicted if they do not end."""
     now_s = shared.now_s
     is_on = shared.settings.evicts_for_claims and now_s >= claim.start_s
     return is_on and any(one.is_said and one.end_s <= now_s for one in claim.blockers)
@@ -128,7 +128,7 @@ def _over_s(shared: SharedState, info: PodInfo) -> float:
 
 
 def _of_group(shared: SharedState, group: Group) -> list[PodInfo]:
-    """Its pods that are over, if it can do without them; else all."""
+    """The group's overdue pods, if it can do without them; else all its bound pods."""
     bound = group.in_state(BOUND)
     staying = [info for info in bound if not is_leaving(info)]
     over = [info for info in staying if _over_s(shared, info) < math.inf]
@@ -137,7 +137,7 @@ def _of_group(shared: SharedState, group: Group) -> list[PodInfo]:
 
 
 def _leaving(shared: SharedState, claim: StartClaim) -> list[PodInfo]:
-    """Pods that will have left the claim's nodes shortly, whoever else goes."""
+    """Pods that will leave the claim's nodes shortly, whatever else is evicted."""
     assert shared.ends is not None
     found: list[PodInfo] = []
     for name in claim.nodes:

@@ -1,9 +1,9 @@
-"""OwnKeys: annotations and labels that are meant for us and that nobody reads: misspelt, or in a wrong place.
+"""OwnKeys: annotations and labels that are meant for us but never read: misspelt, or in a wrong place.
 
-A key that nobody reads changes nothing, so that a misspelt walltime would look as if it counted. Each is told
-once for each group, by an event, and `gangsched explain` names those of the group as it is now. Lives here:
-which keys are read where, and the sentences. Looked at once for pods that are alike (pod_similarity), or when
-a PodGroup or a pod was edited. Called by core.groups and core.explain.
+A key that is never read changes nothing, so a misspelt walltime would look as if it counted. Each such key is
+reported once for each group, by an event, and `gangsched explain` lists the group's present ones. Here: which
+keys are read where, and the sentences. Pods that are alike are examined once (pod_similarity), and again when
+a PodGroup or a pod is edited. Called by core.groups and core.explain.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ from gangsched.model.walltime import WALLTIME_KEY
 
 PREFIX = "gangsched.io/"
 _DOMAIN, _NAME_ALONE = "gangsched.io", "gangsched"
-# Of a misspelt domain: two letters too many, missing, wrong or swapped. No other project's is as near.
+# Limit on slips in a misspelt domain: letters too many, missing, wrong or swapped. No other project's domain
+# is as near.
 _MAX_SLIPS = 2
 _SHORTEST, _LONGEST = len(_NAME_ALONE), len(_DOMAIN) + _MAX_SLIPS
 _ON_BOTH = frozenset(
@@ -66,7 +67,7 @@ _ON_BOTH = frozenset(
         WALLTIME_KEY,
     )
 )
-"""Annotations of a pod, or of its PodGroup."""
+"""Annotations that are read on a pod or its PodGroup."""
 _ON_PODS = _ON_BOTH | {
     MIN_MEMBERS_KEY,
     QUEUE_KEY,
@@ -80,9 +81,9 @@ _LABELS = frozenset((GROUP_LABEL, QUEUE_KEY))
 _WRITTEN = frozenset((*BIND_KEYS, ALLOCATED_KEY, VISIBLE_KEY, f"{PREFIX}traceparent", f"{PREFIX}fenced"))
 """Annotations that the scheduler itself writes on pods."""
 _OF_OBJECT = frozenset((TOTAL_MEMBERS_KEY, TIMEOUT_KEY, GROUPS_KEY, PARTIAL_BIND_KEY, DISRUPTION_KEY))
-"""Of those, numbers and ways of the gang: of one that has a PodGroup they are read there alone."""
+"""Annotations about the gang as a whole: if it has a PodGroup they are read only there."""
 _MAKES_A_GANG = frozenset((MIN_MEMBERS_KEY, TOTAL_MEMBERS_KEY, GROUPS_KEY))
-"""Of those, which a pod without a gang would have had in mind: the others mean nothing for one pod."""
+"""Annotations that show that a lone pod was meant to be in a gang; the others mean nothing for one pod."""
 _POD_ANNOTATIONS = _ON_PODS | _WRITTEN
 _NO_LABELS: frozenset[str] = frozenset()
 _NO_GANG = f"the pod has no label {GROUP_LABEL} that names its gang"
@@ -91,23 +92,25 @@ _OTHER_WORDS = f"it is read in gangs of the label {GROUP_LABEL}, and this one is
 _NO_QUEUES = "no queues are configured, so the pod is in none"
 _NOTHING: Mapping[str, str] = {}
 
-# In one sentence; of one group, so that an endless edit is no endless stream of events; groups remembered.
+# Limits: keys in one sentence; keys reported per group, so that endless edits make no endless stream of
+# events; groups remembered; keys remembered as good.
 _MAX_NAMED = 3
 _MAX_OF_GROUP = 16
 _MAX_TOLD = 4096
 _MAX_GOOD = 4096
-# The longest name of ours has 20 letters. Comparing takes as long as both are long.
+# The longest name of ours has 20 letters. Comparing takes time in proportion to both lengths.
 _MAX_COMPARED = 40
 _MAX_SHOWN = 80
-# Of one pod: comparing is slow, and whoever fills 256 KiB of annotations with slips need not be told of all.
+# Limits per pod: comparing is slow, and a user who fills 256 KiB of annotations with slips needs no full
+# list.
 _MAX_SLIPS_TOLD = 16
 _MAX_DOMAINS = 64
 
 
 class Ignored(NamedTuple):
-    """A key that nobody reads where it is: an annotation or a label of a Pod or a PodGroup.
+    """A key that is not read where it is: an annotation or a label of a Pod or a PodGroup.
 
-    why: it is written as it should be, and does not count for another reason.
+    why: the reason that it does not count although it is spelt correctly.
     """
 
     kind: str
@@ -117,17 +120,18 @@ class Ignored(NamedTuple):
 
 
 def ignored_on_pod(pod: Pod, key: GroupKey, *, has_queues: bool) -> tuple[Ignored, ...]:
-    """Nearly always none. key: its group's. has_queues: some are configured."""
+    """The pod's keys that are not read; nearly always none. key: its group's. has_queues: some are
+    configured."""
     labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
     found = _ignored("Pod", labels, _LABELS, annotations, _POD_ANNOTATIONS)
     return (*_without_effect(pod, key, has_queues=has_queues), *found)
 
 
 def _without_effect(pod: Pod, group: GroupKey, *, has_queues: bool) -> Iterator[Ignored]:
-    """Keys that would count if the pod were in a gang, in one without an object or in our own words, or if
-    there were queues."""
+    """Keys that would count if the pod were in a gang, if its gang had no object or were in our own dialect,
+    or if there were queues."""
     labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
-    # A controller's gang has no label of ours, and may be known only when its object is seen.
+    # An inferred gang has no label of ours, and may be known only once its controller's object is seen.
     is_lone = group.dialect == POD
     if is_lone and not _MAKES_A_GANG.isdisjoint(annotations):
         if GROUP_LABEL not in labels and not is_marked(pod):
@@ -148,7 +152,7 @@ def _without_effect(pod: Pod, group: GroupKey, *, has_queues: bool) -> Iterator[
 
 
 def _another_number(pod: Pod, group: GroupKey) -> Iterator[Ignored]:
-    """A number of members that is not the one that the pod states in another system's words."""
+    """Yields MIN_MEMBERS_KEY if it differs from the number that the pod states in another dialect."""
     try:
         number = group_from_pod(group, pod).min_count
     except ParseError:
@@ -158,12 +162,12 @@ def _another_number(pod: Pod, group: GroupKey) -> Iterator[Ignored]:
 
 
 def ignored_on_object(meta: ObjectMeta) -> tuple[Ignored, ...]:
-    """Of a PodGroup."""
+    """The PodGroup's keys that are not read."""
     return _ignored("PodGroup", meta.labels or _NOTHING, _NO_LABELS, meta.annotations or _NOTHING, _ON_BOTH)
 
 
 def _other_number(pod: Pod, number: int) -> tuple[Ignored, ...]:
-    """A number of members that is not this one, its PodGroup's."""
+    """MIN_MEMBERS_KEY, if it differs from `number`, the PodGroup's."""
     text = (pod.metadata.annotations or _NOTHING).get(MIN_MEMBERS_KEY, str(number))
     if text == str(number):
         return ()
@@ -191,7 +195,7 @@ def _ignored(
 def _of_misspelt_domains(
     kind: str, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> Iterator[Ignored]:
-    """Keys of a domain nearly ours that are named nearly as one of ours: others are somebody else's."""
+    """Keys whose domain and name are both nearly ours; other keys belong to another project."""
     slips = {domain for domain in _domains((*labels, *annotations)) if _is_slip(domain)}
     if slips:
         keys = [Ignored(kind, "annotation", key) for key in annotations]
@@ -201,7 +205,7 @@ def _of_misspelt_domains(
 
 
 def _domains(keys: Iterable[str]) -> dict[str, None]:
-    """Of keys that are not ours, each once and about as long as ours; some of them."""
+    """Domains, about as long as ours, of keys that are not ours; each once, at most 64."""
     found: dict[str, None] = {}
     for key in keys:
         if (
@@ -218,7 +222,7 @@ def _is_slip(domain: str) -> bool:
 
 
 def _differ_by(one: str, other: str, n_slips: int) -> bool:
-    """Whether so many slips or fewer make one of the other."""
+    """Whether at most `n_slips` slips turn one into the other."""
     while one and other and one[0] == other[0]:
         one, other = one[1:], other[1:]
     if not n_slips or not (one or other):
@@ -256,7 +260,7 @@ def _told(one: Ignored) -> str:
 
 
 def _meant(one: Ignored) -> str:
-    """The key that is nearest by its letters, or else has the most words in common; "": none is near."""
+    """The nearest key by letters, or else the one with the most words in common; "" if none is near."""
     known = _LABELS | _ON_PODS if one.kind == "Pod" else _ON_BOTH
     name = one.key.partition("/")[2]
     if len(name) > _MAX_COMPARED:
@@ -270,24 +274,24 @@ def _meant(one: Ignored) -> str:
 
 
 def _words(name: str) -> set[str]:
-    """Without plurals: counts and count are one word."""
+    """The words of a name, without plurals: counts and count are one word."""
     return {word.removesuffix("s") for word in name.lower().replace("_", "-").split("-")}
 
 
 class OwnKeys:
-    """Tells of ignored keys, once for each group and key."""
+    """Reports ignored keys, once for each group and key."""
 
     def __init__(self, shared: SharedState, reporter: Reporter) -> None:
         self._shared = shared
         self._reporter = reporter
         self._told: dict[GroupKey, frozenset[Ignored]] = {}
         self._told_queues: tuple[Settings, dict[tuple[str, str], None]] = (shared.settings, {})
-        """Under these settings, without queues: namespaces and queues of which lone pods were told."""
+        """Settings without queues, and the (namespace, queue) pairs of lone pods reported under them."""
         self._good: tuple[set[str], set[str]] = (set(), set())
-        """Keys of pods' labels and of their annotations that were looked at: read, or none of ours."""
+        """Label keys and annotation keys of pods that are fine: they are read, or not ours."""
 
     def of(self, pod: Pod, key: GroupKey) -> tuple[Ignored, ...]:
-        """As ignored_on_pod, which need not look at keys that other pods had too."""
+        """As ignored_on_pod, but skips keys that other pods had too."""
         labels, annotations = pod.metadata.labels or _NOTHING, pod.metadata.annotations or _NOTHING
         good_labels, good = self._good
         if good.issuperset(annotations) and good_labels.issuperset(labels):
@@ -309,7 +313,7 @@ class OwnKeys:
         return ignored_on_pod(pod, key, has_queues=self._has_queues)
 
     def of_group(self, group: Group, on_object: Sequence[Ignored]) -> list[str]:
-        """Sentences about the group's keys as it is now: its object's, and those of a member of each kind."""
+        """Sentences about the group's present keys: its object's, and those of one member of each kind."""
         found = [f"PodGroup {group.key}: {told_ignored(on_object)}"] if on_object else []
         seen: set[tuple[Ignored, ...]] = {()}
         number = group.definition.min_count if group.definition and needs_object(group.key) else None
@@ -323,13 +327,13 @@ class OwnKeys:
         return found
 
     def perhaps_misspelt(self, group: Group, pod: Pod) -> str:
-        """What to add to a sentence that misses a key; "": nothing."""
+        """What to add to a sentence about a missing key; "" for nothing."""
         ignored = self._on_pod(pod, group.key)
         return f"; {told_ignored(ignored)}" if ignored else ""
 
     def tell(self, group: Group, pod: Pod, ignored: Sequence[Ignored]) -> None:
-        """These keys of the pod are read by nobody. That there are no queues is told of the first lone pod
-        that names one."""
+        """Reports these keys of the pod as not read. For a lone pod that names a queue where there are none,
+        only the first such pod is reported."""
         new = self._new(group.key, ignored)
         if group.key.dialect == POD:
             new = [one for one in new if one.why != _NO_QUEUES or self._is_first_of_queue(pod, one)]
@@ -340,18 +344,18 @@ class OwnKeys:
             )
 
     def edited(self, group: Group, pod: Pod) -> None:
-        """The pod's labels or annotations are others now."""
+        """Reports ignored keys of a pod whose labels or annotations were edited."""
         if ignored := self._on_pod(pod, group.key):
             self.tell(group, pod, ignored)
 
     def beside_object(self, group: Group, number: int) -> None:
-        """The group's object says how many members it needs, and perhaps its pods do too."""
+        """Reports a pod's number of members that differs from that of the group's object."""
         info = group.first()
         if info is not None and info.state in (PENDING, MemberState.GATED):
             self.tell(group, info.pod, _other_number(info.pod, number))
 
     def put_object(self, key: GroupKey, event: PodGroupAdded | PodGroupUpdated) -> None:
-        """A PodGroup has come, or was edited."""
+        """Reports ignored keys of a PodGroup that is new or was edited."""
         meta = event.item.metadata
         if (ignored := ignored_on_object(meta)) and (new := self._new(key, ignored)):
             message = clean(f"PodGroup {key}: {told_ignored(new)}")
@@ -373,7 +377,7 @@ class OwnKeys:
         return is_first
 
     def _new(self, key: GroupKey, ignored: Sequence[Ignored]) -> list[Ignored]:
-        """Those of which the group was not told yet."""
+        """The keys that were not reported for this group yet."""
         known = self._told.get(key, frozenset())
         new = [one for one in ignored if one not in known][: _MAX_OF_GROUP - len(known)]
         if new:

@@ -1,9 +1,9 @@
 """Owners: gangs that no pod names, inferred from pods and their controllers' objects.
 
-Held here: owners as read, which groups wait for which, and what each namespace has inferred. Not here: what
-any controller writes (model.owners), pods and their groups (core.groups.membership). A pod whose owner has
+Here: owners as last read, which groups depend on which, and what each namespace infers. Not here: what each
+controller writes (model.owners), pods and their groups (core.groups.membership). A pod whose owner has
 not been seen waits with its gang, with a message; it is never started alone. Called by core.scheduler,
-core.groups.membership, group_spec and gang.
+core.groups.membership, pod_similarity, group_spec and reconciler.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gangsched.model.owners import (
 from gangsched.model.owners.dialects import WHOLE
 from gangsched.model.pod_group import GroupKey, PodGroup, group_from_pod, lone_key
 
-# Objects that do not decode, and owners that were told about; beyond it the oldest are forgotten.
+# Limits on objects that do not decode, and on owners that were reported; the oldest are forgotten.
 _MAX_REFUSED = 10_000
 _MAX_TOLD = 10_000
 _ALL, _NONE = "all", "none"
@@ -50,20 +50,20 @@ class Owners:
         self._refused: dict[OwnerName, str] = {}
         """Errors of objects that do not decode."""
         self._unserved: dict[str, None] = {}
-        """Kinds, by the names under which they are followed, that the API server lacks or denies us."""
+        """Kinds, by the names under which they are watched, that the API server lacks or denies us."""
         self._namespaces: dict[str, tuple[str, ...]] = {}
-        """What is inferred in namespaces with a setting of their own."""
+        """Namespaces with a setting of their own -> what is inferred there."""
         self.asked_for: dict[str, None] = {}
-        """Kinds that must be followed for some namespace, by the names under which they are followed."""
+        """Kinds that must be watched for some namespace, by the names under which they are watched."""
         self._groups: dict[OwnerName, dict[GroupKey, None]] = {}
-        """Groups whose key or number depends on the owner, whether it has been seen or not."""
+        """Owner -> groups whose key or number depends on it, whether it has been seen or not."""
         self._owner_of: dict[GroupKey, OwnerName] = {}
         self._told: dict[str, None] = {}
-        """UIDs of owners whose way of starting was reported."""
+        """UIDs of owners reported as not one gang."""
         shared.on_given_back.append(self._left)
 
     def all(self) -> list[Owner]:
-        """Owners as read last."""
+        """Owners as last read."""
         return list(self._known.values())
 
     def of_group(self, key: GroupKey) -> Owner | None:
@@ -71,22 +71,22 @@ class Owners:
         named = self._owner_of.get(key)
         return None if named is None else self._known.get(named)
 
-    # -- what is heard ---------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------------
 
     def put(self, event: OwnerPut) -> list[Group]:
-        """An owner's current state; returns the groups that it may change."""
+        """Takes an owner's current state; returns the groups that it may change."""
         owner = event.owner
         before = self._known.get(owner.named)
         self._known[owner.named] = owner
         was_refused = self._refused.pop(owner.named, None) is not None
         if before is not None and not was_refused:
-            # No gang depends on when its controller ends it.
+            # No gang depends on its controller's deadline.
             now = replace(owner, deadline_s=before.deadline_s, began_at=before.began_at)
             return self._of(owner.named) if before != now else []
         return self._of(owner.named)
 
     def remove(self, event: OwnerGone) -> list[Group]:
-        """The owner is gone; its pods will follow."""
+        """Forgets an owner that is gone; its pods will follow."""
         known = self._known.get(event.named)
         self._refused.pop(event.named, None)
         if known is not None and known.uid == event.uid:
@@ -94,7 +94,7 @@ class Owners:
         return self._of(event.named)
 
     def refuse(self, named: OwnerName, message: str) -> list[Group]:
-        """The object does not decode; what was known of it is void."""
+        """Records that the object does not decode; forgets what was known about it."""
         self._known.pop(named, None)
         self._refused[named] = message
         if len(self._refused) > _MAX_REFUSED:
@@ -102,7 +102,7 @@ class Owners:
         return self._of(named)
 
     def served(self, kind: str, is_served: bool) -> list[Group]:
-        """Whether the API server now serves these objects to us."""
+        """Records whether the API server serves this kind to us; returns the groups that may change."""
         if (kind not in self._unserved) is is_served:
             return []
         if is_served:
@@ -113,7 +113,7 @@ class Owners:
         return [group for named in names for group in self._of(named)]
 
     def put_namespace(self, meta: ObjectMeta) -> list[Group]:
-        """A namespace's current state; returns its groups if inference there has changed."""
+        """Takes a namespace's current state; returns its groups if inference there has changed."""
         text = (meta.labels or {}).get(INFER_LABEL)
         before = self._namespaces.get(meta.name)
         if text is None:
@@ -146,7 +146,7 @@ class Owners:
         return claim_of(pod, inferred) if inferred else None
 
     def key_of(self, pod: Pod) -> GroupKey | None:
-        """The group of a pod that names none; None where nothing is inferred. Raises: ParseError."""
+        """The group of a pod that names none; None if nothing is inferred. Raises: ParseError."""
         claim = self.claim_of(pod)
         if claim is None:
             return None
@@ -165,7 +165,7 @@ class Owners:
         return key
 
     def key_of_stranger(self, pod: Pod) -> GroupKey | None:
-        """The gang that another scheduler's pod counts for: only if pods themselves state the number."""
+        """The gang that another scheduler's pod counts for; only if the pod itself states the number."""
         if not is_marked(pod):
             return None
         claim = claim_of(pod, self._namespaces.get(pod.metadata.namespace, self._anywhere))
@@ -179,7 +179,7 @@ class Owners:
         return tuple(name for name in ORDERED if name in wanted)
 
     def _start(self, claim: Claim, pod: Pod) -> Start:
-        """When its controller creates the gang's pods; reported once for each owner that makes no gang."""
+        """When its controller creates the gang's pods. Reports once each owner that is not one gang."""
         owner = self._known.get(claim.owner) if claim.owner is not None else None
         if owner is None or owner.start is Start.AT_ONCE:
             return claim.start
@@ -200,7 +200,7 @@ class Owners:
         self._reporter.pod_event(pod, "Warning", "NotOneGang", "Scheduling", message)
 
     def _left(self, group: Group) -> None:
-        """Forgets what was kept for a group that is gone."""
+        """Forgets what was recorded for a group that is gone."""
         if group.members:
             return
         named = self._owner_of.pop(group.key, None)
@@ -213,7 +213,7 @@ class Owners:
     # -- how many --------------------------------------------------------------------------------------
 
     def numbers(self, group: Group) -> tuple[PodGroup | None, str]:
-        """The numbers of a gang that a controller makes, None while unknown; or what is wrong with them."""
+        """(the numbers of a gang made by a controller, None if unknown; what is wrong with them)."""
         info = group.first()
         claim = None if info is None else self.claim_of(info.pod)
         if info is None or claim is None:
@@ -237,7 +237,7 @@ class Owners:
             if n_owed is not None:
                 if group.definition is not None and _is_counted(group):
                     return group.definition, ""
-                # Not for one that is found running: its later pods come one by one as earlier ones succeed.
+                # Not for a gang found running: its later pods come one by one as earlier ones succeed.
                 if not (group.n_holding and group.counts[DONE]):
                     n_pods = n_owed + group.counts[DONE]
         n_pods = max(1, n_pods - (start is Start.LEADER_FIRST))
@@ -248,13 +248,13 @@ class Owners:
 
     @staticmethod
     def _as_it_was(group: Group) -> PodGroup | None:
-        """The numbers that a gang was started with are kept until it has ended."""
+        """Keeps the numbers that a gang was started with until it has ended."""
         return group.definition if group.n_bound or group.state is GroupState.BINDING else None
 
     # -- words -----------------------------------------------------------------------------------------
 
     def missing(self, group: Group) -> str:
-        """What the gang's number waits for; "" for a gang without an owner here."""
+        """What the gang's number waits for; "" if its owner is not one of these."""
         named = self._owner_of.get(group.key)
         if named is None:
             return ""
@@ -269,7 +269,7 @@ class Owners:
         return f"{named}, which has not been seen (yet)"
 
     def never(self, group: Group) -> str:
-        """Why the missing members will not come while the others wait; "" if they may."""
+        """Why the missing members will not come while the existing ones wait; "" if they may."""
         info = group.first()
         for named in () if info is None else owners_of(info.pod):
             owner = self._known.get(named)
@@ -279,8 +279,7 @@ class Owners:
 
 
 def read_inferred(names: Iterable[str]) -> tuple[tuple[str, ...], str]:
-    """The kinds of inference in a list of names, in the order of precedence, and what is wrong with the
-    rest."""
+    """(the kinds of inference that are named, in order of precedence; what is wrong with another name)."""
     wanted = [name for name in names if name]
     if _ALL in wanted:
         return ORDERED, ""
@@ -296,8 +295,8 @@ def read_inferred(names: Iterable[str]) -> tuple[tuple[str, ...], str]:
 
 def _is_counted(group: Group) -> bool:
     """Whether the gang keeps the numbers that it was started with: its members have begun to succeed, or may
-    at any moment. Its object shows a success later than the pod does, and must not enlarge a gang that is
-    being bound.
+    do so at any moment. Its object shows a success later than the pod does, and must not enlarge a gang that
+    is being bound.
     """
     return group.state is GroupState.BINDING or (group.n_holding > 0 and group.counts[DONE] > 0)
 

@@ -1,5 +1,5 @@
-"""PassedOver: reports attempts to core.queueing, if the configuration has `queueing`. Decides nothing:
-core.groups.claiming does. Called by core.groups.attempts.
+"""PassedOver: reports attempts to core.queueing, if the configuration has `queueing`. Decides nothing; that
+is core.groups.claiming. Called by core.groups.attempts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PassedOver:
         self._ends = EndsTold()
 
     def begin(self, unit: Sequence[Group]) -> None:
-        """The unit's turn begins."""
+        """Reports unreadable walltimes when the unit's turn begins."""
         walltimes = self._shared.walltimes
         if walltimes is None:
             return
@@ -38,7 +38,7 @@ class PassedOver:
                 self._reporter.event(group, "Warning", "WalltimeUnread", "Scheduling", message)
 
     def refused(self, demands: Sequence[Demand], answer: FitError) -> None:
-        """The unit does not fit now."""
+        """Records that the unit does not fit now."""
         shared = self._shared
         if shared.queue.bypasses is not None:
             shared.queue.bypasses.refused(demands, answer.code, shared.cache.view, shared.now_s)

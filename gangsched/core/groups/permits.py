@@ -1,13 +1,13 @@
 """Permits: Permit's answers, from synchronous plugins, from plugins at the edge, and from people.
 
-Answers are kept while the group keeps its reservations: a group that releases them is asked about anew. What
-a group waits for is recorded here, for a plugin (through its handle) or an operator (through the secure port)
-that wants to release it; the wait itself is a state of core.state.transitions' table, ended by its deadline.
+Answers are kept while the group keeps its reservations; once it releases them, plugins are asked anew. What a
+group waits for is recorded here, for a plugin (through its handle) or an operator (through the secure port)
+that wants to release it. The wait itself is a state of core.state.transitions' table, ended by its deadline.
 
     sync plugin      called in the group's turn, and again whenever the group or a sibling changes
     async plugin     called at the edge once for each set of reserved members; the group waits for its answer
-    GroupAllowed     stop waiting for the named plugin, or for every plugin that may be overruled
-    GroupRejected    release everything
+    GroupAllowed     ends the wait for the named plugin, or for every plugin that may be overruled
+    GroupRejected    releases everything
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from gangsched.model.pod_group import GroupKey
 class _Wait:
     """What is known about one reserved group.
 
-    allowed: plugins that were overruled, "" for all; answers and open: of async plugins, about `members`;
-    waits_for: plugin -> its reason, as of the group's last turn.
+    allowed: plugins that were overruled, "" for all; answers, open: async plugins' answers and open calls
+    about `members`; waits_for: plugin -> its reason, as of the group's last turn.
     """
 
     __slots__ = ("allowed", "answers", "members", "open", "waits_for")
@@ -49,7 +49,7 @@ class Permits:
         shared.on_given_back.append(self.forget)
 
     def ask(self, group: Group, siblings: Mapping[str, Group]) -> Status:
-        """The first "no" wins; else "wait" if any plugin answers that. Raises: PluginError."""
+        """Asks Permit: the first "no" wins, else "wait" if any plugin says so. Raises: PluginError."""
         observer = self._shared.observer
         if observer is None:
             return self._ask(group, siblings)
@@ -89,7 +89,7 @@ class Permits:
         return Status(Code.WAIT, reason, waits[0].plugin, min(timeouts) if timeouts else None)
 
     def _asked(self, group: Group, plugin: str) -> Status:
-        """An async plugin's answer, or a wait until it comes."""
+        """An async plugin's answer, or "wait" until it comes."""
         wait = self._waits.setdefault(group.key, _Wait())
         members = frozenset(info.uid for info in group.in_state(MemberState.ASSUMED))
         if members != wait.members:
@@ -103,7 +103,7 @@ class Permits:
         return Status.wait(f"{plugin} is being asked", plugin=plugin)
 
     def answered(self, call: HookCall, event: HookAnswered) -> None:
-        """An async plugin has answered: the group is reconsidered in its turn."""
+        """Takes an async plugin's answer; the group is reconsidered in its turn."""
         group, wait = call.group, self._waits.get(call.group.key)
         if wait is None or wait.open.get(call.plugin) is not call:
             return
@@ -121,7 +121,7 @@ class Permits:
             self._shared.queue.activate(group, Cause.LOOK_AGAIN)
 
     def allow(self, event: GroupAllowed) -> bool:
-        """Ends such a wait; returns whether there was one."""
+        """Ends a group's wait for the named plugin, or for all; returns whether the group waited."""
         group, wait = self._shared.groups.get(event.group), self._waits.get(event.group)
         if group is None or wait is None or group.state is not GroupState.WAITING:
             return False
@@ -130,7 +130,7 @@ class Permits:
         return True
 
     def is_asking(self, group: Group) -> bool:
-        """Whether it waits only for a pending answer: not worth reporting."""
+        """Whether it waits only for pending answers, which is not worth reporting."""
         wait = self._waits.get(group.key)
         return wait is not None and bool(wait.open) and set(wait.open) == set(wait.waits_for)
 
@@ -140,7 +140,7 @@ class Permits:
         return wait.waits_for if wait is not None else {}
 
     def forget(self, group: Group) -> None:
-        """The group has no reservations any more, or binds: earlier answers are void."""
+        """Forgets earlier answers, as the group released its reservations or binds."""
         wait = self._waits.pop(group.key, None)
         if wait is not None:
             self._shared.hooks.cancel(wait.open.values())
@@ -152,5 +152,6 @@ class Permits:
 
 
 def may_be_overruled(plugin: object) -> bool:
-    """Not plugins that enforce the group's own definition: the gang would be incomplete."""
+    """Whether people may overrule it; not a plugin that enforces the group's definition: the gang would be
+    incomplete."""
     return bool(getattr(plugin, "may_be_overruled", True))

@@ -1,7 +1,7 @@
 """PlanRooms: where a unit will have room, and which pods will have ended by then.
 
-By resources, from arrays (core.queueing.room): core.groups.claim_plans runs the cycle only for moments, and
-without pods, that these leave. Called by it alone.
+By resources, from arrays (core.queueing.room): a filter for core.groups.claim_plans, which then runs the
+cycle only for the remaining times, without the pods found here. Called by it alone.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.selectors import PodTerm
 from gangsched.model.storage import CLAIMS
 
-# A gang that finds so much free room and does not fit lacks something else.
+# Limit on spared copies: a gang that does not fit with this much free room lacks something else.
 _MAX_SPARED = 4096
-# So many pods are left out of a Trial at once; of more, those first that make most room.
+# With more ended pods than this, a Trial first leaves out only the ones that make most room.
 _MANY = 1024
 
 
 def _spread_terms(template: PodTemplate) -> Iterator[PodTerm]:
-    """The pods that its own required constraints count."""
+    """The pods that the template's own required spread constraints count."""
     constraints = template.spec.topology_spread_constraints or ()
     for one, selector in zip(constraints, template.spread_selectors, strict=True):
         if one.when_unsatisfiable == "DoNotSchedule":
@@ -50,18 +50,18 @@ def _devices_by_node(claims: Iterable[StartClaim]) -> dict[str, set[str]]:
 
 
 class PlanRooms:
-    """Changes nothing but what it knows of running pods."""
+    """Changes nothing but its record of running pods."""
 
     def __init__(self, shared: SharedState, units: Units) -> None:
         self._shared = shared
         self._units = units
         self._running: RunningPods | None = None
         self._looked: tuple[float, ...] = ()
-        """When `_running` was looked at: a claim that is checked and planned anew does not look twice."""
+        """State as of which `_running` was updated: checking and replanning a claim must not do it twice."""
         self._claimed = ClaimedRoom(shared.cache.view)
 
     def of(self, unit: list[Group]) -> list[Room]:
-        """One for each template, by itself."""
+        """A Room for each template of the unit, counted by itself."""
         view, running = self._shared.cache.view, self.look()
         found = []
         for demand in self._units.demands(unit):
@@ -89,8 +89,8 @@ class PlanRooms:
     def spared(
         self, at_s: float, ahead: Sequence[StartClaim], rooms: Sequence[Room], priority: int
     ) -> list[Nominated]:
-        """Room that is free now and is not needed then beside the claims ahead, with its devices, as if
-        members were there."""
+        """Room, with devices, that is free now and not needed at `at_s` beside the claims ahead; as
+        nominations of members."""
         if at_s <= self._shared.now_s or not all(room.is_known for room in rooms):
             return []
         view, found = self._shared.cache.view, list[Nominated]()
@@ -117,8 +117,8 @@ class PlanRooms:
     def ended_by(
         self, at_s: float, ahead: Sequence[StartClaim], rooms: Sequence[Room]
     ) -> Iterator[list[PodInfo]]:
-        """The pods that will have ended, where that matters, to try the unit without: if these are many,
-        first those alone whose end makes most room, then all."""
+        """Lists of pods that will have ended, where that matters, to try the unit without. If they are many,
+        first only the ones that make most room, then all."""
         if any(room.free is None for room in rooms):
             yield self._ended_in(None, at_s)
             return
@@ -127,15 +127,15 @@ class PlanRooms:
         where = [room.rows_at(at_s, held) for room in rooms]
         rows = np.logical_or.reduce([rows, *where])
         if rooms and rooms[0].running.n_ended(at_s, rows) > _MANY:
-            # Who may go to the fewest nodes first: the others need room elsewhere.
+            # Templates that fit on the fewest nodes come first: the others need room elsewhere.
             for at in sorted(range(len(rooms)), key=lambda at: int(where[at].sum())):
                 few = few | rooms[at].gaining_rows(at_s, held, few)
             yield self._ended_in(few, at_s)
         yield self._ended_in(rows, at_s)
 
     def _that_matter(self, templates: Iterable[PodTemplate]) -> BoolArray:
-        """bool[n_rows]: where pods matter to pods of these on other nodes: terms of one are about the other,
-        or they use a claim that only one pod may use."""
+        """bool[n_rows]: nodes with pods that matter to such pods on other nodes: one has terms about the
+        other, or both use a volume claim that only one pod may use."""
         view = self._shared.cache.view
         found: BoolArray = np.zeros(view.n_rows, dtype=np.bool_)
         for template in templates:
@@ -152,11 +152,11 @@ class PlanRooms:
         return found
 
     def ended_on(self, nodes: BoolArray, at_s: float, templates: Iterable[PodTemplate]) -> list[PodInfo]:
-        """On nodes of bool[n_rows], and where that matters to such pods there."""
+        """Pods that will have ended on `nodes` (bool[n_rows]), or elsewhere if they matter to `templates`."""
         return self._ended_in(self._that_matter(templates) | nodes, at_s)
 
     def _ended_in(self, rows: BoolArray | None, at_s: float) -> list[PodInfo]:
-        """None: on all nodes."""
+        """Pods on these rows that will have ended; None: on all rows."""
         by_node, name = self._shared.cache.by_node, self._shared.cache.view.name
         if rows is None:
             there = list(by_node.values())
@@ -170,7 +170,7 @@ class PlanRooms:
         ]
 
     def follow(self) -> None:
-        """At the end of a turn: keeps up with changes of running pods."""
+        """Keeps up with changes of running pods, at the end of a turn."""
         self._pods().follow(self._shared.now_s, self._shared.wall_ahead_s)
 
     def look(self) -> RunningPods:

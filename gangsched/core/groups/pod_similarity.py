@@ -1,8 +1,7 @@
 """SimilarPod: findings about a pod that hold for each pod that differs from it only in its name.
 
-A gang's pods come one after the other and alike, so all this is computed once a gang. SimilarPods keeps it
-for the pod that came last; nothing here depends on a pod's name or on the moment. Called by
-core.groups.membership.
+A gang's pods arrive one by one and are alike, so all this is computed once per gang. SimilarPods keeps it for
+the last pod; nothing here depends on a pod's name or on the time. Called by core.groups.membership.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class SimilarPod(NamedTuple):
 
     problem: what is wrong with how it names its group. identity, stated and role: as in
     core.types.group's PodInfo. edition: of the templates, for which `template` is valid. core_beside: the
-    core PodGroup that it names beside a group named in its metadata. ignored: its keys that nobody reads.
+    core PodGroup that it names beside a group named in its metadata. ignored: its keys that are never read.
     """
 
     pod: Pod
@@ -51,7 +50,7 @@ class SimilarPod(NamedTuple):
 
 
 class SimilarPods:
-    """Examines pods, and answers at once for those like the last one."""
+    """Examines pods; reuses the findings for a pod like the last one."""
 
     def __init__(self, templates: TemplateTable, group_specs: GroupSpecs, owners: Owners) -> None:
         self._templates = templates
@@ -66,16 +65,16 @@ class SimilarPods:
         return like
 
     def forget(self) -> None:
-        """The rules that put pods into groups have changed."""
+        """Forgets the last pod, as the rules that put pods into groups have changed."""
         self._latest = None
 
     def forget_core(self) -> None:
-        """Likewise for pods that name a core PodGroup beside another one."""
+        """Forgets the last pod if it names a core PodGroup beside another group."""
         if self._latest is not None and self._latest.core_beside is not None:
             self._latest = None
 
     def _meet(self, pod: Pod) -> SimilarPod:
-        """A pod unlike the one before it."""
+        """Examines a pod unlike the last one."""
         templates = self._templates
         template = templates.of(pod)
         key, problem, holds = self.key_of(pod)
@@ -87,8 +86,8 @@ class SimilarPods:
         return like
 
     def key_of(self, pod: Pod) -> tuple[GroupKey, str, bool]:
-        """The pod's group; or a group of one, and what is wrong with the pod's statement of its group. Also
-        whether that holds for every pod like it."""
+        """(the pod's group, or a group of one if its statement is wrong; what is wrong with it; whether this
+        holds for every pod like it)."""
         try:
             key = group_key(pod, self._group_specs.is_basic)
             names_none = key.dialect == POD or (key.dialect == CORE and self._group_specs.is_basic(key))
@@ -99,7 +98,7 @@ class SimilarPods:
             return lone_key(pod), str(error), True
 
     def _core_key_beside(self, pod: Pod) -> GroupKey | None:
-        """The core PodGroup that the pod names, where it has another group if that one is basic."""
+        """The core PodGroup that the pod names, if the pod has another group in case that one is basic."""
         key = core_key_beside(pod)
         if key is None and (core := core_key(pod)) is not None and self._owners.claim_of(pod) is not None:
             return core
@@ -107,7 +106,7 @@ class SimilarPods:
 
 
 def are_alike(one: Pod, other: Pod) -> bool:
-    """Whether users wrote the same except for the name; compares what differs most often first."""
+    """Whether the pods are the same except for the name; compares first what differs most often."""
     this, that = one.metadata, other.metadata
     return (
         this.labels == that.labels

@@ -1,7 +1,7 @@
-"""What a pod counts for by its present version. Functions called by core.groups.membership.
+"""What a pod counts for in its present version. Functions called by core.groups.membership.
 
-A pod may be resized at any time, also while its bind is on its way: it was reserved with what it asked for
-before, and runs with what it asks for now.
+A pod may be resized at any time, even while its bind is in flight: it was reserved with its former requests,
+and runs with its new ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AT_THE_GATE = (MemberState.GATED, PENDING)
 
 
 def may_count_otherwise(info: PodInfo, old: Pod, pod: Pod) -> bool:
-    """Whether its template may be another one by this version."""
+    """Whether its template may be different with this version."""
     if pod.spec.node_name and not old.spec.node_name:
         return is_resized(info, pod)
     return (
@@ -28,7 +28,7 @@ def may_count_otherwise(info: PodInfo, old: Pod, pod: Pod) -> bool:
 
 
 def count_anew(shared: SharedState, info: PodInfo, pod: Pod) -> None:
-    """Counts it by this version, where it is."""
+    """Counts the pod by this version, on the node where it is."""
     template = shared.cache.template_of(pod)
     if template is info.template:
         return

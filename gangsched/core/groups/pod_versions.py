@@ -1,4 +1,4 @@
-"""Compares one version of a pod with another, and with what is known of the pod. Functions without state,
+"""Compares a version of a pod with another version, and with what is known about the pod. Pure functions,
 called by core.groups.membership for each new version.
 """
 
@@ -14,7 +14,7 @@ from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY, GroupKey,
 
 
 def is_newer(pod: Pod, known: Pod) -> bool:
-    """Compares resource versions as numbers (KEP-5504 guarantees that); others count as newer."""
+    """Compares resource versions as numbers (KEP-5504 guarantees that); any other change counts as newer."""
     new, old = pod.metadata.resource_version, known.metadata.resource_version
     if new.isdecimal() and old.isdecimal():
         return int(new) > int(old)
@@ -22,18 +22,18 @@ def is_newer(pod: Pod, known: Pod) -> bool:
 
 
 def is_unseen(info: PodInfo) -> bool:
-    """Whether it is on a node, or may be, and no version of the pod that was told says so yet."""
+    """Whether it is, or may be, on a node that no version of the pod received so far shows."""
     return (info.state is BOUND or info.bind in ON_ITS_WAY) and not info.pod.spec.node_name
 
 
 def allocated_in(info: PodInfo, pod: Pod) -> str | None:
-    """Looks at labels only if they may matter: most pods request no device."""
+    """The allocation in the pod's metadata. Reads labels only if a container requests devices."""
     meta = pod.metadata
     return allocation_text(meta.annotations, meta.labels if info.template.asks_for_devices else None)
 
 
 def lacks_devices(info: PodInfo, pod: Pod) -> bool:
-    """Whether this shows our own Binding, which carried IDs, without them."""
+    """Whether this version shows our own Binding without the device IDs that it carried."""
     is_ours = info.node_name == pod.spec.node_name and GANG_KEY in (pod.metadata.annotations or {})
     return is_ours and bool(info.ids) and allocated_in(info, pod) is None
 
@@ -44,7 +44,7 @@ def is_elsewhere(info: PodInfo, pod: Pod) -> bool:
 
 
 def is_leaving_an_inferred_gang(key: GroupKey, pod: Pod) -> bool:
-    """Whether it runs, is being deleted, and counts for no gang that only its owner makes it part of."""
+    """Whether the pod has a node and is being deleted, so it no longer counts for its inferred gang."""
     leaves = bool(pod.spec.node_name) and pod.metadata.deletion_timestamp is not None
     return leaves and is_inferred(key)
 
@@ -78,15 +78,15 @@ def _device_keys(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_started_by_others(info: PodInfo, pod: Pod) -> bool:
-    """Whether a pod that is bound has another rank or attempt than this process would have given it; it may
-    have a bind of its own on the way."""
+    """Whether a bound pod's rank or attempt differs from what this process gave it, even if this process has
+    a bind in flight."""
     annotations = pod.metadata.annotations or {}
     has_our_rank = annotations.get(RANK_KEY) == str(info.rank)
     return not has_our_rank or annotations.get(ATTEMPT_KEY) != str(info.attempt)
 
 
 def read_start(info: PodInfo, pod: Pod, group: Group) -> None:
-    """Takes over rank and attempt from a pod that is bound, by whichever process, where they are there."""
+    """Takes over rank and attempt, if present, from a pod that any process has bound."""
     annotations = pod.metadata.annotations or {}
     info.rank = _number_or(annotations.get(RANK_KEY), info.rank)
     info.attempt = _number_or(annotations.get(ATTEMPT_KEY), info.attempt)

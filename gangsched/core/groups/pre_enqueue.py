@@ -1,7 +1,7 @@
 """PreEnqueue: which pods are kept out of the queue, why, and when their plugins are asked again.
 
-Lives here: the answers of plugins that are asked at the edge, the pods that any plugin keeps out, and when to
-ask again. Not here: the pods' states (core.groups.membership, which calls `lets_in` and is called back), the
+Here: the answers of plugins that are called at the edge, the pods that plugins keep out, and when to ask
+again. Not here: the pods' states (core.groups.membership, which calls `lets_in` and is called back), the
 calls at the edge (extension.runner). A profile whose only such plugin is SchedulingGates skips all of this:
 that plugin reads the pod alone, and the API server marks its pods itself.
 
@@ -39,16 +39,15 @@ from gangsched.model.events import HookAnswered
 from gangsched.model.objects import Pod
 
 MAX_ASKED = 32
-"""Calls at the edge that one plugin has at a time; its other pods wait for these."""
+"""Limit on a plugin's concurrent calls at the edge; its other pods wait for these."""
 MAX_A_TURN = 256
-"""Pods that are asked about again in one turn, so that a change that cures ten thousand does not cost one
-turn all of them."""
+"""Limit on pods asked about again in one turn: a change may cure ten thousand."""
 _MAX_PAIRS = 20_000
 _SHORTEST_S, _LONGEST_S = 0.1, 3600.0
 
 
 class _Asked:
-    """One pod's answers from the edge, by plugin, each with its end. `pod`: as it was asked about."""
+    """One pod's answers from the edge, by plugin, each with its expiry. `pod`: the version asked about."""
 
     __slots__ = ("answers", "n_failures", "open", "pod")
 
@@ -69,7 +68,7 @@ class PreEnqueue:
         self._look_again = look_again
         self._asked: dict[str, _Asked] = {}
         self._to_ask: dict[str, dict[str, None]] = {}
-        """Plugin -> UIDs of the pods that it is to be asked about, in order."""
+        """Plugin -> UIDs of the pods to ask it about, in order."""
         self._n_open: dict[str, int] = {}
         self._out: dict[str, dict[str, None]] = {}
         """Plugin -> UIDs of the pods that it keeps out, if it names changes that may cure them."""
@@ -79,8 +78,7 @@ class PreEnqueue:
     # -- one pod ---------------------------------------------------------------------------------------
 
     def lets_in(self, info: PodInfo, pod: Pod) -> bool:
-        """Whether every plugin lets the pod in; the reason of the first that does not is reported on the
-        pod."""
+        """Whether every plugin lets the pod in; reports the first refusal's reason on the pod."""
         profile = self._shared.profiles[pod.spec.scheduler_name]
         if profile.only_gates:
             return self._gates_let_in(info, pod, profile)
@@ -114,7 +112,7 @@ class PreEnqueue:
             return False
 
     def forget(self, info: PodInfo) -> None:
-        """The pod is gone, or has a node."""
+        """Forgets a pod that is gone, or has a node."""
         if not self._asked and not self._out:
             return
         for kept_out in self._out.values():
@@ -126,7 +124,7 @@ class PreEnqueue:
             self._cancel(asked)
 
     def forget_all(self) -> None:
-        """The configuration was read again: every answer may change."""
+        """Forgets every answer, as the configuration was read again."""
         for asked in self._asked.values():
             self._cancel(asked)
         self._asked, self._to_ask, self._out, self._again = {}, {}, {}, {}
@@ -164,7 +162,7 @@ class PreEnqueue:
     # -- at the edge -----------------------------------------------------------------------------------
 
     def _answer_of(self, info: PodInfo, pod: Pod, plugin: str) -> Status:
-        """Its last answer about the pod; a wait while there is none. Asks again when that is due."""
+        """The plugin's last answer about the pod, or a wait if there is none. Asks again when that is due."""
         asked = self._asked.get(info.uid)
         if asked is not None and (is_edited(asked.pod, pod) or asked.pod.spec != pod.spec):
             self.forget(info)
@@ -177,7 +175,7 @@ class PreEnqueue:
         return status
 
     def answered(self, call: HookCall, event: HookAnswered) -> None:
-        """The edge has answered about one pod."""
+        """Takes an answer from the edge about one pod."""
         info = call.info
         asked = self._asked.get(info.uid) if info is not None else None
         if info is None or asked is None or asked.open.get(call.plugin) is not call:
@@ -191,7 +189,7 @@ class PreEnqueue:
             asked.n_failures += 1
             until_s = shared.now_s + shared.queue.backoff_s(asked.n_failures)
             before, _ = asked.answers.get(call.plugin, (SUCCESS, 0.0))
-            if before.reason != status.reason:  # told once, and not at every try
+            if before.reason != status.reason:  # reported once, not at every try
                 shared.hooks.blame(PluginError(call.plugin, PRE_ENQUEUE, status.reason), pod=info.pod)
         else:
             asked.n_failures = 0
@@ -205,7 +203,7 @@ class PreEnqueue:
     # -- once a turn -----------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Asks again about pods that a change may have cured, and sends the calls for the edge."""
+        """Asks again about pods that a change may have cured, and sends the calls to the edge."""
         for uid in tuple(islice(self._again, MAX_A_TURN)) if self._again else ():
             del self._again[uid]
             asked = self._asked.get(uid)
@@ -234,7 +232,7 @@ class PreEnqueue:
         self._n_open[plugin] = self._n_open.get(plugin, 0) + 1
 
     def _hear(self, changes: Sequence[ClusterChange]) -> None:
-        """Notes the pods that one of the changes may cure."""
+        """Notes the pods that the changes may cure."""
         for name, uids in self._out.items():
             if not uids:
                 continue
@@ -260,7 +258,7 @@ class PreEnqueue:
 
 
 def _wait_s(status: Status) -> float:
-    """How long a "wait" lasts: another program's answer is clamped to sensible times."""
+    """How long a "wait" lasts, clamped to a sensible range, since it is another program's answer."""
     wait_s = status.timeout_s
     if wait_s is None or not wait_s > 0.0:
         return 10.0

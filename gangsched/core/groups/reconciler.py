@@ -1,7 +1,8 @@
-"""GroupReconciler: examines a group whose members or numbers changed, and moves it accordingly.
+"""GroupReconciler: examines a group whose members or numbers changed, and sets its state accordingly.
 
-The table itself, with every cause and why no two gangs ever wait for each other, is core.state.transitions. A
-group found half bound, at start-up or through others' changes, is completed or unwound here (`recover`).
+The table of states, with every cause and why no two gangs ever wait for each other, is
+core.state.transitions. A group found half bound, at start-up or after outside changes, is completed or
+unwound here (`recover`).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from gangsched.core.types.group import LONG_AGO_S, NEVER_S, Group, GroupState, M
 from gangsched.model.events import RefusalsRead
 from gangsched.model.printable import several
 
-# A gang that is still being created is not reported for this long: its pods come one by one.
+# An incomplete gang is not reported before this: its pods are created one by one.
 GATHER_REPORT_S = 5.0
 # How many roles one message names.
 _MAX_ROLES = 3
-# In line, or back in line by itself.
+# States in line, or back in line without intervention.
 _TRIED_ANYWAY = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
 
 
@@ -54,31 +55,30 @@ class GroupReconciler:
         }
 
     def found(self, group: Group) -> None:
-        """Groups found at start-up are queued by when their last member was created, oldest first."""
+        """Queues a group found at start-up by when its last member was created, oldest first."""
         created = [
             t.timestamp()
             for info in group.members.values()
             if (t := info.pod.metadata.creation_timestamp) is not None
         ]
         if created:
-            # Only the order matters; all of these times lie before those of gangs that become complete from
-            # now on.
+            # Only the order matters; these times are all before those of gangs that become complete later.
             group.first_complete_s = max(created) - LONG_AGO_S
 
     def look(self, group: Group) -> None:
         """Moves the group to the state that its members imply; idempotent, safe at any time."""
         if not group.members:
-            self._binder.pre_bind.look(group)  # what is prepared for it is of no use any more
+            self._binder.pre_bind.look(group)  # what is prepared for it is no longer needed
             self._attempts.nominations.drop(group)
             self._shared.drop_group(group)
             return
         self._leaving.look(group)
         if not group.n_bound or (group.n_pending and not group.n_holding and not group.is_whole):
-            # None of the former gang runs: its successors start together. Members that have succeeded do not
-            # come back and count as they are, so that what starts whole is what is still owed.
+            # No member of the former gang runs: its successors start together. Members that have succeeded
+            # keep counting, so that only what is still missing has to start whole.
             group.satisfied = False
             if not group.n_bound and group.recovering:
-                # It is bound in part no more, and has no right that others have not.
+                # It is no longer bound in part, so it has no precedence any more.
                 group.recovering = False
                 self._shared.settle_by_s.drop(group.key)
         elif not group.satisfied and group.definition is not None and group.is_whole:
@@ -92,11 +92,11 @@ class GroupReconciler:
         """Completes or unwinds, by policy, a group found half bound, mostly after a restart.
 
         A gang that was whole and lost members differs only in times: its pending members were created after
-        the last bind, be it of one that has ended since. A pending member that existed before that bind was
-        left out, so the gang was never whole, however many of the others are gone by now: their eviction may
-        have been under way. The same holds for one that never had a node and is being deleted, and for one
-        that PreEnqueue's plugins keep back now: this process asks them anew. Both times are the API server's
-        own, to the second; a tie counts as half bound.
+        the last bind, even if that member has ended since. A pending member that existed before the last bind
+        was left out, so the gang was never whole, however many members are gone by now: their eviction may
+        have been under way. The same holds for a member that never had a node and is being deleted, and for
+        one that PreEnqueue's plugins keep back now: this process asks them anew. Both times are the API
+        server's own, to the second; a tie counts as half bound.
         """
         placed = [info.pod for info in group.members.values() if info.pod.spec.node_name]
         last = max((t for pod in placed if (t := pod.bound_at)), default=None)
@@ -110,7 +110,7 @@ class GroupReconciler:
         self._has_started(group)
 
     def _has_started(self, group: Group) -> None:
-        """Its members are found to run: whoever starts with it has nothing to wait for."""
+        """Marks a gang whose members are found to run as started; its siblings need not wait for it."""
         group.satisfied = True
         self._shared.stir(self._shared.siblings(group).values())
 
@@ -120,7 +120,7 @@ class GroupReconciler:
             self._attempts.give_back(group, why)
             self._look_at_rest(group)
         elif not group.n_pending and not group.n_assumed:
-            # Whoever waited is gone, and the others run: there is nothing to reserve for, nor to bind.
+            # The members that waited are gone, and the rest run: there is nothing to reserve or bind.
             self._attempts.nominations.drop(group)
             self._look_at_rest(group)
         else:
@@ -131,7 +131,7 @@ class GroupReconciler:
         queue, now_s = self._shared.queue, self._shared.now_s
         if group.problem:
             if group.is_half_bound and group.definition is not None and not group.recovering:
-                # Only its owner can complete it now: the time for that runs.
+                # Only its owner can complete it now; the time limit for that starts.
                 self.recover(group)
                 if group.state is GroupState.UNWINDING:
                     return
@@ -163,7 +163,7 @@ class GroupReconciler:
             group.first_complete_s = self._shared.requeue_order.take(group, now_s)
         if group.state in _TRIED_ANYWAY:
             if queue.bypasses is not None:
-                queue.bypasses.moved(group)  # one that was unwound may be passed from now on
+                queue.bypasses.moved(group)  # bypasses of an unwound group count from now on
             return
         if group.state is GroupState.UNSCHEDULABLE:
             queue.wake(group, Cause.COMPLETE, now_s)
@@ -171,7 +171,7 @@ class GroupReconciler:
             queue.activate(group, Cause.COMPLETE)
 
     def expired(self, group: Group) -> None:
-        """A deadline of the queue has passed: backoff, flush, report or wait, by the group's state."""
+        """Acts on a passed queue deadline: of backoff, flush, report or wait, by the group's state."""
         if group.state is GroupState.WAITING:
             self._attempts.timed_out(group)
         elif group.state is GroupState.GATHERING:
@@ -183,7 +183,7 @@ class GroupReconciler:
             self.look(group)
 
     def gathering_report(self, group: Group) -> None:
-        """A gang that has been incomplete for a while says what is missing."""
+        """Reports what is missing of a gang that has been incomplete for a while."""
         if group.definition is None:
             kind = "PodGroup object" if group.is_gang else "definition"
             missing = self._owners.missing(group) or f"its {kind}, which does not exist (yet)"
@@ -201,7 +201,7 @@ class GroupReconciler:
         self._reporter.rejected(group, message)
 
     def refusals_read(self, event: RefusalsRead) -> None:
-        """Takes the refusals that a controller got when it created members, for a gang that lacks some."""
+        """Takes the refusals that a controller got when it created a gang's members; reports new ones."""
         group = self.refusals.take(event)
         if group is not None and group.definition is not None:
             self.gathering_report(group)

@@ -1,8 +1,8 @@
-"""Refusals: why a gang's missing members do not exist, as their controller was told.
+"""Refusals: why a gang's missing members do not exist, by their controller's Events.
 
-A ResourceQuota or an admission webhook refuses pods before anybody sees them; the controller reports that in
-an Event of its own object. For a gang that has been incomplete for a while these Events are read, and read
-again when it has waited as long again, at most every ten minutes. Called by core.groups.reconciler and
+A ResourceQuota or an admission webhook refuses pods before they exist; the controller reports that in an
+Event of its own object. For a gang that has been incomplete for a while these Events are read, and again each
+time it has waited twice as long, at least every ten minutes. Called by core.groups.reconciler and
 core.scheduler.
 """
 
@@ -20,7 +20,7 @@ from gangsched.model.objects import OwnerReference
 from gangsched.model.pod_group import GroupKey
 
 _SOONEST_S, _LATEST_S = 30.0, 600.0
-# How many members are searched for controllers, and how many controllers are asked about.
+# Limits on members searched for controllers, and on controllers whose Events are read.
 _MAX_MEMBERS = 1_000
 _MAX_OWNERS = 4
 _MAX_TOLD = 4_096
@@ -28,21 +28,21 @@ _MAX_CHARS = 400
 
 
 class Refusals:
-    """Reads the Events of the controllers of gangs that gather, and keeps their refusals."""
+    """Reads the Events of controllers of gathering gangs, and keeps their refusals."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
         self._told: dict[GroupKey, dict[str, str]] = {}
-        """By group and "Kind name" of a controller."""
+        """Group -> "Kind name" of a controller -> its refusal."""
         self._due: Deadlines[GroupKey] = Deadlines(shared.timers)
 
     def of(self, group: Group) -> str:
-        """A sentence without a full stop; "" if no refusal is known."""
+        """The refusals as a sentence without a full stop; "" if none is known."""
         told = self._told.get(group.key, {})
         return "; ".join(f"{owner} could not create more: {said}" for owner, said in told.items())
 
     def ask(self, group: Group) -> None:
-        """Requests them, unless that was done a moment ago."""
+        """Requests the Events, unless a request is recent."""
         shared = self._shared
         if group.key in self._due:
             return
@@ -53,7 +53,7 @@ class Refusals:
             shared.emit(ReadRefusals(*of, group.key, group.cause_id))
 
     def take(self, event: RefusalsRead) -> Group | None:
-        """Takes what was read; returns the group if it gathers and this is new."""
+        """Records what was read; returns the group if it gathers and this is new."""
         key, owner = event.group, f"{event.kind} {event.name}"
         group = self._shared.groups.get(key)
         if group is None or group.state is not GroupState.GATHERING:
@@ -71,7 +71,7 @@ class Refusals:
         return group if said != before else None
 
     def advance(self) -> None:
-        """Asks again about those that still gather."""
+        """Asks again about gangs that still gather."""
         for key in self._due.take(self._shared.now_s):
             group = self._shared.groups.get(key)
             if group is not None and group.state is GroupState.GATHERING and group.definition is not None:

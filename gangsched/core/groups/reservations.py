@@ -1,8 +1,8 @@
 """Reservations: whether a pod's reservation still holds, and what happens to its group if not.
 
-An assumed pod never expires; but a node may go, be cordoned or lose a device, and another scheduler's pod may
-land on reserved room. core.scheduler passes in changed nodes; reservations found broken elsewhere in a turn
-are released here before the turn ends.
+An assumed pod never expires. But a node may be removed, be cordoned or lose a device, and another scheduler's
+pod may land on reserved room. core.scheduler passes in changed nodes; reservations found broken elsewhere in
+a turn are released here before the turn ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gangsched.model.objects import Node
 
 
 class Reservations:
-    """Checks reservations again when nodes change, and takes groups back as far as nothing was sent."""
+    """Rechecks reservations when nodes change; takes back groups as far as no bind was sent."""
 
     def __init__(self, shared: SharedState, attempts: Attempts, binder: Binder) -> None:
         self._shared = shared
@@ -47,7 +47,7 @@ class Reservations:
         self.give_back_broken()
 
     def give_back_broken(self) -> None:
-        """Releases groups of which a reservation was found broken in this turn."""
+        """Releases groups with a reservation found broken in this turn."""
         broken = self._shared.broken_reservations
         if not broken:
             return
@@ -59,7 +59,7 @@ class Reservations:
                 self._binder.take_back(group, why)
 
     def _turned_away(self, serial: int, group: Group, row: int) -> str:
-        """Whether the node's labels, taints or cordon would now refuse a pod that has a reservation there."""
+        """Why the node's labels, taints or cordon now refuse a pod with a reservation there; "" if not."""
         shared = self._shared
         info = next(info for info in group.members.values() if info.template.serial == serial)
         profile = shared.profile_of(group)

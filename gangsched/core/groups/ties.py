@@ -8,9 +8,9 @@ from gangsched.core.state.state import SharedState
 
 
 class Ties:
-    """Random by `pick`, as in kube-scheduler, or each in turn.
+    """At random by `pick`, as in kube-scheduler, or in turn.
 
-    In turn: a counter modulo the number of equally good nodes, counted up at every tie, over all profiles.
+    In turn: a counter, increased at every tie of any profile, modulo the number of equally good nodes.
     Source: Kubernetes 1.11 `pkg/scheduler/core/generic_scheduler.go`, selectHost.
     """
 

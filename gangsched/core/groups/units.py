@@ -1,8 +1,8 @@
 """Units: which groups take one turn together, and what their members ask the cycle for.
 
-A unit is a group with those that start together with it and can be tried now. Called by core.groups.attempts
-in the unit's turn, and by core.groups.claiming and core.groups.making_room, which plan for units as well. Not
-here: which groups form a set (core.state.start_together), and what becomes of a unit (core.groups.attempts).
+A unit is a group with the groups that start together with it and can be tried now. Called by
+core.groups.attempts in the unit's turn, and by core.groups.claiming and core.groups.making_room, which plan
+for units. Not here: which groups form a set (core.state.start_together).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Units:
         }
 
     def of(self, group: Group) -> list[Group]:
-        """The group, and those that start together with it as they are now."""
+        """The group, and the groups that start together with it and can be tried now."""
         others = self._shared.start_together.starting_with(group)
         return [group, *(one for one in others if one.state in _TRIABLE)]
 
     def is_admitted(self, unit: list[Group]) -> bool:
-        """Whether Admit lets the unit start now; a plugin that fails does not."""
+        """Whether Admit lets the unit start now; a plugin's failure counts as no."""
         try:
             return self._admission.ask(unit).is_success
         except PluginError as error:
@@ -52,10 +52,10 @@ class Units:
             return False
 
     def demands(self, unit: list[Group], *, observed: bool = False) -> list[Demand]:
-        """What the unit's pending members ask for; groups without such members are left out.
+        """What the unit's pending members ask for; groups without pending members are left out.
 
-        observed: the plugins' calls for these demands are traced and measured, as those of the unit's own
-        turn are. Raises: PluginError.
+        observed: whether plugins' calls for these demands are traced and measured, as in the unit's own turn.
+        Raises: PluginError.
         """
         demands = []
         for group in unit:

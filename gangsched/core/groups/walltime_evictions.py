@@ -1,14 +1,14 @@
-"""WalltimeEvictions: evicts groups that run past the walltime that they state (`onOverrun: evict`).
+"""WalltimeEvictions: evicts groups that run past their stated walltime (`onOverrun: evict`).
 
     its end was half a minute ago          all of the group's pods are evicted, until they are gone
-    its end has moved                      nothing, until the new one
+    its end has moved                      nothing, until the new end
     it is being bound, or bound in part    nothing, until that is over
-    somebody takes its room                nothing, while that goes on: they evict it (core.groups.nomination)
+    its pods are victims of a preemption   nothing meanwhile: that evicts them (core.groups.nomination)
     allowEviction is off                   an event, once for each end
 
-The end is the one for which it may be evicted for a claim as well (core.groups.overrun): of the last of its
-pods on nodes, if it is stated or kubelet enforces it. What is predicted, or given by default, evicts nobody.
-Not here: the evictions, and how they are repeated (core.binding.group_outcome). Called by core.scheduler.
+The end is the same as for evictions in favour of a claim (core.groups.overrun): that of its last pod on a
+node, if it is stated or enforced by kubelet. A predicted or default walltime evicts no pod. Not here: the
+evictions, and how they are repeated (core.binding.group_outcome). Called by core.scheduler.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOVING = (GroupState.BINDING, GroupState.UNWINDING)
 
 
 class WalltimeEvictions:
-    """Knows when each running group has to be gone."""
+    """Knows when each running group is to be evicted."""
 
     def __init__(self, shared: SharedState, reporter: Reporter, binder: Binder, attempts: Attempts) -> None:
         self._shared = shared
@@ -44,10 +44,10 @@ class WalltimeEvictions:
         """As of the last look."""
         self._due: Deadlines[GroupKey] = Deadlines(shared.timers)
         self._stay: WeakKeyDictionary[Group, float] = WeakKeyDictionary()
-        """Groups that may not be evicted, and their end as it was told."""
+        """Groups that may not be evicted, with the end reported for each."""
 
     def look(self) -> None:
-        """At the end of a turn: another configuration concerns all groups."""
+        """Looks at all groups again, at the end of a turn, if the configuration has changed."""
         if self._settings is self._shared.settings:
             return
         self._settings = self._shared.settings
@@ -58,14 +58,14 @@ class WalltimeEvictions:
             self.look_at(group)
 
     def look_at(self, group: Group) -> None:
-        """The group's members, what they state, or its state may have changed."""
+        """Sets the group's deadline anew: its members, their statements or its state may have changed."""
         end_s = NEVER_S if group.state in _MOVING else self._end_s(group)
         if self._stay.get(group) == end_s:
             end_s = NEVER_S
         self._set(group.key, end_s + SPARED_S)
 
     def due(self) -> list[Group]:
-        """Groups whose time is over, or may be; each is returned once."""
+        """Groups whose time may be over; each is returned once."""
         groups = self._shared.groups
         return [groups[key] for key in self._due.take(self._shared.now_s) if key in groups]
 

@@ -1,26 +1,26 @@
-"""ArrivalWaits: how long a queue that tries the shortest first may let its first wait.
+"""ArrivalWaits: how long a shortest-first queue may let its first group wait before it gets a claim.
 
-Such an order costs the long groups what it gives to the short ones, and without end where short ones keep
-coming. What is fair to them is what they would have had without it: the first in line gets an early claim
-once it has waited for seven tenths of what the order of arrival would have let anybody wait, in the last
-week, as it will wait for the start of its claim after that. Such a wait is noted when a group is refused for
-the first time, and estimated when it is asked for, by how long pods run as known then:
+Shortest-first order delays long groups, without limit if short ones keep coming. A fair limit is the wait
+that they would have had in order of arrival. So the first in line gets an early claim once it has waited for
+seven tenths of the longest such wait of the last week; the rest is left for the wait until its claim starts.
+The wait in order of arrival is recorded when a group is refused for the first time; when asked for, it is
+scaled by how long pods run as known then:
 
-    work of all that wait or run in its queue x how long pods run by their walltimes / the queue's part
+    work of all that wait or run in its queue x run time of pods / their walltime / the queue's part
 
-where a group's work is the part of the cluster that it asks for times its walltime, in seconds of the whole
-cluster; of what runs, how long the whole cluster would be busy with the rest (QueueBook.running_s). The
-queue's part is what it holds now, or what is due to it by shares if that is more. Walltimes that nobody knows
-count as none.
+A group's work is its part of the cluster times its walltime, in seconds of the whole cluster. For running
+groups it is the time that the whole cluster would need for their remaining work (QueueBook.running_s). The
+queue's part is what it holds now, or what is due to it by shares if that is more. Unknown walltimes count as
+zero.
 
-By a model of the policies on 19 workloads and loads this misses 24 of 57 figures, most of them by little: a
-mean slowdown of 0.7 of EASY's, its p95 of 0.6, a longest wait of 1.25 times EASY's (geometric means 0.62,
-0.50, 0.78). The whole wait misses 31, 0.8 of it 21 with longest waits of 0.81, half 24 with slowdowns of
-0.69; a wait that is worked out for good when it is noted, 33. A claim for the shortest as well, as soon as it
-has waited for as long as it runs, gains nothing (24): its promise keeps the first in line waiting. Nor does
-an order by how long a user's last two jobs of this size ran (25). What no policy here can know would not do
-it either: an order by how long jobs will run misses 20, a longest wait of EASY's that is known from the start
-24.
+In a model of the policies on 19 workloads and loads this misses 24 of 57 targets, most of them by little: a
+mean slowdown of 0.7 of EASY's, a p95 slowdown of 0.6, a longest wait of 1.25 times EASY's (geometric means
+0.62, 0.50, 0.78). Variants: with the whole wait 31 are missed; with 0.8 of it 21, and longest waits of 0.81;
+with half 24, and slowdowns of 0.69; with a wait that is fixed when recorded 33. A claim for the shortest as
+well, once it has waited for its own run time, gains nothing (24): its promise keeps the first in line
+waiting. Nor does an order by the run times of a user's last two jobs of this size (25). Even knowledge that
+no policy here has would not suffice: an order by actual run times misses 20, EASY's longest wait known from
+the start 24.
 
 Called by core.queueing.bypasses.
 """
@@ -37,29 +37,29 @@ from gangsched.core.types.group import Group
 from gangsched.model.pod_group import GroupKey
 
 _REMEMBERED_S = 7 * 86_400.0
-# A wait that is noted so soon after a longer one is not remembered beside it.
+# A wait that is recorded within this time after a longer one is not kept.
 _APART_S = 3600.0
 _LEAST_PART = 1e-3
-# Of the wait in the order of arrival.
+# Part of the wait in order of arrival after which the first in line gets a claim.
 _UNTIL_CLAIM = 0.7
 
 
 class ArrivalWaits:
-    """Keeps the work that waits in each queue, and the waits that it would have caused."""
+    """Records the work that waits in each queue, and the waits that it would cause in order of arrival."""
 
     def __init__(self, view: Callable[[], QueueView | None], ends: Ends) -> None:
         self._view = view
         self._ends = ends
         self._seen: QueueView | None = None
-        """As of the last look: each configuration has its own."""
+        """As of the last look; each configuration has its own."""
         self._waiting: dict[GroupKey, tuple[Group, str, float]] = {}
-        """The group, in which queue, and its work."""
+        """(the group, its queue, its work)."""
         self._work_s: dict[str, float] = {}
         self._longest: dict[str, deque[tuple[float, float]]] = {}
-        """By queue: when each was noted, and the wait if pods ran as long as they may, the longest first."""
+        """By queue: (when recorded, the wait if pods ran for their whole walltimes), the longest first."""
 
     def refused(self, group: Group, queue: str, now_s: float, *, is_reordered: bool) -> None:
-        """The group waits in this queue, where groups are tried in another order than they came, or not."""
+        """Records that the group waits in this queue. is_reordered: the queue is not in order of arrival."""
         known = self._waiting.get(group.key)
         if not is_reordered:
             self.leave(group.key)
@@ -83,13 +83,13 @@ class ArrivalWaits:
         self._work_s[queue] = before_s + work_s
 
     def leave(self, key: GroupKey) -> None:
-        """The group does not wait any more, or never did."""
+        """Forgets the group, if it waits."""
         if (found := self._waiting.pop(key, None)) is not None:
             _, queue, work_s = found
             self._work_s[queue] = max(0.0, self._work_s[queue] - work_s)
 
     def is_over(self, queue: str, waited_s: float, now_s: float) -> bool:
-        """Whether the first of the queue has waited for as long as it may without a claim."""
+        """Whether the first group of the queue has waited as long as it may without a claim."""
         self._follow(now_s)
         noted = self._longest.get(queue)
         while noted and noted[0][0] < now_s - _REMEMBERED_S:
@@ -97,7 +97,7 @@ class ArrivalWaits:
         return waited_s >= (noted[0][1] * self._ends.ratio * _UNTIL_CLAIM if noted else 0.0)
 
     def _follow(self, now_s: float) -> None:
-        """Under another configuration queues may have other names, and who waits may be in another one."""
+        """Moves waiting groups to their queues under a new configuration, which may rename queues."""
         view = self._view()
         if view is self._seen:
             return

@@ -1,6 +1,6 @@
-"""Bounds: how many groups may start in front of one that does not fit, by the configuration.
+"""Bounds: how many groups may bypass a group that does not fit, by the configuration.
 
-A number that its queue or `queueing.bound.groups` states; `auto`: by how many groups run when it is first
+Its queue or `queueing.bound.groups` states a number, or `auto`: by how many groups run when it is first
 refused. Called by core.queueing.bypasses and core.groups.limit_line.
 """
 
@@ -14,17 +14,17 @@ from gangsched.model.pod_group import GroupKey
 
 _LEAST = 64
 _PER_RUNNING = 8
-# Where groups are tried in another order than they came: that order needs room.
+# Factor if groups are not tried in order of arrival: another order needs room.
 _REORDERED = 2
-# Counting the groups that run is a walk over all of them.
+# Counting the running groups iterates over all groups.
 _COUNT_AGAIN_S = 1.0
 
 
 class Bounds:
-    """Tells each group's, and remembers how many groups run.
+    """Computes each group's bound, and remembers how many groups run.
 
-    bound_of: the bound of the group's queue, None: it has none, so that the settings' holds. is_reordered:
-    whether groups are tried in another order where it waits.
+    bound_of: the bound of the group's queue; None: the settings' bound applies. is_reordered: whether groups
+    are not tried in order of arrival where it waits.
     """
 
     def __init__(
@@ -39,19 +39,19 @@ class Bounds:
         self._bound_of = bound_of
         self._is_reordered = is_reordered
         self._running: tuple[float, int] | None = None
-        """When groups that run were counted, and how many there were; None: not since it was configured."""
+        """(when the running groups were counted, how many there were); None: not since `configure`."""
 
     def configure(self, settings: QueueingSettings) -> None:
-        """Other settings are in effect."""
+        """Applies new settings."""
         self.settings, self._running = settings, None
 
     def stated(self, group: Group) -> int | None:
-        """A number that is stated for it; None: `auto`."""
+        """The number stated for the group; None: `auto`."""
         own = self._bound_of(group) or self.settings.bound
         return own if isinstance(own, int) else None
 
     def first(self, group: Group, now_s: float) -> int:
-        """What holds for it, if it is refused for the first time now."""
+        """The bound of a group that is refused for the first time now."""
         own = self.stated(group)
         if own is not None:
             return own
@@ -61,7 +61,7 @@ class Bounds:
         return bound * _REORDERED if self._is_reordered(group) else bound
 
     def after(self, before: int, group: Group, now_s: float) -> int:
-        """What holds for it, once its queue or the settings are others: a number that is stated now, or no
-        more than before."""
+        """The bound of a group after its queue or the settings have changed: the number stated now, or at
+        most its former bound."""
         own = self.stated(group)
         return own if own is not None else min(before, self.first(group, now_s))

@@ -1,10 +1,10 @@
-"""Bypasses: how many groups have started in front of each group that does not fit, before each start.
+"""Bypasses: counts, before each start, how many groups have started in front of a group that does not fit.
 
 A group h bypasses a group g when h is placed while g is in line or waits to be tried again, g comes before h
 in the line, h's priority is not higher, and h takes, on a node where g may go, a resource that g was refused
-for. A gang that grows bypasses all: its place in the line was for those that it needed. Not counted: a gang
-that is bound in part and the replacements of one that is whole, neither of which may wait; and bypasses of a
-group that would not fit on an empty cluster either.
+for. A gang that grows bypasses all groups: its place in line was for the members that it needed. Two kinds of
+starts are not counted, since neither may wait: the rest of a gang bound in part, and replacements in a whole
+gang. Nor are bypasses of a group that would not fit on an empty cluster either.
 
 Each group has a bound from its first refusal on. What happens when a start would exceed it depends on the
 mode:
@@ -12,17 +12,17 @@ mode:
     shadow   nothing is enforced; the group "would be claimed" from then on, which is counted and reported
     hard     the start waits until the group has a claim (core.queueing.claims)
     budget   as hard, but while a claim would keep too much idle (core.queueing.idle_budget) the group may be
-             passed beyond its bound, and is counted on
+             bypassed beyond its bound, and counting goes on
 
-A group with a claim is not counted: every start leaves it its room, so nothing bypasses it. Where the bound
-is derived, the first in line may get a claim before it is passed at all, as EASY backfilling plans for the
-head of the queue (Lifka, JSSPP 1995): that costs the others little, and a bound alone leaves the head to
-luck. Where the shortest go first, it gets that claim once it has waited long enough
-(core.queueing.arrival_waits).
+A group with a claim is not counted: every start leaves it its room, so nothing bypasses it. If the bound is
+`auto`, the first in line may get a claim before it is bypassed at all, as EASY backfilling plans for the head
+of the queue (Lifka, JSSPP 1995): that costs other groups little, and a bound alone leaves the head to luck.
+In shortest-first order it gets that claim once it has waited long enough (core.queueing.arrival_waits).
 
 Groups with the same needs form one class, with an array of counters in the order of the line. So a start
-costs one comparison for each class, and one addition to a slice of the array where it takes what the class
-lacks. Called by core.groups.passed_over (refused, before_start) and core.state.queue (moved); read by web.
+costs one comparison per class, and one addition to a slice of the array if it takes what the class lacks.
+Called by core.groups.passed_over (refused), core.groups.claiming (before_start) and core.state.queue (moved);
+read by web.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Passed(msgspec.Struct, frozen=True):
-    """One group's count. claimed_s: when it would first have been claimed; None: it would not be."""
+    """One group's count. claimed_s: when a claim would first have been made for it; None: none would be."""
 
     n: int
     bound: int
@@ -61,7 +61,7 @@ class Passed(msgspec.Struct, frozen=True):
 
 
 class Bypasses:
-    """Counts, and remembers the counts of groups that have started."""
+    """Counts bypasses, and keeps statistics of groups that have started."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class Bypasses:
         waits: ArrivalWaits | None = None,
         lane_place: Callable[[Group], Rank] = lambda group: (),
     ) -> None:
-        """passing: a group's lane and its key there: it is passed by those of its lane with a larger one; and
-        whether groups are tried in another order there. bound_of: the bound of the group's queue, None: it
-        has none, so that the settings' holds. waits: where the shortest go first; None: nowhere. lane_place:
-        where its lane stands now with the group as its first: it is passed by those of lanes with a larger
-        one."""
+        """passing: a group's lane, its key there (starts with a larger key in the lane bypass it), and
+        whether the lane is not in order of arrival. bound_of: the bound of the group's queue; None: the
+        settings' bound applies. waits: used for shortest-first lanes; None: there are none. lane_place: the
+        present place of the group's lane with the group as its first (starts in lanes with a larger place
+        bypass it)."""
         self._claimed: Collection[GroupKey] = ()
         self.bounds = Bounds(settings, groups, bound_of, lambda group: passing(group)[2])
         self._passing = passing
@@ -86,41 +86,41 @@ class Bypasses:
         self._records: dict[GroupKey, Record] = {}
         self._classes: dict[tuple[object, ...], WaitingClass] = {}
         self._moved: dict[GroupKey, Record] = {}
-        """Groups whose state or place has changed since it was looked at where they are counted."""
+        """Groups whose state or place has changed since the last `_settle`."""
         self._rows = OpenRows(lambda: {one for klass in self._classes.values() for one in klass.needs})
         self._now_s = -math.inf
-        """Of the last turn that was reported."""
+        """The time of the last turn that was reported."""
         self.at_start = [0] * (len(BUCKETS) + 1)
-        """Groups that were refused at least once and have started, by how often they had been bypassed."""
+        """Histogram of bypasses over groups that were refused at least once and have started."""
         self.total_at_start = 0
         self.most_of_bound = 0.0
-        """The most that one of them had been bypassed, by its bound."""
+        """The highest (bypasses / bound) of such a group."""
         self.n_claimed = 0
-        """Groups that have come to where they would be claimed."""
+        """How many groups have reached the point where a claim is made, or would be."""
 
     def configure(self, settings: QueueingSettings, now_s: float) -> None:
-        """Another bound, for who waits too, and maybe another order are in effect."""
+        """Applies new settings, also to groups that wait already: the bound and maybe the order change."""
         self.bounds.configure(settings)
         self._now_s = now_s
         for record in self._records.values():
             self._leave(record)
             record.bound = self.bounds.after(record.bound, record.group, now_s)
             if settings.mode != BUDGET:
-                record.yields_until_s = -math.inf  # a claim may keep idle what it needs
+                record.yields_until_s = -math.inf  # no budget limits what a claim keeps idle
             if record.n > record.bound and record.claimed_s is None:
                 record.claimed_s = now_s
                 self.n_claimed += 1
         self._moved = dict(self._records)
 
     def count_claimed(self, claimed: Collection[GroupKey]) -> None:
-        """Replaces the set of groups with claims; those are not counted."""
+        """Replaces the set of groups with claims, which are not counted."""
         self._claimed = claimed
         for record in self._records.values():
             self._leave(record)
             self._enter(record)
 
     def of(self, group: Group) -> Passed | None:
-        """The group's count; None while it was never refused, or has started."""
+        """The group's count; None if it was never refused, or has started."""
         record = self._records.get(group.key)
         if record is None:
             return None
@@ -135,7 +135,7 @@ class Bypasses:
         return max(waiting, max(counted, default=0))
 
     def claimed(self, unit: Sequence[Group], now_s: float) -> None:
-        """These groups have a claim now, or have it no more."""
+        """Records that these groups have got or lost a claim."""
         for group in unit:
             self.moved(group)
             record = self._records.get(group.key)
@@ -144,7 +144,7 @@ class Bypasses:
                 self.n_claimed += 1
 
     def n_claimed_now(self) -> int:
-        """How many waiting groups would be claimed now."""
+        """How many waiting groups have a claim, or would have one if bounds were enforced."""
         return sum(record.claimed_s is not None for record in self._records.values())
 
     # -- what happens ------------------------------------------------------------------------------------
@@ -186,9 +186,9 @@ class Bypasses:
     ) -> Group | None:
         """Counts the groups that the unit bypasses if it is reserved as planned; call it before that.
 
-        Where bounds are enforced and one would be exceeded, nobody is counted: returns the first such group
-        in line, which needs a claim before the unit may start. Likewise the first in line, before its bound,
-        where its start can be promised (is_early).
+        If bounds are enforced and one would be exceeded, counts none and returns the first such group in
+        line: it needs a claim before the unit may start. Also returns the first in line before its bound, if
+        its start may be promised (is_early).
         """
         self._early, self._now_s = None, now_s
         if not self._records:
@@ -212,23 +212,24 @@ class Bypasses:
         return None
 
     def is_early(self, group: Group) -> bool:
-        """Whether before_start returned it before its bound."""
+        """Whether before_start returned the group before its bound."""
         return self._early is group
 
     def not_early(self, group: Group, until_s: float) -> None:
-        """No start can be promised to it, so it gets no claim before it reaches its bound."""
+        """Records that the group's start cannot be promised: until `until_s` it gets no claim before its
+        bound."""
         if (record := self._records.get(group.key)) is not None:
             record.not_early_s = until_s
 
     def no_claim(self, group: Group, until_s: float) -> None:
-        """It would not fit even if everything ended: not counted until something is added to the cluster."""
+        """Stops counting the group, for which no claim can be made, until it is refused after `until_s`."""
         record = self._records.get(group.key)
         if record is not None and record.group is group:
             record.not_before_s, record.can_fit = until_s, False
             self._leave(record)
 
     def yields(self, group: Group, until_s: float, now_s: float) -> None:
-        """Its claim would keep too much idle: until then it may be passed beyond its bound."""
+        """Lets the group be bypassed beyond its bound until then, as its claim would keep too much idle."""
         record = self._records.get(group.key)
         if record is None or record.group is not group:
             return
@@ -240,7 +241,7 @@ class Bypasses:
         self._enter(record)
 
     def at_bound(self, group: Group, now_s: float) -> None:
-        """Sets it to its bound again: it had a claim under an earlier process, whose counts are lost."""
+        """Sets the group's count to its bound: it had a claim in an earlier process; counts are lost."""
         record = self._records.get(group.key)
         if record is None or record.group is not group:
             record = self._records[group.key] = Record(group, self.bounds.first(group, now_s))
@@ -250,7 +251,7 @@ class Bypasses:
         self._enter(record)
 
     def moved(self, group: Group) -> None:
-        """The group's state, or its place in line, has changed."""
+        """Records that the group's state, or its place in line, has changed."""
         record = self._records.get(group.key)
         if record is None or record.group is not group:
             return
@@ -270,7 +271,7 @@ class Bypasses:
     # -- how it is counted -------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Counts each group where it belongs by now: thousands leave the line for a moment and come back."""
+        """Moves groups to the classes where they belong now. Lazy: thousands leave the line for a moment."""
         moved, self._moved = self._moved, {}
         for key, record in moved.items():
             if self._records.get(key) is not record:
@@ -281,7 +282,7 @@ class Bypasses:
                 self._enter(record)
 
     def _hits(self, by: Group, plan: Plan) -> list[tuple[WaitingClass, int]]:
-        """The classes that lack something of what it takes, with how many of each it passes."""
+        """(class, how many of its groups `by` bypasses) for each class that lacks something it takes."""
         placed = [one for one in plan.placements if one.info.group is by]
         took = taken((one.row, one.info.template) for one in placed)
         lane, rank = self._place_of(by)
@@ -300,7 +301,7 @@ class Bypasses:
         return hits
 
     def _full(self, hits: Sequence[tuple[WaitingClass, int]]) -> Group | None:
-        """The first in line that so many starts would pass beyond its bound."""
+        """The first group in line that these starts would bypass beyond its bound."""
         full = []
         for klass in {id(klass): klass for klass, _ in hits}.values():
             passed = [n_before for other, n_before in hits if other is klass]
@@ -310,7 +311,7 @@ class Bypasses:
         return min(full, key=self._in_line).group if full else None
 
     def _first(self, hits: Sequence[tuple[WaitingClass, int]], now_s: float) -> Group | None:
-        """The first in line, if it would be passed and has no claim."""
+        """The first group in line, if it would be bypassed and may get an early claim."""
         of_lanes: dict[str, Record] = {}
         for klass in self._classes.values():
             one, other = klass.members[0], of_lanes.get(klass.lane)
@@ -344,7 +345,7 @@ class Bypasses:
         return lane, (key, group.key)
 
     def _in_line(self, record: Record) -> Rank:
-        """Where the group stands among all, now."""
+        """The group's present place among all groups."""
         lane, rank = self._place_of(record.group)
         return self.lane_place(record.group), lane, rank
 
@@ -355,7 +356,7 @@ class Bypasses:
         return group.state in IN_LINE and not group.problem and not group.recovering
 
     def _is_counted(self, record: Record, yields_until_s: float, needs: Needs) -> bool:
-        """Whether it is where it belongs already: most that are refused again lack the same as before."""
+        """Whether the group is in the right class already: most refused again lack the same as before."""
         return (
             record.klass is not None
             and (record.yields_until_s, record.needs) == (yields_until_s, needs)
@@ -371,7 +372,7 @@ class Bypasses:
         if lane != record.lane:
             record.lane, record.bound = lane, self.bounds.after(record.bound, group, self._now_s)
         needs = sorted((serial, *sorted(columns)) for serial, columns in record.needs.items())
-        # Where a lane stands depends on how much its first group needs.
+        # A lane's place depends on how much its first group needs.
         n_members = len(group.members) if record.lane else 0
         key = (group.priority, record.lane, n_members, *needs)
         klass = self._classes.get(key)

@@ -1,4 +1,6 @@
-"""ClaimedRoom: what claims hold, as arrays, for a plan's first guess. Called by core.groups.claim_plans."""
+"""ClaimedRoom: what claims hold, as arrays. Called by core.groups.plan_rooms, for a plan's first guesses, and
+by core.queueing.idle_of_queues.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
 
 _template_of = attrgetter("template")
-# More claims, or templates, than that are remembered only until they are forgotten all at once.
+# Limit on remembered claims, and on templates; beyond it all are forgotten.
 _MAX_KNOWN = 1024
 
 
 class _Known(NamedTuple):
-    """Of one claim; `templates` are its members' as they were then."""
+    """What one claim holds; `templates` are its members' at the time of reading."""
 
     held: tuple[Nominated, ...]
     infos: tuple[PodInfo, ...]
@@ -31,12 +33,12 @@ class _Known(NamedTuple):
     kinds: IntArray
 
     def is_still_so(self) -> bool:
-        """False: a member is of another template now, as it was edited."""
+        """Whether all members still have these templates; an edit changes a member's."""
         return all(map(is_, map(_template_of, self.infos), self.templates))
 
 
 class Held(NamedTuple):
-    """Of each member of some claims: its row, and which of the claims it is of; of_kind: by template."""
+    """For each member of some claims: its row, the index of its claim, and the index of its template."""
 
     rows: IntArray
     claims: IntArray
@@ -44,7 +46,7 @@ class Held(NamedTuple):
     templates: Sequence[PodTemplate]
 
     def amounts(self, columns: Sequence[int]) -> Amounts:
-        """What each holds of some resources."""
+        """How much each member holds of some resources."""
         of_kind = np.zeros((len(columns), max(len(self.templates), 1)), dtype=np.int64)
         for kind, template in enumerate(self.templates):
             own = dict(zip(template.columns, template.amounts, strict=True))
@@ -53,18 +55,18 @@ class Held(NamedTuple):
 
 
 class ClaimedRoom:
-    """Reads a claim's members again once they, or the rows of nodes, are others."""
+    """Reads a claim's members again when they, or the rows of nodes, change."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
         self._revision: tuple[int, int] = (-1, -1)
         self._known: dict[int, _Known] = {}
-        """By the claim's serial."""
+        """By claim serial."""
         self._kind_of: dict[int, int] = {}
         self._templates: list[PodTemplate] = []
 
     def of(self, claims: Sequence[StartClaim]) -> Held:
-        """What they hold, on nodes that exist."""
+        """What the claims hold on nodes that exist."""
         revision = (self._view.static_revision, self._view.n_rows)
         if revision != self._revision or max(len(self._known), len(self._templates)) > _MAX_KNOWN:
             self._revision = revision

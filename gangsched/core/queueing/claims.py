@@ -1,13 +1,13 @@
 """Claims: room that is kept for groups that have been bypassed as often as their bound allows.
 
 A claim has a start time. A unit that ends before it may use the room until then. Any other unit of no higher
-priority is placed as if the claiming pods were there already; where their room is still taken, the free room
+priority is placed as if the claiming pods were there already. If their room is still taken, the free room
 counts as negative, so what becomes free there goes to the claim. Of two claims of one priority the later one
-yields. So claims wait only for running pods and for earlier claims, and there is no cycle. A claim ends when
-its group leaves the line, for whatever reason.
+yields. So claims wait only for running pods and for earlier claims, never in a cycle. A claim ends when its
+group leaves the line, for whatever reason.
 
-Not here: when claims are made, and where (core.groups.claiming). Called by it and core.state.queue (moved);
-read by web.
+Not here: when and where claims are made (core.groups.claiming). Called by core.groups.claiming and
+core.state.queue (moved); read by web.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gangsched.model.pod_group import GroupKey
 
 MAX_CLAIMS = 64
 KEPT_WITHIN_S = 60.0
-"""A promise is kept if the start comes no later than this after what was promised first."""
+"""A promise is kept if the start is at most this much later than first promised."""
 ERRORS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 KEPT = "kept"
 OVERRUN = "overrun"
@@ -50,7 +50,7 @@ _ENDS = (*_STARTS, GroupState.UNWINDING, GroupState.DELETED)
 
 
 class Claims:
-    """All current claims, and how the promises of former ones ended."""
+    """All current claims, and statistics of how promises ended."""
 
     def __init__(self, cache: Cache, clock: Callable[[], float], end_of: Callable[[PodInfo], End]) -> None:
         """end_of: when a pod on a node is expected to end."""
@@ -62,31 +62,31 @@ class Claims:
         self.revision = 0
         """Changes with every claim that comes, moves or goes."""
         self.by_key: dict[GroupKey, StartClaim] = {}
-        """Each claim by each of its groups. Written by put and drop alone."""
+        """Each claim by each of its groups. Written only by put and drop."""
         self._all: list[StartClaim] | None = []
-        """In order; None: since it was worked out a claim has come or gone."""
+        """In order; None: out of date, as a claim was added or dropped."""
         self._waits: dict[int, tuple[tuple[Blocker, ...], frozenset[str]]] = {}
-        """By serial: a claim's blockers, and their UIDs."""
+        """serial -> (the claim's blockers, their UIDs)."""
         self.is_doubtful = False
         """Whether a group with a claim has changed its state since all claims were last found sound."""
         self.freed: list[ClusterChange] = []
-        """Room of claims that have ended or moved, not told to anybody yet."""
+        """Room of claims that have ended or moved, not announced yet."""
         self.ended: list[StartClaim] = []
-        """Likewise, claims."""
+        """Claims that have ended, not reported yet."""
         self.promises: Counter[str] = Counter()
-        """Starts that were promised: kept, else by what made them late."""
+        """Promised starts by outcome: kept, or what made them late."""
         self.errors = [0] * (len(ERRORS_S) + 1)
-        """Such starts by how late they were."""
+        """Histogram of how late promised starts were."""
         self.total_error_s = 0.0
         self.budget: IdleBudget | None = None
-        """In mode budget."""
+        """None except in mode budget."""
         self._evicts_for: dict[GroupKey, StartClaim] = {}
-        """By its first group: a claim that has ended since room is made for it, and has not started yet."""
+        """By its first group: an ended claim whose unit waits for victims and has not started yet."""
         self.too_idle: dict[GroupKey, TooIdle] = {}
-        """Groups at their bound whose claim would keep too much idle, and when each can be made."""
+        """Groups at their bound whose claim would keep too much idle, and when it can be made."""
 
     def configure(self, settings: QueueingSettings, now_s: float) -> None:
-        """Applies these settings from now on; what was earned stays."""
+        """Applies these settings from now on; the budget earned so far stays."""
         if settings.mode != BUDGET:
             self.budget = None
             self.too_idle.clear()
@@ -96,7 +96,7 @@ class Claims:
             self.budget.configure(settings.idle_share, now_s)
 
     def idle(self) -> dict[str, float]:
-        """By resource: the share of the cluster's that is claimed and free."""
+        """By resource: the share of the cluster's amount that is claimed and free."""
         return idle_now((one for claim in self.all for one in claim.held), self._cache.view)
 
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class Claims:
 
     @property
     def all(self) -> list[StartClaim]:
-        """All claims, each once, in the order in which others yield to them."""
+        """All claims, each once, in order of precedence: later ones yield."""
         if self._all is None:
             self._all = sorted(dict.fromkeys(self.by_key.values()), key=_rank)
         return self._all
@@ -118,12 +118,12 @@ class Claims:
         return next((claim for group in unit if (claim := self.of(group)) is not None), None)
 
     def of_any(self, unit: Sequence[Group]) -> list[StartClaim]:
-        """All claims of its groups: more than one where they had claims before they were a unit."""
+        """All claims of the unit's groups: several if they had claims before they were a unit."""
         return list(dict.fromkeys(claim for group in unit if (claim := self.of(group)) is not None))
 
     def may_start_otherwise(self, edited: Mapping[str, PodInfo]) -> list[StartClaim]:
-        """Those that wait for the end of one of these pods, by UID; where one says another end than before,
-        they are not only checked but planned again."""
+        """The claims that wait for the end of one of these pods (by UID). If one states a new end, they are
+        planned again, not only checked."""
         if len(self._waits) > 2 * MAX_CLAIMS:
             self._waits.clear()
         found = []
@@ -141,7 +141,7 @@ class Claims:
         return found
 
     def edited(self, group: Group) -> None:
-        """Its members are other versions now: what is kept for it may be more, or of another queue."""
+        """Records that the group's members were edited: what is kept for it, and its queue, may change."""
         self.revision += group.key in self.by_key
 
     def next_serial(self) -> int:
@@ -157,11 +157,11 @@ class Claims:
         among: Sequence[StartClaim] | None = None,
         to_all: bool = False,
     ) -> list[StartClaim]:
-        """The claims to which a unit must leave room, if it runs between these times.
+        """The claims to which a unit must leave room if it runs between these times.
 
         A partly bound gang, or one that replaces a lost member, waits for no claim; one that grows does.
-        among: of these, None: of all. to_all: also to those that yield to its own, from when their starts
-        were promised first.
+        among: only these claims; None: all. to_all: also claims that yield to its own, as of their first
+        promised starts.
         """
         if not self.by_key or any(completes(group) for group in unit):
             return []
@@ -178,8 +178,8 @@ class Claims:
         return found
 
     def yielding(self, unit: Sequence[Group], from_s: float, until_s: float) -> list[StartClaim]:
-        """Those that yield to the unit's own claim, which starts later than `from_s`, and have promised
-        starts in that time."""
+        """The claims with promised starts in that time that yield to the unit's own claim, if that starts
+        after `from_s`."""
         own = self.own(unit)
         if own is None or own.start_s <= from_s:
             return []
@@ -187,19 +187,19 @@ class Claims:
         return [one for one in found if one.priority == own.priority and one.serial > own.serial]
 
     def kept_now(self, claims: Sequence[StartClaim]) -> list[Nominated]:
-        """What these claims keep from others now, of what is free (core.queueing.kept_now)."""
+        """The room, now free, that these claims keep from other units now (core.queueing.kept_now)."""
         return self._kept_now.of(claims, self._clock())
 
     def end_s(self, claim: StartClaim) -> float:
-        """When its groups will have ended if they start as soon as they can; a late claim ends late."""
+        """When its groups end if they start as soon as they can; a late claim ends late."""
         return claim.end_s + max(self._clock() - claim.start_s, 0.0)
 
     def ahead_of(
         self, unit: Sequence[Group], among: Sequence[StartClaim] | None = None, *, to_all: bool = False
     ) -> list[StartClaim]:
-        """Others' claims to which the unit yields.
+        """The other claims to which the unit yields.
 
-        among: of these, None: of all; to_all: also those that yield to its own.
+        among: only these claims; None: all. to_all: also claims that yield to its own.
         """
         return self._ahead_of(unit, self.own(unit), among, to_all=to_all)
 
@@ -223,7 +223,7 @@ class Claims:
         ]
 
     def put(self, claim: StartClaim, before: StartClaim | None = None) -> None:
-        """Adds the claim; it replaces `before`, whose room others may use."""
+        """Adds the claim; it replaces `before`, whose room is freed."""
         if before is not None:
             self.freed += self._room_of(before)
         self.revision += 1
@@ -234,10 +234,10 @@ class Claims:
             self.too_idle.pop(group.key, None)
 
     def rest_on(self, claim: StartClaim, more: Sequence[Blocker]) -> bool:
-        """Of those that had to end first some are gone, and these have to end as well; returns whether its
-        start is promised now and was not, or the other way round."""
+        """Drops blockers that are gone, and adds `more`; returns whether the claim became, or stopped being,
+        a promise."""
         pods, was_promise = self._cache.pods, claim.is_promise
-        again = {one.uid for one in more}  # its bind has failed, and it is reserved once more
+        again = {one.uid for one in more}  # known ones may recur: reserved again after a failed bind
         left = [
             one
             for one in claim.blockers
@@ -260,7 +260,7 @@ class Claims:
         self.ended.append(claim)
 
     def moved(self, group: Group) -> None:
-        """The group's state has changed. Whether it still waits as it did is looked at later (is_sound):
+        """Records that the group's state has changed. Whether it still waits is checked later (is_sound):
         between two attempts it leaves the line for a moment."""
         self.is_doubtful = self.is_doubtful or group.key in self.by_key
         if group.state not in _ENDS:
@@ -279,7 +279,7 @@ class Claims:
         self.drop(claim)
 
     def is_sound(self, claim: StartClaim) -> bool:
-        """Whether its groups still wait with the members, and at the priority, that it was made for."""
+        """Whether the claim's groups still wait with the members and priority that it was made for."""
         if min(group.priority for group in claim.unit) != claim.priority:
             return False
         for group in claim.unit:

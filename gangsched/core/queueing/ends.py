@@ -1,10 +1,10 @@
 """Ends: when the pods on nodes are expected to end.
 
-A pod that has outrun its group's walltime is late; its expected end is then put off by ever longer steps
-(predictions are corrected so in Tsafrir, Etsion, Feitelson, TPDS 2007). A pod of unknown walltime is expected
-to run about as long again as it has: no promise is based on such an end, but without one a bound could not be
-kept where nobody states a walltime. Pods that something replaces never end; deleted ones end with their
-grace. Pods begin when they are reserved here, or, if somebody else bound them, when their kubelet admitted
+A pod that has outrun its group's walltime is late; its expected end is then put off by ever longer steps (as
+predictions are corrected in Tsafrir, Etsion, Feitelson, TPDS 2007). A pod of unknown walltime is expected to
+run about as long again as it has. No promise is based on such an end, but without it a bound could not be
+kept if no walltimes are stated. Pods that are always replaced never end; deleted pods end with their grace
+period. Pods begin when they are reserved here or, if bound by another process, when their kubelet admitted
 them. Called by core.groups.claim_plans and core.groups.walltime_evictions.
 """
 
@@ -23,15 +23,15 @@ from gangsched.model.pod_group import PodGroup
 
 _LATE_S = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0)
 _LEAST_AGE_S = 60.0
-# Kubernetes' default grace period for pods, and what kubelet takes to say so.
+# Kubernetes' default grace period for pods, and the time that kubelet takes to report the end.
 _LEAVES_IN_S = 40.0
-# Pods that are gone are forgotten when so many more are remembered than there are.
+# Gone pods are forgotten once their number exceeds that of existing pods by this.
 _MAX_GONE = 1000
-# Until so many pods have left, they are taken to run for half of their walltimes: users state a multiple of
-# what they need (Mu'alem, Feitelson, TPDS 2001).
+# Until this many pods have left, pods are assumed to run for half of their walltimes: users state a multiple
+# of what they need (Mu'alem, Feitelson, TPDS 2001).
 _LEAST_LEFT = 100
 _UNKNOWN_RATIO = 0.5
-# Beyond so many, older ones count half.
+# Beyond this many, the former ones count half.
 _MOST_LEFT = 50_000
 STATED = ("stated", "enforced")
 # Statements are in whole seconds.
@@ -39,8 +39,8 @@ _SAME_S = 1.0
 
 
 class End(msgspec.Struct, frozen=True, gc=False):
-    """at_s: on the core's clock, inf: never. is_stated: by the pod or its kubelet, and not over yet.
-    over_s: when it was stated to end, if that is over; else inf."""
+    """When a pod ends. at_s: on the core's clock, inf: never. is_stated: the end is stated by the pod or
+    enforced by kubelet, and has not passed. over_s: the stated end if it has passed; else inf."""
 
     at_s: float
     is_stated: bool = False
@@ -48,12 +48,13 @@ class End(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_over(self) -> bool:
-        """It was stated, and is over."""
+        """Whether the stated end has passed."""
         return self.over_s < math.inf
 
 
 class _Known(msgspec.Struct, gc=False):
-    """stated_s: the walltime that its group states; None: none. n_changes: the group's, as of which."""
+    """A pod's end, and what it was computed from. stated_s: the walltime that its group states; None: none.
+    n_changes: the group's, at that time."""
 
     pod: Pod
     definition: PodGroup | None
@@ -63,7 +64,7 @@ class _Known(msgspec.Struct, gc=False):
 
 
 class Ends:
-    """Remembers when pods began, and works out when they end."""
+    """Remembers when pods began, and computes when they end."""
 
     def __init__(self, walltimes: Walltimes, pods: Mapping[str, PodInfo]) -> None:
         self._walltimes = walltimes
@@ -74,13 +75,13 @@ class Ends:
         self._told: dict[str, Pod] = {}
         self._n_left = 0
         self._left_stated_s = self._left_ran_s = 0.0
-        """Walltimes of the pods that have left their nodes, and how long they ran."""
+        """Sums over pods that have left their nodes: of their walltimes, and of how long they ran."""
         self.extended: list[PodInfo] = []
-        """Pods whose longer walltime does not count, as a promise rests on the shorter one; not told yet."""
+        """Pods, not reported yet, whose longer walltime does not count as a promise rests on the shorter."""
 
     def rest_on(self, ends_s: Mapping[str, float]) -> None:
-        """Fixes these ends, by UID, because promises rest on them: a longer walltime stated later does not
-        count, nor that none is stated any more."""
+        """Fixes these ends, by UID, because promises rest on them: a walltime that is later made longer, or
+        removed, does not change them."""
         before, self._promised_s = self._promised_s, {}
         for uid, end_s in ends_s.items():
             self._promised_s[uid] = min(end_s, before.get(uid, math.inf))
@@ -90,11 +91,11 @@ class Ends:
         self._told = {uid: pod for uid, pod in self._told.items() if uid in self._promised_s}
 
     def configured(self) -> None:
-        """Other default walltimes are in effect."""
+        """Forgets ends that were not stated, as the default walltimes have changed."""
         self._known = {uid: one for uid, one in self._known.items() if one.stated_s is not None}
 
     def began(self, infos: Iterable[PodInfo], now_s: float) -> None:
-        """Records that these pods are reserved now, perhaps not for the first time."""
+        """Records that these pods are reserved now, maybe not for the first time."""
         for info in infos:
             self._began_s[info.uid] = now_s
             self._known.pop(info.uid, None)
@@ -103,7 +104,7 @@ class Ends:
             self._known = {uid: one for uid, one in self._known.items() if uid in self._pods}
 
     def bound_by_others(self, info: PodInfo) -> None:
-        """Records that it has not run since it was reserved here, if it was, but since somebody bound it."""
+        """Records that another process bound the pod: it began then, not when it was reserved here."""
         self._began_s.pop(info.uid, None)
         self._known.pop(info.uid, None)
 
@@ -124,11 +125,11 @@ class Ends:
 
     @property
     def ratio(self) -> float:
-        """How long pods run, by their walltimes: of those that have left their nodes lately."""
+        """How long pods run as a part of their walltimes, over pods that have left their nodes lately."""
         return self._left_ran_s / self._left_stated_s if self._n_left >= _LEAST_LEFT else _UNKNOWN_RATIO
 
     def of(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> End:
-        """When a pod on a node ends. wall_ahead_s: Unix time less the core's clock; None: unknown."""
+        """When a pod on a node ends. wall_ahead_s: Unix time minus the core's clock; None: unknown."""
         if info.pod.metadata.deletion_timestamp is not None:
             return _leaving(info.pod.metadata.deletion_timestamp, now_s, wall_ahead_s)
         if (known := self._still_known(info, now_s)) is not None:
@@ -144,7 +145,7 @@ class Ends:
         return end
 
     def _still_known(self, info: PodInfo, now_s: float) -> _Known | None:
-        """What was worked out last, if it still holds: its gang's other members state the walltime, too."""
+        """The last result, if it still holds; the gang's other members may change the walltime, too."""
         known, group = self._known.get(info.uid), info.group
         if known is None or known.pod is not info.pod or not now_s < known.end.at_s:
             return None
@@ -162,8 +163,8 @@ class Ends:
         return walltime.seconds if walltime.source in STATED else None
 
     def stated_end_s(self, group: Group, now_s: float, wall_ahead_s: float | None) -> float:
-        """When the last of the group's pods on nodes that stay ends, over or not, by what is stated, or was
-        when a promise was made; inf: nothing is."""
+        """When the last of the group's bound pods ends, not counting deleted ones, by what is stated or was
+        when a promise was made; it may have passed. inf: no end is stated."""
         walltime, found = self._walltimes.of(group), -math.inf
         is_stated = walltime.source in STATED
         for info in group.in_state(BOUND) if is_stated or self._promised_s else ():
@@ -175,14 +176,13 @@ class Ends:
         return found if found > -math.inf else math.inf
 
     def fixed_s(self, group: Group) -> float:
-        """When the last of the group's pods on nodes ends, whatever is stated now, as promises rest on that;
-        inf: none does on one of them."""
+        """The last end of the group's bound pods that promises rest on, whatever is stated now; inf: no
+        promise rests on at least one of them."""
         ends_s = (self._promised_s.get(info.uid, math.inf) for info in group.in_state(BOUND))
         return max(ends_s, default=math.inf)
 
     def runs_until_s(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
-        """When a pod has run for its group's walltime, over or not; inf: that is not known. Remembers
-        nothing."""
+        """When a pod will have run, or had run, for its group's walltime; inf: unknown. Remembers nothing."""
         if info.group is None:
             return math.inf
         began_s = self._began_s.get(info.uid)
@@ -208,8 +208,8 @@ class Ends:
         return self._end(info, now_s, began_s)[0]
 
     def _end(self, info: PodInfo, now_s: float, began_s: float) -> tuple[End, bool]:
-        """Holds until it is over, or the pod or its group is another version. True: it was to be put off, and
-        a promise rests on it."""
+        """(the pod's end, whether a promise rests on it that keeps it from being put off). Valid until it has
+        passed, or the pod or its group changes."""
         group = info.group
         walltime = self._walltimes.of_pod(info.pod) if group is None else self._walltimes.of(group)
         at_s, is_stated = began_s + walltime.seconds, walltime.source in STATED
@@ -229,8 +229,8 @@ class Ends:
 
 
 def _leaving(gone_at: datetime, now_s: float, wall_ahead_s: float | None) -> End:
-    """When a deleted pod is gone: kubelet kills it once its grace is over, which may be hours. One that is
-    there long after that is late, like one that has outrun its walltime."""
+    """When a deleted pod is gone: kubelet kills it after its grace period, which may be hours. A pod that is
+    still there long after that is late, as if it had outrun its walltime."""
     gone_s = now_s if wall_ahead_s is None else gone_at.timestamp() - wall_ahead_s
     if now_s < gone_s + _LEAVES_IN_S:
         return End(max(now_s + _LEAVES_IN_S, gone_s), is_stated=True)
@@ -238,10 +238,10 @@ def _leaving(gone_at: datetime, now_s: float, wall_ahead_s: float | None) -> End
 
 
 def _began_s(pod: Pod, now_s: float, wall_ahead_s: float | None) -> float:
-    """A pod that was found on its node: by kubelet's clock, else by when it was bound, else from now on.
+    """When a pod found on its node began: by kubelet's clock, else when it was bound or created, else now.
 
-    A pod that names its node when it is created is never bound. One that has no node yet begins now: it may
-    have been reserved before anybody asked for ends.
+    A pod that names its node when it is created is never bound. A pod that names no node yet begins now: it
+    may have been reserved before ends were recorded.
     """
     began = pod.status.start_time or pod.bound_at or pod.metadata.creation_timestamp
     if began is None or wall_ahead_s is None or not pod.spec.node_name:

@@ -1,8 +1,8 @@
 """Which running groups hold what a refused group lacks, and when each is due to end by its walltime.
 
 Bounded: only the nodes that nearly fit are looked at. The times come from the pods, so nothing here reads a
-clock; one that has passed is shown as it was stated.
-Called for the condition where the configuration has `queueing`, and by core.explain always.
+clock; a time that has passed is shown as stated. Called for the condition if the configuration has
+`queueing`, and always by core.explain.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _HOW = {
 
 
 Latest = Callable[[Group], datetime | None]
-"""When a group ends, whatever it states now, as a promise rests on that; None: none does."""
+"""The end of a group that a promise rests on, whatever the group states now; None: no promise does."""
 
 
 class Holder(NamedTuple):
-    """A group, or another scheduler's pod, that runs where room is short. amount: how much it holds there."""
+    """A group, or another scheduler's pod, that runs where room is short. amount: what it holds there."""
 
     name: str
     amount: int
@@ -54,7 +54,7 @@ class Holder(NamedTuple):
 
 
 class EndsTold:
-    """Sentences for one group after the other: thousands that wait for the same nodes are told the same."""
+    """Makes sentences for groups; thousands that wait for the same nodes in a row get the same ones."""
 
     def __init__(self) -> None:
         self._asked: tuple[object, ...] = ()
@@ -63,8 +63,8 @@ class EndsTold:
     def told(
         self, short: Shortage, walltimes: Walltimes, revision: Hashable, latest: Latest
     ) -> Sequence[str]:
-        """Names groups which hold what is short and whose end is known, the soonest first. revision: changes
-        with pods on nodes, and with what is known of them."""
+        """Names groups that hold what is short and whose end is known, the soonest first. revision: changes
+        with pods on nodes, and with what is known about them."""
         for lack in islice(lacks(short), 1):
             rows = _nearest(lack)
             asked = (revision, lack.resource, rows.tobytes())
@@ -88,7 +88,7 @@ def _told(lack: Lack, rows: IntArray, short: Shortage, walltimes: Walltimes, lat
 
 
 def _nearest(lack: Lack) -> IntArray:
-    """The nodes with most of it left, though too little."""
+    """Rows of the nodes with most of the scarce resource free, though too little."""
     rows = np.flatnonzero(lack.rows)
     nearest: IntArray = rows[np.argsort(-lack.free[rows], kind="stable")][:_MAX_ROWS]
     return nearest
@@ -97,7 +97,7 @@ def _nearest(lack: Lack) -> IntArray:
 def _holders(
     resource: str, rows: IntArray, short: Shortage, walltimes: Walltimes, latest: Latest
 ) -> list[Holder]:
-    """Groups with a known end on these nodes, by that end."""
+    """Groups with a known end on these nodes, sorted by that end."""
     base = short.trial.base()
     there = islice((info for row in rows.tolist() for info in base.pods_on(row)), _MAX_PODS)
     amounts: Counter[str] = Counter()
@@ -117,7 +117,7 @@ def _holders(
 
 
 def told_end(group: Group, walltimes: Walltimes, latest: Latest) -> str:
-    """When a running group is due to end, and who states it; "" if nobody does."""
+    """When a running group is due to end, and by what; "" if unknown."""
     first = next((info for info in group.members.values() if info.state is MemberState.BOUND), None)
     if first is None:
         return ""
@@ -126,7 +126,7 @@ def told_end(group: Group, walltimes: Walltimes, latest: Latest) -> str:
 
 
 def _due(info: PodInfo, walltimes: Walltimes, latest: datetime | None) -> tuple[datetime | None, str]:
-    """When it is due to end, and who states it; None: nobody does."""
+    """(when the pod is due to end, None if unknown; by what)."""
     walltime, ends = _end(info, walltimes)
     if latest is not None and (ends is None or latest + _ABOUT < ends):
         return latest, _BY_PROMISE
@@ -134,7 +134,7 @@ def _due(info: PodInfo, walltimes: Walltimes, latest: datetime | None) -> tuple[
 
 
 def _end(info: PodInfo, walltimes: Walltimes) -> tuple[Walltime, datetime | None]:
-    """How long it runs, counted from when kubelet admitted the first of its pods."""
+    """(its group's walltime, the end counted from when kubelet admitted the first of its pods)."""
     group = info.group
     if group is None:
         walltime, pods = walltimes.of_pod(info.pod), [info.pod]
@@ -147,7 +147,7 @@ def _end(info: PodInfo, walltimes: Walltimes) -> tuple[Walltime, datetime | None
         return walltime, None
     try:
         return walltime, min(began) + timedelta(seconds=walltime.seconds)
-    except OverflowError:  # in ten thousand years
+    except OverflowError:  # beyond the year 9999
         return walltime, None
 
 

@@ -1,10 +1,11 @@
-"""How much claims keep idle: now, with a planned claim, and at most (mode budget).
+"""How much room claims keep idle: now, with a planned claim, and at most (mode budget).
 
 Idle is room that is claimed and free; room that short jobs fill meanwhile is not idle. The budget is earned
 over time: with 10 %, all claims together may keep as much of each resource idle as the whole cluster offers
-in six minutes of each hour, and what is not used is saved for up to a week. A claim that needs more than that
-is made once all of it is saved, and the rest is earned afterwards, before any other. So where nobody states
-ends, a gang waits longer for its claim, and still gets one. Called by core.groups.claiming; read by web.
+in six minutes of each hour, and the unused part is saved for up to a week. A claim that needs more than a
+week's budget is made once a week's is saved; the rest is earned afterwards, before any other claim is made.
+So if no pod states an end, a gang waits longer for its claim, but still gets one. Called by
+core.groups.claiming; read by web.
 """
 
 from __future__ import annotations
@@ -20,30 +21,30 @@ from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
 
 _SAVED_FOR_S = 7 * 86_400.0
-# Each pod takes one of these, and nobody misses it.
+# Not counted: each pod takes one of these, and they are never short.
 _PODS = "pods"
 
 _Kept = dict[tuple[int, int], int]
-"""(row, column) -> how much of it is claimed there."""
+"""(row, column) -> the amount claimed there."""
 
 
 class TooIdle(msgspec.Struct, frozen=True):
-    """A claim that cannot be afforded yet. resource: the one that is short for longest; from_s: when enough
-    of it is earned."""
+    """Why a claim cannot be afforded yet. resource: the one that is short for the longest; from_s: when
+    enough of it is earned."""
 
     resource: str
     from_s: float
 
 
 class IdleBudget:
-    """Earns and spends, per resource, in seconds of the whole cluster's."""
+    """Earns and spends, per resource, in seconds of the whole cluster's amount."""
 
     def __init__(self, share: float, now_s: float) -> None:
         self._share = share
         self._at_s = now_s
         self._earned_s = 0.0
         self._saved_s: dict[str, float] = {}
-        """Of resources that were ever kept idle."""
+        """Savings of resources that were ever kept idle."""
         self._idle: Mapping[str, float] = {}
 
     def configure(self, share: float, now_s: float) -> None:
@@ -57,7 +58,7 @@ class IdleBudget:
         self._idle = idle
 
     def too_idle(self, costs_s: Mapping[str, float], now_s: float) -> TooIdle | None:
-        """What a claim at this cost waits for; None: it can be afforded."""
+        """What a claim with these costs must wait for; None if it can be afforded."""
         self._pass_to(now_s)
         worst, most_s = TooIdle("", now_s), self._share * _SAVED_FOR_S
         for resource, cost_s in sorted(costs_s.items()):
@@ -82,7 +83,7 @@ class IdleBudget:
 
 
 def idle_now(held: Iterable[Nominated], view: RoomQueries) -> dict[str, float]:
-    """By resource: the share of the cluster's that is claimed and free."""
+    """By resource: the share of the cluster's amount that is claimed and free."""
     kept, names = _kept(held, view)
     amounts: dict[int, int] = {}
     for (row, column), amount in kept.items():
@@ -98,8 +99,8 @@ def idle_until(
     leaving: Iterable[tuple[int, float, PodTemplate]],
     now_s: float,
 ) -> dict[str, float]:
-    """By resource: what a claim will keep idle until it starts, if nobody fills in, in seconds of the whole
-    cluster's. leaving: of each pod that ends before: its row, when, and its template."""
+    """By resource: what a claim will keep idle until it starts, if no pod fills the room meanwhile, in
+    seconds of the whole cluster's amount. leaving: (row, end, template) of each pod that ends before."""
     kept, names = _kept(held, view)
     gains: dict[tuple[int, int], list[tuple[float, int]]] = {place: [] for place in kept}
     for row, end_s, template in leaving:

@@ -1,8 +1,8 @@
-"""IdleOfQueues: room that claims keep idle is charged to their queues' use (H of core.cache.queue_book).
+"""IdleOfQueues: charges room that claims keep idle to their queues' use (H of core.cache.queue_book).
 
-A claim costs others what nobody fills meanwhile. It counts as had lately (H), not as held now (D, guarantees,
-limits): the queue's other groups lose no turn for it at once. Where claims of several queues keep the same
-free room, the queue of the first of them is charged. Called by core.groups.claiming.
+A claim costs other queues the room that no pod fills meanwhile. It counts as held lately (H), not as held now
+(D, guarantees, limits), so the queue's other groups do not lose their turn at once. If claims of several
+queues keep the same free room, the first claim's queue is charged. Called by core.groups.claiming.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gangsched.core.types.claim import StartClaim
 
 
 class _Kept(NamedTuple):
-    """For a queue without others below it: int64[k, n_rows] of the compared resources."""
+    """What claims keep for a leaf queue: int64[k, n_rows] of the compared resources."""
 
     queue: str
     amounts: IntArray
 
 
 class IdleOfQueues:
-    """Works it out anew when claims change, or rows that they are on."""
+    """Recomputes idle room when claims, or rows that they are on, change."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -41,7 +41,7 @@ class IdleOfQueues:
         self._rows: BoolArray = np.zeros(0, dtype=np.bool_)
 
     def charge(self, book: QueueBook, claims: Sequence[StartClaim], revision: int, now_s: float) -> None:
-        """Sets what is kept idle for each queue from now on. revision: changes with the claims."""
+        """Sets the room kept idle for each queue from now on. revision: changes with the claims."""
         view = self._view
         made_of = (revision, view.static_revision, view.n_rows, len(view.table.names))
         mark, self._mark = self._mark, view.journal_end
@@ -61,7 +61,7 @@ class IdleOfQueues:
         columns = [column for column, name in enumerate(names) if name in book.tree.settings.compare]
         self._names = [names[column] for column in columns]
         self._columns = np.array(columns, dtype=np.int64)
-        claims = [one for one in claims if one.held]  # one whose members are all gone is about to end
+        claims = [one for one in claims if one.held]  # a claim whose members are all gone is about to end
         held = self._room.of(claims)
         amounts = held.amounts(columns)
         whose = self._whose(book, claims)
@@ -73,7 +73,7 @@ class IdleOfQueues:
         self._rows[held.rows] = True
 
     def _whose(self, book: QueueBook, claims: Sequence[StartClaim]) -> list[str]:
-        """The queue of each member on a node that exists: gangs that start together may be in several."""
+        """The queue of each member on an existing node: gangs of one claim may be in several queues."""
         found = []
         for claim in claims:
             queues: dict[int, str] = {}

@@ -1,9 +1,9 @@
 """KeptNow: how much of a node's free room must stay free now, so that claims can start there on time.
 
 A claim starts when pods on its nodes have ended, and then uses the room that they leave. Only what it needs
-beyond that must be free already. The rest of a node's free room is for others, however long they run. When
-such a pod ends early, the room that it leaves is kept from then on. A pod that states no end counts as one
-that stays: a guess of its end must not give room away. Called by core.groups.claiming.
+beyond that must be free already. The rest of a node's free room may be used by any unit, however long it
+runs. When such a pod ends early, the room that it leaves is kept from then on. A pod that states no end
+counts as staying: a guess of its end must not give room away. Called by core.queueing.claims.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from gangsched.core.types.group import PodInfo
 from gangsched.core.types.placement import Nominated
 from gangsched.core.types.pod_template import PodTemplate
 
-# Ends are looked up again after this: a pod may state another walltime by then.
+# Ends are looked up again after this: a pod may state a new walltime.
 _AGAIN_S = 30.0
-# Beyond this many, all are forgotten.
+# Limit on reduced templates; beyond it all are forgotten.
 _MAX_REDUCED = 4096
 
 
@@ -35,7 +35,7 @@ class _Ending(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """Its pods that state an end, the soonest first. until_s: when they are looked at again."""
+    """A node's pods that state an end, the soonest first. until_s: when they are looked up again."""
 
     endings: list[_Ending]
     until_s: float
@@ -74,7 +74,7 @@ class KeptNow:
 
     def _on(self, name: str, held: list[tuple[float, Nominated]], now_s: float) -> list[Nominated]:
         all_of_it = [one for _, one in held]
-        # Constraints ask which devices are free, not how many; when host ports become free is not known.
+        # Constraints depend on which devices are free, not how many; ends of host ports are not tracked.
         if any(one.template.constraints or one.template.host_ports for one in all_of_it):
             return all_of_it
         endings = self._endings(name, now_s)
@@ -118,7 +118,7 @@ class KeptNow:
 def _most_at_once(
     held: Sequence[tuple[float, Nominated]], endings: Sequence[_Ending]
 ) -> dict[int, tuple[str, int]]:
-    """By column, with the resource's name: how much must be free now, for enough to be free at each start.
+    """column -> (resource name, how much must be free now so that enough is free at each start).
 
     held: sorted by start; endings: sorted by end.
     """

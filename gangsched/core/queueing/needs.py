@@ -15,7 +15,7 @@ from gangsched.core.types.pod_template import PodTemplate
 
 
 def open_to(demand: Demand, template: PodTemplate, view: ClusterView) -> BoolArray:
-    """Rows that the Filters of fixed node properties leave to the template; all, where a plugin fails."""
+    """bool[n_rows]: rows that pass the template's Filters of fixed node properties; all if a plugin fails."""
     try:
         state, _ = demand.pre_filter(template, view)
         mask = demand.profile.filtering.feasible(state, template, view)
@@ -25,7 +25,7 @@ def open_to(demand: Demand, template: PodTemplate, view: ClusterView) -> BoolArr
 
 
 def refused_for(template: PodTemplate, mask: BoolArray, n_wanted: int, view: RoomQueries) -> frozenset[int]:
-    """The columns that keep a node from taking them all; all columns, where it is not for lack of room."""
+    """The columns that keep a node from taking all copies; all columns if room is not what is lacking."""
     rows = np.flatnonzero(mask)
     if not len(rows) or not template.columns:
         return frozenset(template.columns)
@@ -38,7 +38,7 @@ def refused_for(template: PodTemplate, mask: BoolArray, n_wanted: int, view: Roo
 
 
 def fits_empty(template: PodTemplate, mask: BoolArray, n_wanted: int, view: RoomQueries) -> bool:
-    """Whether nodes with nothing on them would have room."""
+    """Whether the copies would fit if the nodes were empty."""
     if template.missing:
         return False
     rows = np.flatnonzero(mask)
@@ -47,7 +47,7 @@ def fits_empty(template: PodTemplate, mask: BoolArray, n_wanted: int, view: Room
 
 
 def taken(placed: Iterable[tuple[int, PodTemplate]]) -> dict[int, int]:
-    """By column: the rows where some of it is taken, as bits."""
+    """By column: the rows where some of the resource is taken, as bits."""
     found: dict[int, int] = {}
     for row, template in placed:
         for column in template.columns:

@@ -15,23 +15,23 @@ _MAX_TEMPLATES = 10_000
 
 
 class OpenRows:
-    """Kept by template serial; worked out again after a change of nodes."""
+    """Open rows by template serial; recomputed when nodes change."""
 
     def __init__(self, used: Callable[[], Collection[int]]) -> None:
         """used: the serials that are still needed."""
         self._used = used
         self._rows: dict[int, int] = {}
         self._asked: dict[int, tuple[Demand, PodTemplate]] = {}
-        """How to ask again. The demand is for nobody, and keeps no pods in memory."""
+        """What to recompute the rows from. The demand has no members, so it keeps no pods in memory."""
         self._revision: tuple[int, int] = (-1, -1)
-        """Of the nodes that `_rows` are of."""
+        """The revision of nodes that `_rows` are based on."""
 
     def of(self, serial: int) -> int:
         """The rows open to that template, as bits."""
         return self._rows.get(serial, 0)
 
     def meet(self, needs: Needs, took: Mapping[int, int]) -> bool:
-        """Whether the taken resources are among those that are needed, on nodes open to who needs them."""
+        """Whether some needed resource is taken on a node that is open to the template needing it."""
         for serial, columns in needs.items():
             rows = self._rows.get(serial, 0)
             if any(rows & there for column, there in took.items() if column in columns):
@@ -39,7 +39,7 @@ class OpenRows:
         return False
 
     def follow(self, view: ClusterView) -> None:
-        """After a change of nodes: works out again where the templates may go."""
+        """Recomputes where the templates may go, if nodes have changed."""
         revision = (view.static_revision, view.n_rows)
         if revision == self._revision:
             return
@@ -49,7 +49,7 @@ class OpenRows:
             self._rows[serial] = bits(open_to(demand, template, view))
 
     def ask(self, demand: Demand, template: PodTemplate, view: ClusterView) -> BoolArray:
-        """The rows open to the template, which are kept."""
+        """Computes and keeps the rows open to the template."""
         mask = open_to(demand, template, view)
         if len(self._rows) >= _MAX_TEMPLATES and template.serial not in self._rows:
             self._forget()

@@ -1,9 +1,9 @@
 """When there is room for a gang, if pods end when expected: a search over the times of these ends.
 
-Pure functions of arrays. `earliest` counts room of one template by resources alone, on nodes that it may use,
-in one rack if it must be in one, so what it says is a first guess: the cycle that places the gang decides
-(core.groups.claim_plans), and looks at later moments (`Search`). Slurm and Flux plan like that for each job,
-here only gangs at their bound are.
+Pure functions of arrays. `earliest` counts room for one template by resources alone, on nodes that it may
+use, in one rack if it must be in one, so its result is a first guess. The cycle that places the gang decides
+(core.groups.claim_plans), and tries later times (`Search`). Slurm and Flux plan like this for each job; here
+only gangs at their bound are planned.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gangsched.core.types.arrays import BoolArray, IntArray
 
 FloatArray = NDArray[np.float64]
 
-# Moments that are looked at after the first: each costs a cycle.
+# Limit on times tried after the first: each costs a cycle.
 _MAX_LOOKS = 12
-# Of so few kinds pods are counted, and their amounts multiplied; these must be small enough for that.
+# Up to this many kinds, pods are counted and amounts multiplied; amounts must be small enough for that.
 _FEW_KINDS = 8
 _LARGE = 2**40
 
@@ -33,21 +33,21 @@ class Amounts(NamedTuple):
     kinds: IntArray
 
     def of(self, some: IntArray | slice) -> Amounts:
-        """Of some of the pods."""
+        """The amounts of some of the pods."""
         return self._replace(kinds=self.kinds[some])
 
     def and_of(self, other: Amounts) -> Amounts:
-        """Of these and of the others, in that order."""
+        """The amounts of these pods and then of the other ones."""
         kinds = np.concatenate((self.kinds, other.kinds + self.of_kind.shape[1]))
         return Amounts(np.concatenate((self.of_kind, other.of_kind), axis=1), kinds)
 
     def each(self) -> IntArray:
-        """int64[k, n]."""
+        """int64[k, n]: the amounts of each pod."""
         found: IntArray = self.of_kind[:, self.kinds]
         return found
 
     def by_row(self, n_rows: int, rows: IntArray) -> IntArray:
-        """int64[k, n_rows]: their sums, where `rows` are the pods'. Exact up to 2**53."""
+        """int64[k, n_rows]: the sums on each row. rows: each pod's. Exact up to 2**53."""
         n_kinds = self.of_kind.shape[1]
         if 0 < n_kinds <= _FEW_KINDS and int(self.of_kind.max(initial=0)) < _LARGE:
             at = self.kinds * n_rows + rows if n_kinds > 1 else rows
@@ -72,13 +72,13 @@ def earliest(
     domains: IntArray | None = None,
     from_s: float = -math.inf,
 ) -> float:
-    """When `need` copies of a template fit. -inf: they do at from_s; inf: not even when every pod that ends
-    has ended.
+    """When `need` copies of a template fit. -inf: they fit at from_s; inf: they do not even fit when every
+    pod that ends has ended.
 
-    free int64[k, n_rows], below 0 where more is promised than there is; request int64[k], all above 0; ok
-    bool[n_rows]: where copies may go; domains int64[n_rows]: the copies must be on rows of one of them, None:
-    anywhere. Of each pod that ends: its row, when, and what it holds. from_s: -inf, or finite.
-    Pods that end at the same moment count together.
+    free int64[k, n_rows]: below 0 if more is promised than there is; request int64[k]: all above 0; ok
+    bool[n_rows]: where copies may go; domains int64[n_rows]: the copies must be on rows of one domain; None:
+    anywhere. rows, ends_s, amounts: of each pod that ends. from_s: -inf, or finite. Pods that end at the same
+    time count together.
     """
     n_rows = free.shape[1]
     if domains is None:
@@ -97,7 +97,7 @@ def earliest(
     last = np.where(ok, copies(free + more, request), 0)
     if in_domains(last, need, domains, n_domains).max() < need:
         return math.inf
-    # What is left: rows that gain copies, and the resources that limit these.
+    # What is left to search: rows that gain copies, and the resources that limit these.
     gains = last > now
     limits = (each[:, gains] < last[gains]).any(axis=1)
     known = known[gains[rows[known]]]
@@ -109,8 +109,8 @@ def earliest(
 
 
 def in_domains(counts: IntArray, need: int, domains: IntArray, n_domains: int) -> IntArray:
-    """int64[n_domains]: how many there are on the rows of each, counted up to `need` on one row. domains
-    int64[n_rows]: below 0 in none."""
+    """int64[n_domains]: the sum of counts on the rows of each domain, each counted up to `need`. domains
+    int64[n_rows]: below 0 for a row in no domain."""
     is_in = np.flatnonzero(domains >= 0)
     sums = np.bincount(domains[is_in], weights=np.minimum(counts[is_in], need), minlength=n_domains)
     found: IntArray = sums.astype(np.int64)
@@ -118,8 +118,8 @@ def in_domains(counts: IntArray, need: int, domains: IntArray, n_domains: int) -
 
 
 class _Left:
-    """A search that halves what it looks at. The pods are in the order in which they end; of rows where none
-    of them is left to end the copies are counted once."""
+    """A bisection over the pods in order of their ends. Rows where none of the remaining pods ends are
+    counted once."""
 
     def __init__(
         self, free: IntArray, request: IntArray, need: int, domains: IntArray, n_domains: int
@@ -129,10 +129,10 @@ class _Left:
         self._need = need
         self._domains = domains
         self._settled: IntArray = np.zeros(n_domains, dtype=np.int64)
-        """By domain."""
+        """Copies on settled rows, by domain."""
 
     def earliest(self, rows: IntArray, ends_s: FloatArray, amounts: Amounts) -> float:
-        """When that many copies fit, which they do once all have ended."""
+        """When `need` copies fit; they do once all pods have ended."""
         while len(rows) > 1:
             middle = len(rows) // 2
             then = self._free + amounts.of(slice(middle)).by_row(self._free.shape[1], rows[:middle])
@@ -146,7 +146,7 @@ class _Left:
         return float(ends_s[0])
 
     def settle(self, counts: IntArray, domains: IntArray) -> None:
-        """Counts rows on which nothing changes any more."""
+        """Counts rows that no longer change."""
         self._settled += self._in_domains(counts, domains)
 
     def _has_enough(self, counts: IntArray) -> bool:
@@ -174,7 +174,7 @@ def copies(free: IntArray, request: IntArray) -> IntArray:
 
 
 def moments_from(first_s: float, ends_s: Sequence[float] | FloatArray) -> list[float]:
-    """The times at which something ends, from `first_s` on, each once, in order."""
+    """The distinct finite end times from `first_s` on, in order."""
     found = np.unique(np.asarray(ends_s, dtype=np.float64))
     found = found[np.isfinite(found) & (found >= first_s)]
     return [float(one) for one in found]
@@ -184,8 +184,8 @@ class Search:
     """Finds the first of some times at which a condition holds, assuming that it holds from then on.
 
     Tries the first, then ever wider steps until one succeeds, then bisects: `for at in search:
-    search.told(yes)`. If the condition comes and goes, a later time than the first may be found. At most 12
-    tries.
+    search.told(yes)`. If the condition comes and goes, a later time than the first may be found. Makes at
+    most 12 tries, and one more of the last time if none succeeds.
     """
 
     def __init__(self, n: int) -> None:
@@ -204,7 +204,7 @@ class Search:
             else:
                 self._at = (self._low + self._high) // 2
             yield self._at
-        if self._high == self._n and self._n:  # the last moment of all, before it is called hopeless
+        if self._high == self._n and self._n:  # try the last time of all before giving up
             self._at = self._n - 1
             yield self._at
 

@@ -1,7 +1,7 @@
-"""Room for the members of one template: when enough is there, where, and what of it is free now.
+"""Room for the members of one template: when there is enough, where, and how much of it is free now.
 
-By resources alone, and one template by itself, so these are first guesses: the cycle that places the gang
-decides. Called by core.groups.claim_plans.
+Counts resources only, and each template by itself, so these are first guesses: the cycle that places the gang
+decides. Called by core.groups.claim_plans and core.groups.plan_rooms.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from gangsched.core.types.pod_template import PodTemplate
 
 
 class Room(msgspec.Struct):
-    """Room for one template, by resources. member: one of those that it is for; need: how many are needed; n:
-    how many are wanted. free int64[k, n_rows]: now, without claims, None: not worked out; amounts: of the
-    running pods; domains int64[n_rows]: they must be on nodes of one of them, None: anywhere."""
+    """Room for one template, by resources. member: one of its members; need: how many are needed; n: how many
+    are wanted. free int64[k, n_rows]: now, without claims; None: not computed. amounts: of the running pods.
+    domains int64[n_rows]: the members must be on nodes of one domain; None: anywhere."""
 
     template: PodTemplate
     member: PodInfo
@@ -38,11 +38,12 @@ class Room(msgspec.Struct):
 
     @property
     def is_known(self) -> bool:
-        """Whether resources alone tell where there is room."""
+        """Whether resources alone determine where there is room."""
         return self.free is not None and not self.template.needs and not self.template.constraints
 
     def earliest_s(self, claimed: Held, ends_s: FloatArray, from_s: float) -> float:
-        """When enough fit, beside claims, whose members end then; -inf: at from_s."""
+        """When enough members fit beside these claims. ends_s: when each claim's member ends; -inf: at
+        from_s."""
         if self.free is None or self.amounts is None:
             return -math.inf
         free, request, running = self.free, self.template.amount_array[:, 0], self.running
@@ -55,17 +56,17 @@ class Room(msgspec.Struct):
         return earliest(free, request, self.ok, self.need, rows, all_end_s, amounts, self.domains, from_s)
 
     def n_at(self, at_s: float, claimed: Held) -> int:
-        """How many fit beside these claims, once those that end by then have."""
+        """How many members fit beside these claims, once the pods that end by then have."""
         return int(self._copies_then(at_s, claimed).sum())
 
     def rows_at(self, at_s: float, claimed: Held) -> BoolArray:
-        """bool[n_rows]: where at least one fits beside these claims, once those that end by then have."""
+        """bool[n_rows]: where at least one fits beside these claims, once the pods that end by then have."""
         found: BoolArray = self._copies_then(at_s, claimed) > 0
         return found
 
     def gaining_rows(self, at_s: float, claimed: Held, besides: BoolArray) -> BoolArray:
-        """bool[n_rows]: of these, where most room comes to be: for twice as many as are wanted, besides other
-        rows."""
+        """bool[n_rows]: rows, other than `besides`, that gain most room by then; enough for twice as many as
+        are wanted."""
         then = self._copies_then(at_s, claimed)
         gained = np.where(besides, 0, np.maximum(then - self._copies_at(-np.inf, claimed), 0))
         order = np.argsort(-gained, kind="stable")
@@ -76,11 +77,11 @@ class Room(msgspec.Struct):
         return found
 
     def to_spare(self, at_s: float, claimed: Held) -> IntArray:
-        """int64[n_rows]: how many of the copies that fit now need not be kept for it, if as many as are
-        wanted are to fit beside these claims once those that end by then have.
+        """int64[n_rows]: how many of the copies that fit now need not be kept, so that as many as are wanted
+        fit beside these claims once the pods that end by then have.
 
-        What becomes free later is kept first, as nobody can use it before. Of what is free now, nodes with
-        little room are kept first.
+        Room that becomes free later is kept first, as no pod can use it before. Of the room that is free now,
+        nodes with little room are kept first.
         """
         then, now = self._copies_then(at_s, claimed), self._copies_at(-np.inf, claimed)
         later = np.maximum(then - now, 0)
@@ -93,14 +94,14 @@ class Room(msgspec.Struct):
         return spared
 
     def n_beyond(self, at_s: float, claimed: Held, rows: IntArray) -> int:
-        """How many of these members, by their rows, keep room that is free now without need."""
+        """How many of the members on these rows needlessly keep room that is free now."""
         then, now = self._copies_then(at_s, claimed), self._copies_at(-np.inf, claimed)
         later = np.maximum(then - now, 0)
         n_kept = int(np.maximum(np.bincount(rows, minlength=len(now)) - later, 0).sum())
         return n_kept - max(len(rows) - int(later.sum()), 0)
 
     def _copies_then(self, at_s: float, claimed: Held) -> IntArray:
-        """Likewise, in domains only where as many fit as are needed."""
+        """As `_copies_at`, but only in domains where as many fit as are needed."""
         found = self._copies_at(at_s, claimed)
         if (domains := self.domains) is None:
             return found
@@ -109,7 +110,7 @@ class Room(msgspec.Struct):
         return np.where((domains >= 0) & has_enough[domains], found, 0)
 
     def _copies_at(self, at_s: float, claimed: Held) -> IntArray:
-        """int64[n_rows]: how many fit beside these claims, once those that end by then have."""
+        """int64[n_rows]: how many fit beside these claims, once the pods that end by then have."""
         assert self.free is not None
         assert self.amounts is not None
         n_rows = self.free.shape[1]
@@ -125,8 +126,7 @@ class Room(msgspec.Struct):
 def free_ids(
     view: DeviceQueries, row: int, template: PodTemplate, taken: Collection[str]
 ) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """By resource that the node lists devices of: how many a member requests, and which are free and not
-    taken."""
+    """Resource with an inventory -> (how many devices a member requests, which are free and not taken)."""
     found = {}
     for resource, amount in template.requests.items():
         if resource in view.listed and (inventory := view.inventory(row, resource)) is not None:

@@ -1,9 +1,9 @@
-"""RunningPods: the pods on nodes as arrays, and when each is expected to end, for first guesses.
+"""RunningPods: the pods on nodes as arrays, with the expected end of each, for first guesses.
 
-Kept up to date through the node table's journal, a few rows at a time: asking for the ends of 40,000 pods
-takes longer than all the rest of a plan. A change that touches no row (a walltime edited or learned) is
-noticed some plans later, so the planner asks core.queueing.ends itself about the pods that matter. Called by
-core.groups.claim_plans.
+Kept up to date through the node table's journal, a few rows at a time: looking up the ends of 40,000 pods
+takes longer than the rest of a plan. A change that touches no row (a walltime edited or learned) is noticed
+some plans later, so the planner itself asks core.queueing.ends about the pods that matter. Called by
+core.groups.plan_rooms.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from gangsched.core.types.arrays import BoolArray, IntArray
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 
-# Rows that are read again at each look, whether they have changed or not.
+# Rows that are read again at each look, changed or not.
 _AGAIN = 16
-# More changed rows than these are not left to the next look; so many are read in a turn.
+# If more changed rows than this wait for the next look, _AT_ONCE of them are read each turn.
 _MAX_BEHIND = 16
 _AT_ONCE = 16
 _NO_ROW = -1
 
 
 class RunningPods:
-    """One slot a pod; a free slot has row -1 and never ends."""
+    """One slot per pod; a free slot has row -1 and never ends."""
 
     def __init__(self, cache: Cache, ends: Ends, stuck: Container[str]) -> None:
         self._cache = cache
@@ -41,19 +41,19 @@ class RunningPods:
         self._changed: set[int] = set()
         """Rows that have changed since they were read."""
         self._is_anew = False
-        """All rows have to be read, for the first time or again, by the next look."""
+        """Whether the next look must read all rows."""
         self._slots: dict[int, list[int]] = {}
         self._free: list[int] = []
         self._code_of: dict[int, int] = {}
-        """By template, which may name a node, so they are many: which of the kinds it is."""
+        """Template serial -> code of its kind; there may be many, as a template may name a node."""
         self._kinds: dict[tuple[tuple[str, int], ...], int] = {}
-        """By what pods request."""
+        """Requests -> code of the kind."""
         self.rows: IntArray = np.zeros(0, dtype=np.int64)
         self.ends_s: FloatArray = np.zeros(0, dtype=np.float64)
         self._codes: IntArray = np.zeros(0, dtype=np.int64)
 
     def look(self, now_s: float, wall_ahead_s: float | None) -> None:
-        """Takes in what has changed."""
+        """Reads the rows that have changed."""
         view = self._cache.view
         self._note_changed()
         if not self._is_anew:
@@ -67,8 +67,7 @@ class RunningPods:
             self._read(row, now_s, wall_ahead_s)
 
     def follow(self, now_s: float, wall_ahead_s: float | None) -> None:
-        """Takes in some of what has changed once that is much, so that no look has to read thousands of
-        rows."""
+        """Reads some of the changed rows once there are many, so that no look has to read thousands."""
         self._note_changed()
         if len(self._changed) > _MAX_BEHIND:
             for row in heapq.nsmallest(_AT_ONCE, self._changed):
@@ -87,11 +86,11 @@ class RunningPods:
         self._changed = set(range(view.n_rows))
 
     def _end_of(self, info: PodInfo, now_s: float, wall_ahead_s: float | None) -> float:
-        """As of now. A pod that did not go when it was evicted is not waited for."""
+        """The pod's expected end as of now; never for a pod that was evicted and did not go."""
         return math.inf if info.uid in self._stuck else self.ends.of(info, now_s, wall_ahead_s).at_s
 
     def amounts(self, names: Sequence[str]) -> Amounts:
-        """How much each holds of some resources; meaningless for a free slot."""
+        """How much each pod holds of some resources; meaningless for a free slot."""
         of_kind = np.zeros((len(names), max(len(self._kinds), 1)), dtype=np.int64)
         for requests, code in self._kinds.items():
             held = dict(requests)
@@ -99,7 +98,7 @@ class RunningPods:
         return Amounts(of_kind, self._codes)
 
     def n_ended(self, at_s: float, within: BoolArray) -> int:
-        """How many will have ended on rows of bool[n_rows]."""
+        """How many pods on the rows of `within` (bool[n_rows]) will have ended."""
         rows = self.rows[(self.ends_s <= at_s) & (self.rows >= 0)]
         return int(np.count_nonzero(within[rows]))
 

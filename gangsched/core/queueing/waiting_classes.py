@@ -1,4 +1,4 @@
-"""Groups that were refused, by what they lack: counters in the order of the line. Called by
+"""Classes of refused groups that lack the same, with counters in the order of the line. Called by
 core.queueing.bypasses."""
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from gangsched.core.types.group import Group
 
 Rank = tuple[Any, ...]
 Needs = dict[int, frozenset[int]]
-"""By template serial: the resource columns that it was refused for."""
+"""template serial -> the resource columns that it was refused for."""
 
 _NO_BOUND = 2**62
 
 
 class Record(msgspec.Struct, eq=False):
-    """What is known of a group that was refused. klass: where it is counted; None: it is not eligible now.
+    """What is known about a refused group. klass: where it is counted; None: it is not eligible now.
     not_before_s: until then no claim can be made for it, whatever ends, so it is not eligible. not_early_s:
-    until then, none before its bound. yields_until_s: until then it may be passed beyond its bound, as its
-    claim would keep too much idle. rank: in its lane."""
+    until then it gets no claim before its bound. yields_until_s: until then it may be bypassed beyond its
+    bound, as its claim would keep too much idle. rank: its place in its lane."""
 
     group: Group
     bound: int
@@ -73,11 +73,11 @@ class WaitingClass:
         record.klass = None
 
     def n_before(self, rank: Rank) -> int:
-        """How many stand before that place in its lane."""
+        """How many of its groups come before that place in its lane."""
         return bisect_left(self.ranks, rank)
 
     def full_of(self, first: int, n: int) -> int:
-        """The place of the first of the `first` ones that cannot be passed by n more; -1: there is none."""
+        """The index of the first among the `first` groups that n more may not bypass; -1 if there is none."""
         found = np.flatnonzero(self.passes[:first] + n > self.bounds[:first])
         return int(found[0]) if len(found) else -1
 

@@ -3,7 +3,7 @@
 For each member the first of these that is known counts; a gang runs as long as its longest member. A
 prediction is the mean of the last two runs of the same kind, which beats cleverer methods (Tsafrir, Etsion,
 Feitelson, TPDS 2007). Runs are read from pods that succeeded: from when kubelet admitted the first to when
-the last ended, by the node's clock, so a list of pods after a restart teaches as much as watching them did.
+the last ended, by the node's clock. So listing the pods after a restart teaches as much as watching them did.
 Called by core.groups.passed_over, core.groups.membership and core.state.state; read by web.
 """
 
@@ -26,13 +26,13 @@ from gangsched.model.walltime import SOURCES, Walltime, pod_walltime, stated_wal
 
 _MAX_KINDS = 4096
 _MAX_TOLD = 4096
-# Ended pods that are not evaluated yet; that happens only when a group waits.
+# Limit on ended pods not evaluated yet; they are evaluated only when a walltime is asked for.
 _MAX_FRESH = 8192
 _ENDINGS = ("Ready", "ContainersReady")
 _SAID = ("stated", "enforced")
 _MAX_PODS = 8192
 _DIGITS = re.compile(r"[0-9]+")
-# The suffix of names that Kubernetes makes; it has no vowels, so that it spells no word by chance.
+# The suffix of names that Kubernetes generates; it has no vowels, so that it spells no word by chance.
 _SUFFIX = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5,10}")
 
 _Kind = tuple[str, str, str, int]
@@ -40,8 +40,8 @@ _Kind = tuple[str, str, str, int]
 
 
 class _Known(msgspec.Struct, gc=False):
-    """A group's walltime, and what it was found from: its object, and its members after so many changes.
-    n_learned: what was known of others' runs, and the defaults; None: it follows from statements alone."""
+    """A group's walltime, and what it was computed from: its object, and its members as of `n_changes`.
+    n_learned: the state of known runs and defaults; None: it follows from statements alone."""
 
     definition: PodGroup | None
     n_changes: int
@@ -56,12 +56,12 @@ class _Run(msgspec.Struct):
 
 
 class Walltimes:
-    """Knows how long groups run, and learns from those that ended."""
+    """Knows how long groups run, and learns from ended groups."""
 
     def __init__(
         self, settings: QueueingSettings, by_queue: Callable[[Pod], float | None] = lambda pod: None
     ) -> None:
-        """by_queue: the default of the pod's queue, which goes before its profile's."""
+        """by_queue: the default of the pod's queue, which takes precedence over its profile's."""
         self._settings = settings
         self._by_queue = by_queue
         self._runs: dict[_Kind, list[_Run]] = {}
@@ -74,10 +74,10 @@ class Walltimes:
         self._last_s: WeakKeyDictionary[Group, float] = WeakKeyDictionary()
         """The walltimes that `is_anew` found last."""
         self._said_by_pod: dict[str, tuple[Pod, Walltime]] = {}
-        """By UID: of pods in no group."""
+        """UID -> (pod, its walltime), for pods in no group."""
 
     def configure(self, settings: QueueingSettings) -> None:
-        """Other defaults are in effect; what was learned stays."""
+        """Applies new defaults; what was learned stays."""
         self._settings = settings
         self._n_learned += 1
 
@@ -98,14 +98,14 @@ class Walltimes:
         return found
 
     def is_anew(self, group: Group) -> bool:
-        """Whether the group's walltime is another one than when this was asked last: an object or a pod was
-        edited, or a member came or went."""
+        """Whether the group's walltime has changed since the last call: an object or a pod was edited, or a
+        member came or went."""
         walltime_s = self.of(group).seconds
         before_s, self._last_s[group] = self._last_s.get(group, walltime_s), walltime_s
         return walltime_s != before_s
 
     def of_pod(self, pod: Pod) -> Walltime:
-        """What a pod in no group says."""
+        """The walltime that a pod in no group states."""
         said = self._said_by_pod.get(pod.metadata.uid)
         if said is None or said[0] is not pod:
             said = self._said_by_pod[pod.metadata.uid] = (pod, pod_walltime(pod))
@@ -114,7 +114,7 @@ class Walltimes:
         return said[1]
 
     def _asked(self, group: Group) -> tuple[Walltime, bool]:
-        """True: it follows from statements alone, so it stays so until one of them is edited."""
+        """(the walltime, whether it follows from statements alone, so that only an edit changes it)."""
         definition = group.definition
         stated = stated_walltime(None, definition.walltime if definition is not None else None)
         if stated.source == "stated":
@@ -136,7 +136,7 @@ class Walltimes:
         return replace(longest or Walltime(), problems=tuple(problems)), is_said
 
     def problems(self, group: Group) -> tuple[str, ...]:
-        """The statements of it that could not be read, if not reported before."""
+        """The group's unreadable walltime statements, if not reported before."""
         found = self.of(group).problems
         if self._told.get(group.key, ()) == found:
             return ()
@@ -148,7 +148,7 @@ class Walltimes:
         return found
 
     def finished(self, group: Group, info: PodInfo) -> None:
-        """A member succeeded. Evaluated on the next query, as its group may not be completely known yet."""
+        """Records that a member succeeded; evaluated on the next query, as its group may be incomplete."""
         self._fresh.append((group, info))
 
     def _of_member(self, group: Group, info: PodInfo) -> Walltime:
@@ -190,12 +190,12 @@ class Walltimes:
 
 
 def _is_part_of(run: _Run, group: Group, began_s: float, ended_s: float) -> bool:
-    """Whether a member's time overlaps a run of its group: else the group has run again since."""
+    """Whether a member's time overlaps this run of its group; else the group has run again since."""
     return run.group == group.key and began_s <= run.ended_s and run.began_s <= ended_s
 
 
 def _order(one: Walltime) -> tuple[float, int]:
-    """Sorts the longest first, and among equal ones the best known."""
+    """A sort key: the longer walltime is greater, then the more certain source."""
     return one.seconds, -SOURCES.index(one.source)
 
 
@@ -211,7 +211,7 @@ def _say_the_same(one: Pod, other: Pod) -> bool:
 
 
 def _times_of(pod: Pod) -> tuple[float, float] | None:
-    """When it was admitted and when its containers stopped; None if the node has not reported that."""
+    """(when it was admitted, when its containers stopped); None if the node has not reported that."""
     began = pod.status.start_time
     ends = [
         one.last_transition_time

@@ -27,7 +27,7 @@ from gangsched.model.selectors import PodTerm, Requirement, Selector, selector_o
 
 
 class AffinityKind(enum.Enum):
-    """The kinds of terms that a pod can have about others."""
+    """The kinds of terms that a pod can have about other pods."""
 
     # Terms are counted by kind with every such pod; Enum's own hash is a call into Python.
     __hash__ = object.__hash__
@@ -41,7 +41,7 @@ class AffinityKind(enum.Enum):
 class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
     """Near, or far from, the pods of `term`, within one value of the node label `topology_key`.
 
-    weight: of a preference; 0 where it is required.
+    weight: of a preference; 0 if required.
     """
 
     term: PodTerm
@@ -50,11 +50,11 @@ class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
 
 
 Carried = tuple[AffinityKind, AffinityTerm]
-"""A term as counted on the node of the pods that have it."""
+"""A term, as counted on the nodes of pods that have it."""
 
 
 def affinity_terms_of(pod: Pod) -> tuple[Carried, ...]:
-    """All terms of the pod about others, in the order of its spec."""
+    """All terms of the pod about other pods, in the order of its spec."""
     affinity = pod.spec.affinity
     if affinity is None:
         return ()
@@ -83,12 +83,13 @@ def keys_named(spec: PodSpec) -> Iterator[str]:
 
 
 def spread_selectors_of(spec: PodSpec, labels: Mapping[str, str]) -> tuple[Selector | None, ...]:
-    """Which pods each spread constraint of the spec is about, in its order, if the pod has these labels."""
+    """The selector of each spread constraint of the spec, in its order, for a pod with these labels."""
     return tuple(_spread_selector(one, labels) for one in spec.topology_spread_constraints or ())
 
 
 def counted_to_spread(namespace: str, selector: Selector | None) -> PodTerm | None:
-    """The pods that such a constraint counts; None: none, as for an empty selector, which matches any pod."""
+    """The pods that a spread constraint counts; None: no pods. An empty selector, which matches all, counts
+    none."""
     if selector is None or not selector.requirements:
         return None
     return PodTerm((namespace,), None, selector, skip_leaving=True)
@@ -97,7 +98,7 @@ def counted_to_spread(namespace: str, selector: Selector | None) -> PodTerm | No
 def merged_keys(
     keys: Sequence[str] | None, labels: Mapping[str, str], *, operator: str = "In"
 ) -> list[Requirement]:
-    """The pod's own values of `keys` as conditions; a missing label gives none."""
+    """Conditions on `keys` with the pod's own label values; a missing label gives no condition."""
     return [Requirement(key, operator, (labels[key],)) for key in keys or () if key in labels]
 
 

@@ -10,4 +10,4 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 NO_LIMIT = 2**62
-"""In an IntArray of how many pods fit; an int64 holds it with model.quantity.MAX_VALUE added."""
+"""Means no limit in an IntArray of how many pods fit; MAX_VALUE of model.quantity can be added in int64."""

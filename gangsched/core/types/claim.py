@@ -1,4 +1,4 @@
-"""A claim: room kept for a unit that was passed as often as it may be, from when it will be free."""
+"""A claim: room, from when it will be free, kept for a unit that was bypassed as often as allowed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gangsched.core.types.placement import Nominated
 
 
 class Blocker(msgspec.Struct, frozen=True):
-    """A pod on a claimed node that ends before the claim starts. is_stated: it says itself when it ends, or
-    kubelet ends it; what is only thought promises nothing. is_over: it said so, and runs on."""
+    """A pod on a claimed node that ends before the claim starts. is_stated: its end is stated or enforced by
+    kubelet; a predicted end promises nothing. is_over: its stated end has passed, and it still runs."""
 
     name: str
     end_s: float
@@ -22,20 +22,20 @@ class Blocker(msgspec.Struct, frozen=True):
 
     @property
     def is_said(self) -> bool:
-        """Whether it says itself when it ends, over or not."""
+        """Whether its end is stated or enforced, passed or not."""
         return self.is_stated or self.is_over
 
 
 class StartClaim(msgspec.Struct, eq=False):
-    """One unit's. serial: claims of one priority yield to those made before. priority: of the least important
-    group. start_s, end_s: on the core's clock. held: where each member goes, with its devices. blockers: who
-    has to end first, also of those who have filled in since. beside: UIDs of other schedulers' and of more
-    important pods that were on its nodes when it was planned, and stay. promised_s: the first start that was
-    promised, None: none yet. planned_s: when that was worked out last. look_s: when it is looked at next.
-    n_slips: how often it has come later; slipped_s, because: when and why, the last time. told_s,
-    told_promise: as it was told last. is_outranked: since it was planned, a queue has taken room of it that
-    is guaranteed to that queue. is_anew: since then, who has to end first says another end. eased_at: where
-    the node table's journal ended when it was last looked at for free room that it need not keep."""
+    """One unit's claim. serial: of claims with one priority, later ones yield. priority: the lowest of its
+    groups. start_s, end_s: on the core's clock. held: where each member goes, with its devices. blockers: the
+    pods that must end first, including ones that came to the nodes later. beside: UIDs of other schedulers'
+    and higher-priority pods that were on its nodes when it was planned, and stay. promised_s: the first start
+    that was promised; None: none yet. planned_s: when it was last planned. look_s, looked_s: the next and the
+    last check. n_slips: how often its start was put off; slipped_s, because: when and why, the last time.
+    told_s, told_promise: as last reported. is_outranked: a queue has since taken room from it under its
+    guarantee. is_anew: a blocker has since stated a new end. eased_at: the end of the node table's journal
+    when the claim was last checked for free room that it need not keep."""
 
     unit: tuple[Group, ...]
     serial: int
@@ -60,10 +60,10 @@ class StartClaim(msgspec.Struct, eq=False):
 
     @property
     def is_promise(self) -> bool:
-        """Whether it rests on nothing but what is stated."""
+        """Whether it rests only on stated ends."""
         return all(one.is_stated for one in self.blockers)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Each once, in the order of the members."""
+        """The claimed nodes, each once, in the order of the members."""
         return tuple(dict.fromkeys(one.node_name for one in self.held))

@@ -1,4 +1,4 @@
-"""Changes of the cluster, in the terms by which plugins declare what may cure their rejections.
+"""Changes of the cluster, in the terms in which plugins declare what may cure their rejections.
 
 Made by core.cache.cache and core.cache.node_table as events are applied; processed by core.state.queue, which
 calls the plugins.
@@ -22,7 +22,7 @@ class Change(enum.Flag):
     NONE = 0
     NODE_ADDED = enum.auto()
     NODE_REMOVED = enum.auto()
-    """Its pods no longer count anywhere, which may even out a spread. Its row has no data any more."""
+    """Its pods no longer count anywhere, which may even out a spread. Its row no longer has data."""
     NODE_ALLOCATABLE = enum.auto()
     NODE_LABELS = enum.auto()
     NODE_TAINTS = enum.auto()
@@ -31,7 +31,7 @@ class Change(enum.Flag):
     ROOM_FREED = enum.auto()
     """A pod that held resources on a node is gone or ended, or its reservation was released."""
     NODE_REPORT = enum.auto()
-    """A node reports more left than before: of bandwidth, or of anything else that a usage tracker counts."""
+    """A node reports more left than before, of bandwidth or of anything else that a usage tracker counts."""
     GROUP_CHANGED = enum.auto()
     """A member appeared, or the group's own numbers or object changed."""
     SIBLING_CHANGED = enum.auto()
@@ -41,13 +41,13 @@ class Change(enum.Flag):
     POD_LABELS = enum.auto()
     """A pod on a node has new labels, or is being deleted. Emitted under the same condition as POD_ADDED."""
     OBJECT = enum.auto()
-    """An object of another kind appeared, changed or went; `kind` names it."""
+    """An object of another kind appeared, changed or was deleted; `kind` names the kind."""
     BORROWED = enum.auto()
-    """A queue has come to hold more than is guaranteed to it, which others may get back."""
+    """A queue holds more than its guarantee now; other queues may get the excess back."""
 
 
 class ClusterChange(msgspec.Struct, frozen=True, gc=False):
-    """One change, with enough detail for a plugin to say "that does not help me"."""
+    """One change, with enough detail for a plugin to tell that it does not help."""
 
     what: Change
     row: int = -1
@@ -57,5 +57,5 @@ class ClusterChange(msgspec.Struct, frozen=True, gc=False):
     pod: Pod | None = None
     """For ROOM_FREED, POD_ADDED and POD_LABELS: the pod; None if several changes were merged."""
     was_kept: bool = False
-    """For ROOM_FREED: whether the pod may have been kept from who is more important than it."""
+    """For ROOM_FREED: whether units of higher priority may have been unable to evict the pod."""
     kind: str = ""

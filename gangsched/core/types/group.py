@@ -52,13 +52,12 @@ class PodInfo(msgspec.Struct, eq=False):
     row: the node row it is counted on, NO_ROW if none; node_name: its node according to the API or our
     reservation; allocation: container -> resource -> IDs; ids: resource -> IDs, as counted in the ledger;
     allocated: the annotation with them, as sent or seen. identity: what put it into its group, to notice
-    edits of that; stated: its statement of the group's numbers; role: what it is in its group, where it says
-    so; pod_class: its class (core.cache.pod_index). nominated: the nominatedNodeName that we wrote last,
-    None: none so far. unclear: the last answer to its bind that was not clear; n_refused: how often that was
-    a refusal which named no pod. sent_version: the pod's version in the last bind sent. in_doubt: a bind was
-    sent that may or may not land. said_gone: a consistent read, or a bump, has not found it; the watch, which
-    lags, may still show it bound until it shows the end. raised: what PreEnqueue adds to its priority in the
-    queue.
+    edits; stated: its statement of the group's numbers; role: its role in the group, if stated; pod_class:
+    its class (core.cache.pod_index). nominated: the nominatedNodeName that we wrote last, None: none so far.
+    unclear: the last unclear answer to its bind; n_refused: how often that was a refusal which named no pod.
+    sent_version: the pod's version in the last bind sent. in_doubt: a bind was sent that may or may not land.
+    said_gone: a consistent read, or a bump, has not found it; the watch lags and may still show it bound
+    until it shows the deletion. raised: what PreEnqueue adds to its priority in the queue.
     """
 
     pod: Pod
@@ -96,14 +95,13 @@ class Group:
     """The members of one group, counted by state, and the group's own state.
 
     first_complete_s: when min_count members first existed, kept through failed attempts (QueueSort reads it).
-    satisfied: the gang was bound whole: members that come or go while others run are independent. recovering:
+    satisfied: the gang was bound whole; members that come or go while others run are independent. recovering:
     bound in part and to be completed first. since_s: when the present state began; deadline_s: when it times
     out. preemption: in state Waiting, victims that must go first, and what is reserved for it. moves: (when,
-    cause) of each since it was in `moved_from` (core.state.transitions). n_of_role: how many members exist
-    that say this role. n_changes: how often a member has come, gone, begun to leave or become another version
-    of its pod. warned: statements that were ignored, and reported. conditions_told: what was last written to
-    its object beside its state, by type. raised: the most that PreEnqueue adds to a member's priority in the
-    queue.
+    cause) of each change since state `moved_from` (core.state.transitions). n_of_role: how many existing
+    members state each role. n_changes: how often a member was added, removed, edited or began to leave.
+    warned: ignored statements that were reported. conditions_told: the conditions last written to its object
+    beside its state, by type. raised: the most that PreEnqueue adds to a member's priority in the queue.
     """
 
     __slots__ = (
@@ -197,8 +195,8 @@ class Group:
 
     @property
     def starts_alone(self) -> bool:
-        """Whether it no longer starts with the groups of start_together: it has, and what is left of it is
-        completed without them, of which some may have ended and be gone."""
+        """Whether it no longer waits for the groups of start_together: it has started, and the rest is
+        completed without them, as some of them may have ended and be gone."""
         return self.satisfied or self.recovering or self.counts[DONE] > 0
 
     @property
@@ -235,14 +233,14 @@ class Group:
         return self.n_existing >= self.definition.min_count and not self.missing_roles()
 
     def missing_roles(self) -> list[tuple[str, int, int]]:
-        """(role, how many exist, its minimum) of each role of which too few exist."""
+        """(role, how many exist, its minimum) of each role with too few members."""
         if self.definition is None or not self.definition.roles:
             return []
         counted = ((role, self.n_of_role.get(role, 0), n) for role, n in self.definition.roles.items())
         return [one for one in counted if one[1] < one[2]]
 
     def short_roles(self) -> dict[str, int]:
-        """How many more of each role must be placed, where any; reservations count as placed."""
+        """How many more members of each role must be placed, if any; reservations count as placed."""
         if self.satisfied or self.definition is None or not self.definition.roles:
             return {}
         short = dict(self.definition.roles)
@@ -253,7 +251,7 @@ class Group:
 
     @property
     def n_needed(self) -> int:
-        """How many more must be placed in one attempt; at least 1.
+        """How many more members must be placed in one attempt; at least 1.
 
         If Permit waits for more members (total_count), every existing one is needed up to that number: the
         gang must not hold resources while it waits for resources.
@@ -274,7 +272,7 @@ class Group:
 
     @property
     def is_half_bound(self) -> bool:
-        """Whether some members hold nodes but the gang as a whole does not; the ended ones hold nothing."""
+        """Whether some members hold nodes but the gang is not whole; ended members hold nothing."""
         return not self.satisfied and self.n_holding > 0 and not self.is_whole
 
     @property
@@ -304,7 +302,7 @@ class Group:
             self.raised = info.raised if len(self.members) == 1 else max(self.raised, info.raised)
 
     def raise_member(self, info: PodInfo, raised: int) -> None:
-        """PreEnqueue adds this to the member's priority in the queue from now on."""
+        """Sets what PreEnqueue adds to the member's priority in the queue."""
         was_highest, info.raised = info.raised == self.raised, raised
         self.raised = max(self.raised, raised)
         if was_highest:
@@ -329,7 +327,7 @@ class Group:
         info.group = None
 
     def move(self, info: PodInfo, state: MemberState) -> None:
-        """Changes a member's state, counted."""
+        """Changes a member's state and the counts."""
         self.counts[info.state] -= 1
         if info.role and (info.state in _EXISTING) != (state in _EXISTING):
             self._count_role(info.role, 1 if state in _EXISTING else -1)
@@ -343,7 +341,7 @@ class Group:
             del self.n_of_role[role]
 
     def move_all(self, infos: Sequence[PodInfo], old: MemberState, new: MemberState) -> None:
-        """As move, for members that are all in one state; before and after they count towards min_count."""
+        """As move, for members all in one state; both states must count towards min_count."""
         for info in infos:
             info.state = new
         self.counts[old] -= len(infos)
@@ -357,7 +355,7 @@ class Group:
         return [info for info in self.members.values() if info.state is state] if n else []
 
     def first(self) -> PodInfo | None:
-        """The member that represents the gang if it has no object."""
+        """The first member, which represents the gang if it has no object; None if it has no members."""
         return next(iter(self.members.values()), None)
 
 
@@ -365,7 +363,7 @@ class Preemption(msgspec.Struct, eq=False, gc=True):
     """One unit's reservation by preemption. waits_for: victims by UID that are not gone yet; violating:
     victims protected by a disruption budget; refused: how often each eviction was refused. keeps_at: its room
     is kept from units up to this priority, if that is above its own; whose: the victims, in words; number:
-    the later it was made, the higher; node_names: by member's UID, where it goes; others have no room yet."""
+    higher for later ones; node_names: member's UID -> its node; members not listed have no room yet."""
 
     unit: tuple[Group, ...]
     waits_for: dict[str, PodInfo]
@@ -380,7 +378,7 @@ class Preemption(msgspec.Struct, eq=False, gc=True):
 
     @property
     def is_overrun(self) -> bool:
-        """Whether they ran past their walltime, so that they need not be of lower priority."""
+        """Whether its victims ran past their walltime, so that they need not be of lower priority."""
         return self.whose == PAST_WALLTIME
 
 

@@ -1,6 +1,6 @@
-"""The members that a gang's next attempt has to place, by roles, what they request and who made them.
+"""The members that a gang's next attempt has to place, by roles, and what they request.
 
-Not here: placing them role by role (core.cycle.roles). Imports the values of core.types alone.
+Not here: placing them role by role (core.cycle.roles). Imports only core.types.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from gangsched.core.types.pod_template import PodTemplate
 
 
 def needed_members(group: Group) -> list[PodInfo]:
-    """The pending members that its next attempt must place, at least; none if what is reserved is enough.
+    """The pending members that its next attempt must at least place; none if enough are reserved.
 
-    Where some of them do, those that request least, of each role; ties: arrival.
+    If it needs only some of them: those that request least, of each role; ties: arrival.
     """
     pending = group.in_state(PENDING)
     if not group.n_assumed and len(pending) <= group.n_needed:
@@ -36,19 +36,19 @@ def _least_first(members: list[PodInfo]) -> list[PodInfo]:
 
 
 def completes(group: Group) -> bool:
-    """Whether its next members complete what has started: it is bound in part, or lacks one that it lost.
-    Those by which it grows do not."""
+    """Whether its next members complete what has started: the gang is bound in part, or has lost members.
+    Members by which a whole gang grows do not."""
     return group.recovering or (group.satisfied and not group.is_whole)
 
 
 def needed_first(members: Sequence[PodInfo], roles: Mapping[str, int]) -> list[PodInfo]:
-    """The members that bring each role to its number, and then the others."""
+    """The members that bring each role to its number, then the rest."""
     needed, rest = split(members, roles)
     return needed + rest
 
 
 def split(members: Iterable[PodInfo], roles: Mapping[str, int]) -> tuple[list[PodInfo], list[PodInfo]]:
-    """(members that bring each role to its number, the others), both in the order in which they come."""
+    """(members that bring each role to its number, the rest), both in the given order."""
     left = dict(roles)
     needed: list[PodInfo] = []
     rest: list[PodInfo] = []
@@ -62,7 +62,7 @@ def split(members: Iterable[PodInfo], roles: Mapping[str, int]) -> tuple[list[Po
 
 
 def requests_of(members: Iterable[PodInfo]) -> dict[str, int]:
-    """What the members request together, by resource."""
+    """The sum of the members' requests, by resource."""
     found: dict[str, int] = {}
     for info in members:
         for resource, amount in info.template.requests.items():
@@ -71,7 +71,7 @@ def requests_of(members: Iterable[PodInfo]) -> dict[str, int]:
 
 
 def templates_of(infos: Iterable[PodInfo]) -> dict[int, PodTemplate]:
-    """By serial, in order of arrival."""
+    """The members' templates by serial, in order of first occurrence."""
     found: dict[int, PodTemplate] = {}
     before: PodTemplate | None = None
     for info in infos:

@@ -1,7 +1,7 @@
-"""PerTemplate: what a plugin has worked out for each template, kept while the template is in use.
+"""PerTemplate: what a plugin has computed for each template, kept while the template is in use.
 
-A template keeps a whole pod spec alive, which a user may have made a megabyte large. Nothing here keeps a
-template alive: its value is dropped once neither the template table nor a pod refers to it.
+A template keeps a whole pod spec alive, which may be a megabyte. Nothing here keeps a template alive: its
+value is dropped once neither the template table nor a pod refers to it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class PerTemplate(Generic[T]):
-    """Values by template, at most `limit`; then all are cleared, since they are recomputed in microseconds.
+    """At most `limit` values by template; beyond it all are cleared, as recomputing takes microseconds.
 
     A value must not refer to its template.
     """
@@ -27,7 +27,7 @@ class PerTemplate(Generic[T]):
         self._limit = limit
 
     def get(self, template: PodTemplate) -> T | None:
-        """The template's value; None: not worked out."""
+        """The template's value; None if not computed."""
         return self._kept.get(template)
 
     def put(self, template: PodTemplate, value: T) -> T:

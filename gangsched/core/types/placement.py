@@ -19,9 +19,9 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
 
 
 class Nominated(msgspec.Struct, frozen=True, gc=False):
-    """Room reserved on a node for a pod that does not hold it yet. ids: resource -> devices that are kept for
-    it as far as they are free, where the ledger has not claimed them. keeps: what else is kept now; None:
-    what the pod requests."""
+    """Room reserved on a node for a pod that does not hold it yet. ids: resource -> devices kept for it if
+    they are free, unless the ledger claims them already. keeps: what is kept now instead of the pod's
+    requests; None: these."""
 
     info: PodInfo
     node_name: str

@@ -40,7 +40,7 @@ _NO_CONSTRAINTS: Mapping[str, DeviceConstraint] = {}
 
 
 def signature(pod: Pod, labels: Mapping[str, str] = NO_LABELS) -> tuple[object, ...]:
-    """Equal for pods that no plugin can distinguish; `labels` are those that some selector looks at."""
+    """A key that is equal for pods that no plugin can distinguish. labels: those that some selector reads."""
     spec = pod.spec
     return (
         pod.metadata.namespace,
@@ -71,7 +71,7 @@ def device_demands_of(pod: Pod) -> tuple[str | None, str | None] | None:
 
 
 class Unsigned(msgspec.Struct, frozen=True):
-    """A plugin failed to sign a pod: such a pod is rejected with the reason."""
+    """A plugin failed to sign the pod; the pod is rejected with this reason."""
 
     problem: str
 
@@ -82,19 +82,18 @@ class PodTemplate:
     pod: one of the pods that share it; of its metadata only the namespace and what is signed
     (PodSigningPlugin) hold for all of them.
 
-    requests: the non-zero requests by name. names/columns/amounts: those that some node has had, as parallel
-    lists into the resource columns; column_array int64[k] and amount_array int64[k, 1]: the same as arrays;
-    by_column: the same as a mapping.
-    missing: the others; columns are made only for resources that nodes offer, never for pods' requests, so
-    that invented names cannot fill the table. padding: (cpu, memory) that scores count on the pod's node
-    beyond its requests; None: nothing. images: the images it runs and mounts, named as nodes report them, one
-    for each container and image volume. labels: its pods' labels that some selector looks at. affinity_terms:
-    its terms about other pods. spread_selectors: which pods each of its spec's spread constraints is about.
-    needs: plugins without which it must not be placed, and why. volumes: those that restrict its nodes.
-    constraints: requirements on its devices beyond their number, by resource.
-    required_ids: the resources whose device IDs must be known on its node, by its own annotation.
-    asks_for_devices: a container requests an extended resource. by_container: several do, or one requests
-    several, so each gets its own list.
+    requests: the non-zero requests by name. names/columns/amounts: the requests for resources that some node
+    has had, as parallel lists into the resource columns; column_array int64[k] and amount_array int64[k, 1]:
+    the same as arrays; by_column: the same as a mapping. missing: the other requested resources; columns are
+    made only for resources that nodes offer, never for pods' requests, so that invented names cannot fill the
+    table. padding: (cpu, memory) that scores count on the pod's node beyond its requests; None: nothing.
+    images: the images it runs and mounts, named as nodes report them, one for each container and image
+    volume. labels: its pods' labels that some selector reads. affinity_terms: its terms about other pods.
+    spread_selectors: the selector of each of its spec's spread constraints. needs: plugins without which it
+    must not be placed, and why. volumes: those that restrict its nodes. constraints: requirements on its
+    devices beyond their number, by resource. required_ids: the resources whose device IDs must be known on
+    its node, by its own annotation. asks_for_devices: a container requests an extended resource.
+    by_container: several do, or one requests several, so each gets its own list.
     """
 
     __slots__ = (
@@ -160,7 +159,7 @@ class PodTemplate:
         self._demand: dict[str, tuple[tuple[str, int, bool], ...]] = {}
 
     def resolve(self, table: ResourceTable) -> None:
-        """Looks the requests up again; counts of this template by column must be rebuilt afterwards."""
+        """Looks up the requests' columns again; counts of this template by column must be rebuilt then."""
         names = [name for name in self.requests if name in table]
         self._put_amounts(names, [table.column(name) for name in names])
         self.missing: tuple[str, ...] = tuple(name for name in self.requests if name not in table)
@@ -173,9 +172,9 @@ class PodTemplate:
         self.by_column: dict[int, int] = dict(zip(columns, self.amounts, strict=True))
 
     def reduced(self, amounts: Mapping[int, tuple[str, int]], serial: int) -> PodTemplate:
-        """A template that requests only these amounts, and is in nobody's way otherwise.
+        """A copy that requests only these amounts, and has nothing else that affects other pods.
 
-        amounts: by column, with the resource's name.
+        amounts: column -> (resource name, amount).
         """
         found = copy(self)
         found.serial = serial
@@ -209,7 +208,7 @@ class PodTemplate:
 
 
 def _n_device_requests(spec: PodSpec) -> int:
-    """Pairs of container and extended resource; deploy/env-hand-off uses the same rule."""
+    """The number of pairs of container and extended resource; deploy/env-hand-off uses the same rule."""
     n = 0
     for container in (*(spec.init_containers or ()), *spec.containers):
         if container.resources is not None:
@@ -219,7 +218,7 @@ def _n_device_requests(spec: PodSpec) -> int:
 
 
 def _needs(spec: PodSpec) -> tuple[tuple[str, str], ...]:
-    """(plugin, the feature that needs it): without that plugin the pod would lack the feature."""
+    """(plugin, the feature that needs it): without the plugin the feature would be ignored."""
     found = []
     if spec.affinity is not None:
         for name, wish in (
@@ -247,7 +246,7 @@ def unsupported(spec: PodSpec) -> str:
 
 
 def _signed_volumes(pod: Pod) -> list[object]:
-    """What determines its volumes; claims of its own are named after the pod."""
+    """What determines the pod's volumes; ephemeral ones have claims named after the pod."""
     signed: list[object] = [_volume_images(pod.spec)]
     for volume in pod.spec.volumes or ():
         if volume.is_storage:
@@ -262,7 +261,7 @@ def _volume_images(spec: PodSpec) -> list[str] | None:
 
 
 def _images(spec: PodSpec) -> list[str]:
-    """A name without tag and digest means the tag latest; no default registry is assumed.
+    """The pod's images. A name without tag and digest means the tag latest; no default registry is assumed.
 
     Source: kube-scheduler `plugins/imagelocality/image_locality.go`, normalizedImageName.
     """
@@ -272,7 +271,7 @@ def _images(spec: PodSpec) -> list[str]:
 
 
 def _host_ports(spec: PodSpec) -> set[HostPort]:
-    """Ports the pod takes on its node, sidecars included. Source: kube-scheduler 1.37, GetHostPorts."""
+    """The ports that the pod takes on its node, with sidecars. Source: kube-scheduler 1.37, GetHostPorts."""
     ports: set[HostPort] = set()
     sidecars = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
     for container in (*sidecars, *spec.containers):

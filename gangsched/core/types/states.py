@@ -1,6 +1,6 @@
 """The states of a member, of its Binding and of a group: names only.
 
-Which state follows which is core.state.transitions' table; what has a state is core.types.group's.
+Not here: which state may follow which (core.state.transitions), what has a state (core.types.group).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import enum
 
 
 class MemberState(enum.Enum):
-    """The state of one of our pods; exactly one from the moment the watch shows it."""
+    """The state of one of our pods, which has exactly one from when the watch first shows it."""
 
     # Members are counted by state on every step; Enum's own hash is a call into Python.
     __hash__ = object.__hash__
@@ -20,11 +20,11 @@ class MemberState(enum.Enum):
     """Reserved (waiting), or its bind is in flight."""
     BOUND = "bound"
     DONE = "done"
-    """Its containers succeeded: it holds nothing and still counts for a gang that was whole."""
+    """Its containers succeeded: it holds nothing but still counts for a gang that was whole."""
     FAILED = "failed"
-    """It failed: it holds nothing and does not count, as a successor may take its place."""
+    """It failed: it holds nothing and does not count, as a successor may replace it."""
     LEAVING = "leaving"
-    """Unbound and being deleted, or reported gone by the server: does not count."""
+    """Unbound and being deleted, or reported gone by the server; it does not count."""
 
 
 class BindState(enum.Enum):
@@ -32,14 +32,14 @@ class BindState(enum.Enum):
 
     NONE = "none"
     PREPARING = "preparing"
-    """PreBind is not over for the whole gang: nothing was sent."""
+    """PreBind has not finished for the whole gang; nothing was sent."""
     HELD = "held"
-    """Its gang is binding, but kubelet could confuse it with another due pod: nothing was sent."""
+    """Its gang is binding, but kubelet could confuse it with another pod due now; nothing was sent."""
     SENT = "sent"
     READING = "reading"
     """The outcome is unknown; a GET decides."""
     BUMPING = "bumping"
-    """It is given up and may still land; after a bump of its version it cannot, and its room is freed."""
+    """It is given up but may still land; after a bump of the pod's version it cannot, and room is freed."""
 
 
 class GroupState(enum.Enum):
@@ -51,7 +51,7 @@ class GroupState(enum.Enum):
     GATHERING = "gathering"
     ACTIVE = "active"
     ASKING = "asking"
-    """Extenders are asked about its nodes; back in line when they have answered."""
+    """Extenders are being asked about its nodes; it is back in line when they have answered."""
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
     WAITING = "waiting"
@@ -67,8 +67,8 @@ BOUND, DONE, LEAVING = MemberState.BOUND, MemberState.DONE, MemberState.LEAVING
 ENDED = (MemberState.DONE, MemberState.FAILED)
 UNASKED, SENT = BindState.NONE, BindState.SENT
 NOT_QUEUED = (GroupState.BOUND, GroupState.DELETED)
-"""A group that has started, or of which no pod is left: it has no place in the queue."""
+"""States of groups without a place in the queue: started, or no pod is left."""
 IN_LINE = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.UNSCHEDULABLE)
-"""A group that is tried, or tried again once something has changed."""
+"""States of groups that are tried, or tried again once something has changed."""
 ON_ITS_WAY = (BindState.SENT, BindState.READING, BindState.BUMPING)
-"""For these a bind was sent and may take effect."""
+"""States in which a bind was sent and may take effect."""

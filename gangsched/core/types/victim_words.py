@@ -1,6 +1,6 @@
-"""Whose pods are evicted, in the words of messages."""
+"""Which pods are evicted, in the words of messages."""
 
 LOWER = "pods of lower priority"
-"""The victims of preemption, in words, where no rule of queues says otherwise."""
+"""The victims of preemption, unless a rule of queues names others."""
 PAST_WALLTIME = "pods past their walltime"
-"""Likewise, those that yield to a claim."""
+"""The victims that yield to a claim."""
