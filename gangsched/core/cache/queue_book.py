@@ -8,8 +8,8 @@ A usage tracker (core.cache.usage_trackers) that exists only where queues are co
               includes what is kept idle for the queue's claims (core.queueing.idle_of_queues)
     score     (H + 15 * D) / (16 * share)
 
-    Fifteen to one: then a queue that has rested forever gets at most 8/15 of the cluster beside an equal
-    queue that had all of it, however fast pods come and go; at one to one it would get everything.
+Fifteen to one: then a queue that has rested forever gets at most 8/15 of the cluster beside an equal
+queue that had all of it, however fast pods come and go; at one to one it would get everything.
 
 Among siblings the queue with the smallest score has the next turn; queues that stay within their guarantee
 come first. H begins with what an earlier process knew (recall), else at 0. Not here: which queue a pod is in
