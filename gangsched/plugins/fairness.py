@@ -104,7 +104,7 @@ class Fairness:
     def admit_again(
         self, group: Group, members: Sequence[PodInfo], change: ClusterChange, view: QueueView
     ) -> bool:
-        """Whether the group is admitted now, asked only if pods of a queue above it were freed."""
+        """Whether `admit` succeeds now; False unless room of a queue above the group was freed."""
         book = view.queues
         if book is None or not change.what & _FREES:
             return book is None

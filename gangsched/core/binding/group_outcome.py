@@ -2,8 +2,8 @@
 
 A gang bound in part has a state of its own: completed first in line, or unwound by policy, within `settle_s`.
 Unwinding and eviction ask again for as long as the pods are there, ever more rarely where we have no right to
-evict. Called by core.groups.reconciler, core.groups.walltime_evictions, core.device_audit.device_health and
-core.scheduler; core.binding.binder takes the answers to binds.
+evict. Called by core.groups.reconciler, core.groups.walltime_evictions, core.device_audit.device_health,
+core.overdue, core.answers and core.reconfigure; core.binding.binder takes the answers to binds.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Applies the watch's events of nodes and pods, and keeps reservations (assume) until the API says bound
 (confirm) or they are released (forget). An assumed pod never expires: no clock here. All resources and
 devices are counted once, in one structure (promise 3 of the bind path), keyed by pod UID. Groups and their
-states are not here (core.scheduler); the cache only knows which pod holds what, where. Source of the states:
+states are not here (core.state); the cache only knows which pod holds what, where. Source of the states:
 kube-scheduler `backend/cache/interface.go`.
 """
 
@@ -112,7 +112,7 @@ class Cache:
         return changes, problem
 
     def keep_usage_trackers(self, usage_trackers: Iterable[UsageTracker]) -> None:
-        """Replaces the trackers, and fills these with the present state."""
+        """Replaces the trackers, and fills the new ones with the present state."""
         self.usage_trackers.keep(usage_trackers)
         if not self.usage_trackers:
             return

@@ -58,7 +58,7 @@ class UsageTracker(Protocol):
 
 
 class UsageTrackers:
-    """All trackers of all profiles. Empty, it is false, and is not called for pods and nodes."""
+    """All trackers of all profiles. With none it is false, and is not called for pods and nodes."""
 
     __slots__ = ("_note", "_trackers", "now_s")
 

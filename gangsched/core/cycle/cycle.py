@@ -202,7 +202,7 @@ def _start(demands: Sequence[Demand], view: ClusterView, nominated: Sequence[Nom
 
 
 def reserve_nominated(trial: Trial, nominated: Iterable[Nominated]) -> None:
-    """Gives nominated pods their room first. Where it is not free yet, less than nothing is left."""
+    """Gives nominated pods their room first. Where it is not free yet, the free amounts fall below 0."""
     for pod in nominated:
         row = trial.row_of(pod.node_name)
         if row is not None:

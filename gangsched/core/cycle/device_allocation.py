@@ -1,9 +1,9 @@
 """Which devices of a node its new members get: Reserve's part on a Trial.
 
-Called by core.cycle.cycle when it has chosen a node, and when all are placed (`settle`). plugins.devices
-counts how many members fit; model.devices chooses the best-linked set, with constraints model.device_sets.
-Members placed earlier may be given other devices so that one with constraints finds a set: the Trial knows
-all their requests, and one assignment is computed for all of them.
+Called by core.cycle.placing when a node is chosen, and by core.cycle.cycle when all members are placed
+(`settle`). plugins.devices counts how many members fit; model.devices chooses the best-linked set, or
+model.device_sets if there are constraints. Members placed earlier may be given other devices so that one with
+constraints finds a set: the Trial knows all their requests, and computes one assignment for all of them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A wrong name is no shortage, and counts of reasons hide it: a node is counted under the first reason that
 excludes it, which may be a taint. The work is bounded, and done only for an attempt that failed. Called by
-core.cycle.shortage, core.cycle.domains and core.explain_cures.
+core.cycle.shortage, core.cycle.domains, core.explain_room and core.explain_cures.
 """
 
 from __future__ import annotations

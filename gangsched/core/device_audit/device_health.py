@@ -9,8 +9,7 @@
 Each device has its own grace period, which restarts whenever the device has been healthy, so a flapping
 one keeps its pod. A group's own setting (annotation gangsched.io/on-device-failure on its object, or on
 the pod) overrides the configuration's. The value at the end of the grace period counts, and later edits
-do too. Called by core.scheduler; evictions are repeated while the pod is there, ever more rarely while
-the right to evict is missing.
+do too. Evictions are repeated while the pod is there, ever more rarely while the right to evict is missing.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ swapped are swapped here too), and then the annotations are corrected.
 Drift is counted while it lasts, reported once in an event on its pod, and repaired if the settings let us
 patch pods. A device set that kubelet's choice made unusable for its pod (violating its constraints, or given
 to another pod) cannot be repaired here: it is reported, and by policy only that pod is evicted. Called by
-core.groups.membership and core.scheduler with events of pods and nodes; acts at the end of a turn.
+core.groups.membership and core.cluster_objects with events of pods and nodes; acts at the end of a turn.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Answers fall into three kinds, by how long they hold. Fixed properties of a node
 changes. Free capacity (capacity plugins): kept, and only changed rows are recomputed. Answers that depend on
 where pods are, or on PreFilter's results: computed each time. Plugins that look at nodes one by one come
 last, and see only the nodes that the others left. Made and called by core.framework.profile, and by
-core.cycle.cycle between a gang's members.
+core.cycle.placing between a gang's members.
 """
 
 from __future__ import annotations

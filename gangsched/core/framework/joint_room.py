@@ -2,7 +2,7 @@
 
 The templates' capacities alone do not tell: a node with room for one pod of either of two kinds may take one
 or two. This bound shows, before any order of placing is tried, that a group has too many members for a rack
-or for the cluster. Called by core.cycle.shared_room.
+or for the cluster. Called by core.cycle.shared_room and core.cycle.domains.
 """
 
 from __future__ import annotations

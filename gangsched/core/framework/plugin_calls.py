@@ -1,6 +1,6 @@
 """Guards every call of a plugin: one that raises or returns nonsense is named, and costs one attempt.
 
-Called by core.framework.profile and core.cache.node_info.
+Called wherever a plugin is called, mostly in core.framework.
 """
 
 from __future__ import annotations

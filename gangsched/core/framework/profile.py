@@ -1,8 +1,7 @@
 """Profile: one scheduler name's plugins, run in order, their answers merged.
 
-Built by plugins.build_profiles, called by core.cycle.cycle, core.state.queue and core.scheduler. A plugin
-that raises or answers with the wrong shape is named in a PluginError and costs its group this attempt,
-nothing more.
+Built by plugins.build_profiles, called by core.cycle, core.state and core.groups. A plugin that raises or
+answers with the wrong shape is named in a PluginError and costs its group this attempt, nothing more.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Kept from one gang to the next of the same size and template, as in core.framework.batching and under the same
 conditions: only rows that changed since are looked at. Owned by core.framework.profile, called by
-core.cycle.weighed.
+core.cycle.placing.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 PostFilter plugins are asked about the unit narrowed to one domain after another, and the cheapest answer is
 taken. Domains come in the order of an estimate: what their nodes would have to give up for one member, by
-room alone (core.preemption.node_costs). Called by core.groups.attempts.
+room alone (core.preemption.node_costs). Called by core.groups.making_room.
 """
 
 from __future__ import annotations

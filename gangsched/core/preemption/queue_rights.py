@@ -114,7 +114,7 @@ class QueueRights:
                     return False
         return True
 
-    # -- who may ------------------------------------------------------------------------------------------
+    # -- rights -------------------------------------------------------------------------------------------
 
     def _queue_of(self, info: PodInfo) -> str:
         return self._book.queue_of(info)

@@ -213,7 +213,7 @@ class Victims:
         return self._rule is None or not self._rule.refuses(list(chosen.values()))
 
     def allowed(self, wanted: Chosen, beside: Chosen) -> dict[str, PodInfo]:
-        """Returns as much of a closed set as the rule lets go beside others, the least important first."""
+        """Returns as much of a closed set as the rule lets go with `beside`, the least important first."""
         found: dict[str, PodInfo] = {}
         for part in reversed(self.parts(wanted)):
             more = self.close({**beside, **found, **part})
@@ -303,7 +303,7 @@ class Victims:
         return found
 
     def _more(self, chosen: Chosen, beside: Chosen) -> dict[str, PodInfo]:
-        """Returns the set, closed beside the pods that go already, without those."""
+        """Returns the set, closed together with the pods that go already, but without those."""
         closed = self.close({**beside, **chosen})
         return {uid: info for uid, info in closed.items() if uid not in beside}
 

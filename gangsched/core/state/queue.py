@@ -162,7 +162,7 @@ class SchedulingQueue:
             yield from self.lanes.in_line()
 
     def pop_active(self) -> Group | None:
-        """Takes the next group out of line; None when nothing can be tried now."""
+        """Takes the next group out of line and returns it; None when nothing can be tried now."""
         while self._active:
             *_, token, group = heapq.heappop(self._active)
             if group.active_token == token:
@@ -306,7 +306,7 @@ class SchedulingQueue:
         return groups
 
     def _over_too(self, until_s: float) -> list[Group]:
-        """Takes groups whose backoff ends by then."""
+        """Removes and returns groups whose backoff ends by then."""
         found = []
         for group in dict.fromkeys(self._timers.take(self, until_s)):
             if group.state is GroupState.BACKOFF:

@@ -10,7 +10,7 @@ name that has a list. Each side has to mean the other. A set that has two groups
 
 A set is computed once for all its groups and kept until some group's list changes or a group with a list is
 gone. In between each group is expanded at most once, and a group of a refused set is never expanded again for
-another. Called by core.state.state, core.groups.group_spec and core.groups.attempts.
+another. Called by core.state.state, core.groups.attempts and core.groups.units.
 """
 
 from __future__ import annotations
@@ -179,8 +179,7 @@ class StartTogether:
                     continue
                 found[name] = other
                 todo.append(other)
-                # A neighbour whose result is known can only be in a refused set: then this is that
-                # set.
+                # A neighbour whose result is known can only be in a refused set: then this is that set.
                 refused = "" if len(found) > MAX_START_TOGETHER else self._sets.get(other.key)
                 if isinstance(refused, str):
                     return found, refused
