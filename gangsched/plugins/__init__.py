@@ -1,7 +1,7 @@
 """Floor 2: the in-tree plugins, one file each with its Args beside it.
 
 The table below lists them in kube-scheduler's default order; `build_profiles` makes profiles from a resolved
-configuration. To add a plugin: its file, and one line in the table.
+configuration. A new plugin needs its file, and one line in the table.
 Source of order, weights and points: kubernetes `pkg/scheduler/apis/config/v1/default_plugins.go`, v1.37.
 """
 
@@ -181,7 +181,8 @@ _FACTORIES = {info.name: factory for info, factory in _TABLE}
 
 
 def metrics_server_s(profiles: Mapping[str, Profile]) -> float:
-    """The shortest interval at which a plugin wants metrics-server polled, in seconds; 0: none does."""
+    """Returns the shortest interval at which a plugin wants metrics-server polled, in seconds; 0: none
+    does."""
     plugins = (one for profile in profiles.values() for one in profile.points.plugins().values())
     wanted = [getattr(plugin, "metrics_server_s", 0.0) for plugin in plugins]
     return min((period_s for period_s in wanted if period_s > 0), default=0.0)
@@ -194,7 +195,7 @@ def build_profiles(
     extenders: ExtenderVerdicts | None = None,
     with_hooks: bool = True,
 ) -> dict[str, Profile]:
-    """Profiles by schedulerName; a plugin is made once per profile, with that profile's args.
+    """Builds profiles by schedulerName; a plugin is made once per profile, with that profile's args.
 
     `outside` makes out-of-tree plugins. `extenders` are asked after all other plugins, in every profile.
     `with_hooks` False leaves out hooks that run outside the core and may write. Raises: ConfigError (an
@@ -228,7 +229,7 @@ def _build(
     made = {name: _make(make, config.args.get(name)) for name, make in factories.items() if name in names}
 
     def at(point: str, *methods: str) -> tuple[Any, ...]:
-        """The point's plugins that define one of the methods; the others have nothing to do there."""
+        """Returns the point's plugins that define one of the methods; others have nothing to do there."""
         listed = [made[name] for name in config.plugins[point]]
         if len(methods) == 1:
             return tuple([plugin for plugin in listed if hasattr(plugin, methods[0])])
@@ -264,7 +265,7 @@ def _build(
 
 
 def _before_default(names: tuple[str, ...]) -> tuple[str, ...]:
-    """DefaultBinder never skips, so a plugin after it would never be called."""
+    """Drops plugins listed after DefaultBinder, which never skips: they would never be called."""
     return names[: names.index(DefaultBinder.name)] if DefaultBinder.name in names else names
 
 

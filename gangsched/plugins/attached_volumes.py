@@ -1,7 +1,7 @@
 """AttachedVolumes: which volumes the pods on each node use, and how many of each driver are attached there.
 
-Kept up to date by what has changed: nodes' rows by the cache's journal, claims, volumes, attachments and
-CSINodes by that of the object store. Read by NodeVolumeLimits alone.
+Kept up to date with what has changed: nodes' rows by the cache's journal; claims, volumes, attachments and
+CSINodes by the object store's journal. Read only by NodeVolumeLimits.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _EMPTY = _OnRow(False, _NOTHING, frozenset(), _NOTHING, frozenset(), frozenset()
 
 
 class AttachedVolumes:
-    """By row of the cache; what a Trial changes is asked with `fits`."""
+    """By row of the cache; `fits` answers for what a Trial changes."""
 
     def __init__(self, classic: Mapping[str, int]) -> None:
         """classic: the limits of nodes without a CSINode."""
@@ -90,9 +90,9 @@ class AttachedVolumes:
         self._has_csi: BoolArray = np.zeros(n_rows, dtype=np.bool_)
         self._n_limited = Counter[str]()
         self._limits: dict[str, IntArray] = {}
-        """By driver that was asked for: int64[n_rows]."""
+        """By requested driver: int64[n_rows]."""
         self._n_held: dict[str, IntArray] = {}
-        """Likewise, how many volumes are attached."""
+        """Likewise: the number of attached volumes."""
         self._users: dict[Unique, set[int]] = {}
         self._rows_of_claims: dict[Name, set[int]] = {}
         self._rows_of_volumes: dict[str, set[int]] = {}
@@ -109,7 +109,7 @@ class AttachedVolumes:
         return any(self._n_limited[driver] or driver in self._classic for driver in drivers)
 
     def open_to(self, wanted: Iterable[Unique]) -> BoolArray:
-        """bool[n_rows]: the nodes that can have these volumes too."""
+        """bool[n_rows]: the nodes that can take these volumes too."""
         mask: BoolArray = np.ones(self._n_rows, dtype=np.bool_)
         for rows, new in ((self._has_csi, counted(wanted, True)), (~self._has_csi, counted(wanted, False))):
             by_driver: dict[str, list[Unique]] = {}
@@ -128,15 +128,15 @@ class AttachedVolumes:
         return bool(self._has_csi[row])
 
     def used(self, row: int) -> frozenset[Unique]:
-        """The volumes of the pods on a row, as its node counts them."""
+        """Returns the volumes of the pods on a row, as its node counts them."""
         return self._rows.get(row, _EMPTY).used
 
     def n_held(self, node_name: str, used: Set[Unique]) -> Mapping[str, int]:
-        """By driver: how many volumes a node has if its pods use those."""
+        """By driver: number of volumes that a node has if its pods use those."""
         return _by_driver(used | set(self._on_nodes.get(node_name, {}).values()))
 
     def fits(self, row: int, wanted: Iterable[Unique], used: Set[Unique], n_held: Mapping[str, int]) -> bool:
-        """Whether a node can have these volumes too if its pods use those, and it has so many."""
+        """Whether a node can take these volumes too if its pods use `used`, and it has n_held by driver."""
         there = self._rows.get(row, _EMPTY)
         new = _by_driver(counted(wanted, there.has_csi) - used)
         return all(
@@ -144,7 +144,7 @@ class AttachedVolumes:
         )
 
     def _columns(self, driver: str) -> tuple[IntArray, IntArray]:
-        """(limits, how many are attached), kept from the first time that a driver is asked for."""
+        """Returns (limits, numbers of attached volumes), kept once a driver has been requested."""
         if driver not in self._limits:
             self._limits[driver] = np.full(self._n_rows, _NO_LIMIT, dtype=np.int64)
             self._n_held[driver] = np.zeros(self._n_rows, dtype=np.int64)
@@ -159,7 +159,7 @@ class AttachedVolumes:
     # -- keeping up --------------------------------------------------------------------------------------
 
     def follow(self, view: ClusterView) -> None:
-        """Looks again at the nodes, on the cache's own view, of which something has changed."""
+        """Brings up to date the nodes, on the cache's own view, for which something has changed."""
         base = view.base()
         revisions = {kind: base.objects_revision(kind) for kind in (*_FOLLOWED, CLASSES)}
         if (base.journal_end, base.n_rows, revisions) == (self._mark, self._n_rows, self._revisions):
@@ -175,7 +175,7 @@ class AttachedVolumes:
             self._put(row, base)
 
     def _changed(self, base: ClusterView, revisions: Mapping[str, int]) -> set[int] | None:
-        """The rows to look at again; None: all."""
+        """Returns the rows to look at again; None: all."""
         known = self._revisions
         rows = base.rows_since(self._mark) if base.n_rows == self._n_rows else None
         if rows is None or known[CLASSES] != revisions[CLASSES]:
@@ -196,7 +196,8 @@ class AttachedVolumes:
         return rows | {row for name in touched if (row := base.row_of(name)) is not None}
 
     def _attach(self, name: Name, base: ObjectQueries) -> set[str]:
-        """Takes an attachment as it is now, or is no more; the nodes that it was and is on."""
+        """Takes in an attachment as it is now, or that it is gone; returns the nodes that it was and is
+        on."""
         touched = set()
         before = self._attachments.pop(name, None)
         if before is not None:
@@ -256,17 +257,17 @@ class AttachedVolumes:
 
 
 def storing(row: int, view: PodQueries) -> set[PodTemplate]:
-    """The templates of a row's pods that have volumes."""
+    """Returns the templates of a row's pods that have volumes."""
     return {info.template for info in view.pods_on(row) if info.template.volumes}
 
 
 def may_count(volume: Volume) -> bool:
-    """Whether some node may count it."""
+    """Whether some node may count the volume."""
     return bool(volume.persistent_volume_claim or volume.ephemeral or _in_tree(volume))
 
 
 def volumes_of(template: PodTemplate, view: ObjectQueries) -> set[Unique]:
-    """The volumes of the template's pods, each once; missing claims count for nothing."""
+    """Returns the volumes of the template's pods, each once; missing claims are left out."""
     found = {unique for volume in template.volumes if (unique := _in_tree(volume)) is not None}
     for key in claims_of(template):
         claim = claim_of(view, key)
@@ -277,7 +278,7 @@ def volumes_of(template: PodTemplate, view: ObjectQueries) -> set[Unique]:
 
 
 def counted(used: Iterable[Unique], has_csi: bool) -> set[Unique]:
-    """As a node counts them: if it has CSI, in-tree volumes count for their driver."""
+    """Returns the volumes as a node counts them: with CSI, in-tree volumes count for their driver."""
     if not has_csi:
         return set(used)
     return {(DRIVERS_OF_PLUGINS.get(plugin, plugin), name) for plugin, name in used}
@@ -296,7 +297,7 @@ def _limits_of(csi_node: CsiNode) -> Mapping[str, int]:
 
 
 def _in_tree(source: Volume | VolumeSpec) -> Unique | None:
-    """(in-tree plugin, the disk's name); None: no plugin with a limit of its own."""
+    """Returns (in-tree plugin, the disk's name); None if it is of no plugin with its own limit."""
     if source.aws_elastic_block_store is not None:
         return EBS, source.aws_elastic_block_store.volume_id
     if source.gce_persistent_disk is not None:
@@ -309,7 +310,7 @@ def _in_tree(source: Volume | VolumeSpec) -> Unique | None:
 
 
 def _behind(claim: PersistentVolumeClaim, view: ObjectQueries) -> Unique | None:
-    """The volume that the claim is bound to; if unbound, the one that its class would provision."""
+    """Returns the claim's volume; if unbound, a placeholder for the one that its class would provision."""
     volume = volume_of(view, claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:
         csi = volume.spec.csi
@@ -329,7 +330,7 @@ def _link(there: dict[KeyT, set[ValueT]], keys: Iterable[KeyT], value: ValueT) -
 
 
 def _unlink(there: dict[KeyT, set[ValueT]], keys: Iterable[KeyT], value: ValueT) -> None:
-    """Nothing is kept of a key without values."""
+    """Removes the value; a key without values is dropped."""
     for key in keys:
         values = there[key]
         values.discard(value)

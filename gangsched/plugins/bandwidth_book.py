@@ -54,11 +54,12 @@ class _Held(NamedTuple):
 
 class BandwidthBook:
     """stale_s: how long a measurement is valid (math.inf: always). promise: False counts measurements only.
-    pool: note which requests have a pool.
+    pool: record which requests have a pool.
     """
 
     def __init__(self, *, stale_s: float, promise: bool, pool: bool, less_is_news: bool = False) -> None:
-        """less_is_news: a pod may have been refused because too much was left."""
+        """less_is_news: less bandwidth left is news too: a pod may have been refused because too much was
+        left."""
         self._stale_s = stale_s
         self._promise = promise
         self._keeps_pools = pool
@@ -140,7 +141,7 @@ class BandwidthBook:
         if request.scope == "group":
             self._shared.setdefault(row, {})[info.uid] = info
         started, observed = info.pod.status.start_time, self._observed.get(row)
-        # Their difference: a time of the year 1, as Go writes none, has no earlier one.
+        # Compares the difference: a time of the year 1, which Go writes for none, has no earlier time.
         if started is not None and observed is not None and observed - started >= _SHOWS_AFTER:
             self._flow.found(row, own.amounts)
         else:
@@ -176,7 +177,7 @@ class BandwidthBook:
         return changed
 
     def forget_answers(self) -> None:
-        """Discard cached results; they are recomputed from the next turn on."""
+        """Discards cached results; they are recomputed from the next turn on."""
         self._all_changed = True
 
     # -- queries ---------------------------------------------------------------------------------------
@@ -184,8 +185,8 @@ class BandwidthBook:
     def left(self, direction: Direction, n_rows: int) -> IntArray:
         """int64[n_rows], read-only: total less used and promised; for `both`, the smaller direction.
 
-        For `total`, in and out are subtracted from the link's total together. Below 0 where nothing may be
-        promised: others use too much, or there is no (recent) report.
+        For `total`, egress and ingress together are subtracted from the link's total. Below 0 where nothing
+        may be promised: other pods or programs use too much, or there is no (recent) report.
         """
         self._fit(n_rows)
         return self._left[_SIDES[direction], :n_rows]
@@ -207,14 +208,15 @@ class BandwidthBook:
         return self._stale[:n_rows]
 
     def entry(self, row: int, direction: Direction) -> Entry:
-        """For messages; of `both`, the direction with less left."""
+        """Returns one row's amounts for messages; of `both`, the direction with less left."""
         sides = (0, 1) if direction == "both" else (_SIDES[direction],)
         promised = self._flow.promised(row)
         side = max(sides, key=lambda i: int(self._flow.used[i, row]) + promised[i])
         return Entry(int(self._total[row]), int(self._flow.used[side, row]), promised[side])
 
     def listed(self) -> Iterator[tuple[int, str, str, int]]:
-        """(row, direction, what: total, used or promised; bytes a second) of all rows with a report."""
+        """Yields (row, direction, what: total, used or promised; bytes a second) for all rows with a
+        report."""
         for row in sorted(self._observed):
             promised = self._flow.promised(row)
             for side, direction in enumerate(("egress", "ingress")):
@@ -241,7 +243,7 @@ class BandwidthBook:
         self._reckon(row)
 
     def _share_anew(self, info: PodInfo) -> None:
-        """Recompute shares; the gang's size may have been unknown when its pod was found."""
+        """Recomputes the pod's share; the gang's size may have been unknown when the pod was found."""
         held = self._held[info.uid]
         own = _share(held.request, info)
         if own.amounts != held.amounts:
@@ -259,7 +261,7 @@ class BandwidthBook:
         self._reckon(row)
 
     def _reckon(self, row: int) -> None:
-        """Compute what is left on one row, cached so that queries over all rows are cheap."""
+        """Computes what is left on one row, cached so that queries over all rows are cheap."""
         if self._stale[row] or row not in self._observed:
             self._left[:, row] = _UNUSABLE
             return

@@ -1,9 +1,9 @@
 """Binds a pod's claims before the pod: writes what VolumeBinding chose, and waits until it is done.
 
-A volume that is there gets the claim as its claimRef, a claim for which one is made gets the node. Then the
-volume controller binds the claims, and each one's volume is read: the driver may have made it where the node
-does not reach it, or another process may have chosen it for another node. Called by VolumeBinding's PreBind,
-which has a deadline. Source: kube-scheduler 1.37 `plugins/volumebinding/binder.go` (checkBindings).
+An existing volume gets the claim as its claimRef; a claim that needs a new volume gets the node. Then the
+volume controller binds the claims, and each claim's volume is read: the driver may have made it where the
+node does not reach it, or another process may have chosen it for another node. Called by VolumeBinding's
+PreBind, which has a deadline. Source: kube-scheduler 1.37 `plugins/volumebinding/binder.go` (checkBindings).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from gangsched.plugins.volume_matching import SELECTED_NODE, Choice
 T = TypeVar("T")
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _LOOK_S = 0.5
-# Drivers name few keys and one value each; people may write anything.
+# Drivers name few keys with one value each; people may write anything.
 _MAX_AFFINITY = 256
 
 
 class _Expected(NamedTuple):
-    """A claim that is to be bound: to this volume, or to one that is made for a node."""
+    """A claim to be bound: to this volume, or to one that is made for a node."""
 
     claim: PersistentVolumeClaim
     volume_name: str = ""
@@ -38,10 +38,11 @@ class _Expected(NamedTuple):
 
 
 async def bind_claims(choice: Choice, node_name: str, handle: Handle) -> str:
-    """Returns the problem, "" once all claims have volumes that the node reaches. Raises: ApiError.
+    """Binds the claims; returns the problem, "" once all have volumes that the node reaches. Raises:
+    ApiError.
 
-    A gang may have waited in Permit for minutes since its volumes were chosen. One that is given to a claim
-    which is gone is lost: the volume controller calls it released.
+    A gang may have waited in Permit for minutes since its volumes were chosen. A volume given to a claim that
+    is gone would be lost: the volume controller calls it released.
     """
     for claim in (*(claim for claim, _ in choice.volumes), *choice.made):
         if not _is_still(claim, claim_of(choice.view, (claim.metadata.namespace, claim.metadata.name))):
@@ -59,9 +60,9 @@ async def bind_claims(choice: Choice, node_name: str, handle: Handle) -> str:
 
 
 async def _give(volume: PersistentVolume, claim: PersistentVolumeClaim, handle: Handle) -> None:
-    """Reserve the volume for this claim; a member of the same gang that shares the claim may have done it.
+    """Reserves the volume for this claim; a member of the same gang that shares the claim may have done so.
 
-    Raises: ApiError, also on another's concurrent change.
+    Raises: ApiError, also on a concurrent change by another program.
     """
     meta = claim.metadata
     owner = volume.spec.claim_ref
@@ -90,10 +91,10 @@ async def _give(volume: PersistentVolume, claim: PersistentVolumeClaim, handle: 
 
 
 async def _ask_for(claim: PersistentVolumeClaim, node_name: str, handle: Handle) -> str:
-    """Have a volume provisioned where the node reaches it; the node that it is made for. Raises: ApiError.
+    """Has a volume provisioned where the node reaches it; returns the node it is made for. Raises: ApiError.
 
-    A member of the same gang that shares the claim may have asked first, for a node of its own. The volume
-    will show whether this node reaches it too.
+    A member of the same gang that shares the claim may have asked first, for its own node. The volume will
+    show whether this node reaches it too.
     """
     meta = claim.metadata
     if (meta.annotations or {}).get(SELECTED_NODE) == node_name:
@@ -113,7 +114,7 @@ async def _ask_for(claim: PersistentVolumeClaim, node_name: str, handle: Handle)
 
 
 async def _bound(expected: _Expected, node_name: str, nodes: NodeQueries, handle: Handle) -> str:
-    """Wait until the claim is bound; returns the problem, "" if none. Raises: ApiError."""
+    """Waits until the claim is bound; returns the problem, "" if none. Raises: ApiError."""
     path, wanted = _claim_path(expected.claim), expected.volume_name
     name = expected.claim.metadata.name
     while True:
@@ -123,7 +124,7 @@ async def _bound(expected: _Expected, node_name: str, nodes: NodeQueries, handle
         got = now.spec.volume_name
         if is_bound(now):
             if wanted and got != wanted:
-                # A request of a former process may have come in between.
+                # A request of a former process may have come first.
                 return f"binding volumes: PVC {name!r} got {got} instead"
             if now.status.phase == "Lost":
                 return lost(now)
@@ -131,13 +132,13 @@ async def _bound(expected: _Expected, node_name: str, nodes: NodeQueries, handle
             if volume is not None:
                 return _unsuitable(now, volume, node_name, nodes)
         elif not wanted and (now.metadata.annotations or {}).get(SELECTED_NODE) != expected.made_for:
-            # The provisioner removes it to report failure.
+            # The provisioner removes the annotation to report failure.
             return f"provisioning failed for PVC {name!r}"
         await handle.sleep(_LOOK_S)
 
 
 def _is_still(claim: PersistentVolumeClaim, now: PersistentVolumeClaim | None) -> bool:
-    """Whether this claim has its name now, and is not being deleted."""
+    """Whether this claim still has its name, and is not being deleted."""
     return now is not None and now.metadata.uid == claim.metadata.uid and not now.metadata.deletion_timestamp
 
 
@@ -146,9 +147,10 @@ def _replaced(claim: PersistentVolumeClaim) -> str:
 
 
 async def _volume(name: str, handle: Handle) -> PersistentVolume | None:
-    """None: the API server says that there is none, which its caches may say of a new one. Raises: ApiError.
+    """Returns the volume; None if the API server has none, as its caches may answer for a new one. Raises:
+    ApiError.
 
-    If it is gone, the volume controller will call the claim lost.
+    If it is gone, the volume controller will mark the claim as lost.
     """
     if not is_subdomain(name):  # users may write any text there, and it becomes a part of a path
         raise ApiError(f"{name!r} is not the name of a volume")
@@ -173,7 +175,7 @@ async def _read(path: str, form: type[T], handle: Handle) -> T:
 def _unsuitable(
     claim: PersistentVolumeClaim, volume: PersistentVolume, node_name: str, nodes: NodeQueries
 ) -> str:
-    """Why the pod cannot use the claim's volume on this node; "" if it can."""
+    """Returns why the pod cannot use the claim's volume on this node; "" if it can."""
     name, mine, owner = volume.metadata.name, claim.metadata, volume.spec.claim_ref
     if owner is None or owner.uid != mine.uid:
         its = f"{owner.namespace}/{owner.name} ({owner.uid})" if owner is not None else "none"
@@ -189,7 +191,7 @@ def _unsuitable(
 
 
 def _affinity(volume: PersistentVolume) -> str:
-    """Which nodes reach the volume, in the words of its affinity."""
+    """Describes the nodes that reach the volume, by its affinity."""
     affinity = volume.spec.node_affinity
     terms = affinity.required.node_selector_terms if affinity and affinity.required else None
     text = one_line(" or ".join(map(_term, terms or ())))

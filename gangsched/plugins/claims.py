@@ -27,12 +27,12 @@ _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 def not_found(kind: str, name: str) -> str:
-    """In kube-scheduler's words."""
+    """Returns the message in kube-scheduler's words."""
     return f'{kind} "{name}" not found'
 
 
 def lost(claim: PersistentVolumeClaim) -> str:
-    """In kube-scheduler's words."""
+    """Returns the message in kube-scheduler's words."""
     volume = claim.spec.volume_name
     return f'persistentvolumeclaim "{claim.metadata.name}" bound to non-existent persistentvolume "{volume}"'
 
@@ -53,17 +53,18 @@ def class_of(view: ObjectQueries, name: str) -> StorageClass | None:
 
 
 def class_name(one: PersistentVolumeClaim | PersistentVolume) -> str:
-    """The storage class from the older annotation or the spec; "" for none."""
+    """Returns the storage class from the older annotation or the spec; "" for none."""
     return (one.metadata.annotations or {}).get(_BETA_CLASS, one.spec.storage_class_name or "")
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
-    """Bound, and the controller that binds volumes has finished."""
+    """Whether it is bound and the volume controller has finished."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
 
 
 def on_nodes(volume: PersistentVolume, view: NodeQueries, at: slice = EVERYWHERE) -> BoolArray | None:
-    """The nodes, of these rows, that can reach the volume, by its node affinity; None: all of them."""
+    """Returns those of these rows whose node can reach the volume, by its node affinity; None: all of
+    them."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return None
@@ -71,7 +72,7 @@ def on_nodes(volume: PersistentVolume, view: NodeQueries, at: slice = EVERYWHERE
 
 
 def selected_nodes(selector: LabelSelector, view: NodeQueries) -> BoolArray:
-    """The nodes whose labels a label selector matches; an empty one matches all of them."""
+    """Returns the nodes whose labels a label selector matches; an empty selector matches all of them."""
     found = list(selector.match_expressions or ())
     found += [SelectorRequirement(k, "In", [v]) for k, v in (selector.match_labels or {}).items()]
     if not found:

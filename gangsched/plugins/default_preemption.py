@@ -46,7 +46,7 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
             )
 
     def n_candidates(self, n_nodes: int) -> int:
-        """How many of `n_nodes` are evaluated."""
+        """Number of nodes, out of `n_nodes`, to evaluate."""
         n = max(n_nodes * self.min_candidate_nodes_percentage // 100, self.min_candidate_nodes_absolute)
         return min(n, n_nodes)
 
@@ -84,8 +84,8 @@ class DefaultPreemption:
 def _budgets(
     view: ObjectQueries, infos: Iterable[PodInfo], going: Mapping[str, PodInfo]
 ) -> list[DisruptionBudget]:
-    """The budgets' remaining disruptions. A pod already recorded in its budget is not counted again; one that
-    is evicted and not recorded yet takes its share.
+    """Returns the budgets' remaining disruptions. A pod already recorded in its budget is not counted again;
+    a pod evicted but not yet recorded uses one up.
 
     Unlike in kube-scheduler, an empty selector matches every pod of the namespace, as it does in the API
     server's eviction.
@@ -119,7 +119,7 @@ def _budgets(
 
 
 def _alike(infos: Iterable[PodInfo], keys: Sequence[str]) -> list[list[PodInfo]]:
-    """The pods, those together that have the same of these labels: many budgets look at few labels."""
+    """Groups the pods by their values of these labels: many budgets look at few labels."""
     found: dict[tuple[str | None, ...], list[PodInfo]] = {}
     for info in infos:
         labels = info.pod.metadata.labels or {}

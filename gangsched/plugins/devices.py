@@ -1,13 +1,13 @@
 """Devices: how many pods find enough healthy, free devices on each node with a device inventory.
 
-And which ones: `gangsched.io/device-constraints` on a pod asks for sets on one NUMA node, of linked devices,
+Which devices: `gangsched.io/device-constraints` on a pod asks for sets on one NUMA node, of linked devices,
 of a model, with a minimum of memory; the number of disjoint sets limits how many pods a node takes. Where IDs
-are written as labels, it also filters nodes whose label values are too short for a container's IDs, whichever
-devices those are.
+are written as labels, the plugin also filters out nodes whose label values are too short for a container's
+IDs, whichever devices those are.
 
-And where: by `require` in the settings of devices, by this plugin's own argument, or by the annotation
-`gangsched.io/require-device-ids` of a pod or its PodGroup, nodes that do not list a resource's devices are
-left out, since there the IDs of a pod's devices would be unknown.
+Which nodes: `require` in the settings of devices, this plugin's own argument, or the annotation
+`gangsched.io/require-device-ids` of a pod or its PodGroup leave out nodes that do not list a resource's
+devices, since there the IDs of a pod's devices would be unknown.
 
 Not in kube-scheduler, which only counts extended resources (NodeResourcesFit does that here too, so a
 resource without an inventory is limited by its count alone). core.cycle.device_allocation chooses the IDs.
@@ -108,7 +108,7 @@ class Devices:
         return least
 
     def together(self, templates: Sequence[PodTemplate], view: DeviceQueries) -> IntArray | None:
-        """By the least that any of them asks for, of each resource that all of them ask for."""
+        """Bounds by the least request of any of them, for each resource that all of them request."""
         total: IntArray | None = None
         for resource, amount in least_asked([one.requests for one in templates]):
             free = view.device_free(resource) if resource in view.listed else None
@@ -138,7 +138,7 @@ class Devices:
 
 
 def _listing(template: PodTemplate, required: frozenset[str], view: DeviceQueries) -> Status | NodeSubset:
-    """The nodes that list the devices of all requested resources that are required."""
+    """Returns the nodes that list the devices of all requested resources that are required."""
     mask = np.ones(view.n_rows, dtype=np.bool_)
     wanted = [
         one for one in template.requests if one in required or (required >= ALL_RESOURCES and "/" in one)
@@ -152,7 +152,8 @@ def _listing(template: PodTemplate, required: frozenset[str], view: DeviceQuerie
 
 
 def _asked(template: PodTemplate, view: DeviceQueries) -> Iterator[tuple[str, int, IntArray]]:
-    """(resource, amount, free devices by row) of each requested resource with an inventory on some node."""
+    """Yields (resource, amount, free devices by row) of requested resources with an inventory on some
+    node."""
     listed = view.listed
     for resource, amount in template.requests.items():
         if resource in listed and (free := view.device_free(resource)) is not None:
@@ -160,7 +161,7 @@ def _asked(template: PodTemplate, view: DeviceQueries) -> Iterator[tuple[str, in
 
 
 def _unlabelled(template: PodTemplate, view: DeviceQueries) -> Iterator[tuple[BoolArray, str]]:
-    """Nodes where the pod's containers cannot get IDs by label, by reason; none when no label is needed.
+    """Yields nodes where the pod's containers cannot get IDs by label, and why; none when no label is needed.
 
     Independent of which devices are free: a set that happens to fit today cannot be relied on.
     """
@@ -185,7 +186,7 @@ def _too_long(resource: str, most: int, room: int) -> str:
 
 
 def _sets(template: PodTemplate, resource: str, view: DeviceQueries, rows: Rows) -> IntArray:
-    """How many pods find a set that satisfies the constraint; 0 on nodes without an inventory."""
+    """Number of pods that find a set that satisfies the constraint; 0 on nodes without an inventory."""
     asked = np.arange(view.n_rows)[rows]
     found = np.zeros(len(asked), dtype=np.int64)
     if view.device_free(resource) is None:

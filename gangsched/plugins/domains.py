@@ -28,7 +28,7 @@ def domain_totals(codes: CodeArray, n_domains: int, counts: IntArray) -> IntArra
 
 
 def at_nodes(codes: CodeArray, totals: IntArray) -> IntArray:
-    """int64[n_rows]: each node's domain's total, 0 where the label is missing."""
+    """int64[n_rows]: the total of each node's domain, 0 where the label is missing."""
     # One entry more than there are domains: code -1, a missing label, indexes the last one.
     answer: IntArray = np.append(totals, 0)[codes]
     return answer

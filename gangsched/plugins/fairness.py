@@ -1,8 +1,8 @@
 """Fairness: queues with guarantees, limits and shares. QueueSort and Admit.
 
-It is enabled in every profile by `queues` in the configuration. Each leaf of the tree is a lane, and the lane
-of the queue that is furthest below what is due to it has the next turn (core.cache.queue_book). A group
-that would take its queue, or one above it, over its limit is kept out until that queue holds less.
+Enabled in every profile by `queues` in the configuration. Each leaf of the tree is a lane, and the lane of
+the queue that is furthest below its due share has the next turn (core.cache.queue_book). A group that would
+take its queue, or one above it, over its limit is kept out until that queue holds less.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gangsched.core.types.needed import requests_of
 from gangsched.model.resources import told_amount
 
 SYSTEM = "/system"
-"""The lane of pods that the cluster itself needs; it comes first, and then what Kueue has admitted."""
+"""The lane of pods that the cluster itself needs; it comes first, and then pods that Kueue has admitted."""
 _FREES = Change.ROOM_FREED | Change.NODE_REMOVED
 
 
@@ -34,8 +34,8 @@ class Fairness:
     # -- QueueSort -------------------------------------------------------------------------------------
 
     def sort_key(self, group: Group, view: QueueView) -> tuple[Any, ...]:
-        """In its queue: by priority, then the group that was complete first; in a queue with `order:
-        shortest`, the shortest before that."""
+        """Sorts within a queue: by priority, then the group that was complete first; with `order: shortest`,
+        the shortest comes before that."""
         book = view.queues
         queue = None if book is None else book.tree.queues.get(view.queue_of(group))
         is_short = queue is not None and queue.order == "shortest"
@@ -43,7 +43,7 @@ class Fairness:
         return (-group.priority - group.raised, walltime_s, group.first_complete_s)
 
     def passing_key(self, group: Group, view: QueueView) -> tuple[Any, ...] | None:
-        """With `order: shortest` a long group is passed by shorter ones that came after it."""
+        """Sorts by arrival with `order: shortest`: shorter groups that came later pass a long one."""
         book = view.queues
         queue = None if book is None else book.tree.queues.get(view.queue_of(group))
         if queue is None or queue.order != "shortest":
@@ -62,7 +62,7 @@ class Fairness:
     # -- Admit -----------------------------------------------------------------------------------------
 
     def admit(self, group: Group, members: Sequence[PodInfo], view: QueueView) -> Status:
-        """Whether no limit keeps these members, of `group` and those that start with it, from starting."""
+        """Admits the members, of `group` and of groups that start with it, unless a limit keeps them out."""
         book = view.queues
         if book is None:
             return SUCCESS
@@ -86,7 +86,7 @@ class Fairness:
     def eviction_rule(
         self, unit: Sequence[Group], members: Sequence[PodInfo], view: QueueView
     ) -> EvictionRule | None:
-        """By guarantees and, with `reclaim: fair`, by shares; None where those say nothing."""
+        """Returns the rule by guarantees and, with `reclaim: fair`, by shares; None where neither applies."""
         book = view.queues
         if book is None or book.tree.settings.reclaim == "never":
             return None
@@ -104,7 +104,7 @@ class Fairness:
     def admit_again(
         self, group: Group, members: Sequence[PodInfo], change: ClusterChange, view: QueueView
     ) -> bool:
-        """Only if something of a queue above the group was freed, and is enough."""
+        """Whether `admit` succeeds now; False unless room of a queue above the group was freed."""
         book = view.queues
         if book is None or not change.what & _FREES:
             return book is None

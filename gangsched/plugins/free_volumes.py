@@ -1,8 +1,8 @@
-"""FreeVolumes: the persistent volumes that a claim could be given, by claim, class and node.
+"""FreeVolumes: the persistent volumes that a claim could get, by claim, class and node.
 
-Most volumes of a cluster are bound to others' claims. Kept up to date by the names of those that have
-changed, so bound volumes cost nothing when a claim is matched; and what fits claims that ask for the same is
-worked out once, until a volume or a node changes. Read by VolumeBinding's Matching alone.
+Most volumes of a cluster are bound to other claims. The books follow the names of volumes that have changed,
+so bound volumes cost nothing when a claim is matched; and what fits claims with the same request is computed
+once, until a volume or a node changes. Read only by VolumeBinding's Matching.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from gangsched.model.storage import VOLUMES, PersistentVolume, PersistentVolumeC
 from gangsched.plugins.claims import class_name, on_nodes
 
 STORAGE = "storage"
-# What a volume that fits takes beside the nodes, in words of 8 bytes.
+# Memory for a volume that fits, beside the nodes, in words of 8 bytes.
 _WORDS_OF_VOLUME = 32
 
 
 class Fitting:
     """The volumes that fit a claim, the smallest first; ties: by name.
 
-    is_given: it names the claim as its owner, so no reservation of others counts.
+    is_given: the volume names the claim as its owner, so no reservation of another claim counts.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Fitting:
 
     @property
     def n_on_rows(self) -> IntArray:
-        """int64[n_rows]: how many reach each node that not all nodes reach."""
+        """int64[n_rows]: number of volumes that reach each node, without those that reach all nodes."""
         return self._n_on_rows
 
     def n_left(self, without: Collection[str]) -> IntArray:
@@ -67,7 +67,8 @@ class Fitting:
     def first(
         self, row: int | None, used: Collection[str], taken: Collection[str]
     ) -> PersistentVolume | None:
-        """The smallest on a node that is neither used nor taken; row None: of those that all nodes reach."""
+        """Returns the smallest volume on a node that is neither used nor taken; row None: of those on all
+        nodes."""
         here = self._on_rows.get(row, []) if row is not None else []
         for k in merge(self._everywhere, here) if here else self._everywhere:
             volume = self._volumes[k]
@@ -78,7 +79,7 @@ class Fitting:
 
 
 class FreeVolumes:
-    """By name of the volume."""
+    """Free and reserved volumes by name."""
 
     def __init__(self) -> None:
         self._revision = -1
@@ -90,7 +91,7 @@ class FreeVolumes:
         self._fitting: dict[Hashable, Fitting] = {}
 
     def fitting(self, claim: PersistentVolumeClaim, view: ClusterView) -> Fitting:
-        """The volumes that a claim could get; one that is reserved for it already comes alone."""
+        """Returns the volumes that a claim could get; if one is reserved for it already, only that one."""
         self._follow(view)
         meta = claim.metadata
         given = self._of_claim.get((meta.namespace, meta.name), {})
@@ -112,14 +113,14 @@ class FreeVolumes:
                 and (selector is None or selector.matches(volume.metadata.labels or {}))
                 and modes.issubset(volume.spec.access_modes or ())
             )
-            # Whoever makes claims chooses their sizes, so there may be any number of keys.
+            # The authors of claims choose the sizes, so there may be any number of keys.
             if len(self._fitting) >= n_kept(view.n_rows + _WORDS_OF_VOLUME * len(self._places)):
                 self._fitting.clear()
             known = self._fitting[key] = Fitting(found, self, view, is_given=False)
         return known
 
     def reached_by(self, volume: PersistentVolume, view: ClusterView) -> IntArray | None:
-        """The rows of the nodes that can use it; None: all of them."""
+        """Returns the rows of the nodes that can use the volume; None: all of them."""
         name = volume.metadata.name
         known = self._reached.get(name)
         if known is None or known[0] is not volume:
@@ -129,7 +130,7 @@ class FreeVolumes:
         return known[1]
 
     def _follow(self, view: ClusterView) -> None:
-        """Looks again at the volumes that have changed."""
+        """Takes in the volumes that have changed."""
         nodes = (view.static_revision, view.n_rows)
         if nodes != self._nodes:
             self._nodes = nodes
@@ -171,12 +172,12 @@ class FreeVolumes:
 
 
 def size_of(spec: VolumeSpec) -> int:
-    """Bytes of storage, 0 if not stated."""
+    """Returns bytes of storage, 0 if not stated."""
     return _bytes(spec.capacity)
 
 
 def request_of(claim: PersistentVolumeClaim) -> int:
-    """Likewise, what a claim asks for."""
+    """Likewise returns what a claim requests."""
     return _bytes(claim.spec.resources.requests if claim.spec.resources else None)
 
 
@@ -186,7 +187,7 @@ def _bytes(amounts: Mapping[str, str | int | float] | None) -> int:
 
 
 def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """By size, mode and attributes."""
+    """Whether the volume's size, mode and attributes suit the claim."""
     one, other = volume.spec, claim.spec
     return (
         size_of(one) >= request_of(claim)

@@ -74,7 +74,7 @@ class InterPodAffinity:
         self._args = args or Args()
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: PodQueries) -> Status:
-        """Terms of siblings count although they are not placed yet: they may be placed before this one."""
+        """Counts terms of siblings although they are not placed yet: they may be placed before this pod."""
         said = view.said_of(template)
         if said and any(kind is AffinityKind.ANTI_REQUIRED for kind, _ in said):
             return SUCCESS
@@ -86,7 +86,7 @@ class InterPodAffinity:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
-        """A node gets only the first reason that applies, as in kube-scheduler."""
+        """Gives a node only the first reason that applies, as kube-scheduler does."""
         said: list[tuple[str, BoolArray]] = []
         left = np.ones(view.n_rows, dtype=np.bool_)
         for reason, mask in (
@@ -120,7 +120,7 @@ class InterPodAffinity:
         return scores
 
     def is_stated(self, template: PodTemplate, view: ClusterView) -> bool:
-        """Whether the pod has preferred terms of its own."""
+        """Whether the pod has its own preferred terms."""
         terms = template.affinity_terms
         return bool(terms) and any(kind in _SOFT for kind, _ in terms)
 
@@ -164,7 +164,8 @@ class InterPodAffinity:
         return most
 
     def together(self, templates: Sequence[PodTemplate], view: ClusterView) -> IntArray | None:
-        """One on a node of each domain from which all of them keep all of them away, none where one is."""
+        """Bounds a node by 1 if a term makes all of them repel each other in its domain, by 0 if one is
+        there."""
         total: IntArray | None = None
         for kind, term in set.intersection(*(set(one.affinity_terms) for one in templates)):
             if kind is not AffinityKind.ANTI_REQUIRED:
@@ -177,7 +178,7 @@ class InterPodAffinity:
         return total
 
     def at_most_together(self, templates: Sequence[PodTemplate], view: ClusterView, room: IntArray) -> int:
-        """As at_most, of pods with the same required terms, which mean all of them or none."""
+        """As at_most, for pods with the same required terms, each of which matches all of them or none."""
         first, *others = templates
         terms = [one for one in first.affinity_terms if one[0] in _HARD]
         meant = [term.term for _, term in terms]
@@ -249,7 +250,7 @@ def _required(template: PodTemplate) -> bool:
 
 
 def _all_of(template: PodTemplate) -> PodTerm | None:
-    """All required terms as one: a single pod must match all of them; None when there are none."""
+    """Combines all required terms: a single pod must match all of them; None when there are none."""
     terms = [term.term for kind, term in template.affinity_terms if kind is AffinityKind.REQUIRED]
     if len(terms) < 2:
         return terms[0] if terms else None
@@ -257,9 +258,9 @@ def _all_of(template: PodTemplate) -> PodTerm | None:
 
 
 class _Near:
-    """Nodes in whose domains, of every required term, there is a pod that matches all of those terms.
+    """Nodes whose domains, for every required term, have a pod that matches all of those terms.
 
-    If no pod matches anywhere, and the pod matches its own terms, all nodes with the labels: it may be the
+    If no pod matches anywhere and the pod matches its own terms, all nodes with the labels: it may be the
     first of its kind. Updated as pods are added.
     """
 
@@ -285,7 +286,7 @@ class _Near:
         self._may_be_first = view.means(self._meant, template)
 
     def add(self, view: ClusterView, row: int, template: PodTemplate) -> None:
-        """Count a pod of `template` on `row`."""
+        """Counts a pod of `template` on `row`."""
         if self._meant is None or not view.means(self._meant, template):
             return
         for key, has_one in self._has_one.items():
@@ -305,7 +306,7 @@ class _Near:
 
 
 class _Welcome:
-    """Where the Filter allows pods of one template; updated as others are placed (ClusterView.kept)."""
+    """Where the Filter allows pods of one template; updated as pods are placed (ClusterView.kept)."""
 
     __slots__ = ("_apart", "_is_apart", "_near", "_template")
 
@@ -339,20 +340,20 @@ class _Welcome:
 
 
 def _apart_over(one: PodTemplate, other: PodTemplate, view: PodQueries) -> list[str]:
-    """The topology keys over which one of the two templates repels the other."""
+    """Returns the topology keys over which one of the two templates repels the other."""
     said = [(term, other) for kind, term in one.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
     said += [(term, one) for kind, term in other.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
     return sorted({term.topology_key for term, meant in said if view.means(term.term, meant)})
 
 
 def _not_away(template: PodTemplate, view: ClusterView) -> BoolArray | None:
-    """Nodes whose domains have no pod that the template's terms repel."""
+    """Returns nodes whose domains have no pod that the template's terms repel."""
     terms = [term for kind, term in template.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
     return _clear(((term.topology_key, view.matching(term.term)) for term in terms), view)
 
 
 def _not_against(template: PodTemplate, view: ClusterView) -> BoolArray | None:
-    """Nodes whose domains have no pod whose terms repel the template."""
+    """Returns nodes whose domains have no pod whose terms repel the template."""
     against = [
         (term.topology_key, spread_out(rows, view.n_rows))
         for (kind, term), rows in view.carried_against(template)

@@ -1,8 +1,8 @@
 """LoadAware: prefers nodes with more spare capacity, by measurement.
 
-Lives here: the score. Not here: the sums (model.evenness), the books (plugins.load_book), the measuring: the
-node agent, or metrics-server, which the app polls where args say so. Source: the published method of
-scheduling by real-time load and node performance, score = (1 - L/S) * 10.
+Lives here: the score. Not here: the sums (model.evenness), the books (plugins.load_book), and the measuring,
+by the node agent or by metrics-server, which the app polls if the args ask for it. Source: the published
+method of scheduling by real-time load and node performance, score = (1 - L/S) * 10.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gangsched.plugins.load_book import LoadBook
 
 _MAX_SECONDS = 86_400.0
 _MAX_MHZ = 1e6
-# Of a node that was never measured, when the policy does not penalise it: neither good nor bad.
+# Score of a node that was never measured, when the policy does not penalise it: neither good nor bad.
 _UNKNOWN = MAX_SCORE / 2
 
 
@@ -66,7 +66,7 @@ class LoadAware:
     name = "LoadAware"
     score_by_row = True
     ignores_placed: ClassVar[bool] = True
-    """What members of a gang ask for counts as load from their reservation on, not while they are placed."""
+    """Requests of a gang's members count as load from their reservation on, not while they are placed."""
 
     def __init__(self, args: Args | None = None) -> None:
         self._args = args or Args()
@@ -102,7 +102,8 @@ class LoadAware:
         self._stale[rows] = True
 
     def _score_anew(self, rows: IntArray) -> None:
-        """Scores do not depend on the pod, so they are cached until a node's load or the cluster changes."""
+        """Rescores these rows. Scores do not depend on the pod: cached until a node's load or the cluster
+        changes."""
         book = self.usage_tracker
         self._stale[rows] = False
         terms, utilisation = book.terms(rows) * self._counted, book.expected_utilisation(rows)

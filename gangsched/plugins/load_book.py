@@ -108,11 +108,11 @@ class LoadBook:
                 self._predict(info, row, now_s)
 
     def _shows(self, info: PodInfo, row: int, settle_s: float) -> bool:
-        """Whether the last measurement includes the pod: it started that long before."""
+        """Whether the last measurement includes the pod: it started at least settle_s before."""
         started, observed = info.pod.status.start_time, self._observed.get(row)
         if started is None or observed is None:
             return False
-        # The difference: a time of the year 1, as Go writes none, has no earlier one.
+        # Compares the difference: a time of the year 1, which Go writes for none, has no earlier time.
         return (observed - started).total_seconds() >= settle_s
 
     def _predict(self, info: PodInfo, row: int, now_s: float) -> None:
@@ -146,7 +146,7 @@ class LoadBook:
     # -- queries ---------------------------------------------------------------------------------------
 
     def take_changed(self, n_rows: int) -> IntArray:
-        """The rows below n_rows that changed since the last call."""
+        """Returns the rows below n_rows that changed since the last call."""
         self._fit(n_rows)
         rows = range(len(self._heard_s)) if self._all_news else sorted(self._changed)
         self._changed = {}
@@ -154,29 +154,29 @@ class LoadBook:
         return np.array(rows, dtype=np.int64)
 
     def terms(self, rows: IntArray) -> FloatArray:
-        """The performance terms (S of the published method)."""
+        """Returns the performance terms (S of the published method)."""
         self._fit_to(rows)
         return self._terms[:, rows]
 
     def expected_utilisation(self, rows: IntArray) -> FloatArray:
-        """Measured plus predicted use."""
+        """Returns measured plus predicted use."""
         self._fit_to(rows)
         claimed = self._flow.others[:, rows] + self._flow.reserved[:, rows]
         shares: FloatArray = np.minimum(claimed / _WHOLE, 1.0)
         return shares
 
     def unknown(self, rows: IntArray) -> BoolArray:
-        """Never measured."""
+        """Whether each row was never measured."""
         self._fit_to(rows)
         return ~np.isfinite(self._heard_s[rows])
 
     def stale(self, rows: IntArray) -> BoolArray:
-        """Not measured for too long."""
+        """Whether each row was last measured too long ago."""
         self._fit_to(rows)
         return self._stale[rows]
 
     def evenness(self) -> tuple[IntArray, Evenness]:
-        """(rows, H of each) of all measured nodes, without predictions, terms normalized."""
+        """Returns (rows, H of each) of all measured nodes, without predictions, terms normalized."""
         rows = np.flatnonzero(np.isfinite(self._heard_s) & ~self._stale)
         used = self._flow.used[:, rows] / _WHOLE
         sums = load_and_strength(used, self._terms[:, rows], mode="normalized", largest=self.largest)
@@ -205,7 +205,8 @@ class LoadBook:
         self._changed[row] = None
 
     def _amounts(self, info: PodInfo, row: int) -> tuple[int, int, int, int]:
-        """The pod's expected use, in millionths of the node, from the requests that count for scores."""
+        """Returns the pod's expected use, in millionths of the node, from the requests that count for
+        scores."""
         template, room = info.template, self._allocatable.get(row, {})
         cpu, memory = template.requests.get(CPU, 0), template.requests.get(MEMORY, 0)
         if template.padding is not None:

@@ -1,4 +1,4 @@
-"""NodeAffinity: the pod's nodeSelector and node affinity, and one that the profile adds to every pod.
+"""NodeAffinity: the pod's nodeSelector and node affinity, and an affinity that the profile adds to every pod.
 
 Source: kube-scheduler `plugins/nodeaffinity/node_affinity.go`.
 """
@@ -70,7 +70,7 @@ class NodeAffinity:
     name = "NodeAffinity"
     cured_by = Change.NODE_ADDED | Change.NODE_LABELS
     states_of_nodes: ClassVar[bool] = True
-    """What a pod prefers of a node changes with the node's labels alone (Scoring.only_of_nodes)."""
+    """What a pod prefers in a node changes only with the node's labels (Scoring.only_of_nodes)."""
 
     def __init__(self, args: Args | None = None) -> None:
         self._added = (args.added_affinity if args else None) or AffinityRules()
@@ -90,7 +90,7 @@ class NodeAffinity:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: NodeQueries
     ) -> Sequence[tuple[str, BoolArray]]:
-        """A node that fails the added affinity is not checked for the pod's own, as in kube-scheduler."""
+        """Checks a node that fails the added affinity no further, as kube-scheduler does."""
         added = _match_required(self._added, view, EVERYWHERE)
         own = match_pod(template, view, EVERYWHERE)
         said: list[tuple[str, BoolArray]] = [] if added is None else [(REASON_ADDED, ~added)]
@@ -101,7 +101,7 @@ class NodeAffinity:
     def score(
         self, state: CycleState, template: PodTemplate, view: NodeQueries, rows: IntArray
     ) -> FloatArray | None:
-        """Sum of the weights of matching terms, 100 for the largest among `rows`; None when it is 0."""
+        """Sum of the weights of matching terms, 100 for the largest among `rows`; None when that is 0."""
         terms = (*_preferred(self._added), *_preferred(_rules(template)))
         if not terms:
             return None
@@ -114,7 +114,7 @@ class NodeAffinity:
         return normalised
 
     def is_stated(self, template: PodTemplate, view: ClusterView) -> bool:
-        """Whether the pod has preferred terms of its own."""
+        """Whether the pod has its own preferred terms."""
         return bool(_preferred(_rules(template)))
 
     def cures(self, change: ClusterChange, template: PodTemplate | None, view: NodeQueries) -> bool:
@@ -154,7 +154,7 @@ def _match_required(rules: AffinityRules, view: NodeQueries, at: slice) -> BoolA
 
 
 def match_pod(template: PodTemplate, view: NodeQueries, at: slice = EVERYWHERE) -> BoolArray | None:
-    """The nodes that the pod's own nodeSelector and required affinity allow; None: all of them."""
+    """Returns nodes that the pod's own nodeSelector and required affinity allow; None: all of them."""
     by_terms = _match_required(_rules(template), view, at)
     if not template.spec.node_selector:
         return by_terms

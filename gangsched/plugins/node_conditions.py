@@ -1,9 +1,9 @@
 """NodeConditions: keeps new pods off nodes whose conditions report trouble.
 
 For clusters in which nothing turns conditions into taints (normally the node lifecycle controller and the
-admission plugin TaintNodesByCondition do): elsewhere TaintToleration has the same effect, and pods can
-tolerate it. So it is not a default. Under memory pressure only BestEffort pods are rejected, since eviction
-would begin with them. Source: kubernetes 1.11 `pkg/scheduler/algorithm/predicates/predicates.go`
+admission plugin TaintNodesByCondition do). Elsewhere TaintToleration has the same effect, and pods can
+tolerate it, so this plugin is off by default. Under memory pressure only BestEffort pods are rejected, since
+eviction would begin with them. Source: kubernetes 1.11 `pkg/scheduler/algorithm/predicates/predicates.go`
 (CheckNodeCondition, CheckNodeMemoryPressure, CheckNodeDiskPressure, CheckNodePIDPressure), and its messages
 in `error.go`.
 """
@@ -35,7 +35,7 @@ from gangsched.model.objects import Node, PodSpec
 from gangsched.model.resources import CPU, MEMORY, parse_quantities
 
 _MEMORY = "MemoryPressure"
-# (condition, its healthy status, the reason for a node in another), in kube-scheduler's old order.
+# (condition, its healthy status, the reason for a node with another status), in kube-scheduler's old order.
 _CONDITIONS = (
     ("Ready", "True", "node(s) were not ready"),
     ("NetworkUnavailable", "False", "node(s) had unavailable network"),
@@ -81,10 +81,10 @@ class ConditionBook:
         """Pods change no condition."""
 
     def leave(self, info: PodInfo, row: int, now_s: float) -> None:
-        """Neither does their removal."""
+        """Nor does their removal."""
 
     def advance(self, now_s: float) -> Iterable[int]:
-        """Neither does time."""
+        """Nor does time."""
         return ()
 
     def _set(self, row: int, now: BoolArray) -> None:
@@ -109,7 +109,7 @@ class NodeConditions:
         self._best_effort: PerTemplate[bool] = PerTemplate()
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
-        """Skip when every node is healthy."""
+        """Skips when every node is healthy."""
         return SUCCESS if self.usage_tracker.n_unwell else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: RowQueries) -> BoolArray | None:
@@ -142,7 +142,7 @@ class NodeConditions:
 
 
 def is_best_effort(spec: PodSpec) -> bool:
-    """No container, nor the pod as a whole, requests or limits cpu or memory.
+    """Whether no container, nor the pod as a whole, requests or limits cpu or memory.
 
     Source: kubernetes `pkg/apis/core/v1/helper/qos/qos.go`.
     """

@@ -64,9 +64,9 @@ class NodePorts:
 
 
 def _conflict(wanted: Sequence[HostPort], taken: Mapping[HostPort, int]) -> bool:
-    """Whether two are of one protocol and port, with an address in common; 0.0.0.0 is every address.
+    """Whether two have the same protocol and port, with an address in common; 0.0.0.0 is every address.
 
-    Each is looked up: a pod may want thousands, and as many may be taken.
+    Each is looked up in a set: a pod may want thousands, and as many may be taken.
     """
     at_any: set[tuple[str, int]] | None = None
     for address, protocol, number in wanted:

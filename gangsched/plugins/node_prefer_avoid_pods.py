@@ -1,9 +1,9 @@
 """NodePreferAvoidPods: avoids nodes that are marked to be kept free of some controller's replicas.
 
-The node lists them in its annotation scheduler.alpha.kubernetes.io/preferAvoidPods, by kind and UID of
-ReplicationControllers and ReplicaSets. An older priority of kube-scheduler's, of weight 10,000: it outweighs
-everything else. An unreadable annotation is ignored.
-Source: kubernetes 1.22 `plugins/nodepreferavoidpods/node_prefer_avoid_pods.go`.
+The node lists the controllers in its annotation scheduler.alpha.kubernetes.io/preferAvoidPods, by kind and
+UID (ReplicationControllers and ReplicaSets). An older priority function of kube-scheduler, of weight 10,000:
+it outweighs everything else. An unreadable annotation is ignored. Source: kubernetes 1.22
+`plugins/nodepreferavoidpods/node_prefer_avoid_pods.go`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _decode = bounded.decoder(_Avoided)
 
 
 class NodePreferAvoidPods:
-    """Score 0 for a node that asks to be spared the pod, else 100."""
+    """Score 0 for a node that lists the pod's controller, else 100."""
 
     name = "NodePreferAvoidPods"
     score_by_row: ClassVar[bool] = True
@@ -57,7 +57,7 @@ class NodePreferAvoidPods:
     def score(
         self, state: CycleState, template: PodTemplate, view: NodeQueries, rows: IntArray
     ) -> FloatArray | None:
-        """None for pods without such a controller."""
+        """Returns None for pods without such a controller."""
         controller = _controller(template.pod)
         if controller is None:
             return None

@@ -1,9 +1,9 @@
 """NodeResourcesBalancedAllocation: prefers nodes whose resources are evenly used with the pod on them.
 
-It scores the change: how evenly cpu, memory and others are used with the pod, against without it. About 75
-where it changes little, towards 100 where the pod evens the node out, towards 50 where it makes it lopsided.
-Source: kube-scheduler `plugins/noderesources/balanced_allocation.go`, in the same floating point steps, so
-that rounding agrees.
+It scores the change: how evenly cpu, memory and other resources are used with the pod, against without it.
+About 75 where little changes, towards 100 where the pod evens the node out, towards 50 where it makes it
+lopsided. Source: kube-scheduler `plugins/noderesources/balanced_allocation.go`, in the same floating point
+steps, so that rounding agrees.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class NodeResourcesBalancedAllocation:
         return scores
 
     def _columns_of(self, template: PodTemplate) -> tuple[IntArray, IntArray]:
-        """(columns [k], requests [k, 1]), int64; other than cpu, memory and disk only if requested."""
+        """Returns (columns [k], requests [k, 1]), int64; others than cpu, memory and disk only if
+        requested."""
         known = self._scored.get(template)
         if known is not None and known[0] == len(template.names):
             return known[1]

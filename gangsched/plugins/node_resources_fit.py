@@ -182,7 +182,7 @@ class NodeResourcesFit:
         return max(0, min(most)) if most else None
 
     def together(self, templates: Sequence[PodTemplate], view: RoomQueries) -> IntArray | None:
-        """By the least that any of them asks for, of each resource that all of them ask for."""
+        """Bounds by the least request of any of them, for each resource that all of them request."""
         total: IntArray | None = None
         for column, amount in least_asked([{at: n for _, at, n in self._asked(one)} for one in templates]):
             own = view.free(column) // amount
@@ -205,7 +205,7 @@ class NodeResourcesFit:
     def score(
         self, state: CycleState, template: PodTemplate, view: RoomQueries, rows: IntArray
     ) -> FloatArray | None:
-        """Weighted mean over those of the strategy's resources that the node has."""
+        """Weighted mean over the strategy's resources that the node has."""
         scored = self._scored(template)
         allocatable, free = view.room_at(scored[0], rows)
         return self._mean(scored, allocatable, free, view.padding_at(rows) if len(scored[3]) else None)
@@ -246,7 +246,7 @@ class NodeResourcesFit:
         return all(view.free(column)[change.row] >= amount for _, column, amount in asked)
 
     def _asked(self, template: PodTemplate) -> Iterator[tuple[str, int, int]]:
-        """(name, column, amount) of the requests that the filter checks."""
+        """Yields (name, column, amount) of the requests that the filter checks."""
         everything = zip(template.names, template.columns, template.amounts, strict=True)
         if not self._ignored and not self._ignored_groups:
             return everything
@@ -258,7 +258,7 @@ class NodeResourcesFit:
         return name in self._ignored or name.split("/", 1)[0] in self._ignored_groups
 
     def _of_resource(self, allocatable: IntArray, asked: IntArray) -> IntArray:
-        """0..100 for each resource, rounded down; on a node without it the number is arbitrary and unused."""
+        """0..100 for each resource, rounded down; arbitrary, and unused, on a node without the resource."""
         size = np.maximum(allocatable, 1)
         asked = np.clip(asked, 0, size)  # cap at the node's size
         if np.maximum.reduce(size, axis=None, initial=1) > _MAX_PRECISE:
@@ -271,7 +271,7 @@ class NodeResourcesFit:
         return used if self._score_of is None else self._score_of[used] * (allocatable > 0)
 
     def _scored(self, template: PodTemplate) -> _Scored:
-        """The resources scored for the template; extended resources only if requested."""
+        """Returns the resources scored for the template; extended resources only if requested."""
         known = self._scoring.get(template)
         if known is not None and known[0] == len(template.names):
             return known[1]
@@ -300,7 +300,7 @@ def _scoring_requests(template: PodTemplate) -> Mapping[str, int]:
 
 
 def _score_table(strategy: ScoringStrategy) -> IntArray | None:
-    """Score by whole percent of use, 101 entries; None when the percentage is the score."""
+    """Returns the score by whole percent of use, 101 entries; None when the percentage is the score."""
     if strategy.requested_to_capacity_ratio is None:
         return None
     points = [(p.utilization, p.score * 10) for p in strategy.requested_to_capacity_ratio.shape]
@@ -308,7 +308,7 @@ def _score_table(strategy: ScoringStrategy) -> IntArray | None:
 
 
 def on_lines(points: Sequence[tuple[int, int]], percent: int) -> int:
-    """The score at `percent` on straight lines between (percent, score) points.
+    """Returns the score at `percent` on straight lines between (percent, score) points.
 
     Source: `plugins/helper/shape_score.go`, BuildBrokenLinearFunction; Go divides towards zero.
     """

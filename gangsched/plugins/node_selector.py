@@ -27,7 +27,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
 
 
 def match_labels(labels: Mapping[str, str], view: NodeQueries, at: slice) -> BoolArray:
-    """A pod's nodeSelector: every label must have the given value."""
+    """Matches a pod's nodeSelector: every label must have the given value."""
     mask = _full(view, at, True)
     for key, wanted in labels.items():
         codes, values = view.label(key)
@@ -37,7 +37,7 @@ def match_labels(labels: Mapping[str, str], view: NodeQueries, at: slice) -> Boo
 
 
 def match_any_term(terms: Iterable[NodeSelectorTerm], view: NodeQueries, at: slice) -> BoolArray:
-    """Terms are alternatives; an empty list matches nothing."""
+    """Matches any of the terms; an empty list matches nothing."""
     mask = _full(view, at, False)
     for term in terms:
         mask |= match_term(term, view, at)
@@ -45,7 +45,7 @@ def match_any_term(terms: Iterable[NodeSelectorTerm], view: NodeQueries, at: sli
 
 
 def match_term(term: NodeSelectorTerm, view: NodeQueries, at: slice) -> BoolArray:
-    """All requirements of the term hold; an empty or invalid term matches nothing."""
+    """Matches all requirements of the term; an empty or invalid term matches nothing."""
     if not (term.match_expressions or term.match_fields) or problem(term):
         return _full(view, at, False)
     mask = _full(view, at, True)
@@ -61,7 +61,7 @@ def match_term(term: NodeSelectorTerm, view: NodeQueries, at: slice) -> BoolArra
 
 
 def problem(term: NodeSelectorTerm) -> str:
-    """Why the term is unusable, "" if it is usable. The API server rejects such pods; old ones may exist."""
+    """Returns why the term is unusable, else "". The API server rejects such pods; old ones may exist."""
     for requirement in term.match_expressions or ():
         n_values = len(requirement.values or ())
         match requirement.operator:

@@ -1,8 +1,8 @@
 """NodeVolumeLimits: how many volumes of a driver a node can have attached.
 
 CSI drivers state the limits in the node's CSINode; in-tree volumes count for the driver that they were
-migrated to. A node without a CSINode has no CSI: there the old cloud limits apply, which kube-scheduler has
-dropped: 39 EBS volumes, 16 GCE disks, or as many as the argument says. Sources: kube-scheduler 1.37
+migrated to. A node without a CSINode has no CSI; there the old cloud limits apply, which kube-scheduler has
+dropped: 39 EBS volumes, 16 GCE disks, or the argument's number. Sources: kube-scheduler 1.37
 `plugins/nodevolumelimits/csi.go`; kubernetes 1.26 `nodevolumelimits/non_csi.go`.
 """
 
@@ -60,7 +60,7 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 
 class NodeVolumeLimits:
-    """Filter on how many volumes are attached."""
+    """Filter on the number of attached volumes."""
 
     name = "NodeVolumeLimits"
     sees_pods: ClassVar[bool] = True
@@ -75,7 +75,7 @@ class NodeVolumeLimits:
         return bool(template.volumes)
 
     def pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
-        """Skipped also when no node limits any of the drivers, as for storage that is not attached."""
+        """Skips also when no node limits any of the drivers, as for storage that is not attached."""
         if not any(may_count(volume) for volume in template.volumes):
             return SKIP
         self._attached.follow(view)
@@ -102,7 +102,7 @@ class NodeVolumeLimits:
 
 
 class _Used:
-    """The volumes of pods on the rows that a Trial has changed, as nodes count them; followed as pods are
+    """The volumes of pods on the rows that a Trial has changed, as nodes count them; updated as pods are
     placed (ClusterView.kept)."""
 
     def __init__(self, attached: AttachedVolumes, view: ClusterView) -> None:
@@ -131,9 +131,9 @@ class _Used:
 
 
 class _Room:
-    """Where a template's volumes can be attached, followed as pods are placed (ClusterView.kept).
+    """Where a template's volumes can be attached; updated as pods are placed (ClusterView.kept).
 
-    mask: bool[n_rows]. used: of the same Trial, and followed before this.
+    mask: bool[n_rows]. used: of the same Trial, and updated before this.
     """
 
     def __init__(

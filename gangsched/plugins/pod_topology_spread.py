@@ -1,9 +1,9 @@
 """PodTopologySpread: spreads pods of a kind evenly over racks, zones or nodes, by their constraints.
 
 Filter enforces required constraints (DoNotSchedule), Score the preferred ones (ScheduleAnyway). Pods without
-constraints get those of the profile; by default (`System`) these prefer to spread, over nodes and zones, the
-pods that the same services and controllers select. Gangs are packed regardless: only constraints in the pod
-itself place its gang's members one at a time by score. Source: kube-scheduler 1.37
+constraints get the profile's; by default (`System`) these prefer to spread pods that the same services and
+controllers select over nodes and zones. Gangs are packed regardless: only constraints in the pod itself have
+its gang's members placed one at a time by score. Source: kube-scheduler 1.37
 `plugins/podtopologyspread/{filtering,scoring,common,plugin}.go`.
 """
 
@@ -95,7 +95,7 @@ class PodTopologySpread:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[tuple[str, BoolArray]]:
-        """A node gets the first constraint that excludes the pod."""
+        """Gives a node only the first constraint that excludes the pod."""
         said: list[tuple[str, BoolArray]] = []
         left = np.ones(view.n_rows, dtype=np.bool_)
         for tally in self._tallies(template, view):
@@ -107,7 +107,7 @@ class PodTopologySpread:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """100 for the rows whose domains have the fewest pods of the kind; 0 for those that lack a label."""
+        """100 for the rows whose domains have the fewest pods of the kind; 0 for rows that lack a label."""
         constraints = self._of(template, view, MAY)
         if not constraints:
             return None
@@ -135,7 +135,7 @@ class PodTopologySpread:
         return _normalised(np.floor(raw + 0.5).astype(np.int64), counts_here)
 
     def is_stated(self, template: PodTemplate, view: ClusterView) -> bool:
-        """Whether the pod has a preferred constraint of its own; not by the profile's."""
+        """Whether the pod has its own preferred constraint; the profile's do not count."""
         own = template.spec.topology_spread_constraints
         return bool(own) and any(one.when_unsatisfiable == MAY for one in own or ())
 
@@ -150,7 +150,7 @@ class PodTopologySpread:
         room: IntArray,
         others: Sequence[PodTemplate],
     ) -> int:
-        """The domain with the fewest pods, filled up, bounds the others through maxSkew."""
+        """Bounds all domains through maxSkew by the one with the fewest pods, filled up."""
         most = int(room.sum())
         eligible = self._eligible_of(template, view, MUST, needs_all=True)
         for one in self._of(template, view, MUST):
@@ -173,7 +173,7 @@ class PodTopologySpread:
         return most
 
     def at_most_together(self, templates: Sequence[PodTemplate], view: ClusterView, room: IntArray) -> int:
-        """As at_most, of pods that all state the same constraints and that all of them count."""
+        """As at_most, for pods that all state the same constraints, which count all of them."""
         first, *others = templates
         constraints = self._of(first, view, MUST)
         nodes = self._eligible_of(first, view, MUST, needs_all=True)
@@ -215,7 +215,7 @@ class PodTopologySpread:
         return any(term.selector is not None and term.selector.matches(labels) for term in terms)
 
     def _of(self, template: PodTemplate, view: ObjectQueries, action: str) -> _Constraints:
-        """The template's constraints of one kind; the profile's if the template has none of any kind."""
+        """Returns the template's constraints of one kind; the profile's if it has none of any kind."""
         own = template.spec.topology_spread_constraints
         if not own and action not in self._default_actions:
             return ()
@@ -239,7 +239,8 @@ class PodTopologySpread:
         return {action: compiled(template, self._defaults, selectors, action) for action in (MUST, MAY)}
 
     def _tallies(self, template: PodTemplate, view: ClusterView) -> list[_Tally]:
-        """One for each required constraint, up to the first whose label no node has: that excludes all."""
+        """Returns a tally per required constraint, up to the first whose label no node has: it excludes
+        all."""
         eligible = self._eligible_of(template, view, MUST, needs_all=True)
         tallies = []
         for one in self._of(template, view, MUST):
@@ -253,7 +254,7 @@ class PodTopologySpread:
         return tallies
 
     def _present_of(self, one: Constraint, nodes: BoolArray, codes: CodeArray, n_domains: int) -> IntArray:
-        """The domains with at least one of the nodes; cached by the identity of the array."""
+        """Returns the domains with at least one of the nodes; cached by the identity of the array."""
         known = self._present.get(one)
         if known is None or known[0] is not nodes or known[1] != n_domains:
             if len(self._present) >= _MAX_REMEMBERED:
@@ -300,7 +301,7 @@ class _Tally:
         self._judge()
 
     def _judge(self) -> None:
-        """The domain with the fewest pods sets the limit for all of them."""
+        """Computes `holds`: the domain with the fewest pods sets the limit for all of them."""
         of_present = self.totals[self.present]
         is_enough = len(of_present) > 0 and len(of_present) >= self.one.min_domains
         self._least = int(of_present.min()) if is_enough else 0
@@ -356,8 +357,8 @@ class _Even:
 def _eligible(
     constraints: _Constraints, template: PodTemplate, view: ClusterView, *, needs_all: bool
 ) -> dict[Constraint, BoolArray]:
-    """needs_all: a node without the label of any of them counts for none. Constraints of one policy share an
-    array: a pod may have thousands."""
+    """Computes which nodes' pods count. needs_all: a node that lacks any of the labels counts for none.
+    Constraints of one policy share an array: a pod may have thousands of constraints."""
     having = view.live.copy()
     for one in constraints if needs_all else ():
         having &= view.label(one.topology_key)[0] >= 0

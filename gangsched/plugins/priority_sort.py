@@ -13,8 +13,8 @@ from gangsched.core.types.group import Group
 class PrioritySort:
     """Higher priority first, with what PreEnqueue adds to it; then the group that was complete first.
 
-    kube-scheduler compares the time an entity entered the queue; ours is kept through failed attempts, so
-    that an attempt does not cost a gang its place.
+    kube-scheduler compares the time at which an entity entered the queue; ours is kept through failed
+    attempts, so that an attempt does not cost a gang its place.
     """
 
     name = "PrioritySort"

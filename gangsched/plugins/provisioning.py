@@ -1,8 +1,8 @@
-"""Provisioning: on which nodes a driver could make a claim's volume, and how much room it says to have there.
+"""Provisioning: on which nodes a driver could make a claim's volume, and how much room it reports there.
 
-A driver with `storageCapacity` reports its room in CSIStorageCapacity objects, often one for each node. They
-are read again when one of them, a class or a node has changed, and once for all claims of one class and size.
-Read by VolumeBinding's Matching alone. Source: kube-scheduler 1.37 `plugins/volumebinding/binder.go`
+A driver with `storageCapacity` reports its room in CSIStorageCapacity objects, often one per node. They are
+read again when one of them, a class or a node has changed, and once for all claims of one class and size.
+Read only by VolumeBinding's Matching. Source: kube-scheduler 1.37 `plugins/volumebinding/binder.go`
 (hasEnoughCapacity: the object's maximumVolumeSize, else its capacity).
 """
 
@@ -35,7 +35,7 @@ _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 class Provision(msgspec.Struct, frozen=True):
-    """Where a claim's volume could be provisioned: bool[n_rows]. capacity: bytes there, -1 not known."""
+    """Where a claim's volume could be provisioned: bool[n_rows]. capacity: bytes there, -1 if unknown."""
 
     allowed: BoolArray
     has_space: BoolArray
@@ -51,30 +51,30 @@ class _Room(NamedTuple):
 
 
 class Provisioning:
-    """By class and size."""
+    """Provisions by class and size."""
 
     def __init__(self) -> None:
         self._nodes: tuple[int, int] = (-1, -1)
         self._revisions: tuple[int, ...] = ()
         self._rows: dict[Name, tuple[LabelSelector, IntArray]] = {}
-        """Of each capacity object, by what selects its nodes."""
+        """For each capacity object: its node selector, and the rows that it selects."""
         self._rooms: dict[str, list[_Room]] | None = None
         self._known: dict[tuple[str, int], Provision] = {}
 
     def of(self, claim: PersistentVolumeClaim, view: ClusterView) -> Provision:
-        """Where a new volume for the claim could be made."""
+        """Returns where a new volume for the claim could be made."""
         self._follow(view)
         key = (class_name(claim), request_of(claim))
         known = self._known.get(key)
         if known is None:
-            # Whoever makes claims chooses their sizes, so there may be any number of keys.
+            # The authors of claims choose the sizes, so there may be any number of keys.
             if len(self._known) >= n_kept(view.n_rows):
                 self._known.clear()
             known = self._known[key] = self._made(class_of(view, key[0]), key[1], view)
         return known
 
     def _follow(self, view: ClusterView) -> None:
-        """Forgets what may be another way by now."""
+        """Forgets answers that may have changed."""
         nodes = (view.static_revision, view.n_rows)
         revisions = tuple(view.objects_revision(kind) for kind in (CAPACITIES, CLASSES, DRIVERS))
         if nodes != self._nodes:
@@ -98,7 +98,7 @@ class Provisioning:
             for of, room in self._read(view):
                 self._rooms.setdefault(of, []).append(room)
         has_space = ~everywhere
-        # Where several have room, the first by name counts: the last that is written.
+        # Where several have room, the first by name counts: it is written last.
         for room in reversed(self._rooms.get(storage_class.metadata.name, ())):
             if room.largest >= wanted:
                 has_space[room.rows] = True
@@ -122,7 +122,7 @@ class Provisioning:
 
 
 def _allowed(storage_class: StorageClass, view: NodeQueries) -> BoolArray:
-    """The nodes of the class's allowedTopologies: one of the terms, with all of its labels."""
+    """Returns the nodes of the class's allowedTopologies: those with all labels of one of the terms."""
     terms = storage_class.allowed_topologies or ()
     mask = np.full(view.n_rows, not terms, dtype=np.bool_)
     for term in terms:

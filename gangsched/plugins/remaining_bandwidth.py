@@ -2,9 +2,9 @@
 
 Lives here: what a pod's request means for nodes: capacity, scores, reasons. Not here: measurements and
 promises (plugins.bandwidth_book), the formats (model.bandwidth). Source: the published method of scheduling
-by remaining available bandwidth (RBW): nodes with less than the required bandwidth are excluded; of the
-others the one whose remaining bandwidth is closest to the expected one, or has the largest surplus, is best.
-Promises between two measurements are our addition.
+by remaining available bandwidth (RBW): nodes with less than the required bandwidth are excluded; of the other
+nodes the best is the one whose remaining bandwidth is closest to the expected one, or has the largest
+surplus. Promises between two measurements are our addition.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class RemainingBandwidth:
         self._requests: PerTemplate[tuple[BandwidthRequest | None]] = PerTemplate()
 
     def sign(self, pod: Pod) -> Hashable:
-        """The request; for one that a group shares, also the group."""
+        """Returns the request; for one that a group shares, also the group."""
         try:
             request = parse_request(pod.metadata.annotations)
         except ParseError as error:
@@ -139,7 +139,7 @@ class RemainingBandwidth:
         return room
 
     def _most(self, request: BandwidthRequest) -> int | None:
-        """How much a node may have left at the most, bytes a second; None: any amount."""
+        """Returns the most that a node may have left, bytes a second; None: any amount."""
         if not self._args.bound or request.expected <= request.required:
             return None
         return 2 * request.expected - request.required
@@ -171,10 +171,10 @@ class RemainingBandwidth:
     def score(
         self, state: CycleState, template: PodTemplate, view: PodQueries, rows: IntArray
     ) -> FloatArray | None:
-        """0..100 by how far off the expected bandwidth a node is, as a multiple of what is expected.
+        """0..100 by how far a node is from the expected bandwidth, in multiples of what is expected.
 
-        One multiple off is half as good as none. Other nodes and their links do not enter the scale, so
-        that a single fast one takes nothing from the differences among the rest.
+        One multiple off is half as good as none. Other nodes and their links do not enter the scale, so that
+        a single fast node does not shrink the differences among the rest.
         """
         request = self._request_of(template)
         if request is None:
@@ -212,7 +212,7 @@ class RemainingBandwidth:
         return scores
 
     def _pool(self, request: BandwidthRequest, left: IntArray) -> BoolArray:
-        """The nodes to be tried first, by what is left now: a report moves its own node alone."""
+        """Returns the nodes to try first, by what is left now: a report moves only its own node."""
         if self._args.strategy == "LargestSurplus":
             return left > request.expected
         return (left >= request.required) & (left <= request.expected)
@@ -228,7 +228,7 @@ class RemainingBandwidth:
         return left >= request.required and (most is None or left <= most)
 
     def _left(self, request: BandwidthRequest, view: PodQueries, rows: Rows) -> IntArray:
-        """Bytes a second that may still be promised, in the tighter of the directions, or in both together.
+        """Bytes a second that may still be promised, in the tighter direction, or in both together.
 
         Shape: int64[rows]; below 0 where nothing is known, or the report is stale by policy.
         """
@@ -240,7 +240,7 @@ class RemainingBandwidth:
     def _sides(
         self, request: BandwidthRequest, view: PodQueries, rows: Rows
     ) -> Iterator[tuple[int, IntArray, IntArray]]:
-        """Of each quantity that the request is about: which, what a Trial leaves, and what is not in use."""
+        """Yields for each quantity of the request: its index, what a Trial leaves, and what is not in use."""
         book = self.usage_tracker
         moved = view.moved if self._args.promise else ()
         for quantity in _OF[request.direction]:
@@ -282,12 +282,12 @@ class RemainingBandwidth:
 
 
 def _tighter(sides: Sequence[IntArray]) -> IntArray:
-    """Of one or two directions."""
+    """Returns the smaller values of one or two directions."""
     return sides[0] if len(sides) == 1 else np.minimum(*sides)
 
 
 def stated_group(pod: Pod) -> Hashable:
-    """The pod's statement of its group: its labels and annotations, and the core API's field."""
+    """Returns what the pod states about its group: its labels and annotations, and the core API's field."""
     meta, group = pod.metadata, pod.spec.scheduling_group
     stated = (*sorted((meta.labels or {}).items()), *sorted((meta.annotations or {}).items()))
     return (stated, group.pod_group_name if group is not None else "")

@@ -22,14 +22,15 @@ _CONTROLLERS = {
 
 
 def controller_of(pod: Pod) -> tuple[str, str] | None:
-    """(kind as in WATCHES, name) of the controller of the pod's replicas; None: none of these kinds."""
+    """Returns (kind as in WATCHES, name) of the controller of the pod's replicas; None: of none of these
+    kinds."""
     owner = pod.metadata.controller
     kind = None if owner is None else _CONTROLLERS.get((owner.api_version, owner.kind))
     return (kind, owner.name) if owner is not None and kind else None
 
 
 def sign(pod: Pod) -> Hashable:
-    """The pod's metadata that matters besides the labels that services select by."""
+    """Returns the pod's metadata that matters besides the labels that services select by."""
     return controller_of(pod) or ()
 
 
@@ -43,7 +44,7 @@ def _by_name(one: tuple[str, object]) -> str:
 
 
 def selector_for(template: PodTemplate, view: ObjectQueries) -> Selector:
-    """The combined selectors of the services and the controller of the template's pods; empty if none."""
+    """Combines the selectors of the services and the controller of the template's pods; empty if none."""
     merged: dict[str, str] = {}
     for _, service in sorted(view.objects_in("services", template.namespace).items(), key=_by_name):
         wanted = service.spec.selector

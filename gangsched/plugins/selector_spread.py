@@ -1,8 +1,8 @@
 """SelectorSpread: keeps replicas of a kind apart, two thirds by zone and one third by node.
 
-An older priority of kube-scheduler's; PodTopologySpread's default constraints have replaced it. Pods are of a
-kind when the same services and controllers select them. Gangs are packed regardless. A pod with topology
-spread constraints of its own is left to PodTopologySpread. Source: kubernetes 1.22
+An older priority function of kube-scheduler, replaced by PodTopologySpread's default constraints. Pods are of
+a kind when the same services and controllers select them. Gangs are packed regardless. A pod with its own
+topology spread constraints is left to PodTopologySpread. Source: kubernetes 1.22
 `plugins/selectorspread/selector_spread.go`.
 """
 
@@ -45,7 +45,7 @@ class SelectorSpread:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """100 for none of the kind, 0 for the most among `rows`; None when nothing selects the pods."""
+        """100 for no pods of the kind, 0 for the most among `rows`; None when nothing selects the pods."""
         if template.spec.topology_spread_constraints:
             return None
         selector = self._selector(template, view)
@@ -81,7 +81,7 @@ def _fewest_first(counts: IntArray) -> FloatArray:
 
 
 def _zones(view: NodeQueries, rows: IntArray) -> IntArray:
-    """A number for each pair of region and zone among `rows`, MISSING where a node has neither."""
+    """Numbers each pair of region and zone among `rows`; MISSING where a node has neither."""
     zone, region = _label(view, _ZONE)[rows], _label(view, _REGION)[rows]
     pairs = np.stack([zone, region])
     _, numbers = np.unique(pairs, axis=1, return_inverse=True)
@@ -91,7 +91,7 @@ def _zones(view: NodeQueries, rows: IntArray) -> IntArray:
 
 
 def _label(view: NodeQueries, names: tuple[str, str]) -> IntArray:
-    """Codes of the label's values, by the first of the two names that a node has."""
+    """Returns codes of the label's values, by the first of the two names that a node has."""
     (first, values), (second, others) = view.label(names[0]), view.label(names[1])
     renamed = np.full(len(others) + 1, MISSING, dtype=np.int64)
     for value, code in others.items():

@@ -1,6 +1,6 @@
 """Topology spread constraints, compiled: the pod's own, or the profile's for pods without any.
 
-Read by PodTopologySpread alone; separate because a constraint's meaning does not depend on what it is counted
+Read only by PodTopologySpread; separate because a constraint's meaning does not depend on what it is counted
 for. Source: kube-scheduler 1.37 `plugins/podtopologyspread/common.go` and `plugin.go`.
 """
 
@@ -98,7 +98,8 @@ def compiled(
     selectors: Sequence[Selector | None],
     action: str,
 ) -> tuple[Constraint, ...]:
-    """The constraints with this whenUnsatisfiable. selectors: which pods each of `wire` is about."""
+    """Compiles the constraints with this whenUnsatisfiable. selectors: the pods that each of `wire` is
+    about."""
     found = []
     for one, selector in zip(wire, selectors, strict=True):
         if one.when_unsatisfiable != action:

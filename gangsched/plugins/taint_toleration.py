@@ -29,7 +29,7 @@ from gangsched.model.objects import Taint, Toleration
 
 REASON = "node(s) had untolerated taint(s)"
 PREFER = "PreferNoSchedule"
-# Taints told one by one.
+# Number of taints with a reason of their own.
 _MAX_NAMED = 8
 _HARD = ("NoSchedule", "NoExecute")
 # content.IsDecimalInteger: stricter than ParseInt, no leading zeros and no plus sign.
@@ -46,7 +46,7 @@ def _int64(text: str) -> int | None:
 
 
 class Tolerations:
-    """A pod's tolerations, to look taints up in: it may have thousands, and nodes as many lists of taints.
+    """A pod's tolerations, indexed by taint: it may have thousands, and nodes as many lists of taints.
 
     An empty effect or key matches all of them. Lt and Gt compare the taint's value with the toleration's
     (KEP-5471, behind a gate): an API server with the gate off admits no pod that uses them.
@@ -56,7 +56,7 @@ class Tolerations:
 
     def __init__(self, tolerations: Iterable[Toleration] | None) -> None:
         self._exists: set[tuple[str, str]] = set()
-        """(key, effect), either of them empty for all."""
+        """(key, effect); an empty one matches all."""
         self._equal: set[tuple[str, str, str]] = set()
         """(key, effect, value)."""
         self._below: dict[tuple[str, str], int] = {}
@@ -75,7 +75,7 @@ class Tolerations:
                     self._above[at] = min(limit, self._above.get(at, limit))
 
     def accept(self, taint: Taint) -> bool:
-        """Whether one of them tolerates it."""
+        """Whether one of the tolerations accepts the taint."""
         for key in (taint.key, ""):
             for effect in (taint.effect, ""):
                 at = (key, effect)
@@ -98,7 +98,7 @@ class TaintToleration:
     name = "TaintToleration"
     cured_by = Change.NODE_ADDED | Change.NODE_TAINTS
     only_repels: ClassVar[bool] = True
-    """Scores nothing where no node repels the pod: for it no node is better (Scoring.only_repelled)."""
+    """Where no node repels the pod, no node is better: the score is None (Scoring.only_repelled)."""
 
     def __init__(self) -> None:
         self._soft_known: tuple[object, int] = (None, 0)
@@ -110,7 +110,7 @@ class TaintToleration:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: NodeQueries
     ) -> Sequence[tuple[str, BoolArray]]:
-        """A reason for each of the first taints that are not tolerated, as the first of a node's."""
+        """Gives one reason per first untolerated taint of a node; taints beyond the first few share one."""
         mask = self.filter(state, template, view)
         if mask is None:
             return ()
@@ -130,7 +130,7 @@ class TaintToleration:
     def score(
         self, state: CycleState, template: PodTemplate, view: NodeQueries, rows: IntArray
     ) -> FloatArray | None:
-        """100 for no untolerated soft taint, 0 for the most among `rows`; None when none has any."""
+        """100 for no untolerated soft taint, 0 for the most among `rows`; None when no node has any."""
         if not self._has_soft(view):
             return None
         own = Tolerations(template.spec.tolerations)
@@ -169,7 +169,7 @@ class TaintToleration:
 
 
 def tolerated(template: PodTemplate, view: NodeQueries) -> BoolArray | None:
-    """The nodes whose NoSchedule and NoExecute taints the pod all tolerates; None: all of them."""
+    """Returns the nodes whose NoSchedule and NoExecute taints the pod all tolerates; None: all of them."""
     own = Tolerations(template.spec.tolerations)
     accepted = _per_class(view, lambda taints: _accept(own, taints))
     if accepted.all():

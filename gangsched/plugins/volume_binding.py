@@ -109,13 +109,13 @@ class VolumeBinding:
         self._args = args or Args()
         self._shape = [(point.utilization, point.score * 10) for point in self._args.shape]
         self._promised: dict[str, Choice] = {}
-        """By pod's UID: what no other pod may take."""
+        """By pod's UID: volumes that no other pod may take."""
         self._to_bind: dict[str, Choice] = {}
-        """By pod's UID: what PreBind has not ended with; its claims may be seen bound before."""
+        """By pod's UID: choices that PreBind has not finished; their claims may be seen bound before."""
         self._waiting: set[int] = set()
-        """Serials of templates with pods in `_to_bind`, and of some that had: emptied with it."""
+        """Serials of templates with pods in `_to_bind`, and of some that had; cleared when that is empty."""
         self._looked_at: tuple[int, int, int, int, str] | None = None
-        """When `_forget_bound` last looked: a gang's members ask again and again."""
+        """State when `_forget_bound` last looked: a gang's members ask again and again."""
         self._volumes, self._provisioning = FreeVolumes(), Provisioning()
         self.hook_timeout_s = float(self._args.bind_timeout_seconds)
 
@@ -165,7 +165,8 @@ class VolumeBinding:
         return said
 
     def _where_bound(self, claims: _Claims, view: ClusterView) -> list[tuple[str, BoolArray]]:
-        """Reasons from bound claims; computed once a cycle, since placing siblings does not change them."""
+        """Returns reasons from bound claims; computed once per cycle, as placing siblings does not change
+        them."""
         if claims.looked_up and len(claims.looked_up[0][1]) == view.n_rows:
             return claims.looked_up
         reached, is_lost = view.live.copy(), np.zeros(view.n_rows, dtype=np.bool_)
@@ -180,8 +181,8 @@ class VolumeBinding:
         return claims.looked_up
 
     def _forget_bound(self, view: ObjectQueries) -> None:
-        """Drop reservations whose claims are bound, or gone, according to the API server; while PreBind may
-        still write for a claim that is gone, its volume is given to nobody else."""
+        """Drops reservations whose claims are bound or gone, according to the API server. While PreBind may
+        still write for a claim that is gone, no other claim gets its volume."""
         if self._present(view) == self._looked_at:
             return
         for uid, choice in list(self._promised.items()):
@@ -192,7 +193,7 @@ class VolumeBinding:
         self._looked_at = self._present(view)
 
     def _present(self, view: ObjectQueries) -> tuple[int, int, int, int, str]:
-        """Changes with whatever `_forget_bound` looks at."""
+        """Returns a value that changes with whatever `_forget_bound` looks at."""
         revisions = view.objects_revision(CLAIMS), view.objects_revision(VOLUMES)
         last = next(reversed(self._promised), "")
         return *revisions, len(self._to_bind), len(self._promised), last
@@ -201,7 +202,7 @@ class VolumeBinding:
         return Matching(claims.unbound, view, self._volumes, self._provisioning, self._given(view))
 
     def _given(self, view: ClusterView) -> Given:
-        """By reservations, and to siblings placed on a Trial."""
+        """Returns volumes given by reservations, and to siblings placed on a Trial."""
 
         def made() -> _Siblings:
             return _Siblings(self._promised.values(), self._volumes, self._provisioning, view)
@@ -211,7 +212,7 @@ class VolumeBinding:
     def score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """How full the storage would be with the claims, by `shape`; the mean over classes."""
+        """Scores how full the storage would be with the claims, by `shape`; the mean over classes."""
         claims: _Claims = state.data[self.name] if self.name in state.data else _Claims((), (), view)
         if not claims.unbound:
             return None
@@ -234,7 +235,7 @@ class VolumeBinding:
         return self._mean(used)
 
     def _fullness(self, given: Iterable[tuple[PersistentVolumeClaim, PersistentVolume]]) -> float:
-        """With these volumes."""
+        """Scores fullness with these volumes."""
         used: dict[str, tuple[int, int]] = {}
         for claim, volume in given:
             requested, capacity = used.get(volume.spec.storage_class_name, (0, 0))
@@ -243,7 +244,7 @@ class VolumeBinding:
         return self._mean(used)
 
     def _mean(self, used: Mapping[str, tuple[int, int]]) -> float:
-        """used: by class, what is requested of it and what it has."""
+        """used: by class, the requested amount and the capacity."""
         if not used:
             return 0.0
         total = sum(
@@ -268,7 +269,7 @@ class VolumeBinding:
         if claims is None or not claims.unbound:
             return SUCCESS
         if not self._to_bind:
-            self._waiting.clear()  # pods with claims of their own are each of a template of their own
+            self._waiting.clear()  # each pod with its own claims has its own template
         view = claims.view.base()
         for placement in placements:
             row = placement.row
@@ -287,14 +288,14 @@ class VolumeBinding:
             self._to_bind.pop(info.uid, None)
 
     def inherit(self, before: VolumeBinding) -> None:
-        """The same books: a PreBind of the earlier one that still runs strikes out what it ends with."""
+        """Shares the books: a PreBind of the earlier plugin that still runs removes what it has finished."""
         self._promised, self._to_bind = before._promised, before._to_bind
         self._waiting = before._waiting
 
     # -- binding -------------------------------------------------------------------------------------------
 
     def pre_bind_pre_flight(self, template: PodTemplate) -> Status:
-        """Skip when nothing was reserved for pods of the template."""
+        """Skips when nothing was reserved for pods of the template."""
         return SUCCESS if template.serial in self._waiting else SKIP
 
     async def pre_bind(self, pod: Pod, node_name: str, handle: Handle) -> Status:
@@ -313,7 +314,7 @@ class VolumeBinding:
 
 
 class _Siblings:
-    """What reservations give, and what siblings that are placed on a Trial get, followed as they are placed
+    """What reservations give, and what siblings placed on a Trial get; updated as they are placed
     (ClusterView.kept)."""
 
     def __init__(
@@ -362,10 +363,11 @@ def _problem(
 
 
 def _is_over(promised: PersistentVolumeClaim, volume_name: str, view: ObjectQueries, *, writes: bool) -> bool:
-    """Whether the claim is gone, and nobody writes for it any more, or is bound and its volume is known to be
-    its own.
+    """Whether the reservation is over: the claim is gone and PreBind no longer writes for it, or it is bound
+    and its volume is known to be its own.
 
-    Claims and volumes are watched apart, so the volume may look free for a while after the claim is bound.
+    Claims and volumes are watched separately, so the volume may look free for a while after the claim is
+    bound.
     """
     claim = claim_of(view, (promised.metadata.namespace, promised.metadata.name))
     if claim is None or claim.metadata.uid != promised.metadata.uid:

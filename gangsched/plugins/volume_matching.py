@@ -1,8 +1,8 @@
 """Which volumes unbound claims would get on which node: existing ones, else provisioned ones.
 
-Read by VolumeBinding alone. A node's result is computed as in kube-scheduler: claims by rising size, each
+Read only by VolumeBinding. A node's result is computed as in kube-scheduler: claims by rising size, each
 takes the smallest sufficient volume; the remaining claims need provisioning. What reservations or the gang's
-siblings have chosen is passed as `given`: nobody else's claim gets such a volume, and who shares the claim
+siblings have chosen is passed as `given`: no other claim gets such a volume, and a pod that shares the claim
 uses it too. Ties: the volume's name. Sources: kube-scheduler 1.37
 `plugins/volumebinding/binder.go`; k8s.io/component-helpers `storage/volume/pv_helpers.go`
 (FindMatchingVolume).
@@ -27,7 +27,7 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 class Choice(msgspec.Struct, frozen=True, gc=False):
     """A pod's unbound claims on one node: volumes by claim, and claims to be provisioned.
 
-    view: what it was made from; the cache's own shows nodes and claims as they are when it is asked.
+    view: what it was made from; the cache's own view always shows nodes and claims as they are now.
     """
 
     view: ClusterView
@@ -36,7 +36,7 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 
 
 class Given:
-    """The volumes that choices give, by the UID of the claim that they were chosen for; and their names."""
+    """The volumes in choices, by the UID of the claim that they were chosen for; and their names."""
 
     __slots__ = ("by_claim", "names")
 
@@ -53,7 +53,7 @@ class Given:
 
 
 class Matching:
-    """The unbound claims of one template, against one view and the volumes given by then."""
+    """The unbound claims of one template, against one view and the volumes given so far."""
 
     def __init__(
         self,
@@ -103,11 +103,11 @@ class Matching:
         return ok, no_space
 
     def everywhere(self) -> list[tuple[PersistentVolumeClaim, PersistentVolume]]:
-        """The claims' volumes where only those are that all nodes reach."""
+        """Returns the claims' volumes where only volumes exist that all nodes reach."""
         return self._take(None)[0]
 
     def unlike(self) -> BoolArray:
-        """bool[n_rows]: where there are other volumes, or another known room for new ones, than elsewhere."""
+        """bool[n_rows]: where other volumes, or another known room for new ones, exist than elsewhere."""
         unlike = self._differ()
         for claim in self._take(None)[1]:
             unlike |= self.provision(claim).capacity >= 0
@@ -120,7 +120,7 @@ class Matching:
         return differ
 
     def choice(self, row: int) -> tuple[Choice | None, bool]:
-        """The choice for one node; if None, also whether only space is missing."""
+        """Returns the choice for one node; if None, also whether only space is missing."""
         name = self._view.name(row)
         if not all(reached[row] for reached in self._reached):
             return None, False
@@ -138,7 +138,8 @@ class Matching:
     def _take(
         self, row: int | None
     ) -> tuple[list[tuple[PersistentVolumeClaim, PersistentVolume]], list[PersistentVolumeClaim]]:
-        """(claims with volumes, claims to be provisioned); row None: only volumes that all nodes reach."""
+        """Returns (claims with volumes, claims to be provisioned); row None: only volumes that all nodes
+        reach."""
         found = list(self._shared)
         made = list(self._started)
         used: set[str] = set()
@@ -152,7 +153,7 @@ class Matching:
         return found, made
 
     def provision(self, claim: PersistentVolumeClaim) -> Provision:
-        """Where a new volume for it could be provisioned, cached."""
+        """Returns where a new volume for it could be provisioned, cached."""
         known = self._provisions.get(id(claim))
         if known is None:
             known = self._provisions[id(claim)] = self._provisioning.of(claim, self._view)
@@ -160,5 +161,5 @@ class Matching:
 
 
 def _selected(claim: PersistentVolumeClaim) -> str:
-    """The node for which the claim's new volume is already being provisioned."""
+    """Returns the node for which the claim's new volume is already being provisioned."""
     return (claim.metadata.annotations or {}).get(SELECTED_NODE, "")

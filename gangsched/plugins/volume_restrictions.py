@@ -38,7 +38,7 @@ REASON_POD = (
 
 
 _Disk = tuple[str, ...]
-"""Its kind and what identifies it; an RBD image at one monitor."""
+"""The disk's kind and what identifies it; an RBD image at one monitor."""
 
 
 class VolumeRestrictions:
@@ -86,7 +86,7 @@ class VolumeRestrictions:
 
 
 def _disks(volumes: Iterable[Volume]) -> dict[_Disk, bool]:
-    """The disks that these mount -> whether one of them may write; an EBS volume counts as written to.
+    """Returns disks that these volumes mount -> whether one may write; an EBS volume counts as written to.
 
     Two pods cannot both mount a disk on one node if either may write. Disks are looked up, as pods may list
     them by the thousand.

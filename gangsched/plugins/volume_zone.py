@@ -63,7 +63,7 @@ class VolumeZone:
         return SUCCESS
 
     def filter(self, state: CycleState, template: PodTemplate, view: NodeQueries) -> BoolArray | None:
-        """A node without any of the labels passes: it is a cluster of one zone."""
+        """Lets a node without any of the labels pass: the cluster has one zone."""
         wanted: list[_Wanted] = state.data.get(self.name, [])
         labelled = np.zeros(view.n_rows, dtype=np.bool_)
         for key in _LABELS:
@@ -106,7 +106,7 @@ def _zones_of(namespace: str, name: str, view: ObjectQueries) -> list[_Wanted] |
 
 
 def _labels_of(volume: PersistentVolume) -> list[_Wanted]:
-    """The zones of the label; two underscores separate several, and an empty one voids the label."""
+    """Returns the label's zones; two underscores separate several, and an empty zone voids the label."""
     found = []
     for key in _LABELS:
         text = (volume.metadata.labels or {}).get(key)
@@ -117,7 +117,7 @@ def _labels_of(volume: PersistentVolume) -> list[_Wanted]:
 
 
 def _has(key: str, values: frozenset[str], view: NodeQueries) -> BoolArray:
-    """By the label itself; on nodes without it, by its replacement."""
+    """Compares the label itself; on nodes without it, its replacement."""
     codes, known = view.label(key)
     own = np.isin(codes, [known[value] for value in sorted(values) if value in known])
     if _LABELS[key] == key:

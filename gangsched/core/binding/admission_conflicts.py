@@ -4,14 +4,14 @@ together.
 A pod is due from the moment its Binding may have left until kubelet has admitted it (status.startTime, or the
 node's report lists it). Two pods on one node that request the same number of a resource handed out that way
 look alike to the plugin. If they are interchangeable that does no harm: they are swapped and recorded
-(core.device_audit.drift). Others are due one after another:
+(core.device_audit.drift). Otherwise they are due one after another:
 
     pods of two gangs that do not start together        the whole second gang waits, reserved and unsent
                                                         (core.binding.pre_bind)
     members of one gang that are not interchangeable,   the second one's bind waits, reserved and unsent,
     or of gangs that start together                     while the gang is binding (staggered_bind)
 
-Pods that ask for other numbers or other resources are not delayed: the node is not locked.
+Pods that request other numbers or other resources are not delayed: the node is not locked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gangsched.core.types.pod_template import PodTemplate
 
 
 class AdmissionConflicts:
-    """Which pods have to wait for others; none, at no cost, if no resource is handed off that way."""
+    """Which pods have to wait for other pods; none, at no cost, if no resource is handed out that way."""
 
     def __init__(self, shared: SharedState, is_reported: Callable[[PodInfo], bool]) -> None:
         self._shared = shared
@@ -32,19 +32,19 @@ class AdmissionConflicts:
         self.resources = shared.settings.devices.spaced
 
     def blocks(self, groups: Sequence[Group]) -> str:
-        """Why none of these groups' binds may leave now; "" when some may."""
+        """Returns why none of these groups' binds may leave now; "" when some may."""
         if not self.resources:
             return ""
         for group in groups:
             for info in group.in_state(MemberState.ASSUMED):
                 for other, resource, n in self._like(info):
-                    # A group that has begun to bind goes before others.
+                    # A group that has begun to bind goes before other groups.
                     if other.group not in groups and (self.is_due(other) or other.bind is BindState.HELD):
                         return _told(info, other, resource, n)
         return ""
 
     def holds(self, info: PodInfo) -> str:
-        """Why this member's bind may not be sent now, though its gang is binding; "" if it may."""
+        """Returns why this member's bind may not be sent now, though its gang is binding; "" if it may."""
         for other, resource, n in self._like(info):
             if self.is_due(other) and not (
                 other.group is info.group and are_interchangeable(info.template, other.template, resource)
@@ -65,7 +65,7 @@ class AdmissionConflicts:
         )
 
     def _like(self, info: PodInfo) -> Iterator[tuple[PodInfo, str, int]]:
-        """(pod of ours on the same node, resource, number) for each number that both of them ask for."""
+        """Yields (pod of ours on the same node, resource, number) for each number that both request."""
         mine = self._counts(info)
         if not mine:
             return
@@ -75,7 +75,7 @@ class AdmissionConflicts:
                     yield other, resource, n
 
     def _counts(self, info: PodInfo) -> set[tuple[str, int]]:
-        """(resource, number) of each container's request."""
+        """Returns (resource, number) of each container's request."""
         return {
             (resource, len(ids))
             for sets in info.allocation.values()

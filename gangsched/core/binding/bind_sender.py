@@ -1,7 +1,7 @@
-"""BindSender: members that may leave become BindPod effects, or are given to Bind plugins.
+"""BindSender: members that may leave become BindPod effects, or go to Bind plugins.
 
 Here is what a Binding carries: node, devices, gang, rank, attempt and queue; and what ends a group's binds
-before they are sent. When a member may leave is core.binding.pre_bind's and core.binding.staggered_bind's.
+before they are sent. core.binding.pre_bind and core.binding.staggered_bind decide when a member may leave.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gangsched.model.devices import ALLOCATED_KEY, allocation_annotations, is_de
 from gangsched.model.effects import BindPod, CancelBinds
 from gangsched.model.pod_group import ATTEMPT_KEY, GANG_KEY, RANK_KEY, STARTED_IN_KEY
 
-# Their successors are of the gang in their place.
+# Pods in these states are replaced: their successors take their place in the gang.
 _REPLACED = (MemberState.FAILED, LEAVING)
 
 
@@ -32,7 +32,7 @@ class BindSender:
         self._in_labels = shared.settings.devices.in_labels
 
     def send(self, group: Group, members: Sequence[PodInfo]) -> None:
-        """Binds members; their answers are core.binding.binder's."""
+        """Binds members; core.binding.binder takes the answers."""
         key = str(group.key)
         binds = [plugin.name for plugin in self._shared.profile_of(group).binds]
         in_labels = self._in_labels and not binds
@@ -52,21 +52,22 @@ class BindSender:
         self._shared.count("binds_sent", len(members))
 
     def binding(self, info: PodInfo, group: Group, key: str) -> BindPod:
-        """The bind of one member; `key` is its group's key as text."""
+        """Returns the bind of one member; `key` is its group's key as text."""
         if self._is_fenced:
             info.sent_version = info.pod.metadata.resource_version
         book = self._shared.queue_book
         return _binding(info, group, key, "" if book is None else book.started_in(info))
 
     def give_back(self, group: Group, why: str) -> None:
-        """No bind was sent, and none will be: releases the reservations; `settle` does the rest."""
+        """Releases the reservations of a group of which no bind was sent or will be; `settle` does the
+        rest."""
         if group.state is GroupState.BINDING:
             self._shared.forget_all(group, why)
             group.failed_binds[""] = why
             self._shared.touch(group)
 
     def withdraw(self, group: Group, why: str) -> None:
-        """A reservation of a group that is binding is lost: what has not been sent is not sent."""
+        """Withdraws unsent binds of a binding group that has lost a reservation."""
         if not group.failed_binds:
             group.failed_binds[""] = why
             self._shared.emit(CancelBinds(group.cause_id))
@@ -74,11 +75,11 @@ class BindSender:
 
 
 def assign_ranks(group: Group, members: list[PodInfo]) -> None:
-    """The lowest free ranks, in the natural order of names ("w-2" before "w-10").
+    """Assigns the lowest free ranks, in the natural order of names ("w-2" before "w-10").
 
-    A pod keeps its rank, unless another process has given that to one that it bound meanwhile; a replacement
-    gets its predecessor's, also while that is there, failed or being deleted: so a gang of n has the ranks 0
-    to n - 1, even when it was bound in part by a process that died.
+    A pod keeps its rank, unless another process has given it to a pod that it bound meanwhile. A replacement
+    gets its predecessor's rank, even while the predecessor is still there, failed or being deleted. So a gang
+    of n has the ranks 0 to n - 1, even when a process that died had bound it in part.
     """
     unranked = [info for info in members if info.rank < 0]
     if len(unranked) == len(group.members):
@@ -104,7 +105,7 @@ def assign_ranks(group: Group, members: list[PodInfo]) -> None:
 
 
 def _binding(info: PodInfo, group: Group, key: str, queue: str) -> BindPod:
-    """The one write: the node, and the annotations written with it."""
+    """Builds the one write: the node, and the annotations written with it."""
     annotations = allocation_annotations(info.allocation, info.template.by_container)
     annotations[GANG_KEY] = key
     annotations[RANK_KEY] = str(info.rank)
@@ -126,9 +127,9 @@ def _binding(info: PodInfo, group: Group, key: str, queue: str) -> BindPod:
 
 
 def _labelled(binding: BindPod, info: PodInfo) -> BindPod:
-    """The same with the devices as labels; plugins.devices has ensured that they fit.
+    """Returns the same bind with the devices as labels; plugins.devices has ensured that they fit.
 
-    If the pod was created with the annotation, the annotation takes precedence, so overwrite it.
+    If the pod was created with the annotation, that takes precedence, so it is overwritten instead.
     """
     if ALLOCATED_KEY in (info.pod.metadata.annotations or {}):
         return binding

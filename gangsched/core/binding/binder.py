@@ -2,8 +2,8 @@
 
 One pipeline, from a permitted unit to its BindPod effects: PreBind calls plugins for all members,
 StaggeredBind holds back members that kubelet could mix up, BindSender sends. Every answer is one of
-succeeded, failed, unknown, cancelled; unknown keeps the reservation until a consistent GET of that pod has
-said bound or not bound (promise 2), and the retry is the same bind again, so that a late one lands identical.
+succeeded, failed, unknown, cancelled. Unknown keeps the reservation until a consistent GET of that pod has
+shown whether it is bound (promise 2); the retry is the same bind again, so that a late one lands identical.
 A bind that is given up goes to core.binding.fenced_binds; core.binding.group_outcome decides about the group.
 """
 
@@ -50,11 +50,11 @@ from gangsched.model.events import (
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 5.0
 # A retry costs a GET and a POST; after this many the pod's reservation is released and its group planned
-# anew.
+# again.
 _MAX_TRIES = 8
-# For refusals such as a webhook's; retried only in case that the answer was another server's.
+# For refusals such as a webhook's; retried only in case the answer came from another server.
 _MAX_REFUSALS = 3
-# Reported to users after this many unclear answers.
+# Unclear answers after which users are told.
 _TRIES_TOLD = 4
 # A pod that the server reported gone is looked for until the watch confirms it: answers have been wrong.
 _LOOK_OFTEN_S = 60.0
@@ -75,7 +75,7 @@ class Binder:
     # -- out -------------------------------------------------------------------------------------------
 
     def start(self, unit: Sequence[Group]) -> None:
-        """All members are reserved and permitted: from here only answers decide."""
+        """Starts binding a reserved and permitted unit: from here only answers decide."""
         ready: list[tuple[Group, list[PodInfo]]] = []
         for group in unit:
             self._shared.queue.park(group, Cause.PERMITTED)
@@ -100,14 +100,14 @@ class Binder:
             self._sender.send(group, self.staggered.may_leave(group, members))
 
     def take_back(self, group: Group, why: str) -> None:
-        """A reservation of a group that is binding is lost: what has not been sent is not sent."""
+        """Stops unsent binds of a binding group that has lost a reservation."""
         if not self.pre_bind.stop(group, why):
             self._sender.withdraw(group, why)
 
     # -- answers ---------------------------------------------------------------------------------------
 
     def succeeded(self, events: Iterable[BindSucceeded]) -> None:
-        """Binds that landed, in the order of their answers; the effect on groups is counted once a gang."""
+        """Takes in binds that landed, in the order of their answers; updates each group once."""
         shared = self._shared
         is_told = any(profile.post_binds for profile in shared.profiles.values())
         landed: dict[Group, list[PodInfo]] = {}
@@ -150,7 +150,7 @@ class Binder:
             self._read(info, info.group)
 
     def unread(self, event: PodUnread) -> None:
-        """The API server itself has not answered a read for a while: report that to the gang."""
+        """Reports to the gang that the API server itself has not answered a read for a while."""
         info = self._shared.cache.pods.get(event.uid)
         if info is not None and info.group is not None and info.bind is BindState.READING:
             self._reporter.unclear(info.group, f"reading {info.pod.key}: {event.message}")
@@ -166,7 +166,7 @@ class Binder:
         self._shared.emit(GetPod(info.uid, meta.namespace, meta.name, group.cause_id))
 
     def hook_answered(self, call: HookCall, event: HookAnswered) -> None:
-        """A Bind plugin has bound a member, left it to the next one, refused, or failed.
+        """Takes a Bind plugin's answer: it has bound a member, left it to the next one, refused, or failed.
 
         Its success proves no more than silence: only the server's answer makes a pod bound or ends a
         reservation.
@@ -199,7 +199,7 @@ class Binder:
             self.fenced.lost(info, f"no Bind plugin of the profile takes {info.pod.key}", MemberState.PENDING)
 
     def read(self, event: PodRead) -> PodInfo | None:
-        """The GET's answer; a pod that is bound, or is there, is the caller's to apply as seen."""
+        """Takes a GET's answer; returns a pod for the caller to apply as seen, if it is bound or exists."""
         info, pod = self._shared.cache.pods.get(event.uid), event.pod
         if info is not None and info.state is LEAVING:
             info.said_gone = pod is None
@@ -229,7 +229,7 @@ class Binder:
         return None
 
     def send_again(self, uid: str, attempt: int) -> None:
-        """A retry is due."""
+        """Sends a bind again whose retry is due."""
         info = self._expected(uid, attempt, BindState.SENT)
         if info is None or info.group is None:
             return
@@ -240,7 +240,7 @@ class Binder:
             self._sender.send(info.group, (info,))
 
     def _why_not_again(self, info: PodInfo, group: Group) -> str:
-        """Why a bind without effect is not sent again; "" if it is."""
+        """Returns why a bind without effect is not sent again; "" if it is."""
         cache = self._shared.cache
         broken = reservation_broken(cache, info) or reservation_taken(cache, info)
         return broken or next(iter(group.failed_binds.values()), "")
@@ -254,7 +254,7 @@ class Binder:
             self._ask(info, info.group)
 
     def _expected(self, uid: str, attempt: int, bind: BindState) -> PodInfo | None:
-        """The member that an answer is about, unless it was answered, replaced or decided since."""
+        """Returns the member that an answer is about, unless it was answered, replaced or decided since."""
         info = self._shared.cache.pods.get(uid)
         if info is None or info.bind is not bind or info.attempt != attempt or info.group is None:
             return None
@@ -262,7 +262,7 @@ class Binder:
 
 
 def _cure(refusal: str) -> str:
-    """The cure for a 403, with which both RBAC and admission answer."""
+    """Returns the cure for a 403, with which both RBAC and admission answer."""
     if "cannot create resource" in refusal:
         return "the scheduler's role needs the verb create on pods/binding"
     if "'gangsched-reserved-keys" in refusal:

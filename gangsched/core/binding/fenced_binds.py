@@ -2,9 +2,9 @@
 
 With a fence (settings.fence) every bind carries the pod's version that was known at the decision. A bind of
 unknown outcome is not given up before the pod has another version (BumpPod): then it cannot land any more,
-and its room is free. One that was refused because the pod had changed is sent again at once with the version
-that was read, as planning it anew would need a bump first. Without a fence a bind that is given up is free at
-once. Called by core.binding.binder; core.binding.bind_sender writes the version.
+and its room is free. A bind that was refused because the pod had changed is sent again at once with the
+version that was read, as planning it again would need a bump first. Without a fence a given-up bind's room is
+free at once. Called by core.binding.binder; core.binding.bind_sender writes the version.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _LOOK_FIRST_S = 10.0
 
 
 class FencedBinds:
-    """What the fence asks of binds."""
+    """What the fence requires of binds."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
         self._is_fenced = shared.settings.fence
 
     def doubt(self, info: PodInfo) -> None:
-        """The outcome of the member's bind is unknown."""
+        """Records that the outcome of the member's bind is unknown."""
         info.in_doubt = self._is_fenced
 
     def is_overtaken(self, info: PodInfo, pod: Pod) -> bool:
-        """Whether the pod has changed since its bind was sent, which cannot land then."""
+        """Whether the pod has changed since its bind was sent, which then cannot land."""
         return self._is_fenced and pod.metadata.resource_version != info.sent_version
 
     def lost(self, info: PodInfo, why: str, state: MemberState) -> None:
-        """A bind is given up: its room is freed once it cannot land; the rest of the gang is not sent."""
+        """Gives up a bind: its room is freed once it cannot land; the rest of the gang is not sent."""
         group = info.group
         assert group is not None
         if info.in_doubt and state is MemberState.PENDING:
@@ -51,7 +51,8 @@ class FencedBinds:
         self._shared.touch(group)
 
     def bumped(self, event: PodBumped) -> PodInfo | None:
-        """Binds sent before cannot land any more, or one has landed; the caller applies the pod as seen."""
+        """Takes a bump's answer: earlier binds cannot land, or one has; the caller applies the pod as
+        seen."""
         info = self._shared.cache.pods.get(event.uid)
         if info is None or info.state is not ASSUMED or info.bind is not BindState.BUMPING:
             return None
@@ -66,7 +67,7 @@ class FencedBinds:
 
     def _free(self, info: PodInfo, state: MemberState) -> None:
         if info.pod.metadata.deletion_timestamp is not None:
-            state = LEAVING  # it may stay for long, for a finalizer, and no bind of it lands any more
+            state = LEAVING  # a finalizer may keep it for long, and no bind of it lands any more
         info.bind = BindState.NONE
         info.in_doubt = False
         self._shared.forget(info, state)

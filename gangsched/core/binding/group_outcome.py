@@ -1,9 +1,9 @@
 """GroupOutcome: what happens to a group once its binds are answered: bound, planned anew, completed, unwound.
 
-A gang bound in part is a state of its own: completed first in line, or unwound by policy, within `settle_s`.
+A gang bound in part has a state of its own: completed first in line, or unwound by policy, within `settle_s`.
 Unwinding and eviction ask again for as long as the pods are there, ever more rarely where we have no right to
-evict. Called by core.groups.reconciler, core.groups.walltime_evictions, core.device_audit.device_health and
-core.scheduler; the answers to binds are core.binding.binder's.
+evict. Called by core.groups.reconciler, core.groups.walltime_evictions, core.device_audit.device_health,
+core.overdue, core.answers and core.reconfigure; core.binding.binder takes the answers to binds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gangsched.model.events import EvictionFailed
 UNWIND = "unwind"
 _EVICT_AGAIN_S = 2.0
 _LONGEST_AGAIN_S = 60.0
-# A gang bound in part that waits for members says so after this long.
+# A gang bound in part that waits for members reports it after this long.
 _GATHER_TOLD_S = 5.0
 
 
@@ -37,9 +37,9 @@ class GroupOutcome:
         self._pre_bind = pre_bind
         self._staggered = staggered
         self._overrun: WeakKeyDictionary[Group, str] = WeakKeyDictionary()
-        """Groups that are evicted for their walltime, and why in words."""
+        """Groups evicted for their walltime, and the reason in words."""
         self._rare_s: WeakKeyDictionary[Group, float] = WeakKeyDictionary()
-        """Groups whose evictions are asked for ever more rarely, and for how long they were left alone."""
+        """Groups whose evictions are requested ever more rarely, and the current pause."""
 
     def settle(self, group: Group) -> None:
         """Decides once no bind of the group is in flight."""
@@ -55,7 +55,7 @@ class GroupOutcome:
         elif not group.n_holding:
             shared.queue.back_off(group, Cause.BIND_FAILED, shared.now_s)
             if group.is_gang and group.n_pending:
-                shared.touch(group)  # the numbers that it was being bound by hold no longer
+                shared.touch(group)  # the numbers by which it was being bound no longer hold
             said = f"gang {group.key} was not bound: {why}" if group.is_gang else why
             self._reporter.rejected(group, said)
         else:
@@ -64,14 +64,15 @@ class GroupOutcome:
         shared.stir(shared.siblings(group).values())
 
     def _whole(self, group: Group, why: str) -> None:
-        """It has started; further members whose binds failed are tried again after its backoff."""
+        """Records that the group has started; other members whose binds failed are retried after its
+        backoff."""
         shared = self._shared
         is_short = bool(group.failed_binds) and group.n_pending > 0
         landed = (info.attempt == group.attempts for info in group.in_state(MemberState.BOUND))
         group.satisfied = True
         group.recovering = False
         if not group.n_bound:
-            shared.touch(group)  # all have failed already: nobody is to take it for one that runs
+            shared.touch(group)  # all have failed already: it must not be taken for a running group
         shared.settle_by_s.drop(group.key)
         shared.requeue_order.drop(group)
         shared.queue.park(group, Cause.ALL_BOUND)
@@ -87,9 +88,10 @@ class GroupOutcome:
             shared.queue.activate(group, Cause.MORE_MEMBERS)
 
     def half_bound(self, group: Group) -> None:
-        """By policy: unwound at once, or first in line until half of settle_s is over and then unwound.
+        """By policy: unwinds at once, or tries the gang first in line for half of settle_s and then unwinds
+        it.
 
-        Half, so that the evicted pods' grace period falls into the limit too.
+        Half, so that the evicted pods' grace period is within the limit too.
         """
         shared = self._shared
         policy = (
@@ -102,10 +104,10 @@ class GroupOutcome:
         self._complete(group)
 
     def _complete(self, group: Group) -> None:
-        """First in line, at once; when that has failed before, after its backoff."""
+        """Tries the gang first in line, at once; after its backoff if that has failed before."""
         again, group.recovering = group.recovering, True
         if group.problem:
-            # It stays refused until that is mended. What came up while it was being bound refuses it now.
+            # It stays refused until that is fixed. A problem found while it was being bound refuses it now.
             if group.state is GroupState.BINDING:
                 self._shared.queue.activate(group, Cause.HALF_BOUND)
                 self._shared.touch(group)
@@ -139,9 +141,9 @@ class GroupOutcome:
         self.unwound(group)
 
     def _complete_for_ever(self, group: Group) -> None:
-        """Eviction is off: bound members stay, and the rest is tried first in line, until the gang is whole.
+        """Keeps bound members, as eviction is off, and tries the rest first in line until the gang is whole.
 
-        At the latest every settle_s, whether or not anything has changed that could help.
+        Tries at least every settle_s, whether or not anything has changed that could help.
         """
         shared = self._shared
         self._reporter.aborted(
@@ -161,8 +163,8 @@ class GroupOutcome:
         self._evict_all(group, Cause.EVICTED)
 
     def evict_overrun(self, group: Group, why: str) -> None:
-        """Likewise a gang or pod whose time is over. Refused evictions are repeated ever more rarely, and
-        members that have succeeded stay as they are: only what is evicted is still owed."""
+        """Likewise evicts a gang or pod whose time is over. Refused evictions are repeated ever more rarely,
+        and members that have succeeded stay as they are: only evicted ones still have to run."""
         self._overrun[group], self._rare_s[group] = why, _EVICT_AGAIN_S
         group.message = why
         self._evict_all(group, Cause.OVERRUN)
@@ -186,8 +188,8 @@ class GroupOutcome:
                 self._shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
 
     def eviction_failed(self, event: EvictionFailed) -> None:
-        """A refusal by a budget (429) is retried later; a missing verb (403) is reported, and retried
-        ever more rarely: it takes a person."""
+        """Retries an eviction that a budget refused (429) later; reports a missing verb (403), and retries
+        ever more rarely, as that takes a person."""
         info = self._shared.cache.pods.get(event.uid)
         if info is None or info.group is None or event.code == 404:
             return
@@ -203,7 +205,7 @@ class GroupOutcome:
             self._reporter.aborted(group, refused)
 
     def unwound(self, group: Group) -> None:
-        """When the last bound member is gone the gang starts over with those that have not succeeded."""
+        """Starts the gang over, once its last bound member is gone, with members that have not succeeded."""
         if group.counts[MemberState.BOUND]:
             return
         self._forget_refusals(group)
@@ -211,11 +213,11 @@ class GroupOutcome:
         self._shared.stir(self._shared.siblings(group).values())
 
     def is_overrun(self, group: Group) -> bool:
-        """Whether it is evicted for its walltime."""
+        """Whether the group is evicted for its walltime."""
         return group in self._overrun
 
     def stays(self, group: Group) -> None:
-        """Evictions are not allowed any more: what is left of the group is not asked to go again."""
+        """Leaves what remains of the group: evictions are not allowed any more."""
         self._forget_refusals(group)
         self._shared.queue.park(group, Cause.STAYS)
         self._shared.touch(group)
@@ -235,5 +237,5 @@ class GroupOutcome:
 
 
 def _failed_at_once(group: Group) -> list[PodInfo]:
-    """Members started by this attempt that have already failed: their binds landed all the same."""
+    """Returns members started by this attempt that have already failed: their binds landed all the same."""
     return [info for info in group.in_state(MemberState.FAILED) if info.attempt == group.attempts]

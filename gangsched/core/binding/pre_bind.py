@@ -1,15 +1,15 @@
 """PreBind: runs between the reservation of a whole gang and its first Bind.
 
-Every member's PreBind plugins are called in order, the members side by side. Only when all of them have
-succeeded, for all groups that start together, is the first Bind sent; otherwise everything is released, and
-nothing was bound. Called by core.binding.binder, which decides what happens to the groups.
+Every member's PreBind plugins are called in order, the members side by side. Only when all have succeeded,
+for all groups that start together, is the first Bind sent; otherwise everything is released, and nothing was
+bound. Called by core.binding.binder, which decides what happens to the groups.
 
     prepared   every hook has answered Success or Skip, the reservations still    binds are sent
                hold, and kubelet could confuse none of the pods with one that
                is due (core.binding.admission_conflicts)
     stopped    a hook gave another answer, or was late; a reservation broke; a    hooks are cancelled,
-               member that is needed left; the settle limit of a gang bound       reservations released
-               in part; kubelet has not admitted the other pod in settle_s
+               needed member left; the settle limit of a gang bound in part;      reservations released
+               kubelet has not admitted the other pod in settle_s
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PreBind:
         """When a unit that waits only for its turn is given up; NEVER_S: it does not wait."""
 
     def begin(self, unit: Sequence[tuple[Group, Sequence[PodInfo]]]) -> bool:
-        """Starts the hooks of the groups' members; False: there are none, bind them at once.
+        """Starts the hooks of the groups' members; False: there are none, so bind the groups at once.
 
         Raises: PluginError (a PreBindPreFlight); then no hook was started.
         """
@@ -97,7 +97,7 @@ class PreBind:
         return [(info, plugins[info.template.serial]) for info in members if info.template.serial in plugins]
 
     def answered(self, call: HookCall, event: HookAnswered) -> None:
-        """A PreBind hook's answer."""
+        """Takes a PreBind hook's answer."""
         info, unit = call.info, self._units.get(call.group.key)
         if info is None or unit is None or unit.open.get(info.uid) is not call:
             return
@@ -113,13 +113,14 @@ class PreBind:
             self._look(unit)
 
     def look(self, group: Group) -> None:
-        """Members have come or gone: is the rest still a whole gang, and is all of it prepared?"""
+        """Checks, as members came or left, whether the rest is still a whole gang and all of it is
+        prepared."""
         unit = self._units.get(group.key)
         if unit is not None:
             self._look(unit)
 
     def stop(self, group: Group, why: str) -> bool:
-        """Releases the group, with those that start with it; False if it is not being prepared."""
+        """Releases the group and the groups that start with it; False if it is not being prepared."""
         unit = self._units.get(group.key)
         if unit is None:
             return False
@@ -157,7 +158,7 @@ class PreBind:
             self._sender.send(group, self._staggered.may_leave(group, members))
 
     def look_again(self) -> None:
-        """Something has happened: units that wait only for their turn may get it, oldest first."""
+        """Checks whether units that wait only for their turn may have it now, oldest first."""
         if self._conflicts.resources:
             for unit in [unit for unit in self._until_s if self._until_s.due_s(unit) < NEVER_S]:
                 self._look(unit)

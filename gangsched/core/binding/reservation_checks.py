@@ -17,7 +17,7 @@ _RESIZED = "a member was resized since it was reserved"
 
 
 def reservation_broken(cache: Cache, info: PodInfo) -> str:
-    """Why the reserved node or device is unusable now; "" if all is well."""
+    """Returns why the reserved node or device is unusable now; "" if all is well."""
     row = cache.nodes.row_of.get(info.node_name)
     if row is None:
         return f"node {info.node_name} is gone"
@@ -32,7 +32,7 @@ def reservation_broken(cache: Cache, info: PodInfo) -> str:
 
 
 def reservation_taken(cache: Cache, info: PodInfo) -> str:
-    """The reserved device that another live pod now holds; "" if none."""
+    """Returns a sentence on the reserved device that another live pod now holds; "" if none."""
     for resource, ids in info.ids.items():
         holders = cache.ledger.holders(info.row, resource)
         for device_id in ids:
@@ -42,10 +42,10 @@ def reservation_taken(cache: Cache, info: PodInfo) -> str:
 
 
 def reservation_lost(cache: Cache, info: PodInfo) -> str:
-    """Why an unsent reservation should be replaced by a new one; "" if it should not.
+    """Returns why an unsent reservation should be replaced by a new one; "" if it should not.
 
     It is broken; or another live pod holds one of its devices; or the node now lists devices and the
-    reservation names none; or the pod asks for something else now. Not checked for a bind that may be in
+    reservation has none; or the pod now requests something else. Not checked for a bind that may be in
     flight: that is repeated unchanged.
     """
     broken = reservation_broken(cache, info)
@@ -62,7 +62,7 @@ def reservation_lost(cache: Cache, info: PodInfo) -> str:
 
 
 def is_resized(info: PodInfo, pod: Pod) -> bool:
-    """Whether it asks for something else than it is counted for."""
+    """Whether the pod requests something else than it is counted for."""
     counted, now = info.template.pod.spec, pod.spec
     return (
         counted.containers != now.containers

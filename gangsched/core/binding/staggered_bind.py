@@ -1,14 +1,14 @@
-"""StaggeredBind: sends members that kubelet could confuse only after others are admitted.
+"""StaggeredBind: sends members that kubelet could confuse with others only after those are admitted.
 
-Lives here: members that are held, reserved and unsent, while others of their gang (or of one that starts with
-it) are due on the same node, and how that ends. core.binding.admission_conflicts decides which pods must not
-be due together. The gang is bound in part meanwhile, so a wave that kubelet does not admit is waited for only
-half of `settle_s`; the other half is for the gang's policy. Called by core.binding.binder.
+Lives here: members that are held, reserved and unsent, while other members of their gang (or of one that
+starts with it) are due on the same node, and how that ends. core.binding.admission_conflicts decides which
+pods must not be due together. The gang is bound in part meanwhile, so a wave that kubelet does not admit is
+waited for only half of `settle_s`; the other half is for the gang's policy. Called by core.binding.binder.
 
-    held    no pod it could be mixed up with is due any more, and what is reserved     its bind is sent
-            for it holds
-    held    a bind of its gang failed for good; a promise broke; the wave before it    given back; the gang
-            was not admitted in time                                                    settles by its policy
+    held    no pod that it could be confused with is still due, and its            its bind is sent
+            reservation holds
+    held    a bind of its gang failed for good; a reservation broke; the wave      released; the gang
+            before it was not admitted in time                                     settles by its policy
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class StaggeredBind:
         self._until_s: Deadlines[GroupKey] = Deadlines(shared.timers)
 
     def may_leave(self, group: Group, members: Sequence[PodInfo]) -> Sequence[PodInfo]:
-        """Those of `members` whose binds may leave now; the others are held."""
+        """Returns the members whose binds may leave now; the others are held."""
         return self._let_go(group, members) if self._conflicts.resources else members
 
     def look_again(self) -> None:
-        """Something has happened: held members may have their turn, oldest groups first."""
+        """Checks whether held members may have their turn now, oldest groups first."""
         for key in list(self._until_s):
             group = self._shared.groups.get(key)
             held = _held(group) if group is not None else []
@@ -66,7 +66,7 @@ class StaggeredBind:
         return True
 
     def give_back(self, group: Group) -> None:
-        """The group's held members will not be sent."""
+        """Releases the group's held members, which will not be sent."""
         if self._until_s.drop(group.key):
             for info in _held(group):
                 info.bind = BindState.NONE
@@ -82,7 +82,7 @@ class StaggeredBind:
                 self._until_s.drop(key)
 
     def _let_go(self, group: Group, members: Sequence[PodInfo]) -> list[PodInfo]:
-        """Those of `members` that may be due together, marked as sent; the others are held."""
+        """Marks as sent, and returns, the members that may be due together; the others are held."""
         going = []
         for info in members:
             if self._conflicts.holds(info):

@@ -3,7 +3,7 @@
 Applies the watch's events of nodes and pods, and keeps reservations (assume) until the API says bound
 (confirm) or they are released (forget). An assumed pod never expires: no clock here. All resources and
 devices are counted once, in one structure (promise 3 of the bind path), keyed by pod UID. Groups and their
-states are not here (core.scheduler); the cache only knows which pod holds what, where. Source of the states:
+states are not here (core.state); the cache only knows which pod holds what, where. Source of the states:
 kube-scheduler `backend/cache/interface.go`.
 """
 
@@ -60,7 +60,7 @@ class Cache:
         self.priorities: dict[int, int] = {}
         """How many pods hold something on a node, by spec.priority."""
         self.nominated: dict[str, Nominated] = {}
-        """By UID: other schedulers' nominated pods, and our own that wait for their victims to go."""
+        """By UID: other schedulers' nominated pods, and our own pods that wait for their victims to go."""
         self.clashes: list[tuple[str, str, str]] = []
         """(UID, node, device ID) of annotations that claim another live pod's device, to be reported."""
         self.bad_reports: list[tuple[Node, str]] = []
@@ -72,9 +72,9 @@ class Cache:
     # -- nodes ---------------------------------------------------------------------------------------
 
     def put_node(self, node: Node) -> tuple[list[ClusterChange], str]:
-        """Takes over a node's state; returns the changes and what is wrong with it ("" if nothing).
+        """Takes in a node's state; returns the changes and what is wrong with it ("" if nothing).
 
-        A node with another UID under a known name is another node: the old one's inventory is void.
+        A node with another UID under a known name is a new node: the old one's inventory is void.
         """
         name = node.metadata.name
         row = self.nodes.row_of.get(name)
@@ -112,7 +112,7 @@ class Cache:
         return changes, problem
 
     def keep_usage_trackers(self, usage_trackers: Iterable[UsageTracker]) -> None:
-        """Uses these trackers from now on; they are filled with the present state."""
+        """Replaces the trackers, and fills the new ones with the present state."""
         self.usage_trackers.keep(usage_trackers)
         if not self.usage_trackers:
             return
@@ -124,7 +124,7 @@ class Cache:
             self.usage_trackers.enter(self.by_node.get(name, {}).values(), row)
 
     def put_usage(self, usage: ReportedUsage) -> list[ClusterChange]:
-        """metrics-server's report about a node, for the trackers that use it."""
+        """Passes metrics-server's report about a node to the trackers that use it."""
         row = self.nodes.row_of.get(usage.node)
         if row is None or not self.usage_trackers:
             return []
@@ -132,7 +132,7 @@ class Cache:
         return [ClusterChange(Change.NODE_REPORT, row)] if is_news else []
 
     def _learn_names(self) -> None:
-        """A node offers a new resource: pods that request it are counted by it from now on."""
+        """Counts a newly offered resource for the pods that request it."""
         for template in self.template_table.all:
             self._resolve(template)
         for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
@@ -149,7 +149,7 @@ class Cache:
             self.nodes.use(info.row, template.columns, template.amounts, 1)
 
     def remove_node(self, name: str) -> list[PodInfo]:
-        """The node is gone; returns the pods that were counted on it (they no longer are)."""
+        """Removes a node; returns the pods that were counted on it (they no longer are)."""
         pods = list(self.by_node.get(name, {}).values())
         for info in pods:
             self._uncount(info)
@@ -162,12 +162,12 @@ class Cache:
     # -- pods ----------------------------------------------------------------------------------------
 
     def join(self, info: PodInfo) -> None:
-        """Add a pod."""
+        """Adds a pod."""
         self.pods[info.uid] = info
         self.index.selected.join(info)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
-        """Remove a pod; None if it is unknown. The caller releases what it holds."""
+        """Removes a pod; None if it is unknown. The caller releases what it holds."""
         info = self.pods.pop(uid, None)
         self.index.selected.unname(uid)
         if info is not None:
@@ -175,7 +175,7 @@ class Cache:
         return info
 
     def settle(self, now_s: float) -> None:
-        """Give unplaced pods templates that distinguish what selectors look at now.
+        """Gives unplaced pods templates that distinguish the labels that selectors look at now.
 
         After an exception a second call continues after the pod that raised it.
         """
@@ -193,7 +193,7 @@ class Cache:
             info.template = self.template_of(info.pod)
 
     def sign_by(self, sign: Callable[[Pod], Hashable] | None) -> None:
-        """Give unplaced pods their templates by this signature."""
+        """Gives unplaced pods their templates by this signature."""
         if not self.template_table.sign_by(sign):
             return
         for info in (*self.pods.values(), *(one.info for one in self.nominated.values())):
@@ -201,7 +201,7 @@ class Cache:
                 info.template = self.template_of(info.pod)
 
     def renew(self, info: PodInfo, pod: Pod) -> None:
-        """A new version of a pod that keeps its node and devices."""
+        """Takes in a new version of a pod that keeps its node and devices."""
         old, info.pod = info.pod, pod
         if info.group is not None:
             info.group.n_changes += 1
@@ -220,7 +220,7 @@ class Cache:
     def place(
         self, info: PodInfo, node_name: str, allocation: Mapping[str, Mapping[str, tuple[str, ...]]]
     ) -> None:
-        """The API says that the pod is on this node with these devices."""
+        """Records that, by the API, the pod is on this node with these devices."""
         before = info.row
         self._leave(info)
         info.allocation = allocation
@@ -233,7 +233,7 @@ class Cache:
                 self.usage_trackers.enter((info,), info.row)
 
     def assume(self, placements: Iterable[Placement]) -> None:
-        """Reserves for many at once: equal pods on one node are counted in one addition.
+        """Reserves for many pods at once: equal pods on one node are counted in one addition.
 
         Raises: InvariantError when a pod is promised already or a device is not free.
         """
@@ -287,11 +287,11 @@ class Cache:
         return change
 
     def edited(self, info: PodInfo) -> None:
-        """A pod with a reservation was edited: once that is released, it is placed as it is then."""
+        """Marks an edited pod with a reservation: once released, it is placed by its latest version."""
         self.index.selected.promised[info.uid] = info
 
     def nominate(self, pod: Pod, node_name: str) -> ClusterChange | None:
-        """Another scheduler nominates `node_name` for its pod ("": no longer); returns the freed room."""
+        """Records another scheduler's nomination for its pod ("": none now); returns the freed room."""
         known = self.nominated.pop(pod.metadata.uid, None)
         if node_name:
             priority = pod.spec.priority or 0
@@ -313,12 +313,12 @@ class Cache:
         return changes if room is None else [*changes, room]
 
     def _forget_stranger(self, uid: str) -> None:
-        """Forget the labels of a pod known only for a nomination that has ended."""
+        """Forgets the labels of a pod known only for a nomination that has ended."""
         if uid not in self.pods:
             self.index.selected.unname(uid)
 
     def room_of(self, kept: Nominated) -> list[ClusterChange]:
-        """What is free for others once it is kept no more."""
+        """Returns what becomes free when this room is no longer kept."""
         room = self._room_of(kept)
         if room is None:
             return []

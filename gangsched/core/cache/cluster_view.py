@@ -25,7 +25,7 @@ class Following(Protocol):
     """A plugin's data about a Trial, updated as pods are placed on it (ClusterView.kept)."""
 
     def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
-        """`count` pods of one template were placed on `row`; `view` shows them already."""
+        """Adds `count` pods of one template placed on `row`; `view` shows them already."""
         ...
 
 
@@ -52,11 +52,11 @@ class ClusterView(RoomQueries, DeviceQueries, PodQueries, NodeQueries, ObjectQue
         self._objects = objects
 
     def base(self) -> ClusterView:
-        """The cache's state, without a Trial's placements."""
+        """Returns the cache's state, without a Trial's placements."""
         return ClusterView(self._nodes, self._ledger, self._by_node, self._index, self._objects)
 
     def kept(self, key: Hashable, make: Callable[[], FollowingT]) -> FollowingT:
-        """The result of `make`; on a Trial it is kept, and updated with the pods placed since then.
+        """Returns the result of `make`; a Trial keeps it, and updates it with the pods placed since.
 
         Made anew on a fork, and after pods were removed. The cache's own view keeps nothing.
         """

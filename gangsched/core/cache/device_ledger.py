@@ -4,8 +4,8 @@ Lives in the cache, which is its only writer. An ID belongs to a node and a reso
 inventory lists it as Healthy and no pod holds or has claimed it. IDs that are held but no longer listed stay
 held: a device that comes back under a live pod is not given out twice.
 
-A claim is preemption's: the device stays with its holder until that pod is gone, and then is free only for
-the pod that it was claimed for, which lifts its claims (`unclaim`) in the turn that places it.
+A claim is preemption's: the device stays with its holder until that pod is gone. Then it is free only for the
+pod that it was claimed for, whose claims are lifted (`unclaim`) in the turn that places it.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class _NodeDevices:
 
 
 class DeviceColumn:
-    """One resource over all nodes. Shapes: free int64[capacity], a count, -1: no inventory; room as free, how
-    many of a node's IDs fit one label, -1: no inventory (None: not needed).
+    """One resource over all nodes. Shapes: free int64[capacity], a count, -1: no inventory; room
+    int64[capacity], how many of a node's IDs fit one label, -1: no inventory (None: not needed).
     """
 
     __slots__ = ("at", "free", "room", "unhealthy")
@@ -89,17 +89,17 @@ class DeviceLedger:
         self.capacity = capacity
 
     def inventory(self, row: int, resource: str) -> DeviceInventory | None:
-        """The node's inventory."""
+        """Returns the node's inventory."""
         node = self._node(row, resource)
         return node.inventory if node else None
 
     def free_mask(self, row: int, resource: str) -> int:
-        """Bit mask over the inventory's indices: healthy and not held."""
+        """Bit mask over the inventory's indices: devices that are healthy and not held or claimed."""
         node = self._node(row, resource)
         return node.free if node else 0
 
     def listed_on(self, row: int, resource: str) -> tuple[DeviceInventory, int] | None:
-        """The node's inventory and its free_mask; None: it has no inventory."""
+        """Returns the node's inventory and its free_mask; None if it has no inventory."""
         column = self.columns.get(resource)
         node = column.at.get(row) if column is not None else None
         return None if node is None or node.inventory is None else (node.inventory, node.free)
@@ -128,7 +128,7 @@ class DeviceLedger:
         return frozenset(gained)
 
     def hold(self, row: int, uid: str, resource: str, ids: Iterable[str]) -> list[str]:
-        """The API says that the pod holds these devices; returns those that another pod holds too."""
+        """Records that, by the API, the pod holds these devices; returns those that another pod holds too."""
         column = self._column(resource)
         node = column.at.setdefault(row, _NodeDevices())
         clashes = []
@@ -170,7 +170,7 @@ class DeviceLedger:
         self._publish(column, row, node)
 
     def release(self, row: int, uid: str, resource: str, ids: Iterable[str]) -> bool:
-        """Releases the pod's devices; True when a device became free by it."""
+        """Releases the pod's devices; returns whether one became free."""
         column = self._column(resource)
         node = column.at.get(row)
         if node is None:
@@ -193,7 +193,7 @@ class DeviceLedger:
     def claim(self, row: int, uid: str, resource: str, ids: Iterable[str]) -> None:
         """Keeps devices for one pod, whichever pods hold them now: no other pod can get them.
 
-        Claimed twice by one pod is claimed once. Raises: InvariantError (another pod has claimed one).
+        Claiming twice for one pod changes nothing. Raises: InvariantError (another pod has claimed one).
         """
         column = self._column(resource)
         node = column.at.setdefault(row, _NodeDevices())
@@ -206,7 +206,7 @@ class DeviceLedger:
         self._publish(column, row, node)
 
     def unclaim(self, uid: str) -> list[tuple[int, str]]:
-        """Lifts the pod's claims; returns (row, resource) where devices became free by it."""
+        """Lifts the pod's claims; returns (row, resource) where that freed devices."""
         gained = []
         for row, resource in self._claims.pop(uid, ()):
             column = self._column(resource)
@@ -222,7 +222,7 @@ class DeviceLedger:
         return gained
 
     def claims(self, uid: str) -> list[tuple[int, str, tuple[str, ...]]]:
-        """The pod's claims: (row, resource, IDs)."""
+        """Returns the pod's claims: (row, resource, IDs)."""
         found = []
         for row, resource in self._claims.get(uid, ()):
             node = self._node(row, resource)
@@ -238,8 +238,8 @@ class DeviceLedger:
     def freed_by(
         self, row: int, resource: str, ids: Iterable[str], gone: Container[str], lifted: Container[str] = ()
     ) -> int:
-        """Bit mask of those of `ids` that would be free without the pods `gone` (UIDs) and the claims of
-        those in `lifted`."""
+        """Bit mask of those of `ids` that would be free if the pods `gone` (UIDs) were gone and the claims of
+        pods in `lifted` were lifted."""
         node = self._node(row, resource)
         if node is None or node.inventory is None:
             return 0
@@ -254,7 +254,7 @@ class DeviceLedger:
         return mask & node.inventory.healthy
 
     def promised_unusable(self, row: int, resource: str, ids: Iterable[str]) -> str:
-        """The first of these IDs that is gone or unhealthy now; "" when all are usable."""
+        """Returns the first of these IDs that is gone or unhealthy now; "" when all are usable."""
         node = self._node(row, resource)
         inventory = node.inventory if node else None
         for device_id in ids:
@@ -269,7 +269,7 @@ class DeviceLedger:
         return node.held if node else {}
 
     def recount(self, row: int, infos: Iterable[PodInfo]) -> None:
-        """Rebuilds what is held on this row from these pods."""
+        """Rebuilds the row's record of held devices from these pods."""
         for column in self.columns.values():
             node = column.at.get(row)
             if node is not None:
@@ -286,7 +286,7 @@ class DeviceLedger:
                 self._publish(column, row, node)
 
     def forget_node(self, row: int) -> None:
-        """The node is gone: drop its inventory, as its row may be reused for another node."""
+        """Drops the inventory of a node that is gone, as its row may be reused for another node."""
         self.unread.discard(row)
         for column in self.columns.values():
             column.unhealthy.pop(row, None)

@@ -2,7 +2,7 @@
 
 Written by core.cache.node_table, read through ClusterView.image by the ImageLocality plugin. A kubelet
 reports up to fifty images with two names each: strings are kept once for the cluster, and a node costs eight
-bytes a name.
+bytes per name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Image:
         return len(self._rows)
 
     def rows(self) -> IntArray:
-        """The nodes that have it, unordered. Shape: int64[n_nodes]."""
+        """The nodes that have the image, unordered. Shape: int64[n_nodes]."""
         return np.array(self._rows, dtype=np.int64)
 
     def add(self, row: int) -> None:
@@ -57,7 +57,7 @@ class ImageTable:
         return self._on_row.get(row, ())
 
     def forget(self, row: int) -> None:
-        """Like an empty `put`, for a row that may have been written halfway."""
+        """Does as `put` with no images, for a row that may have been written halfway."""
         self.revision += 1
         self._on_row.pop(row, None)
         for image in list(self._images.values()):
@@ -67,7 +67,7 @@ class ImageTable:
                 del self._images[image.name]
 
     def put(self, row: int, reported: Iterable[NodeImage] | None) -> None:
-        """Takes over a node's report; None or nothing: it has no images."""
+        """Takes in a node's report; None or empty: it has no images."""
         before = self._on_row.get(row, ())
         if not reported and not before:
             return

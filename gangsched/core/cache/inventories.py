@@ -1,4 +1,4 @@
-"""Inventories: from a node's annotation or labels into the device ledger. Called by core.cache.cache."""
+"""Inventories: puts a node's annotation or labels into the device ledger. Called by core.cache.cache."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _NO_DEVICES = DeviceInventory((), 0, DeviceTopology((), ()))
 
 
 class Inventories:
-    """Reads what nodes list, where it is read at all."""
+    """Reads what nodes list, unless it is only counted."""
 
     def __init__(self, ledger: DeviceLedger, *, invalid: str, counted: frozenset[str]) -> None:
-        """invalid: what counts of a node whose inventory is unreadable, "nothing" or its numbers.
+        """invalid: what counts of a node whose inventory is unreadable: "nothing", or its plain numbers.
 
         counted: resources whose IDs are not assigned.
         """
@@ -27,7 +27,8 @@ class Inventories:
         self._counted = counted
 
     def put(self, row: int, node: Node, known: Node | None) -> tuple[frozenset[str], str]:
-        """The resources that gained free devices, and what is wrong with the inventory ("" if nothing)."""
+        """Returns the resources that gained free devices, and what is wrong with the inventory ("" if
+        nothing)."""
         meta = node.metadata
         text = inventory_text(meta.annotations, meta.labels)
         if known is not None and inventory_text(known.metadata.annotations, known.metadata.labels) == text:

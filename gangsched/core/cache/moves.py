@@ -14,7 +14,7 @@ from gangsched.model.quantity import MAX_VALUE
 
 
 class Moves(NamedTuple):
-    """Of each change: the row, which of the templates, and how many pods, below 0 if removed."""
+    """For each change: the row, the index of its template, and the number of pods, negative if removed."""
 
     rows: IntArray
     kinds: IntArray
@@ -22,8 +22,8 @@ class Moves(NamedTuple):
     templates: list[PodTemplate]
 
     def subtract(self, free: IntArray, column: int, done: int) -> bool:
-        """Takes the changes after the first `done` from a column. False: a sum could leave the range of
-        quantities, and nothing was done."""
+        """Subtracts the changes after the first `done` from a column. Returns False, with nothing done, if a
+        sum could leave the range of quantities."""
         of_kind = [one.by_column.get(column, 0) for one in self.templates]
         rows, counts = self.rows[done:], self.counts[done:]
         amounts = np.array(of_kind, dtype=np.int64)[self.kinds[done:]]
@@ -35,7 +35,7 @@ class Moves(NamedTuple):
 
 
 def moves_of(placed: Sequence[tuple[int, PodTemplate, int]]) -> Moves:
-    """These changes, (row, template, count) each."""
+    """Makes Moves of these changes, (row, template, count) each."""
     templates = {template.serial: template for _, template, _ in placed}
     kind_of = {serial: i for i, serial in enumerate(templates)}
     return Moves(

@@ -1,7 +1,7 @@
-"""NamespaceUsage: what each namespace's pods hold on nodes; QueueView: what plugins of the queue see of it.
+"""NamespaceUsage: what each namespace's pods hold on nodes; QueueView: what the queue's plugins see of it.
 
-A usage tracker (core.cache.usage_trackers) that exists only where a plugin of PreEnqueue or QueueSort reads
-it. Not here: which plugin does, and what follows from a change (core.state.lanes).
+A usage tracker (core.cache.usage_trackers) that exists only if a PreEnqueue or QueueSort plugin reads it. Not
+here: which plugin does, and what follows from a change (core.state.lanes).
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ TOTALS = ""
 
 
 class NamespaceUsage:
-    """Resources held by pods, reserved or bound and of every scheduler, by namespace, and by the values of
-    some labels: as "label=value"."""
+    """Resources held by pods of every scheduler, reserved or bound, by namespace and by the values of some
+    labels ("label=value")."""
 
     def __init__(self, labels: tuple[str, ...] = ()) -> None:
         self.labels = labels
         self.used: dict[str, dict[str, int]] = {}
         self.changed: set[str] = set()
-        """Namespaces whose use has changed since a reader cleared this; TOTALS: what the nodes offer has."""
+        """Namespaces whose use has changed since a reader cleared this; TOTALS if what the nodes offer
+        has."""
         self.n_node_changes = 0
         self._on_row: dict[int, dict[str, _Held]] = {}
         self._offered: dict[int, Mapping[str, object] | None] = {}
@@ -57,7 +58,7 @@ class NamespaceUsage:
     def enter(self, infos: Iterable[PodInfo], row: int, now_s: float) -> None:
         on_row = self._on_row.setdefault(row, {})
         for info in infos:
-            # As it is counted now: the pod may be another version when it leaves.
+            # As counted now: the pod may be another version when it leaves.
             held = on_row[info.uid] = (self._names(info), info.template.requests)
             self._add(held, 1)
 
@@ -102,8 +103,8 @@ def _keeps_nothing(group: Group) -> Mapping[str, Mapping[str, int]]:
 class QueueView:
     """The cluster as PreEnqueue and QueueSort see it.
 
-    Amounts are by resource name: cpu in thousandths, everything else in whole units. Everything is as
-    of this turn and may not be kept: a plugin asks again.
+    Amounts are by resource name: cpu in thousandths, everything else in whole units. All of it holds for this
+    turn only and may not be kept: a plugin asks again.
     """
 
     def __init__(self, nodes: NodeTable, usage: NamespaceUsage, book: QueueBook | None = None) -> None:
@@ -112,18 +113,18 @@ class QueueView:
         self._usage = usage
         self._book = book
         self.walltime_of: Callable[[Group], float] | None = None
-        """How long a group runs, where the configuration has `queueing`."""
+        """Returns how long a group runs, where the configuration has `queueing`."""
         self.promised: Callable[[], Iterable[PodInfo]] = tuple
-        """Pods that room is kept for until others have gone."""
+        """Returns the pods whose room is kept until their victims have gone."""
         self.going: Collection[str] = ()
-        """UIDs of those others."""
+        """UIDs of those victims."""
         self.kept_in_limits: Callable[[Group], Mapping[str, Mapping[str, int]]] = _keeps_nothing
-        """What is kept within limits from a group for others of its queue, by queue with a limit."""
+        """Returns what limits keep from a group for other groups of its queue, by queue with a limit."""
         self._totals: Mapping[str, int] = _NOTHING
         self._largest: Mapping[str, int] = _NOTHING
         self._totals_of = -1
         self.began_s: float | None = None
-        """When the first turn of this process was."""
+        """When this process had its first turn."""
         self.now_s = 0.0
         """The scheduler's own clock, which begins anywhere and never goes back."""
         self.reads: set[str] = set()
@@ -131,11 +132,11 @@ class QueueView:
         self.reads_time = False
 
     def set_time(self, now_s: float) -> None:
-        """A turn begins."""
+        """Begins a turn at this time."""
         self.now_s = now_s
         if self.began_s is None:
             self.began_s = now_s
-        if self._book is not None:  # parts of the cluster count from when its nodes are known
+        if self._book is not None:  # shares of the cluster count from when its nodes are known
             self._book.take_totals(self.totals(), now_s)
 
     def totals(self) -> Mapping[str, int]:
@@ -155,7 +156,7 @@ class QueueView:
         return _NOTHING if used is None else MappingProxyType(used)
 
     def used_by_label(self, label: str, value: str) -> Mapping[str, int]:
-        """As `used`, for pods of all namespaces with this label. QueueSort's plugin names its labels in
+        """As `used`, for pods of all namespaces with this label. QueueSort's plugin lists its labels in
         `usage_labels`."""
         return self.used(f"{label}={value}")
 
@@ -163,17 +164,17 @@ class QueueView:
     def queues(self) -> QueueBook | None:
         """What each queue holds and has held lately; None: no queues are configured.
 
-        What a lane key reads of it is not noted: a lane is asked again when what `place_of_queue` or
-        `used_by_queue` has read changes.
+        Reads of a lane key through this are not recorded: a lane's key is computed again only when what
+        `place_of_queue` or `used_by_queue` has read changes.
         """
         if self._book is not None:
             self._book.take_totals(self.totals(), self.now_s)
         return self._book
 
     def queue_of(self, group: Group) -> str:
-        """The group's queue, that of its first member; its namespace where no queues are configured.
+        """Returns the queue of the group's first member; the group's namespace if no queues are configured.
 
-        One that Kueue admits is in `/kueue`, one whose namespace no queue lists in `/other`.
+        A group that Kueue admits is in `/kueue`; one whose namespace no queue lists in `/other`.
         """
         first = group.first()
         if self._book is None or first is None:
@@ -181,18 +182,18 @@ class QueueView:
         return self._book.tree.of(first.pod).queue
 
     def request_of(self, group: Group) -> Mapping[str, int]:
-        """What the group's next attempt has to find room for, at least."""
+        """Returns what the group's next attempt has to find room for, at least."""
         return requests_of(needed_members(group))
 
     def used_by_queue(self, queue: str) -> Mapping[str, int]:
-        """As `used`, for a queue and all below it."""
+        """As `used`, for a queue and all queues below it."""
         if self._book is None:
             return self.used(queue)
         self.reads.add(f"/{queue}")
         return self._book.used(queue)
 
     def promised_to_queue(self, queue: str) -> Mapping[str, int]:
-        """What pods of the queue, and of all below it, are about to get once others have gone."""
+        """Returns what pods of the queue, and of all below it, will get once their victims have gone."""
         book = self._book
         if book is None:
             return _NOTHING
@@ -201,8 +202,8 @@ class QueueView:
         return requests_of(own)
 
     def place_of_queue(self, queue: str, request: Mapping[str, int]) -> Place:
-        """Where the queue stands among all, if its first group asks for this much (QueueBook.place); () for
-        one that is not in the tree, which comes first."""
+        """Returns the queue's place among all if its first group requests this (QueueBook.place); for a queue
+        not in the tree (), which comes first."""
         book = self.queues
         if book is None or queue not in book.tree.paths:
             return Place()
@@ -211,11 +212,12 @@ class QueueView:
         return book.place(queue, request, self.now_s)
 
     def walltime_s(self, group: Group) -> float:
-        """How long the group runs, as far as is known; infinity if it never ends, or without `queueing`."""
+        """Returns how long the group runs, as far as known; infinity if it never ends, or without
+        `queueing`."""
         return NEVER_S if self.walltime_of is None else self.walltime_of(group)
 
     def dominant_share(self, namespace: str, *resources: str) -> float:
-        """The namespace's largest share of any of these resources, 0 to 1; without names, of all
+        """Returns the namespace's largest share of any of these resources, 0 to 1; without names, of all
         resources."""
         totals, used = self.totals(), self.used(namespace)
         named = resources or tuple(used)
@@ -223,7 +225,8 @@ class QueueView:
         return max(shares, default=0.0)
 
     def waited_s(self, group: Group) -> float:
-        """For how long the group has been complete; for a group found at start-up, since then."""
+        """Returns how long the group has been complete; for a group found at start-up, the time since
+        then."""
         self.reads_time = True
         if group.first_complete_s == NEVER_S:
             return 0.0

@@ -20,8 +20,8 @@ class NodeInfo:
     __slots__ = ("_view", "labels", "name", "node", "pods", "row")
 
     pods: tuple[Pod, ...]
-    """Bound, reserved, and placed earlier in the same cycle: for the latter the template's pod stands for
-    each pod that shares it.
+    """Bound and reserved pods, and those placed earlier in the same cycle: for these the template's pod
+    stands for each pod that shares it.
     """
 
     def __init__(self, view: ClusterView, row: int, node: Node) -> None:

@@ -44,7 +44,7 @@ class LabelColumn:
 class NodeTable:
     """Shapes: allocatable and free int64[n_resources, capacity]; live, unschedulable bool[capacity].
 
-    padding int64[2, capacity]: the cpu and memory that scores count for pods that state none of it.
+    padding int64[2, capacity]: the cpu and memory that scores count for pods that request none.
     beyond: by (column, row) the exact free amount, where `free` cannot hold it.
     """
 
@@ -68,8 +68,8 @@ class NodeTable:
         self.images = ImageTable()
         self.labels: dict[str, LabelColumn] = {}
         self._n_having: dict[str, int] = {}
-        """By label key, how many nodes have it. Selectors come from users, who may name keys by the thousand:
-        those that no node has share one column, and cost nothing."""
+        """Number of nodes with each label key. Selectors come from users, who may name keys by the thousand:
+        keys that no node has share one column, and cost nothing."""
         self._nowhere = LabelColumn(capacity)
         self.static_revision = 0
         self.journal: list[int] = []
@@ -95,7 +95,7 @@ class NodeTable:
             self.free = np.concatenate([self.free, extra])
 
     def row_for(self, name: str) -> int:
-        """The node's row, new or reused if need be; the caller grows its other per-row data."""
+        """Returns the node's row, a new or reused one if need be; the caller grows its other per-row data."""
         row = self.row_of.get(name)
         if row is None:
             if self._free_rows:
@@ -112,7 +112,7 @@ class NodeTable:
         return row
 
     def put(self, row: int, node: Node) -> list[ClusterChange]:
-        """Takes over a node's state; returns the changes that may help a pod or change its choices.
+        """Takes in a node's state; returns the changes that may help a pod or change its choices.
 
         Raises: ParseError (an allocatable quantity), leaving the row as it was.
         """
@@ -167,7 +167,7 @@ class NodeTable:
         return changes
 
     def remove(self, name: str) -> int | None:
-        """Frees the node's row and drops the use counted on it. Returns the row."""
+        """Frees the node's row and drops the use counted on it; returns the row."""
         row = self.row_of.pop(name, None)
         if row is None:
             return None
@@ -192,7 +192,7 @@ class NodeTable:
         return row
 
     def drop(self, name: str) -> None:
-        """As remove, for a node that may have been written halfway."""
+        """Does as remove, for a node that may have been written halfway."""
         row = self.row_of.pop(name)
         self.note(row)
         self.nodes[row], self.names[row] = None, ""
@@ -220,7 +220,7 @@ class NodeTable:
                 free[column, row] = left
 
     def exact_free(self, column: int, row: int) -> int:
-        """The free amount: `free`, except for sums beyond its range."""
+        """Returns the free amount: `free`, except for sums beyond its range."""
         exact = self.beyond.get((column, row))
         return self.free.item(column, row) if exact is None else exact
 
@@ -260,7 +260,7 @@ class NodeTable:
             del self.ports[row]
 
     def label_column(self, key: str) -> LabelColumn:
-        """The codes of one label key, built on first use and kept current."""
+        """Returns the codes of one label key, built on first use and kept current."""
         if key not in self._n_having:
             return self._nowhere
         column = self.labels.get(key)
@@ -283,17 +283,17 @@ class NodeTable:
                 del self._n_having[key]
 
     def changed_since(self, mark: int) -> IntArray | None:
-        """The rows that changed since journal_end was `mark`, ascending; None: too long ago to know."""
+        """Returns rows that changed since journal_end was `mark`, ascending; None: too long ago to know."""
         rows = self.rows_since(mark)
         return None if rows is None else np.array(sorted(rows), dtype=np.int64)
 
     def rows_since(self, mark: int) -> set[int] | None:
-        """As changed_since, as a set: for followers that look at few rows, one by one."""
+        """As changed_since, as a set: for readers that look at few rows, one by one."""
         return None if mark < self.journal_start else set(self.journal[mark - self.journal_start :])
 
     @property
     def journal_end(self) -> int:
-        """Changes with every change of any row."""
+        """Grows with every change of any row."""
         return self.journal_start + len(self.journal)
 
     def note(self, row: int) -> None:
@@ -304,7 +304,7 @@ class NodeTable:
             self.journal_start += _MAX_JOURNAL // 2
 
     def _recode_taints(self) -> None:
-        """Forgets taints that no node has any more."""
+        """Forgets taints that no node has now."""
         self.taint_classes = {(): 0}
         for row in self.row_of.values():
             node = self.nodes[row]

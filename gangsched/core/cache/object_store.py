@@ -1,7 +1,7 @@
 """ObjectStore: objects of kinds other than pods, nodes and groups, as last received from the API server.
 
-Written by core.scheduler from ObjectPut and ObjectGone, read by plugins through the view. Only kinds that an
-enabled plugin names in its `watches` are followed.
+Written by core.cluster_objects from ObjectPut and ObjectGone, read by plugins through the view. Only kinds
+that an enabled plugin lists in its `watches` are followed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from gangsched.model.objects import ObjectMeta, PlainObject
 
-# How many changes of a kind are known by name.
+# Number of a kind's latest changes whose names are kept.
 _MAX_JOURNAL = 4096
 
 Name = tuple[str, str]
@@ -21,24 +21,25 @@ Name = tuple[str, str]
 
 
 class ObjectStore:
-    """By kind, as the plugin names it: "services", "replicasets.apps"."""
+    """Objects by kind, as the plugin names it: "services", "replicasets.apps"."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[Name, Any]] = {}
         self._in_namespaces: dict[tuple[str, str], dict[str, Any]] = {}
-        """The same by (kind, namespace) and name: a full namespace does not slow down queries for others."""
+        """The same by (kind, namespace) and name: a full namespace does not slow down queries for the
+        rest."""
         self._revisions: dict[str, int] = {}
         self._journals: dict[str, list[Name]] = {}
-        """By kind, the names of what has changed, the last revision's last."""
+        """By kind, the names of changed objects, latest last."""
         self.n_changes = 0
         """Changes whenever any kind's revision does."""
 
     def of(self, kind: str) -> Mapping[Name, Any]:
-        """All objects of a kind; empty if the kind is not followed."""
+        """Returns all objects of a kind; empty if the kind is not followed."""
         return self._kinds.get(kind, {})
 
     def of_namespace(self, kind: str, namespace: str) -> Mapping[str, Any]:
-        """Those of a kind in one namespace, by name."""
+        """Returns a kind's objects in one namespace, by name."""
         return self._in_namespaces.get((kind, namespace), {})
 
     def revision(self, kind: str) -> int:
@@ -46,8 +47,8 @@ class ObjectStore:
         return self._revisions.get(kind, 0)
 
     def changed_since(self, kind: str, revision: int) -> Sequence[Name] | None:
-        """The objects of a kind that have changed or gone since its revision was this, some more than once;
-        None: too long ago to know."""
+        """Returns the objects of a kind that changed or went since its revision was this, some more than
+        once; None: too long ago to know."""
         n, journal = self.revision(kind) - revision, self._journals.get(kind, [])
         return None if n > len(journal) else journal[len(journal) - n :]
 
@@ -96,7 +97,7 @@ def _newer(meta: ObjectMeta, known: ObjectMeta) -> bool:
 
 
 def _said(obj: Any) -> Any:
-    """Its content except for the fields that every write changes."""
+    """Returns the object's content without the fields that every write changes."""
     if isinstance(obj, PlainObject):
         meta = dict(obj.get("metadata") or {})
         for key in ("resourceVersion", "generation", "managedFields"):

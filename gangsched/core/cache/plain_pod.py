@@ -18,10 +18,10 @@ Amounts = Mapping[str, str | int | float]
 
 
 def plain_pods(pod: Pod, node_name: str, promised: Allocation | None) -> Iterator[tuple[Pod, Allocation]]:
-    """The pod on that node with its requests, devices and host ports; then without ports, without devices, as
-    one pod.
+    """Yields the pod on that node with its requests, devices and host ports; then without ports; then without
+    devices; then as one bare pod.
 
-    promised: what it was assigned, if that is known from elsewhere than its own statement; None: what it
+    promised: its assigned devices, if known from elsewhere than its own annotation; None: those that it
     states itself.
     """
     asked = (*pod.spec.containers, *(pod.spec.init_containers or ()))
@@ -36,7 +36,7 @@ def plain_pods(pod: Pod, node_name: str, promised: Allocation | None) -> Iterato
 
 
 def _pod(pod: Pod, node_name: str, containers: list[Container] | None) -> Pod:
-    """containers: None: without any, and without what it asks for as a whole."""
+    """containers: None: without containers, and without the pod's own requests."""
     meta, spec = pod.metadata, pod.spec
     is_bare = containers is None
     return Pod(

@@ -1,10 +1,10 @@
 """PodIndex: how many pods on each node match a selector, and the affinity terms of the pods there.
 
 Inactive until the first query: in a cluster whose pods have no terms about each other it costs one attribute
-look-up a pod. Then pods are counted by class: pods that no live selector distinguishes (namespace, the labels
-that some selector looks at, whether it is being deleted). A term's count is the sum over the classes that
-match it, updated with every pod that comes and goes. When a selector looks at a new label, the pods with that
-label move to another class (core.cache.selected_keys).
+look-up per pod. Then pods are counted by class: pods that no live selector distinguishes (same namespace,
+same labels that some selector looks at, same answer to whether it is being deleted). A term's count is the
+sum over the classes that match it, updated with every pod that comes and goes. When a selector looks at a new
+label, the pods with that label move to another class (core.cache.selected_keys).
 
 Written only by core.cache.cache; read through core.cache.trial's view.
 """
@@ -39,7 +39,7 @@ _ClassKey = tuple[str, frozenset[tuple[str, str]], bool]
 
 
 class PodClass:
-    """Pods that every selector treats alike: how many on each row, and which counted terms match them."""
+    """Pods that every selector treats alike: how many are on each row, and which counted terms match them."""
 
     __slots__ = ("counted", "key", "labels", "leaving", "namespace", "rows")
 
@@ -95,7 +95,7 @@ class PodIndex:
     # -- labels of interest --------------------------------------------------------------------------------
 
     def project(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
-        """The pod's labels that some selector looks at."""
+        """Returns the pod's labels that some selector looks at."""
         keys = self.selected.keys
         if not keys or not labels:
             return NO_LABELS
@@ -104,7 +104,7 @@ class PodIndex:
         return {key: labels[key] for key in sorted(keys) if key in labels}
 
     def wake(self, affinity_terms: Iterable[Carried]) -> None:
-        """A pod has terms about others, so pods matter to each other from now on."""
+        """Starts counting: a pod has terms about other pods, so pods matter to each other from now on."""
         self.is_awake = True
         if len(self._said) > self._most_said:
             self._said = {
@@ -118,13 +118,13 @@ class PodIndex:
     # -- pods come and go: called while awake only --------------------------------------------------------
 
     def enter(self, info: PodInfo) -> None:
-        """Count the pod on its row."""
+        """Counts the pod on its row."""
         self.changes.append(ClusterChange(Change.POD_ADDED, info.row, pod=info.pod))
         if self._is_built:
             self._enter(info)
 
     def leave(self, info: PodInfo) -> None:
-        """Stop counting the pod on its row."""
+        """Stops counting the pod on its row."""
         if self._is_built:
             self._count(info.pod_class, info.row, -1)
             info.pod_class = None
@@ -132,7 +132,7 @@ class PodIndex:
                 self._carry(stated, info.row, -1)
 
     def relabel(self, info: PodInfo) -> None:
-        """A counted pod has new labels, or is being deleted now."""
+        """Takes in that a counted pod has new labels, or is being deleted now."""
         self.changes.append(ClusterChange(Change.POD_LABELS, info.row, pod=info.pod))
         self._regroup(info)
 
@@ -205,12 +205,13 @@ class PodIndex:
         return counted.counts[:n_rows]
 
     def carried(self) -> Mapping[Carried, Mapping[int, int]]:
-        """The terms of pods on nodes, with the number of pods by row."""
+        """Returns the terms of pods on nodes, with the number of pods by row."""
         self._build()
         return self._carried
 
     def said_of(self, template: PodTemplate) -> list[Carried]:
-        """Terms of pods, placed or not, that match pods of this template; some of these pods may be gone."""
+        """Returns terms of pods, placed or not, that match pods of this template; some of the pods may be
+        gone."""
         if not self._said:
             return []
         self._hear_namespaces()
@@ -250,7 +251,7 @@ class PodIndex:
         return term.selector.matches(labels)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """None if namespaces are not followed, or this one does not exist."""
+        """Empty if namespaces are not followed, or this one does not exist."""
         found = self._objects.of(NAMESPACES).get(("", namespace))
         return (found.metadata.labels if found is not None else None) or NO_LABELS
 
@@ -270,7 +271,7 @@ class PodIndex:
                 self._enter(info)
 
     def forget_counts(self, pods: Mapping[str, PodInfo]) -> None:
-        """Counts may be wrong: recount volumes at once and the rest on the next query."""
+        """Discards counts that may be wrong: recounts volumes at once and the rest on the next query."""
         self._is_built = False
         self.volumes = VolumeUsers()
         for info in pods.values():
@@ -278,7 +279,7 @@ class PodIndex:
                 self.volumes.enter(info)
 
     def _hear_namespaces(self) -> None:
-        """Namespaces have new labels: terms that look at them are evaluated again on demand."""
+        """Drops terms that look at namespaces if namespaces changed; they are evaluated again on demand."""
         revision = self._objects.revision(NAMESPACES)
         if revision != self._namespaces_at:
             self._namespaces_at = revision
@@ -296,8 +297,8 @@ class PodIndex:
     # -- for core.invariants -------------------------------------------------------------------------------
 
     def recount(self, using_volumes: Iterable[PodInfo]) -> Iterator[str]:
-        """Every count that differs from the sum over the pods, in words; slow. using_volumes: those of the
-        pods on nodes that do."""
+        """Yields, in words, every count that differs from the sum over the pods; slow. using_volumes: the
+        pods on nodes that use volumes."""
         yield from self.volumes.recount(using_volumes)
         yield from self.selected.recount()
         if not self._is_built:

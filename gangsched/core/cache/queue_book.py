@@ -1,20 +1,20 @@
-"""QueueBook: what each queue holds now and has held lately, and where in the order that puts it.
+"""QueueBook: what each queue holds now and has held lately, and its place in the order by that.
 
 A usage tracker (core.cache.usage_trackers) that exists only where queues are configured. Per queue:
 
     used      requests of the pods on nodes, of every scheduler, in the whole subtree
-    D         the largest part of the cluster that `used` is of any compared resource, 0 to 1
+    D         the largest share of the cluster that `used` is, over the compared resources, 0 to 1
     H         D, decayed: on each change H = H * 2^(-dt / half-life) + D * (1 - 2^(-dt / half-life)), where D
-              is with what is kept idle for the queue's claims (core.queueing.idle_of_queues)
+              includes what is kept idle for the queue's claims (core.queueing.idle_of_queues)
     score     (H + 15 * D) / (16 * share)
 
-Fifteen to one, for then a queue that has rested for ever gets at most 8/15 of the cluster beside an equal one
-that has had all of it, however fast pods come and go; one to one would give it everything.
+Fifteen to one: then a queue that has rested forever gets at most 8/15 of the cluster beside an equal
+queue that had all of it, however fast pods come and go; at one to one it would get everything.
 
-Whoever has the smallest score among siblings has the next turn; first those who stay within what is
-guaranteed to them. H begins with what an earlier process knew (recall), else at 0. Not here: which queue a
-pod is in (core.cache.queue_tree), whom limits keep out (plugins.fairness). Called by core.cache.cache, and
-read through core.cache.namespace_usage.QueueView.
+Among siblings the queue with the smallest score has the next turn; queues that stay within their guarantee
+come first. H begins with what an earlier process knew (recall), else at 0. Not here: which queue a pod is in
+(core.cache.queue_tree), which pods limits keep out (plugins.fairness). Called by core.cache.cache, and read
+through core.cache.namespace_usage.QueueView.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from gangsched.model.load import ReportedUsage
 from gangsched.model.objects import Node
 
 PRESENT_WEIGHT = 15.0
-"""How much what a queue holds now weighs beside what it has held lately."""
+"""Weight of what a queue holds now beside what it has held lately."""
 _NOTHING: Mapping[str, int] = MappingProxyType({})
-# Ends of so many pods that have left are kept, beside one for each that is there, before they are dropped.
+# Ends of pods that have left are dropped when they exceed this number plus one per pod still there.
 _MOST_GONE = 1000
 _Held = tuple[str, Mapping[str, int], float]
-"""Queue, requests, and where the shortest go first until when it runs; inf: nobody knows, or it is over."""
+"""Queue, requests and, in queues of order "shortest", when it ends; inf: unknown, or it is over."""
 
 
 class Place(tuple[tuple[bool, float, str], ...]):
-    """Of a lane: for each queue on its way down (over its guarantee?, score, name).
+    """A lane's place: (over its guarantee?, score, name) for each queue on the path down to it.
 
-    The smallest lane of all is the one that a walk from the root, which takes the smallest child each time,
-    ends in.
+    The smallest place is where a walk from the root ends that takes the smallest child each time.
     """
 
     __slots__ = ()
 
 
 class _Use:
-    """One queue's amounts. decayed: H as of at_s; dominant: D since then; charged: with what is kept idle."""
+    """One queue's amounts. decayed: H as of at_s; dominant: D since then; charged: D with what is kept
+    idle."""
 
     __slots__ = ("at_s", "charged", "decayed", "dominant", "idle", "n_pods", "used")
 
@@ -66,7 +66,7 @@ class _Use:
 
 
 class OverLimit(NamedTuple):
-    """A limit that would be exceeded: what is asked for, used and kept for others of this resource."""
+    """A limit that would be exceeded: the requested, used and kept amounts of this resource."""
 
     queue: str
     resource: str
@@ -77,10 +77,10 @@ class OverLimit(NamedTuple):
 
 
 class QueueBook:
-    """Amounts by queue, kept as pods come and go."""
+    """Amounts by queue, updated as pods come and go."""
 
     def __init__(self, tree: QueueTree, changed: set[str]) -> None:
-        """`changed`: takes the names of queues whose amounts have changed, each after a slash."""
+        """`changed`: receives the names of queues whose amounts have changed, each after a slash."""
         self.tree = tree
         self._changed = changed
         self._half_life_s = tree.settings.half_life_s
@@ -93,29 +93,29 @@ class QueueBook:
         self._there: dict[str, dict[str, PodInfo]] = {}
         self._has_borrowed = False
         self.runs_until_s: Callable[[PodInfo, float], float] | None = None
-        """When a pod that is on its node now has run for its group's walltime, where the configuration has
+        """Returns when a pod on its node will have run for its group's walltime, where the configuration has
         `queueing`."""
         self._work: dict[str, dict[str, tuple[float, float]]] = {}
         """By queue and compared resource: amounts of pods whose ends are known, and amounts times ends."""
         self._ends: list[tuple[float, int, str]] = []
-        """A heap: until when, row and UID; also of pods that have left since, until there are too many."""
+        """A heap of (end, row, UID); entries of pods that have left stay until there are too many."""
         self._most_ends = _MOST_GONE
         self._unasked: dict[str, tuple[int, PodInfo, bool]] = {}
-        """By UID: row and pod, where the shortest go first, and whether all of its group are here. Until when
-        it runs is asked late: its group's object may be listed, and settings be in effect, only after it was
+        """By UID, in queues of order "shortest": row, pod, and whether all of its group are here. Its end is
+        looked up late: its group's object may be listed, and settings take effect, only after it was
         counted."""
 
     def inherit(self, before: QueueBook, now_s: float) -> None:
-        """The queues of these names have held what `before` says; call while this one is still empty."""
+        """Takes over what the queues of these names have held from `before`; call while this one is empty."""
         for name, use in self._uses.items():
             if name in before._uses:
                 use.decayed, use.at_s = before.decayed(name, now_s), now_s
 
     def recall(self, decayed: Mapping[str, float], age_s: float, now_s: float, *, began_s: float) -> None:
-        """An earlier process knew this, age_s ago; this one has counted since began_s.
+        """Takes in what an earlier process knew, age_s ago; this one has counted since began_s.
 
-        What was held between the two, where they do not meet, is not known and not counted. Queues that are
-        not known any more are left out.
+        What was held in a gap between the two is unknown and not counted. Queues that no longer exist are
+        left out.
         """
         if not self._half_life_s:
             return
@@ -130,7 +130,7 @@ class QueueBook:
         return {name: self._decayed(use, now_s) for name, use in self._uses.items()}
 
     def take_totals(self, totals: Mapping[str, int], now_s: float) -> None:
-        """What the nodes offer together, from now on."""
+        """Sets what the nodes offer together, from now on."""
         if totals is self._totals:
             return
         self._totals = totals
@@ -149,7 +149,7 @@ class QueueBook:
                 self._settle(use, now_s)
 
     def keep_idle(self, idle: Mapping[str, Mapping[str, int]], now_s: float) -> None:
-        """What is kept idle for the claims of each queue that has none below it, from now on."""
+        """Sets what is kept idle for the claims of each leaf queue, from now on."""
         sums: dict[str, dict[str, int]] = {}
         for leaf, amounts in idle.items():
             for name in self.tree.paths.get(leaf, ()):
@@ -165,28 +165,28 @@ class QueueBook:
     # -- reading ---------------------------------------------------------------------------------------
 
     def used(self, queue: str) -> Mapping[str, int]:
-        """What the subtree's pods hold on nodes."""
+        """Returns what the subtree's pods hold on nodes."""
         return MappingProxyType(self._uses[queue].used)
 
     def on_nodes(self, leaf: str) -> Iterable[PodInfo]:
-        """The pods of a queue that has none below it."""
+        """Returns the pods of a leaf queue."""
         return self._there.get(leaf, {}).values()
 
     def queue_of(self, info: PodInfo) -> str:
-        """The queue that a pod counts for: on a node the one for which it started, whatever it says now."""
+        """Returns the queue that a pod counts for: on a node the one in which it started."""
         counted = self._on_row.get(info.row, {}).get(info.uid)
         return self.tree.of(info.pod).queue if counted is None else counted[0]
 
     def started_in(self, info: PodInfo) -> str:
-        """What is written on a pod with its node, for the next process; "": none of the configured queues."""
+        """Returns the queue to write on a pod with its node, for the next process; "" if it is in none."""
         queue = self.queue_of(info)
         return queue if queue in self._uses and queue != OTHERS else ""
 
     def over_limits(
         self, asked: Mapping[str, Mapping[str, int]], kept: Mapping[str, Mapping[str, int]]
     ) -> Iterator[OverLimit]:
-        """The limits that would be exceeded if so much more started, and what is kept for others were used
-        too; both by queue with a limit."""
+        """Yields the limits that would be exceeded if this much more started and all that is kept for others
+        were used too; both by queue with a limit."""
         for name, request in asked.items():
             for resource, limit in self.tree.queues[name].limit.items():
                 needs, used = request.get(resource, 0), self.used(name).get(resource, 0)
@@ -197,12 +197,12 @@ class QueueBook:
     def over_limit(
         self, asked: Mapping[str, Mapping[str, int]], kept: Mapping[str, Mapping[str, int]]
     ) -> OverLimit | None:
-        """The first of these that what is asked for exceeds by itself, so that no room that others free is of
-        any use; without such a one the first."""
+        """Returns the first of over_limits that the request exceeds by itself, so that room freed by others
+        is no use; if there is none, the first of all."""
         return min(self.over_limits(asked, kept), key=lambda one: one.needs <= one.limit, default=None)
 
     def has_borrowed(self) -> bool:
-        """Whether a queue has come to hold more than is guaranteed to it, since this was asked last."""
+        """Whether a queue has come to exceed its guarantee since this was last asked."""
         found, self._has_borrowed = self._has_borrowed, False
         return found
 
@@ -210,50 +210,50 @@ class QueueBook:
         return self._uses[queue].n_pods
 
     def guaranteed(self, queue: str) -> Mapping[str, int]:
-        """What is guaranteed to the queue: less than configured where the cluster has less than is promised
-        to all."""
+        """Returns the queue's guarantee: less than configured where the cluster has less than is promised to
+        all queues."""
         written = self.tree.queues[queue].guaranteed
         if not self._kept_part:
             return written
         return {resource: int(n * self._kept_part.get(resource, 1.0)) for resource, n in written.items()}
 
     def dominant(self, queue: str) -> float:
-        """D: the part of the cluster that the queue holds now."""
+        """D: the share of the cluster that the queue holds now."""
         return self._uses[queue].dominant
 
     def part(self, amounts: Mapping[str, int]) -> float:
-        """The largest part of the cluster that these are of any compared resource, 0 to 1."""
+        """Returns the largest share of the cluster that these are, over the compared resources, 0 to 1."""
         totals = self._totals
         shares = (n / totals[r] for r, n in amounts.items() if r in self._compared and totals.get(r))
         return min(1.0, max(shares, default=0.0))
 
     def running_s(self, queue: str, now_s: float) -> float:
-        """How long the whole cluster would be busy with what a queue's pods will still run by their
-        walltimes. Known where the shortest go first; who states none, or has outrun it, counts as none."""
+        """Returns how long the whole cluster would be busy with what a queue's pods will still run by their
+        walltimes. Only for order "shortest"; a pod without a walltime, or past it, counts as 0."""
         self._ask(now_s)
         work, totals = self._work.get(queue, {}).items(), self._totals
         return max(((until - n * now_s) / totals[r] for r, (n, until) in work if totals.get(r)), default=0.0)
 
     def decayed(self, queue: str, now_s: float) -> float:
-        """H: the part of the cluster that it has held lately."""
+        """H: the share of the cluster that the queue has held lately."""
         use = self._uses[queue]
         return self._decayed(use, now_s)
 
     def score(self, queue: str, now_s: float) -> float:
-        """How much of what is due to it the queue has had; the smallest goes first."""
+        """Returns how much of its due share the queue has had; the smallest goes first."""
         use = self._uses[queue]
         had = self._decayed(use, now_s) + PRESENT_WEIGHT * use.dominant
         return had / ((1.0 + PRESENT_WEIGHT) * self.tree.queues[queue].share)
 
     def place(self, queue: str, request: Mapping[str, int], now_s: float) -> Place:
-        """Where the queue's lane stands, if its first group asks for this much."""
+        """Returns the place of the queue's lane, if its first group requests this."""
         return Place(
             (not self._is_within(name, request), self.score(name, now_s), name)
             for name in self.tree.paths[queue]
         )
 
     def _is_within(self, queue: str, request: Mapping[str, int]) -> bool:
-        """Whether the queue stays within what is guaranteed to it, of all that is asked and guaranteed."""
+        """Whether the queue stays within its guarantee in all resources both requested and guaranteed."""
         if not self.tree.queues[queue].guaranteed:
             return False
         used, guaranteed = self._uses[queue].used, self.guaranteed(queue)
@@ -267,7 +267,7 @@ class QueueBook:
         return use.decayed * kept + use.charged * (1.0 - kept)
 
     def _settle(self, use: _Use, now_s: float) -> None:
-        """From now on D is another one."""
+        """Settles H up to now and recomputes D."""
         use.decayed = self._decayed(use, now_s) if self._half_life_s else 0.0
         use.at_s = now_s
         use.dominant = use.charged = self.part(use.used)
@@ -295,7 +295,7 @@ class QueueBook:
             queue = self.tree.of(info.pod).queue
             if queue not in self._uses:
                 continue
-            # As it is counted now: the pod may be another version when it leaves.
+            # As counted now: the pod may be another version when it leaves.
             requests = info.template.requests
             held = on_row[info.uid] = (queue, requests, math.inf)
             if self.tree.queues[queue].order == "shortest":
@@ -321,8 +321,8 @@ class QueueBook:
         return ()
 
     def may_end_otherwise(self, info: PodInfo) -> None:
-        """A pod, or its group's object, was edited: all of the group may run for longer than was said, or
-        shorter."""
+        """Takes in an edited pod, or group object: the walltime of the whole group may be longer or shorter
+        now."""
         if info.uid in self._unasked and self._unasked[info.uid][2]:
             return
         for one in (info,) if info.group is None else info.group.members.values():
@@ -332,7 +332,7 @@ class QueueBook:
                 self._unasked[one.uid] = one.row, one, True
 
     def _ask(self, now_s: float) -> None:
-        """Until when the pods run that have come since."""
+        """Looks up the ends of the pods that have come since."""
         if self.runs_until_s is None:
             return
         for uid, (row, info, _) in self._unasked.items():
@@ -343,7 +343,7 @@ class QueueBook:
         self._unasked.clear()
 
     def _work_is_known_until(self, row: int, uid: str, until_s: float) -> None:
-        """A pod has so much more to run; inf: nobody knows, or it is over."""
+        """Records until when a pod runs; inf: unknown, or it is over."""
         queue, requests, before_s = self._on_row[row][uid]
         if before_s < math.inf:
             self._add_work(queue, requests, before_s, -1)
@@ -363,7 +363,7 @@ class QueueBook:
             for resource, amount in requests.items():
                 before = use.used.get(resource, 0)
                 left = before + sign * amount
-                # Of cpu and memory, what is not guaranteed is not compared (preemption.queue_rights).
+                # Of cpu and memory, amounts without a guarantee are not compared (preemption.queue_rights).
                 if own is not None and (resource in own or "/" in resource):
                     self._has_borrowed |= before <= own.get(resource, 0) < left
                 if left:

@@ -1,7 +1,7 @@
 """QueueTree: the configured queues, and which of them a pod is in.
 
 Lives here: parents and leaves, and the labels that name a queue. Not here: reading the file (config.queues),
-what queues hold and whose turn it is (core.cache.queue_book).
+what queues hold and which is next (core.cache.queue_book).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from gangsched.model.objects import Pod
 from gangsched.model.pod_group import STARTED_IN_KEY
 
 QUEUE_KEY = "gangsched.io/queue"
-"""The annotation, or label, of a pod that names its queue."""
+"""The pod's annotation, or label, that names its queue."""
 OTHER_KEYS = ("kai.scheduler/queue", "scheduling.volcano.sh/queue-name", "yunikorn.apache.org/queue")
-"""Other systems' labels or annotations that do; of a path of names with dots the last one counts."""
+"""Other systems' labels or annotations that name a queue; of a dotted path the last name counts."""
 _KUEUE_KEYS = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/managed")
 
 BY_KUEUE = "/kueue"
-"""In place of a queue: Kueue has admitted the pod, and its quota counts."""
+"""In place of a queue: Kueue has admitted the pod, and Kueue's quota counts."""
 OTHERS = "/other"
-"""In place of a queue: the pod's namespace is in none."""
+"""In place of a queue: no queue lists the pod's namespace."""
 _MAX_KEPT = 16_384
-# No queue has as long a name. Annotations may have 256 KiB, and answers are kept when their pods have gone.
+# No queue name is as long. Annotations may have 256 KiB, and answers are kept when their pods have gone.
 _MAX_WANTED = 80
 _MAX_NAMED = 5
 _NOTHING: Mapping[str, str] = {}
@@ -39,7 +39,7 @@ class Chosen(NamedTuple):
 
 
 class QueueTree:
-    """The queues by name, and each one's way up."""
+    """The queues by name, and the path from the top to each."""
 
     def __init__(self, settings: QueuesSettings) -> None:
         self.settings = settings
@@ -51,14 +51,14 @@ class QueueTree:
             self.paths[one.name] = (*above, one.name)
         self.queues[OTHERS] = QueueConfig(OTHERS)
         self.children: dict[str, list[str]] = {}
-        """The queues right below each."""
+        """The queues directly below each."""
         for one in settings.queues:
             if one.parent:
                 self.children.setdefault(one.parent, []).append(one.name)
         self.guarantees = any(one.guaranteed for one in settings.queues)
-        """Whether anything is guaranteed to any queue."""
+        """Whether any queue has a guarantee."""
         self.goes_by_walltime = any(one.order == "shortest" for one in settings.queues)
-        """Whether in any queue the shortest go first."""
+        """Whether any queue has the order "shortest"."""
         self._exact: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
         for one in settings.queues:
@@ -70,10 +70,10 @@ class QueueTree:
         self._kept: dict[tuple[str, str], Chosen] = {}
 
     def of(self, pod: Pod) -> Chosen:
-        """The queue of a pod: the one that it names, else the closest one that lists its namespace.
+        """Returns the queue of a pod: the one that it names, else the closest one that lists its namespace.
 
-        An exact name is closer than a prefix, and a longer prefix closer than a shorter one. On a node it is
-        the queue in which the pod started, while that lists its namespace.
+        An exact name is closer than a prefix, and a longer prefix closer than a shorter one. For a pod on a
+        node it is the queue in which the pod started, while that lists its namespace.
         """
         meta = pod.metadata
         labels, annotations = meta.labels or _NOTHING, meta.annotations or _NOTHING
@@ -90,7 +90,7 @@ class QueueTree:
         return self._of_name(meta.namespace, wanted)
 
     def due(self, queue: str) -> float:
-        """The part of the cluster that is due to a queue by shares, if all have pods in line; 0 to 1."""
+        """Returns a queue's due share of the cluster, if all queues have pods in line; 0 to 1."""
         found = 1.0
         for name in self.paths.get(queue, ()):
             one = self.queues[name]
@@ -127,7 +127,7 @@ class QueueTree:
         return Chosen(queue, f"queue {wanted}: {why}; {may}")
 
     def _listing(self, namespace: str) -> list[str]:
-        """The queues that list the namespace, the closest first."""
+        """Returns the queues that list the namespace, the closest first."""
         exact = self._exact.get(namespace)
         found = [exact] if exact is not None else []
         for n in range(len(namespace), -1, -1):
@@ -136,7 +136,7 @@ class QueueTree:
         return found
 
     def default_walltime_s(self, pod: Pod) -> float | None:
-        """The walltime of the pod's queue, or of the closest above it that has one."""
+        """Returns the default walltime of the pod's queue, or of the closest queue above it that has one."""
         for name in reversed(self.paths.get(self.of(pod).queue, ())):
             own = self.queues[name].default_walltime_s
             if own is not None:
@@ -144,7 +144,7 @@ class QueueTree:
         return None
 
     def bound(self, pod: Pod) -> int | Literal["auto"] | None:
-        """Likewise, its bound on being passed over; None: none of them has one."""
+        """Returns the bound on being passed, found likewise; None if no queue on the path has one."""
         for name in reversed(self.paths.get(self.of(pod).queue, ())):
             own = self.queues[name].bound
             if own is not None:

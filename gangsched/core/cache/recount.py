@@ -1,8 +1,8 @@
 """Recount: rebuilds the counts of one pod, or of one node, after a step that failed halfway.
 
 Nothing is subtracted, since it is unknown what the step added before it failed. A pod is removed from every
-list, and its rows are summed up again from the remaining pods. Called by core.containment alone, for a fault
-of ours; ordinary releases go through core.cache.cache.
+list, and its rows are summed up again from the remaining pods. Called by core.containment and
+core.refused_pods, after a fault of ours; ordinary releases go through core.cache.cache.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gangsched.core.types.group import NO_ROW, NOTHING, Group, MemberState, PodI
 
 
 def take_out(cache: Cache, info: PodInfo, *nodes: str) -> None:
-    """Take the pod off every node: the one it names, and any of `nodes`, where it may be counted in part."""
+    """Takes the pod off every node: the one it names, and any of `nodes`, where it may be counted in part."""
     places = dict.fromkeys((info.node_name, *nodes))
     rows = {info.row, *(cache.nodes.row_of.get(name, NO_ROW) for name in places)} - {NO_ROW}
     for name in places:
@@ -30,7 +30,7 @@ def take_out(cache: Cache, info: PodInfo, *nodes: str) -> None:
 
 
 def recount_rows(cache: Cache, rows: Iterable[int]) -> None:
-    """Recompute all counts of these rows from the pods there."""
+    """Recomputes all counts of these rows from the pods there."""
     for row in sorted(rows):
         there = cache.by_node.get(cache.nodes.names[row], {}) if cache.nodes.live[row] else {}
         _recount_room(cache, row, there.values())
@@ -64,7 +64,7 @@ def _recount_usage(cache: Cache, row: int, there: Iterable[PodInfo]) -> None:
 
 
 def recount_group(group: Group) -> None:
-    """Recompute its counts from its members."""
+    """Recomputes the group's counts from its members."""
     group.counts = dict.fromkeys(MemberState, 0)
     group.stated = {}
     for info in group.members.values():

@@ -1,12 +1,12 @@
 """SelectedKeys: the pod labels that some selector looks at, and the rate at which more may be added.
 
 Pods that differ in no selected label are interchangeable for placing. A key stays selected while a pod's
-spec, an object (a service) or a term that is being counted names it; the most recently unused ones are kept,
-so that removing and adding a key again costs nothing.
+spec, an object (a service) or a term that is being counted names it. The most recently unused keys are kept
+too, so that removing and adding a key again costs nothing.
 
-A new key costs work for the pods that have such a label, and no others: they are found by their labels' keys.
-The cost of new keys per second is bounded. A key beyond this second's share waits, and with it only the
-groups whose members have the label or name it; it is selected at the end of some later turn.
+A new key costs work only for the pods that have such a label: they are found by their labels' keys. The cost
+of new keys per second is bounded. A key beyond this second's share waits, and with it only the groups whose
+members have the label or name it; it is selected at the end of some later turn.
 
 Kept by core.cache.pod_index, which passes in how to handle the pods of a new key; queried by
 core.groups.attempts.
@@ -19,8 +19,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 
 from gangsched.core.types.group import ASSUMED, NO_ROW, PodInfo
 
-# Pods regrouped per second, and in one burst: a fifteenth of the time, at 3 to 4 us each. One key may be
-# more.
+# Pods regrouped per second, and in one burst: a fifteenth of the time, at 3 to 4 us each. One key may exceed
+# it.
 PODS_A_SECOND = 20_000
 # The most recently unused keys that stay selected.
 MAX_IDLE = 256
@@ -31,13 +31,13 @@ _Shape = tuple[str, ...]
 class SelectedKeys:
     """keys: those selected, in order of arrival; waiting: those to be selected.
 
-    n_added: changes when a key is added. stale: unplaced pods whose template does not distinguish them by
-    every key yet; promised: the same for pods with a reservation, for when it is released, and those of them
-    that were edited.
+    n_added: grows when a key is added. stale: unplaced pods whose template does not yet distinguish them by
+    every key. promised: the same for pods with a reservation, for when it is released; and those of them that
+    were edited.
     """
 
     def __init__(self, pods: Mapping[str, PodInfo], regroup: Callable[[PodInfo], bool]) -> None:
-        """regroup: recounts a pod by its currently distinguishing labels; returns whether that was work."""
+        """regroup: recounts a pod by its currently distinguishing labels; returns whether that took work."""
         self._pods = pods
         self._regroup = regroup
         self.keys: dict[str, None] = {}
@@ -51,13 +51,13 @@ class SelectedKeys:
         self._left = math.inf
         self._at_s = 0.0
         self._by_shape: dict[_Shape, dict[str, PodInfo]] | None = None
-        """Pods by the keys of their labels; filled from the first key on."""
+        """Pods by the keys of their labels; filled when the first key is added."""
         self._shapes: dict[str, dict[_Shape, None]] = {}
 
     # -- users of a key ------------------------------------------------------------------------------------
 
     def name(self, by: Hashable, keys: Iterable[str]) -> None:
-        """`by` (a pod's UID or another user) looks at exactly these labels from now on."""
+        """Records that `by` (a pod's UID or another user) looks at exactly these labels from now on."""
         now = frozenset(keys)
         before = self._named_by.get(by, frozenset())
         if now == before:
@@ -78,7 +78,7 @@ class SelectedKeys:
             self._drop(key)
 
     def unname(self, by: Hashable) -> None:
-        """It looks at nothing any more."""
+        """Records that `by` no longer looks at any label."""
         if by in self._named_by:
             self.name(by, ())
 
@@ -99,25 +99,26 @@ class SelectedKeys:
     # -- pace ----------------------------------------------------------------------------------------------
 
     def refill(self, now_s: float) -> None:
-        """At the end of a turn: add waiting keys, as far as this second's share goes."""
+        """Adds waiting keys at the end of a turn, as far as this second's share goes."""
         self._left = min(PODS_A_SECOND, self._left + (now_s - self._at_s) * PODS_A_SECOND)
         self._at_s = now_s
         while self.waiting and self._left > 0:
             self._add(next(iter(self.waiting)))
 
     def unpaced(self) -> None:
-        """Add all waiting keys: no decisions are made yet, so nothing waits for it."""
+        """Adds all waiting keys: no decisions are made yet, so no group waits for it."""
         self._left = math.inf
         self.add_now(list(self.waiting))
 
     def add_now(self, keys: Iterable[str]) -> None:
-        """Add these keys even beyond the share: the current query needs an exact answer."""
+        """Adds these keys even beyond the share: the current query needs an exact answer."""
         for key in keys:
             if key in self.waiting:
                 self._add(key)
 
     def waited_for(self, info: PodInfo) -> Iterator[str]:
-        """Keys without which this pod's possible nodes are unknown: its labels' and its spec's."""
+        """Yields waiting keys without which this pod's possible nodes are unknown: of its labels and its
+        spec."""
         for named in (info.pod.metadata.labels or (), self._named_by.get(info.uid, ())):
             yield from (key for key in named if key in self.waiting)
 
@@ -138,13 +139,13 @@ class SelectedKeys:
     # -- pods by label -------------------------------------------------------------------------------------
 
     def join(self, info: PodInfo) -> None:
-        """Add a pod."""
+        """Adds a pod."""
         labels = info.pod.metadata.labels
         if labels and self._by_shape is not None:
             self._enter(info, _shape(labels))
 
     def leave(self, info: PodInfo) -> None:
-        """Remove a pod."""
+        """Removes a pod."""
         self.stale.pop(info.uid, None)
         self.promised.pop(info.uid, None)
         self.relabelled(info, info.pod.metadata.labels, None)
@@ -152,7 +153,7 @@ class SelectedKeys:
     def relabelled(
         self, info: PodInfo, before: Mapping[str, str] | None, now: Mapping[str, str] | None
     ) -> None:
-        """A known pod's labels changed from `before` to `now`."""
+        """Takes in a known pod's change of labels from `before` to `now`."""
         if self._by_shape is None:
             return
         if before:
@@ -190,7 +191,7 @@ class SelectedKeys:
         return [info for shape in shapes for info in self._by_shape[shape].values()]
 
     def recount(self) -> Iterator[str]:
-        """Inconsistencies, in words; slow."""
+        """Yields inconsistencies, in words; slow."""
         counts: dict[str, int] = {}
         for keys in self._named_by.values():
             for key in keys:

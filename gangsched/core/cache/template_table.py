@@ -1,8 +1,8 @@
 """TemplateTable: finds pods that are the same problem to the scheduler, when each is first seen.
 
-Pods that no plugin can distinguish share one PodTemplate, and with it all that is computed for it. They are
-equal by core.types.pod_template's signature, the labels that some selector looks at, and the part of the
-metadata that plugins sign. Kept by core.cache.cache.
+Pods that no plugin can distinguish share one PodTemplate, and with it all that is computed for it. They have
+the same signature (core.types.pod_template), the same values of the labels that some selector looks at, and
+the same metadata as far as plugins sign it. Kept by core.cache.cache.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _encode, _encode_any = msgspec.msgpack.Encoder().encode, msgspec.json.Encoder().
 # Templates are shared by live pods; beyond this many the table is dropped and pods keep theirs.
 _MAX_TEMPLATES = 50_000
 # Keys take as much memory as the specs in them, mostly a kilobyte each; but users may write pods of a
-# megabyte, each with a template of its own.
+# megabyte, each with its own template.
 _MAX_BYTES = 16 * 2**20
 
 
@@ -41,11 +41,11 @@ class TemplateTable:
 
     @property
     def all(self) -> Collection[PodTemplate]:
-        """The templates that a new pod may come to share."""
+        """Templates that a new pod may come to share."""
         return self._by_key.values()
 
     def sign_by(self, sign: Callable[[Pod], Hashable] | None) -> bool:
-        """Use this signature from now on; False: nothing is signed, as before."""
+        """Sets the signature to use from now on; False if nothing was or is signed."""
         if sign is None and self._sign is None:
             return False
         self._sign = sign
@@ -63,8 +63,8 @@ class TemplateTable:
     def is_of_all_alike(self, pod: Pod) -> bool:
         """Whether nothing distinguishes the last looked-up pod from the other pods of its template.
 
-        Volume claims of its own are named after a pod; its terms about others are counted for each pod; and a
-        plugin that reads metadata may read the name.
+        Its own volume claims are named after a pod; its terms about other pods are counted for each pod; and
+        a plugin that reads metadata may read the name.
         """
         spec = pod.spec
         if spec.volumes or spec.affinity is not None or spec.topology_spread_constraints:
@@ -72,7 +72,7 @@ class TemplateTable:
         return self._latest is not None and self._latest[2] in (None, ())
 
     def of(self, pod: Pod) -> PodTemplate:
-        """The shared template of pods that no plugin can distinguish."""
+        """Returns the shared template of pods that no plugin can distinguish."""
         spec = pod.spec
         if spec.affinity is not None or spec.topology_spread_constraints:
             self._index.selected.name(pod.metadata.uid, keys_named(spec))

@@ -67,11 +67,11 @@ class Trial(ClusterView):
         self._against: dict[int, tuple[int, int, dict[Carried, dict[int, int]] | None]] = {}
         self._taken: list[tuple[int, str, int]] = []
         self._free: dict[int, tuple[int, IntArray, IntArray]] = {}
-        """By column: how many of `_placed` are in it, the array, and what others see of it."""
+        """By column: how many of `_placed` are in it, the array, and the read-only view of it."""
         self._device_free: dict[str, tuple[int, IntArray]] = {}
         self._masks: dict[tuple[int, str], int] = {}
         self._kept_back: dict[tuple[int, str], int] = {}
-        """(row, resource) -> devices that nobody placed here gets, whoever gives them back."""
+        """(row, resource) -> devices that no pod placed here gets, even when their holders release them."""
         self._wishes: dict[tuple[int, str], tuple[int, Wishes]] = {}
         self.repacked: dict[tuple[int, str], None] = {}
         """(row, resource) where pods placed before got other devices (core.cycle.device_allocation)."""
@@ -82,7 +82,7 @@ class Trial(ClusterView):
         self._kept: dict[Hashable, tuple[int, Following]] = {}
 
     def fork(self) -> Trial:
-        """A second trial that starts from this one; from now on they are independent."""
+        """Returns a second trial that starts from this one; from now on they are independent."""
         other = Trial(self)
         other.touched = dict(self.touched)
         other._placed = list(self._placed)
@@ -137,8 +137,8 @@ class Trial(ClusterView):
         return mine_shown
 
     def _subtract(self, free: IntArray, column: int, done: int) -> bool:
-        """Takes all that was placed after the first `done` from a copy of a column, at once. False: that was
-        not possible, and nothing was done."""
+        """Subtracts all that was placed after the first `done` from a copy of a column, at once. Returns
+        False, with nothing done, if that is not possible."""
         if self._nodes.beyond:
             return False
         if self._moves is None or len(self._moves.rows) != len(self._placed):
@@ -146,7 +146,7 @@ class Trial(ClusterView):
         return self._moves.subtract(free, column, done)
 
     def _exact_free(self, column: int, row: int) -> int:
-        """Including everything placed and removed on this trial."""
+        """Returns the exact free amount, with everything placed and removed on this trial."""
         changes = [
             template.by_column.get(column, 0) * count for at, template, count in self._placed if at == row
         ]
@@ -309,7 +309,7 @@ class Trial(ClusterView):
             self._count_ports(row, template, count)
 
     def keep_back(self, row: int, ids: Mapping[str, tuple[str, ...]]) -> None:
-        """Nobody placed from now on gets these devices, also when their holders are removed later."""
+        """Keeps these devices from all pods placed from now on, even if their holders are removed later."""
         for resource, some in ids.items():
             listed = self._ledger.listed_on(row, resource)
             if listed is None:
@@ -361,7 +361,7 @@ class Trial(ClusterView):
 
     def _give_back(self, row: int, resource: str, ids: Iterable[str]) -> None:
         before = self.device_mask(row, resource)
-        # Two pods that went together may have held the same device: it is free once.
+        # Two pods that went together may have held the same device: it is freed once.
         freed = self._ledger.freed_by(row, resource, ids, self._gone, self._lifted) & ~before
         freed &= ~self._kept_back.get((row, resource), 0)
         if freed:
@@ -375,7 +375,7 @@ class Trial(ClusterView):
         self.given_up[row, resource] = None
 
     def take_devices(self, row: int, resource: str, template: PodTemplate, masks: Sequence[int]) -> None:
-        """Marks devices as taken, one mask a pod; the caller has checked that they are free."""
+        """Marks devices as taken, one mask per pod; the caller has checked that they are free."""
         at, mask = (row, resource), sum(masks)
         self._masks[at] = self.device_mask(row, resource) & ~mask
         self._taken.append((row, resource, mask.bit_count()))

@@ -2,8 +2,8 @@
 
 A plugin with an attribute `usage_tracker` keeps count of something that nodes report and pods use, beyond
 resources and devices: bandwidth, load. This module has the interface of such a tracker, the cache's list of
-them, and MeasuredUsage, the arithmetic of reservations that show up in measurements. Called by
-core.cache.cache alone; no decisions here.
+them, and MeasuredUsage, the arithmetic of reservations that show up in measurements. Called only by
+core.cache.cache; no decisions here.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ class UsageTracker(Protocol):
     """Rows as in core.cache.node_table; a row may be reused for another node after remove_node."""
 
     def put_node(self, row: int, node: Node, now_s: float) -> UsageNews:
-        """The node's current state, whatever has changed."""
+        """Takes in the node's current state, whatever has changed."""
         ...
 
     def put_usage(self, row: int, usage: ReportedUsage, now_s: float) -> UsageNews:
-        """metrics-server's report about the node."""
+        """Takes in metrics-server's report about the node."""
         ...
 
     def remove_node(self, row: int) -> None:
-        """The node is gone, and with it the use of its pods."""
+        """Drops a node, and with it the use of its pods."""
         ...
 
     def enter(self, infos: Iterable[PodInfo], row: int, now_s: float) -> None:
-        """The pods are on this row from now on, reserved or bound."""
+        """Adds pods that are on this row from now on, reserved or bound."""
         ...
 
     def leave(self, info: PodInfo, row: int, now_s: float) -> None:
-        """One of them is not any more."""
+        """Removes a pod from the row."""
         ...
 
     def advance(self, now_s: float) -> Iterable[int]:
-        """Time has passed; returns the rows that this changes."""
+        """Takes in that time has passed; returns the rows that this changes."""
         ...
 
 
 class UsageTrackers:
-    """All trackers of all profiles. Without any it is false, and is not called for pods and nodes."""
+    """All trackers of all profiles. With none it is false, and is not called for pods and nodes."""
 
     __slots__ = ("_note", "_trackers", "now_s")
 
@@ -72,7 +72,7 @@ class UsageTrackers:
         return bool(self._trackers)
 
     def keep(self, usage_trackers: Iterable[UsageTracker]) -> None:
-        """Use these from now on; they are still empty (Cache.keep_usage_trackers fills them)."""
+        """Uses these from now on; they are still empty (Cache.keep_usage_trackers fills them)."""
         self._trackers = tuple(usage_trackers)
 
     def put_node(self, row: int, node: Node) -> tuple[bool, str]:
@@ -101,7 +101,7 @@ class UsageTrackers:
             one.leave(info, row, self.now_s)
 
     def advance(self, now_s: float) -> None:
-        """Call before each turn."""
+        """Takes in the time; called before each turn."""
         self.now_s = now_s
         for one in self._trackers:
             for row in one.advance(now_s):
@@ -109,20 +109,21 @@ class UsageTrackers:
 
 
 class MeasuredUsage:
-    """What is measured and what is promised, by row, in k quantities: nothing is counted twice or not at all.
+    """What is measured and what is promised, by row, in k quantities: each amount is counted exactly once.
 
     | | |
     |---|---|
-    | used | what was last measured in use, by whomever |
+    | used | what was last measured in use, by any program |
     | reserved | what pods that hold a reservation may use |
-    | others | how much of `used` is others', as far as measurements show |
-    | promised | what they have not been seen to use: reserved - (used - others) |
+    | others | the part of `used` that those pods do not use, as far as measurements show |
+    | promised | what those pods have not been seen to use: reserved - (used - others) |
     | claimed | used + promised = others + reserved |
 
     A pod that comes raises `claimed` at once. When the measurement then rises, the rise is taken for what the
-    pods use, as long as they have a promise open: `promised` falls by as much, `claimed` stays. What they do
-    not use stays promised for as long as they are there. A measurement that falls below `others` lowers it.
-    So others lies within used - reserved and used, and claimed >= used always. Units: the caller's, integers.
+    pods use, as long as part of their reservation is unused: `promised` falls by as much, `claimed` stays.
+    What they do not use stays promised for as long as they are there. A measurement that falls below `others`
+    lowers it. So others lies within used - reserved and used, and claimed >= used always. Units: the
+    caller's, integers.
     """
 
     __slots__ = ("others", "reserved", "used")
@@ -133,7 +134,7 @@ class MeasuredUsage:
         self.reserved: IntArray = np.zeros((n_quantities, 0), dtype=np.int64)
 
     def fit(self, n_rows: int) -> None:
-        """Grow to this many rows."""
+        """Grows to this many rows."""
         if n_rows > self.used.shape[1]:
             extra = np.zeros((self.used.shape[0], max(n_rows, 64) * 2 - self.used.shape[1]), dtype=np.int64)
             self.used = np.concatenate([self.used, extra], axis=1)
@@ -141,37 +142,37 @@ class MeasuredUsage:
             self.reserved = np.concatenate([self.reserved, extra], axis=1)
 
     def clear(self, row: int) -> None:
-        """The row belongs to another node, or to none."""
+        """Clears a row that now belongs to another node, or to none."""
         for array in (self.used, self.others, self.reserved):
             array[:, row] = 0
 
     def measure(self, row: int, used: Sequence[int]) -> None:
-        """A new measurement of the row."""
+        """Takes in a new measurement of the row."""
         self.used[:, row] = used
         self._settle(row)
 
     def reserve(self, row: int, amounts: Sequence[int]) -> None:
-        """Add a pod that cannot be in a measurement yet."""
+        """Adds a pod that cannot be in a measurement yet."""
         self.reserved[:, row] += amounts
 
     def found(self, row: int, amounts: Sequence[int]) -> None:
-        """Add a pod whose use is already in the measurement: it started before that."""
+        """Adds a pod whose use is already in the measurement: it started before that."""
         self.reserved[:, row] += amounts
         self.others[:, row] -= amounts
         self._settle(row)
 
     def release(self, row: int, amounts: Sequence[int]) -> None:
-        """Remove a pod; its measured use stays counted until a measurement shows it gone."""
+        """Removes a pod; its measured use stays counted until a measurement shows it gone."""
         self.reserved[:, row] -= amounts
         self._settle(row)
 
     def claimed(self, n_rows: int) -> IntArray:
-        """int64[k, n_rows], of the first n_rows."""
+        """int64[k, n_rows]: `claimed` of the first n_rows."""
         both: IntArray = self.others[:, :n_rows] + self.reserved[:, :n_rows]
         return both
 
     def promised(self, row: int) -> list[int]:
-        """For each quantity."""
+        """Returns `promised` for each quantity."""
         one = self.others[:, row] + self.reserved[:, row] - self.used[:, row]
         return [int(amount) for amount in one]
 

@@ -1,6 +1,6 @@
 """VolumeUsers: which pods on which nodes use volumes that affect where other pods may run.
 
-Kept by core.cache.cache for pods with such volumes, without cost for others; read through the view.
+Kept by core.cache.cache for pods with such volumes, at no cost for other pods; read through the view.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ Claim = tuple[str, str]
 
 
 class VolumeUsers:
-    """by_row: row -> UID -> template; claims: how many pods on nodes use a claim."""
+    """by_row: row -> UID -> template; claims: number of pods on nodes that use a claim."""
 
     def __init__(self) -> None:
         self.by_row: dict[int, dict[str, PodTemplate]] = {}
         self.claims: dict[Claim, int] = {}
 
     def enter(self, info: PodInfo) -> None:
-        """Count the pod on its row."""
+        """Counts the pod on its row."""
         self.by_row.setdefault(info.row, {})[info.uid] = info.template
         for claim in claims_of(info.template):
             self.claims[claim] = self.claims.get(claim, 0) + 1
 
     def leave(self, info: PodInfo) -> None:
-        """Stop counting the pod on its row."""
+        """Stops counting the pod on its row."""
         on_row = self.by_row[info.row]
         template = on_row.pop(info.uid)
         if not on_row:
@@ -40,8 +40,8 @@ class VolumeUsers:
                 del self.claims[claim]
 
     def recount(self, users: Iterable[PodInfo]) -> Iterator[str]:
-        """Differences from what these pods use, all that use volumes on a node; in words, for
-        core.invariants."""
+        """Yields differences from a fresh count of these pods, which are all that use volumes on a node; in
+        words, for core.invariants."""
         fresh = VolumeUsers()
         for info in users:
             fresh.enter(info)
@@ -50,7 +50,7 @@ class VolumeUsers:
 
 
 def claims_of(template: PodTemplate) -> Iterator[Claim]:
-    """The claims that pods of the template use, including those made for a single pod."""
+    """Yields the claims that pods of the template use, including those made for a single pod."""
     for volume in template.volumes:
         if volume.persistent_volume_claim is not None:
             yield template.namespace, volume.persistent_volume_claim.claim_name
@@ -61,7 +61,7 @@ def claims_of(template: PodTemplate) -> Iterator[Claim]:
 def claims_for_one_pod(
     template: PodTemplate, claims: Mapping[Claim, PersistentVolumeClaim]
 ) -> Iterator[Claim]:
-    """Those of them, as the API server has them, that only one pod in the whole cluster may use."""
+    """Yields those claims that, by the API server, only one pod in the whole cluster may use."""
     for key in claims_of(template):
         claim = claims.get(key)
         if claim is not None and claim.is_for_one_pod:

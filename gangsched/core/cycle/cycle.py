@@ -1,11 +1,11 @@
 """One scheduling cycle: the members of one group, or of groups that start together, placed all or nothing.
 
 Works on a Trial and returns a Plan or a FitError; core.groups.attempts uses either. Members of one template
-are one problem (core.cycle.placing). When several templates, or several groups, compete for nodes, or when
-pods must be near each other or apart, the placing order matters: a few orders that usually work are tried
-first, and then core.cycle.order_search tries the others, until one works, none is left, or its budget is used
-up; the FitError tells which. A gang is packed; a lone pod goes to the node with the highest score, and among
-equal ones to the one that `pick` selects: a seeded function can be passed in to use equal nodes evenly.
+are one problem (core.cycle.placing). When several templates or groups compete for nodes, or when pods must be
+near each other or apart, the placing order matters. A few orders that usually work are tried first; then
+core.cycle.order_search tries others, until one works, none is left, or its budget is used up; the FitError
+tells which. A gang is packed; a lone pod goes to the node with the highest score, and among equal ones to the
+one that `pick` selects: a seeded function can be passed in to use equal nodes evenly.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def run_cycle(
 
     nominated: pods with room reserved on a node that hold nothing yet; those of equal or higher priority take
     their room first (kube-scheduler does the same in RunFilterPluginsWithNominatedPods). search_budget:
-    placements that core.cycle.order_search may try beyond one for each member; 0: no search. The reason
-    is that of the first order. Groups that request it go to one rack, or to another topology domain
+    placements that core.cycle.order_search may try beyond one per member; 0: no search. The reported reason
+    is that of the first order. Groups that require a rack or another topology domain go to one
     (core.cycle.topology).
     """
     if not any(topology_of(demand) for demand in demands):
@@ -103,12 +103,12 @@ def _run(
     nominated: Sequence[Nominated],
     search_budget: int,
 ) -> Plan | FitError:
-    """As run_cycle, once each group is narrowed to its nodes."""
+    """Does run_cycle's work, once each group is narrowed to its nodes."""
     refused: FitError | _Shortage | None = None
     given_up: dict[tuple[int, str], None] = {}
     failing: set[tuple[int, ...]] = set()
     n_proved: int | None = None
-    # A lone pod may get another of equally good nodes each time, so the same beginning may end otherwise.
+    # A lone pod may get another of equally good nodes each time, so the same first steps may end differently.
     repeats = len(demands) > 1 and all(one.group.is_gang or len(one.members) > 1 for one in demands)
     kinds = kinds_of(demands) if repeats else {}
     for order in orders_of_groups(demands):
@@ -165,8 +165,8 @@ _SAID = {
 def _gave_up(
     demands: Sequence[Demand], start: Callable[[], Trial], given_up: dict[tuple[int, str], None]
 ) -> bool:
-    """Whether a search for device sets ended at its budget: in this cycle (`given_up`), or for a node whose
-    count is cached from earlier cycles. start: begins a Trial."""
+    """Whether a search for device sets ended at its budget: in this cycle (`given_up`), or in an earlier
+    cycle that cached a node's count. start: begins a Trial."""
     trial: Trial | None = None
     for demand in demands:
         for template in templates_of(demand.members).values():
@@ -202,7 +202,7 @@ def _start(demands: Sequence[Demand], view: ClusterView, nominated: Sequence[Nom
 
 
 def reserve_nominated(trial: Trial, nominated: Iterable[Nominated]) -> None:
-    """They take their room first. Where it is not free yet, less than nothing is left."""
+    """Gives nominated pods their room first. Where it is not free yet, the free amounts fall below 0."""
     for pod in nominated:
         row = trial.row_of(pod.node_name)
         if row is not None:
@@ -214,7 +214,7 @@ def reserve_nominated(trial: Trial, nominated: Iterable[Nominated]) -> None:
 def _place_all(
     demands: Sequence[Demand], trial: Trial, topology_key: str
 ) -> tuple[Plan | FitError | _Shortage, int]:
-    """The answer, and how many of the groups were placed before it was found."""
+    """Returns the answer, and the number of groups placed before it was found."""
     plan = Plan([])
     for n_placed, demand in enumerate(demands):
         placed = _place_group(demand, trial, topology_key)
@@ -229,7 +229,7 @@ def _place_all(
 
 
 def _needs_names(group: Group, template: PodTemplate) -> str:
-    """The annotation by which the pod must get devices by name; "" if there is none."""
+    """Returns the annotation that makes the pod need devices by name; "" if there is none."""
     if template.constraints:
         return CONSTRAINTS_KEY
     if template.required_ids or (group.definition is not None and group.definition.required_ids):
@@ -257,7 +257,7 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
         needed, rest = split(demand.members, demand.roles)
         order = list(by_template(needed).values())
         extra = list(by_template(rest).values()) if rest else []
-    if len(order) == 1 and not extra:  # what it places on the Trial stays placed, or the whole attempt ends
+    if len(order) == 1 and not extra:  # what this places on the Trial stays placed, or the whole attempt ends
         return _place_batches(order, Placing(demand, trial, states, topology_key))
     order.sort(key=lambda batch: _slack(demand, states[batch[0].serial], batch, trial))
     outcome: Placing | _Shortage
@@ -272,9 +272,9 @@ def _place_group(demand: Demand, trial: Trial, topology_key: str) -> Placing | F
 
 
 def _cluster_too_small(group: Group, view: RoomQueries) -> str:
-    """The amounts of the group's minResources that all nodes together lack, used or not; "" if none.
+    """Returns a sentence about minResources that all nodes together lack, in use or not; "" if none.
 
-    Its controller may include room for members that come later or never, so it is not a sum to wait for.
+    A controller may include room for members that come later or never, so it is not a sum to wait for.
     """
     if group.definition is None or not group.definition.min_resources:
         return ""
@@ -287,7 +287,7 @@ def _cluster_too_small(group: Group, view: RoomQueries) -> str:
 
 
 def _slack(demand: Demand, state: CycleState, batch: _Batch, view: ClusterView) -> int:
-    """Spare room for a template; the one with the least goes first."""
+    """Spare room for a template; the template with the least is placed first."""
     template, members = batch
     capacity = demand.profile.capacity(state, template, view)
     return int(np.minimum(capacity, len(members)).sum()) - len(members)
@@ -363,10 +363,10 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
 def _kept_in_place(
     demands: Sequence[Demand], shortage: _Shortage, plugins: Sequence[str]
 ) -> Iterator[tuple[str, PodTemplate]]:
-    """(plugin, template) of what may keep the other templates in place, of this group and its siblings.
+    """Yields (plugin, template) for what may keep other templates of the group or its siblings in place.
 
-    A change that helps only one of those may let it move away, and make room for the template that was short:
-    a node too small for that one, or a removed taint. plugins: those that rejected it.
+    A change that helps only one of those (a node too small for the short template, a removed taint) may let
+    it move away and make room for the template that was short. plugins: those that rejected that template.
     """
     for demand in demands:
         templates = [one for one in templates_of(demand.members).values() if one is not shortage.template]
@@ -381,7 +381,7 @@ def _kept_in_place(
 
 
 def _n_fit(shortage: _Shortage) -> int:
-    """Those that were placed, and of the other templates, which may not have been tried, what has room."""
+    """Counts the members placed, plus those of other templates, perhaps not tried yet, that have room."""
     demand, placed = shortage.demand, Counter(one.info.template.serial for one in shortage.placed)
     others = []
     for template, members in demand.by_template().values():

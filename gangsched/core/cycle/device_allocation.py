@@ -1,9 +1,9 @@
 """Which devices of a node its new members get: Reserve's part on a Trial.
 
-Called by core.cycle.cycle when it has chosen a node, and when all are placed (`settle`). plugins.devices
-counts how many members fit; model.devices chooses the best-linked set, with constraints model.device_sets.
-Members placed earlier may be given other devices so that one with constraints finds a set: the Trial knows
-all their requests, and one assignment is computed for all of them.
+Called by core.cycle.placing when a node is chosen, and by core.cycle.cycle when all members are placed
+(`settle`). plugins.devices counts how many members fit; model.devices chooses the best-linked set, or
+model.device_sets if there are constraints. Members placed earlier may be given other devices so that one with
+constraints finds a set: the Trial knows all their requests, and computes one assignment for all of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def listed_requests(view: DeviceQueries, template: PodTemplate) -> list[tuple[st
 def reserve_devices(
     trial: Trial, row: int, template: PodTemplate, listed: Sequence[tuple[str, int]], n_pods: int
 ) -> list[Allotted]:
-    """Takes the devices of `n_pods` members on one node, each the best-linked set of what is free there.
+    """Takes the devices of `n_pods` members on one node, for each the best-linked set of what is free there.
 
     `listed`: see listed_requests; a node without an inventory gives counts.
     """
@@ -64,9 +64,10 @@ def annotations_of(info: PodInfo) -> dict[str, str]:
 
 
 def n_sets(view: DeviceQueries, row: int, template: PodTemplate, resource: str) -> int:
-    """How many more pods find a set that satisfies the constraint, moving earlier ones if need be.
+    """Counts how many more pods find a set that satisfies the constraint, moving earlier pods' sets if need
+    be.
 
-    If a search gave up: as many as it has found, and the view records it.
+    If a search gives up, returns the number found so far, and the view records that.
     """
     inventory = view.inventory(row, resource)
     if inventory is None:
@@ -131,7 +132,8 @@ def _take_constrained(
 def _packed(
     inventory: DeviceInventory, free: int, before: Wishes, template: PodTemplate, n_pods: int, resource: str
 ) -> tuple[list[list[int]] | None, bool]:
-    """(the sets of earlier wishes, then of `n_pods` of this template, None: none found; is that certain?)."""
+    """(sets of the earlier wishes, then of `n_pods` of this template; None if none found, is that
+    certain?)."""
     asked = [
         Wish(sets_of(inventory.topology, of.constraints.get(resource, ANY)), of.requests[resource], n)
         for of, n in (*((of, len(masks)) for of, masks in before), (template, n_pods))

@@ -24,7 +24,7 @@ MAX_NAMED = 3
 def refusal(
     demand: Demand, kinds: Sequence[TemplateMembers], said: str, inner: FitError | None, where: str
 ) -> FitError:
-    """The error with this sentence; with an inner one also what the domain `where` lacks."""
+    """Returns the error with this sentence; with an inner error, also what the domain `where` lacks."""
     group = demand.group
     prefix = f"gang {group.key}: " if group.is_gang else ""
     if inner is None:

@@ -1,12 +1,12 @@
 """Domains: the racks (zones, blocks) that a group may go to, the best first; and why it fits in none.
 
 A domain is the nodes with the same value of every label that the group requires; nodes without one of them
-are in none. The order: where most members have room, on the fewest domains of the labels that it prefers, on
-the fewest nodes, as the pods prefer, with the least room left over, by name. Domains that cannot hold the
-group are left out, by sums over arrays and by upper bounds of plugins that see pods. Members that are placed
-already, or run, fix the domain: the others follow them.
+are in none. Domains are ordered by: room for most members, fewest domains of the labels that the group
+prefers, fewest nodes, the pods' preferences, least room left over, name. Domains that cannot hold the group
+are left out, by sums over arrays and by upper bounds of plugins that see pods. Members that are placed
+already, or run, fix the domain for the rest.
 
-Of preferred labels the narrowest is tried first, one domain of it, then the wider ones, then as few domains
+Of preferred labels the narrowest is tried first (one domain of it), then the wider ones, then as few domains
 as possible; if that fails too, the preference is dropped. Called by core.cycle.topology.
 """
 
@@ -34,7 +34,7 @@ from gangsched.model.printable import several
 from gangsched.model.topology import Topology
 
 MAX_DOMAINS = 64
-"""How many domains are tried if all have room and yet the group fits in none, since each costs a cycle."""
+"""Domains to try if all have room and yet the group fits in none; each costs a cycle."""
 # Domains of one preferred label that are tried.
 _MAX_NARROW = 16
 _HERE = (MemberState.BOUND, MemberState.ASSUMED)
@@ -45,8 +45,8 @@ _Room = tuple[list[TemplateMembers], IntArray]
 
 
 class Area(msgspec.Struct, frozen=True, gc=False):
-    """Nodes that a group is tried on. mask: bool[n_rows], None: all; name: of the domain; is_whole: all of
-    the domain, and not what is preferred of it."""
+    """Nodes that a group is tried on. mask: bool[n_rows], None: all; name: the domain's; is_whole: all of the
+    domain, not only the preferred part of it."""
 
     mask: BoolArray | None
     name: str
@@ -89,7 +89,7 @@ class Domains:
         self.refusal: FitError | None = None
         """Why no domain suits the group, however much room there is."""
         self.n_answered = 0
-        """Areas returned so far; n_left_out: domains left out since there are too many."""
+        """Areas returned so far; n_left_out: domains left out because there are too many."""
         self.n_left_out = 0
         if not topology:
             return
@@ -113,7 +113,7 @@ class Domains:
 
     @property
     def n_asks(self) -> int:
-        """How often plugins are asked in a try: once a kind of member, where they see pods once a member."""
+        """How often one try asks plugins: once per kind of member, once per member if they see pods."""
         if not self.is_constrained:
             return len(self._demand.members)
         sees_pods = self._demand.profile.filtering.sees_pods
@@ -142,9 +142,8 @@ class Domains:
         return domain_codes(self._trial, keys, base)
 
     def _pinned(self) -> int | None:
-        """The domain that members are in already, -1 if no other member may go there; None: they are in none.
-        Records a refusal if they are not all in one.
-        """
+        """Returns the domain that members are in already; -1 if no other member may go there, None if they
+        are in no domain. Records a refusal if they are not all in one."""
         if not self._required or not self._here:
             return None
         codes = self._domains(self._required, self._trial.live)
@@ -162,14 +161,14 @@ class Domains:
         return None
 
     def _name(self, row: int) -> str:
-        """The domain that a node is in, as its labels name it."""
+        """Returns the name of the domain that a node is in, from its labels."""
         return "/".join(self._text(key, row) for key in self._required)
 
     def _text(self, key: str, row: int) -> str:
         return self._texts_at(key, np.array([row]))[0]
 
     def _texts_at(self, key: str, rows: IntArray) -> list[str]:
-        """What the label says on these nodes; "" where it is missing."""
+        """Returns the label's values on these nodes; "" where it is missing."""
         codes, values = self._trial.label(key)
         if key not in self._texts:
             self._texts[key] = [*values, ""]  # code -1, a missing label, reads the last one
@@ -179,8 +178,8 @@ class Domains:
     # -- in which order --------------------------------------------------------------------------------
 
     def areas(self, most: int = MAX_DOMAINS) -> Iterator[Area]:
-        """Areas to try the group on, the best first, without those that cannot hold it; of so many domains
-        at most."""
+        """Yields areas to try the group on, best first, without those that cannot hold it; from `most`
+        domains at most."""
         for area in self._candidates(most) if self.is_constrained else (Area(None, "", is_whole=True),):
             if area.mask is None or not self._is_hopeless(area.mask):
                 self.n_answered += 1
@@ -205,12 +204,13 @@ class Domains:
             yield Area(mask if self._required else self._demand.within, name, is_whole=True)
 
     def _open(self, held: IntArray, wanted: int) -> IntArray:
-        """Domains that hold that many members, among those that members placed already allow."""
+        """Returns domains that hold that many members, of those that members placed already allow."""
         enough: IntArray = np.flatnonzero(held >= wanted)
         return enough if self._pin is None else enough[enough == self._pin]
 
     def _narrow(self, depth: int, domains: IntArray) -> Iterator[Area]:
-        """One domain of a preferred label that holds all members; or those that members are in already."""
+        """Yields single domains of a preferred label that hold all members, or those that members are in
+        already."""
         n_all = len(self._demand.members)
         codes = self._domains([*self._required, self._preferred[depth]], np.isin(self._codes, domains))
         held = self._held(codes)
@@ -233,8 +233,8 @@ class Domains:
     def _sorted(
         self, codes: IntArray, domains: IntArray, held: IntArray, preferred: Sequence[str]
     ) -> list[int]:
-        """`domains` by how good they are: most members, fewest preferred domains, fewest nodes, as the pods
-        prefer, tightest."""
+        """Sorts `domains`, the best first: most members, fewest preferred domains, fewest nodes, the pods'
+        preferences, tightest."""
         if len(domains) < 2:
             return [int(one) for one in domains]
         rows = np.flatnonzero((codes >= 0) & (self._amounts > 0))
@@ -257,7 +257,7 @@ class Domains:
         return [int(one[-1]) for one in order]
 
     def _worth(self, codes: IntArray, n_domains: int) -> list[FloatArray]:
-        """By domain, for each template whose pods state preferences: the smaller the better."""
+        """By domain, for each template whose pods state preferences; smaller is better."""
         found, profile = [], self._demand.profile
         for kind in self._kinds:
             if kind.state is None or not profile.scoring.has_stated(kind.state, kind.template, self._trial):
@@ -270,8 +270,8 @@ class Domains:
         return [sum(found[1:], found[0])] if found else []
 
     def _fewest_domains(self, mask: BoolArray, keys: Sequence[str]) -> BoolArray | None:
-        """The nodes of the fewest domains of each label, the widest first, that together hold as many members
-        as all of `mask`; None: only all of it does."""
+        """Returns the nodes of the fewest domains of each label, widest label first, that together hold as
+        many members as all of `mask`; None: only all of it does."""
         wanted = min(self._held_by(mask), len(self._demand.members))
         left = mask
         for key in keys:
@@ -337,7 +337,7 @@ class Domains:
         return refusal(self._demand, self._kinds, said, inner, where)
 
     def nowhere(self, run: _Run) -> FitError:
-        """No domain holds the group: how near each comes, and what the nearest one lacks."""
+        """Explains that no domain holds the group: how near each comes, and what the nearest one lacks."""
         if not self._required:
             inner = run([self._demand], 0)
             return self.unfit([""], inner if isinstance(inner, FitError) else None)
@@ -377,7 +377,7 @@ class Domains:
         )
 
     def unfit(self, names: Sequence[str], inner: FitError | None) -> FitError:
-        """Domains have the room, but the members' other rules cannot be met in any."""
+        """Explains that domains have the room, but the members' other rules cannot be met in any."""
         tried = list(dict.fromkeys(names))
         if not self._required and inner is not None:
             return inner

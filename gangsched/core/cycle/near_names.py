@@ -1,8 +1,8 @@
-"""Names in a pod's spec that no node has, and what may be meant: labels, and taints that are tolerated.
+"""Names in a pod's spec that no node has, and what may be meant: labels, and tolerated taints.
 
 A wrong name is no shortage, and counts of reasons hide it: a node is counted under the first reason that
-excludes it, which may be a taint. Bounded, for an attempt that failed. Called by core.cycle.shortage,
-core.cycle.domains and core.explain_cures.
+excludes it, which may be a taint. The work is bounded, and done only for an attempt that failed. Called by
+core.cycle.shortage, core.cycle.domains, core.explain_room and core.explain_cures.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from gangsched.core.framework.plan import Shortage
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import SelectorRequirement, Taint, Toleration
 
-# Names in one sentence, sentences of a kind; nodes, terms and tolerations that are looked at for it.
+# Limits: names in a sentence and sentences of a kind; nodes; terms and tolerations.
 _MAX_NAMED = 3
 _MAX_ROWS = 64
 _MAX_LOOKED_AT = 64
 TAINTS = "TaintToleration"
 HARD = ("NoSchedule", "NoExecute")
 STATES_OF_NODES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""How keys begin that Kubernetes itself gives to taints, and to tolerations: its admission makes every pod
+"""Prefixes of keys that Kubernetes itself puts on taints and tolerations: its admission makes every pod
 tolerate not-ready and unreachable, and DaemonSets tolerate pressure. No user has mistyped them."""
 
 
 def near_names(short: Shortage) -> Iterator[str]:
-    """Sentences that a condition can have."""
+    """Yields sentences for the pod's condition."""
     template, view = short.template, short.trial
     yield from _selected(template, view)
     yield from islice(_required(template, view), 1)
@@ -41,14 +41,14 @@ def near_names(short: Shortage) -> Iterator[str]:
 
 
 def _selected(template: PodTemplate, view: NodeQueries) -> Iterator[str]:
-    """A sentence for each label that the nodeSelector names and no node has."""
+    """Yields a sentence for each label that the nodeSelector names and no node has."""
     for key, value in islice(sorted((template.spec.node_selector or {}).items()), _MAX_NAMED):
         if told := _unknown(key, [value], view):
             yield f"nodeSelector: {told}"
 
 
 def _required(template: PodTemplate, view: NodeQueries) -> Iterator[str]:
-    """Labels that the required node affinity names and no node has, if none of its terms can match."""
+    """Yields a sentence on labels of the required node affinity that no node has, if no term can match."""
     affinity = template.spec.affinity
     node = affinity.node_affinity if affinity is not None else None
     selector = node.required_during_scheduling_ignored_during_execution if node is not None else None
@@ -68,7 +68,7 @@ def _none_has(requirements: list[SelectorRequirement] | tuple[()], view: NodeQue
 
 
 def _unknown(key: str, values: list[str] | tuple[()], view: NodeQueries) -> str:
-    """What is wrong if no node has the label with any of the values; "" if one has."""
+    """Returns what is wrong if no node has the label with any of the values, else ""."""
     codes, by_value = view.label(key)
     there = set(np.unique(codes[view.live]).tolist())
     known = [one for one, code in by_value.items() if code in there]
@@ -82,7 +82,8 @@ def _unknown(key: str, values: list[str] | tuple[()], view: NodeQueries) -> str:
 
 
 def unknown_label(keys: Iterable[str], view: NodeQueries) -> str:
-    """About the first of these labels that no node has, without a full stop; "": some node has each."""
+    """Returns a text on the first of these labels that no node has, without a full stop; "" if there is
+    none."""
     for key in keys:
         codes, _ = view.label(key)
         if not (codes[view.live] >= 0).any():
@@ -96,10 +97,10 @@ def _near_label(key: str, view: NodeQueries) -> str:
 
 
 def _tolerated(template: PodTemplate, view: NodeQueries) -> Iterator[str]:
-    """A sentence for each toleration that comes near a taint and does not cover it.
+    """Yields a sentence for each toleration that comes near a taint and does not cover it.
 
-    Users tolerate taints that no node has today, so one that resembles no taint is not reported; and nobody
-    is told of what the API server and controllers have added.
+    Users tolerate taints that no node has today, so a toleration that resembles no taint is not reported; nor
+    is one that the API server or a controller has added.
     """
     tolerations = [one for one in template.spec.tolerations or () if one.key][:_MAX_LOOKED_AT]
     written = [one for one in tolerations if not _is_added(one, template)]
@@ -120,8 +121,8 @@ def _tolerated(template: PodTemplate, view: NodeQueries) -> Iterator[str]:
 
 
 def _is_added(toleration: Toleration, template: PodTemplate) -> bool:
-    """Whether it may not be the user's: also the admission plugin ExtendedResourceToleration adds one for
-    each resource that is asked for."""
+    """Whether the toleration may not be the user's own. The admission plugin ExtendedResourceToleration, too,
+    adds one for each requested resource."""
     if toleration.key.startswith(STATES_OF_NODES):
         return True
     is_for_all = (toleration.operator, toleration.effect) == ("Exists", "NoSchedule")
@@ -129,7 +130,7 @@ def _is_added(toleration: Toleration, template: PodTemplate) -> bool:
 
 
 def _misses(toleration: Toleration, taint: Taint, all_of_them: list[Toleration]) -> bool:
-    """Whether the key or the value alone matches, and no other toleration covers the taint."""
+    """Whether the key matches and no toleration covers the taint."""
     return toleration.key == taint.key and not any(_covers(one, taint) for one in all_of_them)
 
 

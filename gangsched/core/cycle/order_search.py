@@ -1,15 +1,15 @@
 """Order search: tries further orders of placing a gang when the usual ones have failed, until one works.
 
-A way of placing is a sequence of steps: a member goes to a node that every Filter allows at that point. The
-search walks the tree of such sequences depth first. Two equivalent ways (with members of one template
-swapped, or nodes that core.cycle.symmetry considers alike) are followed once. A branch is pruned when some
+A way of placing is a sequence of steps: each puts a member on a node that every Filter allows at that point.
+The search walks the tree of such sequences depth first. Of two equivalent ways (members of one template
+swapped, or nodes that core.cycle.symmetry considers alike) only one is followed. A branch is pruned when some
 group cannot place as many more members as it needs, by free resources and by plugins' upper bounds (at_most).
-It ends with a Plan; or when nothing is left, which proves that there is none; or when `budget` placements
-beyond one for each member have been tried, or their work is done: a placement asks about each kind of member
-again, and each costs more the more is placed. No clock: the same input ends at the same place.
+The search ends with a Plan; or when nothing is left, which proves that there is none; or when `budget`
+placements beyond one per member have been tried, or as much work is done: a placement asks about each kind of
+member again, and costs more the more is placed. No clock: the same input ends at the same place.
 
-When pods see each other the first choice (which rack) matters most, and a depth-first walk revises it last;
-so each first choice is tried for a while before any is tried to its end. Called by core.cycle.cycle.
+When pods see each other the first choice (which rack) matters most, and a depth-first walk revises it last.
+So each first choice is tried for a while before any is tried to its end. Called by core.cycle.cycle.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from gangsched.core.types.group import PodInfo
 from gangsched.core.types.needed import templates_of
 from gangsched.core.types.pod_template import PodTemplate
 
-# What each first choice may try before the next one's turn, beyond one placement for each member; and the
-# share of the budget for this.
+# Placements that each first choice may try before the next one's turn, beyond one per member; and the share
+# of the budget for this.
 _PROBE = 16
 _PROBES_SHARE = 0.5
 # Placements of a search that must not cost more than the usual orders.
 _SHORT = 64
-# Looks for each placement of the budget, and for a search however small its budget is, beside those of a
-# walk that places members of one kind, as far as that takes no more than so many. In a look one kind is
-# asked about, beside few others and with little placed: a quarter of a millisecond. All of them take seconds,
-# also where each of a hundred racks is searched.
+# Looks for each placement of the budget; looks for any search, however small its budget; and the most looks
+# added for a walk that places members of one kind. A look asks about one kind, beside few others and with
+# little placed, and takes a quarter of a millisecond. All of them together take seconds, also where each of a
+# hundred racks is searched.
 _LOOKS = 5
 _LOOKS_OF_ANY = 64
 _LOOKS_OF_A_WALK = 512
@@ -67,8 +67,8 @@ class _Kind:
 
 
 class _Way:
-    """Some members placed. left: how many of each kind are not; needed: how many more each group needs, and
-    each of its roles."""
+    """A state with some members placed. left: members of each kind not placed; needed: how many more each
+    group, and each of its roles, needs."""
 
     __slots__ = ("before", "left", "needed", "placed", "step", "trial")
 
@@ -102,7 +102,7 @@ class _Way:
 def search_orders(
     demands: Sequence[Demand], trial: Trial, topology_key: str, budget: int
 ) -> tuple[Plan | SearchOutcome, int]:
-    """Places all demands on `trial`, or returns PROVED or GAVE_UP; and how many placements were tried."""
+    """Places all demands on `trial`, or returns PROVED or GAVE_UP; and the number of placements tried."""
     tree = _Tree(demands, trial, topology_key)
     found = tree.search(budget)
     if isinstance(found, SearchOutcome):
@@ -111,16 +111,16 @@ def search_orders(
 
 
 def most_looks(n_members: int, budget: int) -> int:
-    """How many looks a search may take."""
+    """Limit on the looks of a search."""
     walk = n_members * (1 + n_members // _FEW)
     return budget * _LOOKS + _LOOKS_OF_ANY + min(walk, _LOOKS_OF_A_WALK)
 
 
 def proves_hopeless(demands: Sequence[Demand], trial: Trial, topology_key: str, budget: int) -> int | None:
-    """After how many placements a short search proves that no order works; None: it does not.
+    """Returns the number of placements after which a short search proves that no order works; None: no proof.
 
-    `search_orders` would end alike, after as many. Only where pods do not see each other and no device must
-    be a certain one: there a way that any order finds is one that the search would find.
+    `search_orders` would end the same, after as many. Only where pods do not see each other and no member
+    needs particular devices: there, a placement that any order finds is one that the search would find.
     """
     if any(_requires_devices(demand) for demand in demands):
         return None
@@ -131,7 +131,7 @@ def proves_hopeless(demands: Sequence[Demand], trial: Trial, topology_key: str, 
 
 
 def _requires_devices(demand: Demand) -> bool:
-    """Whether a member must get certain devices: which are left then depends on the order."""
+    """Whether a member must get particular devices: which are left then depends on the order."""
     definition = demand.group.definition
     if definition is not None and definition.required_ids:
         return True
@@ -139,7 +139,7 @@ def _requires_devices(demand: Demand) -> bool:
 
 
 def _plan(tree: _Tree, way: _Way, trial: Trial, topology_key: str) -> Plan:
-    """Repeats the way found, recording a Plan; then places members beyond the needed, if they fit."""
+    """Repeats the way found, recording a Plan; then places members beyond those needed, if they fit."""
     placings = []
     for demand in tree.demands:
         templates = [kind.template for kind in tree.kinds if tree.demands[kind.demand] is demand]
@@ -196,7 +196,7 @@ class _Tree:
 
     @cached_property
     def _symmetry(self) -> Symmetry:
-        """Looked for only once there is a step to take."""
+        """Computed only once there is a step to take."""
         keys: set[str] | None = set()
         trial = self._root.trial
         for kind in self.kinds:
@@ -212,7 +212,7 @@ class _Tree:
         )
 
     def _room_of(self, way: _Way, kind: _Kind) -> IntArray | None:
-        """What the kind has room for before the first step; None: to be asked for."""
+        """Returns the kind's room if no step is taken yet; None: it has to be computed."""
         return self._found_room[kind.at] if way.before is None else None
 
     def _demand(self, kind: _Kind) -> Demand:
@@ -254,7 +254,7 @@ class _Tree:
         return n_at_most(filtering, by_room_left(filtering, asked, trial), trial) < n_needed
 
     def _walk(self, root: _Way, seen: set[Hashable], limit: int) -> _Way | SearchOutcome:
-        """Depth first from `root`. Uses its own stack: gangs are deeper than Python's."""
+        """Searches depth first from `root`, on its own stack: gangs are deeper than Python's."""
         limit += self.n_tried
         stack = [(root, self._steps(root))]
         while stack:
@@ -286,8 +286,8 @@ class _Tree:
         return placed, (self._turn(at), self._symmetry.key(placed))
 
     def _turn(self, at: int) -> int:
-        """If nothing but resources is used up, kinds take turns one after another: any way can be reordered
-        like that. Then the position of the turns is part of a way."""
+        """Returns the kind's turn. If nothing but resources is used up, kinds are placed one after another,
+        as any way can be reordered so; then the turn is part of a way's key."""
         return 0 if self.sees_pods else self._turn_of[at]
 
     def _go(self, way: _Way, step: tuple[int, int], placed: Mapping[int, Counts]) -> _Way:
@@ -307,7 +307,8 @@ class _Tree:
         return state if status.is_success else None
 
     def _steps(self, way: _Way) -> Iterator[tuple[int, int]]:
-        """(kind, row) of possible next steps, the most promising first; none if it cannot succeed."""
+        """Yields (kind, row) of possible next steps, the most promising first; none if `way` cannot
+        succeed."""
         kinds, states = [self.kinds[at] for at in self._order if way.left[at]], self._states
         if not self.sees_pods:
             turn = self._turn(way.step[0]) if way.before is not None else 0
@@ -346,8 +347,8 @@ class _Tree:
         return any(n < needed for n, needed in zip(most, way.needed, strict=True))
 
     def _rows(self, way: _Way, kind: _Kind, room: IntArray) -> list[int]:
-        """Nodes in use first, then the tightest that takes all, else the roomiest; racks alternate when pods
-        see each other."""
+        """Orders nodes: those in use first, then the tightest that takes all, else the roomiest; racks
+        alternate when pods see each other."""
         rows = self._symmetry.representatives(np.flatnonzero(room > 0), way.placed)
         here = room[rows]
         takes_all = here >= way.left[kind.at]

@@ -1,7 +1,7 @@
-"""Orders: the usual ones in which groups, and the kinds of members within a group, are placed; which groups
-make no difference to them; and which of too many racks are tried.
+"""Orders: the usual orders in which groups, and kinds of members within a group, are placed; which groups are
+interchangeable in them; and which of too many racks are tried.
 
-Few of the many orders that there are; core.cycle.order_search looks for others. Called by core.cycle.cycle,
+These are few of the possible orders; core.cycle.order_search looks for others. Called by core.cycle.cycle,
 which tries one after another, and by core.cycle.topology and core.cycle.domains.
 """
 
@@ -20,14 +20,15 @@ T = TypeVar("T")
 _MAX_ORDERS = 6
 # For groups that start together: a set of 64 that does not fit must not cost 64 times as much.
 _MAX_ROTATIONS = 12
-# All orders of so few are tried, of kinds up to _MAX_ORDERS.
+# Up to this many groups or kinds, all orders are tried; of kinds at most _MAX_ORDERS.
 _FEW = 4
 
 
 def orders_of_groups(groups: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The given order first; some groups fit together only if the nodes are filled in another order.
+    """Yields the given order first; some groups fit together only if the nodes are filled in another order.
 
-    All orders of up to four groups; of more, each group first once, forwards and backwards.
+    Yields all orders of up to four groups; of more, orders that start with each group, forwards and
+    backwards.
     """
     if len(groups) <= _FEW:
         yield from permutations(groups)
@@ -38,7 +39,7 @@ def orders_of_groups(groups: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def kinds_of(demands: Sequence[Demand]) -> dict[int, int]:
-    """By id, the same number for those that are placed alike wherever they come in an order."""
+    """Numbers demands by id(); those that are placed alike wherever they come in an order share a number."""
     numbers: dict[Hashable, int] = {}
     return {id(one): numbers.setdefault(_kind_of(one), len(numbers)) for one in demands}
 
@@ -57,20 +58,20 @@ def _kind_of(demand: Demand) -> Hashable:
 
 
 def orders_of_kinds(kinds: Sequence[T]) -> Sequence[Sequence[T]]:
-    """The given order first. Of more than four kinds it and its reverse."""
+    """Returns orders, the given one first; of more than four kinds only it and its reverse."""
     if len(kinds) > _FEW:
         return [kinds, kinds[::-1]]
     return list(permutations(kinds))[:_MAX_ORDERS]
 
 
 def n_orders_of_kinds(n: int) -> int:
-    """How many orders of that many kinds are tried."""
+    """Number of orders tried of n kinds."""
     return min(factorial(n), _MAX_ORDERS) if n <= _FEW else 2
 
 
 def in_turns(ordered: Sequence[T], n: int, n_before: int) -> list[T]:
-    """Some of them, the best of which come first: half are the best ones, of the others those whose turn it
-    is. n_before: how often they were asked for before."""
+    """Picks n of them, the best first: half are the best ones, the rest take turns. n_before: how often this
+    was asked before."""
     best, others = list(ordered[: n // 2]), list(ordered[n // 2 :])
     n -= len(best)
     start = n_before * n % len(others)

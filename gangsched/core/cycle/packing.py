@@ -34,11 +34,11 @@ def pack(
     lets: Lets | None = None,
     n_least: int = 0,
 ) -> list[tuple[int, int]]:
-    """(row, count) for up to n_members of one template, nodes that the gang uses already first.
+    """(row, count) for up to n_members of one template; nodes that the gang uses already come first.
 
-    n_least: with fewer the gang does not start, so which node is better makes no difference. lets: rows that
-    plugins which look at nodes one by one allow, bool[len(rows)]; they are called for all nodes only if more
-    than one node is needed.
+    n_least: with fewer members the gang does not start, so the choice of nodes makes no difference. lets:
+    which rows plugins that look at nodes one by one allow, bool[len(rows)]; it is called for all nodes only
+    if more than one node is needed.
     """
     scoring = profile.scoring
     prefers = scoring.has_stated(state, template, view)
@@ -77,12 +77,12 @@ def pack(
     room = np.minimum(capacity[rows], left)
     if int(np.add.reduce(room)) < n_least - n_members + left:
         return chosen + list(zip(rows.tolist(), room.tolist(), strict=True))
-    # Nodes without the label do not form racks of one: together they count as one rack.
+    # Nodes without the label are not racks of one: together they count as one rack.
     return chosen + _pack_many(profile, state, template, view, rows, room, racks[rows], left, prefers)
 
 
 def _let_by(capacity: IntArray, rows: IntArray, lets: Lets) -> IntArray:
-    """`capacity`, with 0 for those of `rows` that are not allowed."""
+    """Returns `capacity`, with 0 for those of `rows` that are not allowed."""
     rows = rows[capacity[rows] > 0]
     capacity = capacity.copy()
     capacity[rows[~lets(rows)]] = 0
@@ -101,8 +101,8 @@ def _tightest(
     lets: Lets | None,
     prefers: bool,
 ) -> int | None:
-    """One node that takes all: in a rack that the gang uses, then by its pods' stated preferences, then least
-    room left over, then score, then row."""
+    """Returns one node that takes all: in a rack that the gang uses, then by its pods' stated preferences,
+    least room left over, score, row."""
     rows = (capacity >= n_members).nonzero()[0]
     pick_from = _most_wanted if prefers else _least_left_over
     if not used and lets is None:
@@ -177,7 +177,8 @@ def _pack_many(
     n_members: int,
     prefers: bool,
 ) -> list[tuple[int, int]]:
-    """Several nodes: the fewest possible, from the fewest racks that allow that number (greedy by rack)."""
+    """Chooses several nodes: the fewest possible, from the fewest racks that allow that number (greedy by
+    rack)."""
     by_room = np.argsort(-room, kind="stable")
     total = np.cumsum(room[by_room])
     n_nodes = int(np.searchsorted(total, n_members)) + 1
@@ -220,7 +221,7 @@ def _pack_wanted(
     n_nodes: int,
     n_members: int,
 ) -> list[tuple[int, int]]:
-    """As _pack_many, where no rack has enough of the most preferred nodes."""
+    """Does as _pack_many, where no rack has enough of the most preferred nodes."""
     fewest_racks = _by_rack(by_room, room, rack, n_nodes, n_members)
     at = best_racks(room, wanted, rack, by_room, fewest_racks, n_nodes, n_members)
     scores = profile.score(state, template, view, rows, at)
@@ -239,7 +240,7 @@ def _filled(
     n_members: int,
     wanted: FloatArray | None = None,
 ) -> list[tuple[int, int]]:
-    """(row, count): all positions in `order` are full but the last."""
+    """(row, count): all positions in `order` are filled but the last."""
     picked: list[tuple[int, int]] = []
     left = n_members
     for i in order[:-1]:
@@ -252,8 +253,8 @@ def _filled(
 
 
 def _one_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n_members: int) -> int | None:
-    """The rack that fits n_members on just n_nodes of its nodes in `by_room`; of several the one with least
-    room."""
+    """Returns the rack that fits n_members on just n_nodes of its nodes in `by_room`; of several, the one
+    with the least room."""
     by_rack, starts, best_of = best_of_racks(by_room, room, rack, n_nodes)
     enough = np.flatnonzero(best_of >= n_members)
     if not len(enough):
@@ -263,10 +264,10 @@ def _one_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, 
 
 
 def _by_rack(by_room: IntArray, room: IntArray, rack: CodeArray, n_nodes: int, n_members: int) -> IntArray:
-    """The first n_nodes positions that hold n_members, from as few racks as the greedy order finds.
+    """Returns the first n_nodes positions that hold n_members, from as few racks as the greedy order finds.
 
-    Racks are taken by how much their best n_nodes nodes hold, as long as the number of nodes stays the least
-    possible; no rack can do it alone.
+    Racks are taken by how much their best n_nodes nodes hold, as long as the number of nodes stays minimal;
+    no rack can hold all alone.
     """
     by_rack, starts, best_of = best_of_racks(by_room, room, rack, n_nodes)
     ends = np.r_[starts[1:], len(by_rack)]
@@ -294,8 +295,8 @@ def _last_node(
     n_left: int,
     wanted: FloatArray | None,
 ) -> int:
-    """The last node need not be full: of those that take the rest, the most preferred, then the tightest; if
-    possible in used racks."""
+    """Chooses the last node, which need not be full: of those that take the rest, the most preferred, then
+    the tightest; in a used rack if possible."""
     free = np.ones(len(rows), dtype=np.bool_)
     free[order[:-1]] = False
     fits = np.flatnonzero(free & (room >= n_left))
@@ -307,8 +308,8 @@ def _last_node(
 
 
 def fewest(groups: IntArray, amounts: IntArray, wanted: IntArray) -> IntArray:
-    """int64[n_groups]: how many of each group's items, the largest first, reach the amount wanted of it; one
-    more than all items where they do not. Shapes: groups, amounts int64[n_items]; wanted int64[n_groups]."""
+    """int64[n_groups]: how many of each group's items, largest first, reach the amount wanted of it; if they
+    do not, more than there are items. Shapes: groups, amounts int64[n_items]; wanted int64[n_groups]."""
     counts: IntArray = np.full(len(wanted), len(groups) + 1, dtype=np.int64)
     order = np.lexsort((-amounts, groups))
     mine, sums = groups[order], np.cumsum(amounts[order])

@@ -1,10 +1,10 @@
 """Placing: one group's members on one Trial, template by template; records where each goes.
 
-Three ways. Equal members of a gang are packed together, when nodes differ only in free capacity. If a Filter
-sees pods (affinity to a sibling, spread over racks) they are placed one at a time in the order that packing
+Three ways. Equal members of a gang are packed together when nodes differ only in free capacity. If a Filter
+sees pods (affinity to a sibling, spread over racks), they are placed one at a time in the order that packing
 gives, and the Filter runs again after each. If the template prefers to be apart from its siblings, or packing
-is one score among others, each member goes to the highest score, one at a time; so does a lone pod. Called by
-core.cycle.cycle and core.cycle.order_search.
+is one score among others, members are placed one at a time, each on the node with the highest score; so is a
+lone pod. Called by core.cycle.cycle and core.cycle.order_search.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gangsched.core.types.needed import templates_of
 from gangsched.core.types.placement import Placement
 from gangsched.core.types.pod_template import PodTemplate
 
-# How many nodes are checked at once, at first, for whether the member may go there.
+# Nodes checked at once, at first, for whether they take the member.
 _FIRST_LOOK = 16
 
 
@@ -51,7 +51,7 @@ class Placing:
             self.states = {serial: state.fork() for serial, state in states.items()}
 
     def place_batch(self, template: PodTemplate, members: Sequence[PodInfo]) -> int:
-        """Places as many equal members as fit; returns how many."""
+        """Places as many equal members as fit; returns their number."""
         demand, profile = self.demand, self._profile
         state = self._state_of(template)
         if not self.refused.is_success:
@@ -99,7 +99,8 @@ class Placing:
         return [(self.states[serial], template) for serial, template in templates.items()]
 
     def _state_of(self, template: PodTemplate) -> CycleState:
-        """PreFilter's result for a template is void once siblings carry terms that it has not seen."""
+        """Returns PreFilter's result, run again if siblings were placed: they may carry terms it has not
+        seen."""
         if self.placements and self._profile.filtering.looks_beyond_room:
             self.states[template.serial], self.refused = self.demand.pre_filter(template, self.trial)
         return self.states[template.serial]
@@ -136,7 +137,7 @@ class Placing:
         return int(best[self.demand.pick(len(best)) if lone and len(best) > 1 else 0])
 
     def _one_by_one(self, template: PodTemplate, members: Sequence[PodInfo], state: CycleState) -> int:
-        """In the order that packing gives; Filters run again after each."""
+        """Places members in the order that packing gives; Filters run again after each."""
         filtering, trial = self._profile.filtering, self.trial
         room = self._profile.capacity(state, template, trial, looks=False)
         order = _Order(self, template, state, room, len(members))
@@ -153,7 +154,7 @@ class Placing:
         return len(members)
 
     def _each_by_score(self, template: PodTemplate, members: Sequence[PodInfo], state: CycleState) -> int:
-        """Each member goes to the highest score, recomputed after each; packing counts where it has a
+        """Places each member on the highest score, recomputed after each; packing counts if it has a
         weight."""
         filtering, trial = self._profile.filtering, self.trial
         room = self._profile.capacity(state, template, trial)
@@ -189,8 +190,8 @@ class Placing:
         room: IntArray,
         weight: int,
     ) -> int | None:
-        """As _each_by_score, computing only what may decide; None: scores depend on more than the node
-        itself, and no member is placed."""
+        """Does as _each_by_score, computing only what may decide; None, with no member placed, if scores
+        depend on more than the node itself."""
         if any(one.affinity_terms for one in templates_of(self.demand.members).values()):
             return None
         profile, trial, key = self._profile, self.trial, self._topology_key
@@ -212,8 +213,8 @@ class Placing:
         return WeighedNodes(base, self.used, Reserving(put, score_of, scores_of)).place()
 
     def _count_down(self, left: IntArray, template: PodTemplate, state: CycleState, row: int) -> None:
-        """Decrements a capacity; recomputes it at 0, as it may have been a cautious estimate (devices that
-        were hard to divide)."""
+        """Decrements a capacity; recomputes it at 0, as it may have been a cautious estimate (for devices
+        that were hard to divide)."""
         left[row] -= 1
         if not left[row]:
             left[row] = self._profile.filtering.ceiling_on(state, template, self.trial, row)
@@ -222,10 +223,10 @@ class Placing:
 class _Order:
     """The order in which equal members, placed one at a time, fill nodes.
 
-    As they would be packed, as long as that is allowed. Once a node takes fewer than it has room for,
-    something other than resources is the limit, and the others are ranked once: nodes that take as many as it
-    did, those first that its pods prefer, then the tightest; nodes in use before all others. Plugins that
-    look at nodes one by one are called only for the node whose turn it is.
+    As they would be packed, as long as that is allowed. Once a node takes fewer than it has room for, the
+    limit is something other than resources. Then all nodes are ranked once: first those that take as many as
+    that node did, then those that its pods prefer, then the tightest; nodes in use before all others. Plugins
+    that look at nodes one by one are called only for the node whose turn it is.
     """
 
     def __init__(
@@ -242,7 +243,8 @@ class _Order:
         self._n_used = 0
 
     def next(self, allowed: BoolArray) -> int | None:
-        """The node for one more member; `allowed`: by all Filters but those plugins."""
+        """Returns the node for one more member. allowed: by all Filters but plugins that look at single
+        nodes."""
         if self._ranked is None:
             while self._plan:
                 row, planned = self._plan[0]
@@ -270,7 +272,7 @@ class _Order:
         return self._used[: self._n_used]
 
     def _first(self, rows: IntArray, allowed: BoolArray) -> int | None:
-        """The first of `rows` that takes the member."""
+        """Returns the first of `rows` that takes the member."""
         here = allowed[rows]
         if not self._looks:
             at = int(here.argmax()) if len(here) else 0
@@ -285,7 +287,7 @@ class _Order:
         return None
 
     def _rank(self) -> IntArray:
-        """Every node that may become allowed."""
+        """Ranks every node that may become allowed."""
         placing = self._placing
         profile, trial = placing.demand.profile, placing.trial
         ceiling = profile.filtering.ceiling(self._state, self._template, trial)
@@ -305,7 +307,7 @@ class _Order:
 def pre_filtered(
     demand: Demand, templates: Sequence[PodTemplate], trial: Trial
 ) -> tuple[dict[int, CycleState], PodTemplate | None, Status]:
-    """A state for each template after its PreFilter; the first rejected template, and why."""
+    """Returns a state for each template after its PreFilter; the first rejected template, and why."""
     states: dict[int, CycleState] = {}
     for template in templates:
         states[template.serial], status = demand.pre_filter(template, trial)

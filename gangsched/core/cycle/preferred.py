@@ -1,8 +1,8 @@
 """Preferences that pods state themselves: which of the fewest nodes, racks and domains a gang takes.
 
 Arithmetic on arrays, as in core.cycle.packing. `wanted` is each node's score by these preferences alone,
-float64, more is better; the score of several nodes is the sum over the members there. They come after the
-number of nodes and of racks, and before how tight the fit is. Called by core.cycle.packing and
+float64, more is better; the score of several nodes is the sum over the members there. Preferences come after
+the number of nodes and of racks, and before how tight the fit is. Called by core.cycle.packing and
 core.cycle.domains.
 """
 
@@ -13,18 +13,19 @@ import numpy as np
 from gangsched.core.cache.node_table import CodeArray
 from gangsched.core.types.arrays import FloatArray, IntArray
 
-# Racks that are filled in trial, to see what they are worth: more only where nodes differ in room too.
+# Racks filled in trial to see what they are worth; more than one only where nodes differ in room too.
 _MAX_TRIED = 16
 
 
 def first_enough(order: IntArray, room: IntArray, n_items: int, wanted_room: int) -> IntArray:
-    """Up to n_items positions of `order`, each as early in it as possible, with enough room together.
+    """Returns up to n_items positions of `order`, each as early in it as possible, that have enough room
+    together.
 
     The n_items with the most room must be enough.
     """
     by_room = order[np.argsort(-room[order], kind="stable")][:n_items].tolist()
     is_spare = np.zeros(len(room), dtype=np.bool_)
-    is_spare[by_room] = True  # the roomiest of those that are left, as many as are still to be taken
+    is_spare[by_room] = True  # the roomiest of those left, as many as are still to be taken
     slack = int(room[by_room].sum()) - wanted_room
     rooms, at, taken, held = room[order], 0, list[int](), 0
     while held < wanted_room:
@@ -48,8 +49,8 @@ def first_enough(order: IntArray, room: IntArray, n_items: int, wanted_room: int
 
 
 def worth(groups: IntArray, room: IntArray, wanted: FloatArray, n_members: IntArray) -> FloatArray:
-    """float64[n_groups]: the score of each group's items for its n_members, the best filled first. Shapes:
-    groups int64, room int64 and wanted float64[n_items]; n_members int64[n_groups]."""
+    """float64[n_groups]: the score of each group's items for its n_members, the best item filled first.
+    Shapes: groups int64, room int64 and wanted float64[n_items]; n_members int64[n_groups]."""
     order = np.lexsort((-wanted, groups))
     mine, here = groups[order], room[order]
     starts = np.flatnonzero(np.r_[True, mine[1:] != mine[:-1]][: len(mine)])
@@ -80,10 +81,10 @@ def best_racks(
     n_nodes: int,
     n_members: int,
 ) -> IntArray:
-    """The positions in the racks to choose from: as many racks as `fewest` is in, worth the most.
+    """Returns the positions in the racks to choose from: as many racks as `fewest` is in, worth the most.
 
-    by_room: all positions, the most room first; fewest: n_nodes of them that hold n_members, in the fewest
-    racks that are known to do so.
+    by_room: all positions, most room first; fewest: n_nodes of them that hold n_members, in the fewest racks
+    known to do so.
     """
     codes, at = np.unique(rack, return_inverse=True)
     _, _, best_of = best_of_racks(by_room, room, at, n_nodes)
@@ -112,7 +113,8 @@ def _best_rack(
     n_nodes: int,
     n_members: int,
 ) -> int:
-    """The rack with the highest score of those that suffice alone; `bounds`: upper bounds of these scores."""
+    """Returns the rack with the highest score of those that suffice alone; `bounds`: upper bounds of the
+    scores."""
     best, most = int(ranked[0]), -np.inf
     for one in ranked[:_MAX_TRIED].tolist():
         if bounds[one] <= most:

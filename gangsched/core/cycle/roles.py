@@ -1,9 +1,9 @@
 """Roles: kinds of members within a gang, each with a minimum that must be placed together.
 
 A gang with roles is placed in two steps: first the minimum of each role, all of which must be placed, and
-then as many of the others as fit. It does not matter which members of a role start. Called by
-core.cycle.cycle and core.cycle.order_search; not called if there are no roles. Not here: telling the members
-that roles need from the others (core.types.needed).
+then as many other members as fit. It does not matter which members of a role start. Called by
+core.cycle.cycle and core.cycle.order_search; not called if there are no roles. Not here: which members the
+roles' minimums take (core.types.needed).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def n_of_role_fit(demand: Demand, role: str, n_placed: int) -> tuple[int, int]:
 
 
 def requirements(demands: Sequence[Demand]) -> tuple[list[int], dict[tuple[int, str], int]]:
-    """The minimums that a placement must reach: of each demand, then of each role of each demand; and the
-    index in that list by (demand, role).
+    """Returns the minimums that a placement must reach: of each demand, then of each role of each demand; and
+    the index in that list by (demand, role).
     """
     needed = [demand.n_needed for demand in demands]
     place: dict[tuple[int, str], int] = {}

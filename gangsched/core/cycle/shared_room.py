@@ -1,6 +1,6 @@
 """Shared room: at most how many of a group's members each node takes, of all templates together.
 
-A bound, whatever the order of placing: where it is less than what is needed, no order has to be tried. Called
+A bound that holds for every order of placing: where it is less than needed, no order has to be tried. Called
 by core.cycle.cycle, core.cycle.domains, core.cycle.order_search and core.preemption.victim_trials.
 """
 
@@ -20,8 +20,8 @@ from gangsched.core.types.pod_template import PodTemplate
 
 
 class TemplateMembers(msgspec.Struct, frozen=True, gc=False):
-    """Members of one template. state: None where PreFilter refuses it as things are; room: how many of them
-    each node takes by what it has left, int64[n_rows]."""
+    """Members of one template. state: None where PreFilter refuses it now; room: how many of them each node
+    takes by its free room, int64[n_rows]."""
 
     template: PodTemplate
     n: int
@@ -30,7 +30,8 @@ class TemplateMembers(msgspec.Struct, frozen=True, gc=False):
 
 
 def asked_together(kinds: Sequence[TemplateMembers]) -> list[tuple[CycleState, PodTemplate]]:
-    """What plugins are asked about at once: all templates, if they are several and PreFilter refuses none."""
+    """Returns what plugins are asked about at once: all templates, if there are several and PreFilter refuses
+    none."""
     asked = [(kind.state, kind.template) for kind in kinds if kind.state is not None]
     return asked if 1 < len(asked) == len(kinds) else []
 
@@ -46,7 +47,7 @@ def shared_room(filtering: Filtering, kinds: Sequence[TemplateMembers], view: Cl
 
 
 def n_at_most(filtering: Filtering, kinds: Sequence[TemplateMembers], view: ClusterView) -> int:
-    """How many of these members nodes take at most, whichever goes where."""
+    """Upper bound of how many of these members all nodes take, whichever goes where."""
     room = shared_room(filtering, kinds, view)
     most = min(sum(min(int(kind.room.sum()), kind.n) for kind in kinds), int(room.sum()))
     asked = asked_together(kinds) if most else ()
@@ -56,7 +57,7 @@ def n_at_most(filtering: Filtering, kinds: Sequence[TemplateMembers], view: Clus
 def by_room_left(
     filtering: Filtering, asked: Iterable[tuple[PodTemplate, int, CycleState]], view: ClusterView
 ) -> list[TemplateMembers]:
-    """So many members of each template, and the room by what nodes have left."""
+    """Returns the members of each template (template, number, state), with the room that nodes have left."""
     return [
         TemplateMembers(template, n, state, np.minimum(filtering.ceiling(state, template, view), n))
         for template, n, state in asked
@@ -64,8 +65,8 @@ def by_room_left(
 
 
 def takes_at_most(demand: Demand, states: Mapping[int, CycleState], view: ClusterView) -> int:
-    """How many of a group's members have room, in whatever order they are placed. states: by template's
-    serial."""
+    """Upper bound of how many of a group's members have room, in whatever order they are placed. states: by
+    the template's serial."""
     asked = [(one, len(members), states[one.serial]) for one, members in demand.by_template().values()]
     filtering = demand.profile.filtering
     return n_at_most(filtering, by_room_left(filtering, asked, view), view)

@@ -1,8 +1,8 @@
 """What a failed attempt lacked, beyond counted reasons: what is reserved, too small, misspelt, unhealthy.
 
 Computed once for an attempt that failed for good, from what the cycle left behind (core.framework.plan's
-Shortage); bounded, so that a rejected gang costs no more on a large cluster than its reasons did. Its
-sentences change only when what they name does: a condition is written anew whenever its text changes.
+Shortage). The work is bounded, so that a rejected gang costs no more on a large cluster than its reasons did.
+A sentence changes only when what it names does: a condition is written anew whenever its text changes.
 Called by core.groups.attempts for the condition and by core.explain.
 """
 
@@ -24,7 +24,7 @@ from gangsched.core.types.arrays import NO_LIMIT, BoolArray, IntArray
 from gangsched.core.types.group import NO_ROW, Group, MemberState, PodInfo
 from gangsched.model.resources import told_amount
 
-# Names in one sentence; groups, members and nodes that are looked at for it.
+# Limits: names in one sentence; groups, members and nodes looked at for it.
 _MAX_NAMED = 3
 _MAX_GROUPS = 64
 _MAX_MEMBERS = 10_000
@@ -32,8 +32,8 @@ _MAX_ROWS = 64
 
 
 class Lack(NamedTuple):
-    """A resource of which nodes that suit a member have too little free. Shapes: free int64[n_rows], rows
-    bool[n_rows], those nodes."""
+    """A resource short on nodes that otherwise suit a member. Shapes: free int64[n_rows]; rows bool[n_rows],
+    those nodes."""
 
     resource: str
     amount: int
@@ -47,8 +47,8 @@ def told_of(
     waiting: Iterable[Group],
     name: Callable[[Group], str] = lambda other: str(other.key),
 ) -> Iterator[str]:
-    """Sentences for the group's condition. waiting: groups that hold room without binding; name: what they
-    are called."""
+    """Yields sentences for the group's condition. waiting: groups that hold room without binding; name: gives
+    their names."""
     yield from near_names(short)
     found = lacks(short)
     if not found:
@@ -68,7 +68,7 @@ def told_of(
 
 
 def lacks(short: Shortage) -> list[Lack]:
-    """The resources that are short, where the rest of a node suits the member."""
+    """Returns the resources that are short on nodes that otherwise suit the member."""
     template, trial = short.template, short.trial
     found = []
     for resource, column, amount in zip(template.names, template.columns, template.amounts, strict=True):
@@ -80,13 +80,13 @@ def lacks(short: Shortage) -> list[Lack]:
 
 
 def room_of(view: ClusterView, resource: str, column: int) -> IntArray:
-    """int64[n_rows]: what is free of a resource, healthy devices where they are listed."""
+    """int64[n_rows]: the free amount of a resource; for listed devices only healthy ones."""
     free, listed = view.free(column), view.device_free(resource)
     return free if listed is None else np.where(listed < 0, free, np.minimum(free, listed))
 
 
 def n_when_empty(short: Shortage) -> int:
-    """How many members would fit on the nodes that suit them if nothing else ran there."""
+    """Counts the members that would fit on the nodes that suit them if nothing else ran there."""
     template, trial = short.template, short.trial
     room: IntArray = np.where(short.suits, NO_LIMIT, 0)
     for column, amount in zip(template.columns, template.amounts, strict=True):
@@ -96,10 +96,10 @@ def n_when_empty(short: Shortage) -> int:
 
 
 def n_too_many(short: Shortage) -> int:
-    """How many of those that had to be placed would have no room on empty nodes either; 0 where nobody knows.
+    """Counts the members to be placed that would have no room on empty nodes either; 0 where it is unknown.
 
-    Members that run have their nodes, which may suit no new one, and may need less or more than it: neither
-    they nor what they use is counted.
+    Neither running members nor what they use is counted: their nodes may suit no new member, and they may
+    need less or more than it.
     """
     if not short.is_alike or not short.suits.any():
         return 0
@@ -107,7 +107,7 @@ def n_too_many(short: Shortage) -> int:
 
 
 def too_small(short: Shortage) -> str:
-    """A sentence if the group would not fit even on empty nodes, else ""."""
+    """Returns a sentence if the group would not fit even on empty nodes, else ""."""
     if not (n_more := n_too_many(short)):
         return ""
     if (n := short.n_wanted - short.n_held) == 1:
@@ -117,7 +117,7 @@ def too_small(short: Shortage) -> str:
 
 
 def reserved_by(lack: Lack, short: Shortage, group: Group, waiting: Iterable[Group]) -> dict[Group, int]:
-    """Group -> how much of the resource it has reserved on nodes that suit the member, in both ways."""
+    """Group -> how much of the resource it has reserved, or is promised, on nodes that suit the member."""
     found: Counter[Group] = Counter()
     n_left = _MAX_MEMBERS
     for other in islice(waiting, _MAX_GROUPS):
@@ -132,8 +132,8 @@ def reserved_by(lack: Lack, short: Shortage, group: Group, waiting: Iterable[Gro
 
 
 def _reserved_row(info: PodInfo, group: Group, view: NodeQueries) -> int:
-    """Where room is reserved for a member, NO_ROW: nowhere. Not every member of a group that waits for
-    victims has some."""
+    """Returns the row where room is reserved for a member, or NO_ROW. Not every member of a group that waits
+    for victims has some."""
     if info.state is MemberState.ASSUMED:
         return info.row
     if info.state is not MemberState.PENDING or group.preemption is None:
@@ -143,7 +143,7 @@ def _reserved_row(info: PodInfo, group: Group, view: NodeQueries) -> int:
 
 
 def unhealthy(found: Sequence[Lack], view: DeviceQueries) -> list[str]:
-    """ "ID on NODE" of devices that are not healthy, on the first nodes that are short."""
+    """ "ID on NODE" of unhealthy devices, on the first nodes that are short."""
     told = []
     for lack in found:
         if not view.has_unhealthy(lack.resource):
@@ -164,7 +164,7 @@ def named(amounts: Mapping[str, int | str]) -> str:
 
 
 def _own_rows(short: Shortage, lack: Lack) -> BoolArray:
-    """bool[n_rows]: nodes that had room for the member before members like it were placed there."""
+    """bool[n_rows]: nodes that had room for the member before members of its template were placed there."""
     rows = np.zeros(len(short.suits), dtype=np.bool_)
     mine = [row for row, template in short.own if template is short.template]
     if mine:

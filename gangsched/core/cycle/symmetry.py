@@ -24,7 +24,8 @@ Counts = tuple[int, ...]
 
 
 class Symmetry:
-    """Of the Trial's present state. keys: labels that form domains; None: every node is of its own kind.
+    """Symmetry of the Trial's present state. keys: labels that form domains; None: every node is unlike any
+    other.
 
     room: for each kind how many members each node takes, int64[n_kinds, n_rows]; sees_pods: whether the pods
     on nodes count.
@@ -50,7 +51,7 @@ class Symmetry:
         columns = [trial.label(key)[0].astype(np.int64) for key in keys]
         shared = [codes for codes in columns if _is_shared(codes, trial.live)]
         nested = _nested(shared, trial.live)
-        # For a label with a different value on each node it still matters which nodes have it.
+        # A label with a different value on each node still matters: some nodes may not have it.
         told_apart = [(codes >= 0).astype(np.int64) for codes in columns]
         if nested is None:
             told_apart += shared
@@ -69,7 +70,7 @@ class Symmetry:
             self._paths = list(zip(*(level.tolist() for level in self._levels), strict=True))
 
     def representatives(self, rows: IntArray, placed: Mapping[int, Counts]) -> IntArray:
-        """One of `rows` for each group of alike ones, the first, in the order of rows."""
+        """Returns one of `rows` for each group of alike ones, the first, in the order of rows."""
         group = self.group[rows].copy()
         if placed:
             touched = np.array(sorted(placed), dtype=np.int64)
@@ -89,7 +90,7 @@ class Symmetry:
         return found
 
     def key(self, placed: Mapping[int, Counts]) -> Hashable:
-        """Equal for ways of placing with equivalent results."""
+        """Returns a key that is equal for ways of placing with equivalent results."""
         leaves: dict[tuple[int, ...], list[Any]] = {}
         for row, counts in placed.items():
             leaves.setdefault(self._paths[row], []).append((self._leaves[row], counts))
@@ -104,13 +105,14 @@ class Symmetry:
 
 
 def _is_shared(codes: IntArray, live: BoolArray) -> bool:
-    """A label with each value on one node only (the host name) forms no domains beside nodes."""
+    """Whether two nodes share a value. A label with each value on one node (the host name) forms no
+    domains."""
     named = codes[live & (codes >= 0)]
     return len(named) > 0 and int(np.bincount(named).max()) > 1
 
 
 def _nested(columns: list[IntArray], live: BoolArray) -> list[IntArray] | None:
-    """The labels from the widest domains to the narrowest; None if they overlap.
+    """Sorts the labels from the widest domains to the narrowest; None if they overlap.
 
     Nodes without the label form one domain together.
     """
@@ -123,14 +125,14 @@ def _nested(columns: list[IntArray], live: BoolArray) -> list[IntArray] | None:
 
 
 def _classes(level: IntArray, kinds: IntArray, live: BoolArray) -> dict[int, int]:
-    """Domain -> its class: equal where the same kinds of nodes are in it, each as often."""
+    """Domain -> its class: equal for domains with the same kinds of nodes, each as often."""
     inside: dict[int, list[int]] = {}
     for code, kind in zip(level[live].tolist(), kinds[live].tolist(), strict=True):
         inside.setdefault(code, []).append(kind)
     known: dict[Hashable, int] = {}
     classes = {}
     for code in sorted(inside):
-        # A plugin that needs the label sees no domain in nodes without it, so they are unlike any that have
+        # A plugin that needs the label sees no domain in nodes without it, so they are unlike all nodes with
         # it.
         said = (code < 0, tuple(sorted(inside[code])))
         classes[code] = known.setdefault(said, len(known))
@@ -150,7 +152,7 @@ def _rows_of(
     *,
     sees_pods: bool,
 ) -> Iterable[Hashable]:
-    """The distinguishing properties of each row."""
+    """Yields the distinguishing properties of each row."""
     columns = sorted({column for template in templates for column in template.columns})
     arrays = [room, np.stack([trial.live, trial.unschedulable, trial.taint_class])]
     arrays += [codes[None] for codes in told_apart]
@@ -174,7 +176,8 @@ def _rows_of(
 
 
 def _keys(spec: PodSpec) -> Iterable[str]:
-    """Labels that the pod itself requires: a plugin may leave nodes without them out of its counts."""
+    """Yields the labels that the pod itself requires: a plugin may leave nodes without them out of its
+    counts."""
     yield from spec.node_selector or ()
     rules = spec.affinity.node_affinity if spec.affinity else None
     required = rules.required_during_scheduling_ignored_during_execution if rules else None

@@ -1,13 +1,13 @@
 """Topology: places a unit with a group that requires, or prefers, to be in one rack (zone, block).
 
-A group goes to one domain whole, so the cycle is run with its nodes narrowed to one, and then to the next,
-the best first (core.cycle.domains says which those are). Where groups that start together ask for it each has
-a domain of its own, and choices are tried together. Called by core.cycle.cycle, which runs one choice.
+A group goes to one domain whole, so the cycle runs with its nodes narrowed to one domain, then to the next,
+the best first (core.cycle.domains says which those are). If groups that start together ask for it, each gets
+its own domain, and choices are tried together. Called by core.cycle.cycle, which runs one choice.
 
-This is the cycle's and not a plugin's: a Filter is asked about nodes for one template, and here a choice is
-made for a whole group, within which every other rule must hold: devices, affinity, victims, what its siblings
-take. Source of what is required: KEP-5732 (kube-scheduler 1.37, `plugins/topologyaware`), which knows one
-label and nothing preferred.
+This is part of the cycle, not a plugin. A Filter judges nodes for one template; here a domain is chosen for a
+whole group, and within it every other rule must hold: devices, affinity, victims, what its siblings take.
+Source of the requirement: KEP-5732 (kube-scheduler 1.37, `plugins/topologyaware`), which knows one label and
+no preferred ones.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from gangsched.core.cycle.orders import in_turns, n_orders_of_kinds
 from gangsched.core.framework.plan import GAVE_UP, IN_TURNS, FitError, Plan, SearchOutcome
 from gangsched.core.framework.profile import Demand
 
-# Whole cycles of one attempt: choices with enough room, where members' rules about each other may still fail.
+# Whole cycles in one attempt: choices with enough room, where members' rules about each other may still fail.
 # A single group's domains are all among them.
 MAX_TRIES = 2 * MAX_DOMAINS
-# How often plugins may be asked in all tries of an attempt, and again in all searches for other orders: each
-# takes a quarter of a millisecond, and a scheduler that is busy for seconds may lose its lease. There are two
-# tries, and two searches, in any case.
+# Limit on calls of plugins in all tries of an attempt, and again in all searches for other orders: each call
+# takes a quarter of a millisecond, and a scheduler that is busy for seconds may lose its lease. At least two
+# tries and two searches are made.
 _MAX_ASKS = 4096
 _FEW = 64
 
 Run = Callable[[Sequence[Demand], int], Plan | FitError]
-"""The cycle, every group narrowed already, and how many placements it may search for another order."""
+"""Runs the cycle with every group narrowed; the number limits the placements that its order search tries."""
 
 _Tried = list[tuple[Sequence[Area], FitError]]
 
@@ -41,10 +41,10 @@ _Tried = list[tuple[Sequence[Area], FitError]]
 def place_in_domains(
     demands: Sequence[Demand], trial: Trial, run: Run, search_budget: int
 ) -> Plan | FitError:
-    """Places all demands, each that asks for it within a domain, or says why no choice of domains does.
+    """Places all demands, each one that asks for it within a domain, or tells why no choice of domains works.
 
-    trial: the cluster with the room of promises taken; not changed. search_budget: as of core.cycle.cycle,
-    for all choices together.
+    trial: the cluster with promised room taken; not changed. search_budget: as in core.cycle.cycle, for all
+    choices together.
     """
     if any(_is_refused(demand) for demand in demands):
         return run(demands, 0)
@@ -64,7 +64,7 @@ def place_in_domains(
         if isinstance(answer, Plan):
             return answer
         if tried:
-            answer.shortage = None  # the first one is reported; a trial holds a copy of what it changed
+            answer.shortage = None  # the first one is reported; a trial holds copies of what it changed
         tried.append((areas, answer))
     whole = [(areas, error) for areas, error in tried if all(area.is_whole for area in areas)]
     if search_budget and whole:
@@ -90,8 +90,8 @@ def requires_domain(demands: Sequence[Demand]) -> bool:
 
 
 def narrowed_to_each(demands: Sequence[Demand], room: Trial, now: Trial, n: int) -> list[list[Demand]]:
-    """The unit narrowed to a choice of domains, for up to n choices where all may fit as `room` is; those
-    first where most have room as things are `now`."""
+    """Returns the unit narrowed to a choice of domains, for up to n choices where all may fit in `room`;
+    those where most members have room in `now` come first."""
     choices = [Domains(demand, demands, room, now) for demand in demands]
     if any(choice.refusal is not None for choice in choices):
         return []
@@ -119,8 +119,8 @@ def _narrowed(demands: Sequence[Demand], areas: Sequence[Area]) -> list[Demand]:
 
 
 def _together(choices: Sequence[Iterator[Area]]) -> Iterator[Sequence[Area]]:
-    """Every choice of an area for each group, the best for all first. A lone group's areas are worked out as
-    they are asked for."""
+    """Yields every choice of an area for each group, the best for all first. A lone group's areas are
+    computed on demand."""
     if len(choices) == 1:
         yield from ((area,) for area in choices[0])
         return
@@ -141,15 +141,15 @@ def _of_rank(lists: Sequence[Sequence[Area]], rank: int) -> Iterator[tuple[Area,
 
 
 def _n_asks(demands: Sequence[Demand], choices: Sequence[Domains]) -> int:
-    """How often plugins may be asked in one try, in all its usual orders; each is asked beside those before
-    it."""
+    """How often plugins may be asked in one try, in all its usual orders; a call costs more the more kinds
+    there are."""
     n_kinds = [len(demand.by_template()) for demand in demands]
     n_asks = sum(choice.n_asks * n_orders_of_kinds(n) for choice, n in zip(choices, n_kinds, strict=True))
     return n_asks * (1 + sum(n_kinds) // _FEW)
 
 
 def _explained(choices: Sequence[Domains], tried: _Tried, run: Run, is_cut_short: bool) -> FitError:
-    """Why no choice does: for the first group that has none, else by the first one that was tried."""
+    """Explains why no choice works: for the first group without an area, else by the first choice tried."""
     constrained = [i for i, choice in enumerate(choices) if choice.is_constrained]
     short = [i for i in constrained if not choices[i].n_answered]
     if short or not tried:

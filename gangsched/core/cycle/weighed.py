@@ -1,8 +1,8 @@
-"""WeighedNodes: chooses each member's node where packing is one score among the others.
+"""WeighedNodes: chooses each member's node where packing is one score among others.
 
-Each member goes to the highest sum of packing's points and scores, as if all sums were computed anew after
-each. Few are: the sums of nodes that the gang does not use have an upper bound, and mostly the node that took
-the last member, or the best in its rack, is above it. Called by core.cycle.placing.
+Each member goes to the node with the highest sum of packing's points and scores, as if all sums were
+recomputed after each. Few are: the sums of nodes that the gang does not use have an upper bound, and mostly
+the node that took the last member, or the best in its rack, exceeds it. Called by core.cycle.placing.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _ROUNDING = 1e-6
 class Reserving(NamedTuple):
     """What the caller does on its Trial.
 
-    put: reserves a node for more members; score_of: the score of a node now; scores_of: that, and the scores
-    with 1 to n - 1 more members, float64[n], or None if unknown.
+    put: reserves a node for more members; score_of: a node's score now; scores_of: that score and those with
+    1 to n - 1 more members, float64[n], or None if unknown.
     """
 
     put: Callable[[int, int], None]
@@ -48,7 +48,7 @@ class Reserving(NamedTuple):
 
 
 class _InUse:
-    """A node that the gang uses: room for members more, and `here` members of this template placed on it.
+    """A node that the gang uses: has room for `room` more members, and `here` members of this template on it.
 
     scores: with `n_before` of those there, and with 1, 2, ... more.
     """
@@ -63,7 +63,7 @@ class _InUse:
 
 
 class WeighedNodes:
-    """Of one template's members; `base` is shared with other gangs and stays as it is.
+    """Nodes for one template's members; `base` is shared with other gangs and not changed.
 
     in_use: nodes that the gang uses already. Ties: the lowest row, as everywhere.
     """
@@ -77,7 +77,7 @@ class WeighedNodes:
         """Those of _in_use that have room."""
         self._racks: dict[int, None] = {}
         self._n_largest = base.n_largest
-        """How many unused nodes share the largest room."""
+        """Number of unused nodes that have the largest room."""
         self._run: tuple[int, int] = (-1, 0)
         """The node of the last members, and how many of them are not put there yet."""
         self._near: IntArray | None = None
@@ -86,7 +86,7 @@ class WeighedNodes:
             self._begin_use(row)
 
     def place(self) -> int:
-        """Places as many members as there is room for; returns how many."""
+        """Places as many members as there is room for; returns their number."""
         while self._n_left:
             row = self._best()
             if row is None:
@@ -129,12 +129,12 @@ class WeighedNodes:
             self._run = row, 0
 
     def _best(self) -> int | None:
-        """The node for one more member; None: none has room."""
+        """Returns the node for one more member; None: none has room."""
         base = self._base
         if not self._in_use:
             row = int(base.totals.argmax())
             return row if base.room.item(row) else None
-        # The bounds are about the other nodes, at least one of which must have the largest room.
+        # The bounds are about nodes not in use, at least one of which must have the largest room.
         if base.weight and self._n_largest > 0 and len(self._open) <= _FEW_IN_USE:
             best = self._only_open() if len(self._open) == 1 else None
             best = self._best_by_bounds() if best is None else best
@@ -143,7 +143,7 @@ class WeighedNodes:
         return self._best_of_all()
 
     def _only_open(self) -> int | None:
-        """The only node in use with room; None: another may have a higher sum."""
+        """Returns the only node in use with room; None: another may have a higher sum."""
         base, n_left = self._base, self._n_left
         (row,) = self._open
         lead = NODE_IN_USE - NODE * min(base.largest, n_left) / n_left
@@ -156,7 +156,7 @@ class WeighedNodes:
         return row if lead > 0 or lead + self._score_in_use(row) > 0 else None
 
     def _best_by_bounds(self) -> int | None:
-        """The best node; None: unknown."""
+        """Returns the best node; None if the bounds do not tell."""
         base, n_left, weight = self._base, self._n_left, self._base.weight
         most = most_left_over(base.largest, n_left)
         # Upper bounds for nodes that are not in use: `near` in the gang's racks, `far` outside of them.
@@ -197,7 +197,7 @@ class WeighedNodes:
         return own.scores.item(own.here - own.n_before)
 
     def _near_rows(self) -> IntArray:
-        """The nodes with room in the gang's racks that it does not use."""
+        """Returns nodes with room in the gang's racks that the gang does not use."""
         if self._near is None:
             rows = [self._base.rack_rows(rack) for rack in self._racks]
             near = np.sort(np.concatenate(rows)) if len(rows) > 1 else rows[0]

@@ -1,4 +1,5 @@
-"""Devices of pods by our records, by annotations and by kubelet's report; differences, and failing devices.
+"""Devices of pods by our records, annotations and kubelet's report; their differences, and failing devices.
 
-Called by core.scheduler for events of pods and nodes. Not here: the ledger itself (core.cache.device_ledger).
+Called by core.cluster_objects and core.groups.membership with events of nodes and pods, and by
+core.scheduler at the end of a turn. Not here: the ledger itself (core.cache.device_ledger).
 """

@@ -1,16 +1,15 @@
 """DeviceHealth: devices that fail under running pods. Reported at once, handled by policy, rate-limited.
 
-    a device of a bound pod is unhealthy, or not listed any more    event, condition on the group's object
-    it is well again before the grace is over                       event; nothing else has happened
-    the grace is over: none | evictMember | evictGang               nothing | that pod | the gang is evicted
+    a device of a bound pod is unhealthy, or no longer listed       event, condition on the group's object
+    it is healthy again before the grace period is over             event; nothing else has happened
+    the grace period is over: none | evictMember | evictGang        nothing | that pod | the gang is evicted
     the same group again, sooner than failure_again_s               waits until then
-    the pod, or what replaces the gang, comes back                  takes the place in the queue that it had
+    the pod, or the gang's replacement, comes back                  gets its former place in the queue
 
-Each device has a grace period of its own, which restarts each time it has been healthy, so a flapping one
-keeps its pod. A group's own setting (annotation gangsched.io/on-device-failure on its object, or on the pod)
-overrides the configuration's, as it is when the grace period is over, and when it is edited later. Called by
-core.scheduler; evictions are repeated while the pod is there, ever more rarely while the right to evict is
-missing.
+Each device has its own grace period, which restarts whenever the device has been healthy, so a flapping
+one keeps its pod. A group's own setting (annotation gangsched.io/on-device-failure on its object, or on
+the pod) overrides the configuration's. The value at the end of the grace period counts, and later edits
+do too. Evictions are repeated while the pod is there, ever more rarely while the right to evict is missing.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _EVICT_AGAIN_S = 10.0
 _LONGEST_AGAIN_S = 60.0
 _LOOK_AGAIN_S = 1.0
 _FORBIDDEN = 403
-# It is gone, and the watch shows it; a disruption budget.
+# 404: the pod is gone, and the watch shows it; 429: a disruption budget.
 _NOT_TOLD = (404, 429)
 _A_DAY_S = 86_400.0
 # Its binds must be answered first, or it is being evicted already.
@@ -48,9 +47,9 @@ _MOVING = (GroupState.BINDING, GroupState.UNWINDING)
 
 
 class _Failure(msgspec.Struct):
-    """A pod with failed devices: since when each has been unhealthy, and the policy as looked at last.
+    """A pod with failed devices: since when each has been unhealthy, and the policy when last looked at.
 
-    again_s: how long until its eviction is repeated. refused: why it was refused, as told last.
+    again_s: pause until its eviction is repeated. refused: the last reported reason for a refusal.
     """
 
     info: PodInfo
@@ -75,7 +74,7 @@ class DeviceHealth:
         binder: Binder,
         give_back: Callable[[Group, str], None],
     ) -> None:
-        """give_back: a waiting group releases what it holds."""
+        """give_back: makes a waiting group release what it holds."""
         self._shared = shared
         self._reporter = reporter
         self._binder = binder
@@ -86,12 +85,12 @@ class DeviceHealth:
         self._acted_s: dict[str, float] = {}
         self.failing: dict[str, _Failure] = {}
         self._due: Deadlines[str] = Deadlines(shared.timers)
-        """By UID: when to act on a failure; NEVER_S: not again."""
+        """By UID: when to act on a failure; NEVER_S: no action is due."""
 
     # -- events ----------------------------------------------------------------------------------------
 
     def node_put(self, node: Node) -> None:
-        """A node's current state; its pods are checked if its device list changed."""
+        """Takes in a node's current state; its pods are checked if its device list changed."""
         name = node.metadata.name
         text = inventory_text(node.metadata.annotations, node.metadata.labels)
         if name not in self._listed or self._listed[name] != text:
@@ -99,12 +98,12 @@ class DeviceHealth:
             self._looks[name] = None
 
     def node_gone(self, name: str) -> None:
-        """Its pods are gone with it, or soon will be."""
+        """Forgets the node; its pods are gone with it, or soon will be."""
         self._listed.pop(name, None)
         self._looks.pop(name, None)
 
     def pod_edited(self, info: PodInfo) -> None:
-        """A new version of a running pod, which may say otherwise what becomes of it."""
+        """Takes in a new version of a running pod, which may change the policy for it."""
         if (failure := self.failing.get(info.uid)) is not None:
             self._ask(failure)
 
@@ -133,13 +132,13 @@ class DeviceHealth:
                 self._gone(uid)
 
     def look_at_groups(self, touched: Mapping[GroupKey, Group]) -> None:
-        """The objects of these groups may say otherwise what becomes of pods with failed devices."""
+        """Looks up the policies again of failing pods whose group's object may have changed."""
         for failure in self.failing.values():
             if (group := failure.info.group) is not None and group.key in touched:
                 self._ask(failure)
 
     def advance(self) -> None:
-        """Acts when a grace period is over."""
+        """Acts on failures whose grace period is over."""
         for uid in self._due.due(self._shared.now_s):
             self._act(self.failing[uid])
 
@@ -181,12 +180,13 @@ class DeviceHealth:
             self._set_due(failure)
 
     def _set_due(self, failure: _Failure) -> None:
-        """When the first of its failed devices has been unhealthy for the grace period, if it is acted on."""
+        """Sets when the first of its failed devices has been unhealthy for the grace period, unless policy is
+        none."""
         acts_s = min(failure.since_s.values()) + self._settings.failure_grace_s
         self._due.set(failure.info.uid, NEVER_S if failure.policy == "none" else acts_s)
 
     def _policy(self, info: PodInfo) -> tuple[str, str]:
-        """(the action, what is wrong with the pod's own setting)."""
+        """Returns (the action, what is wrong with the pod's own setting)."""
         asked = (info.pod.metadata.annotations or {}).get(ON_DEVICE_FAILURE_KEY, "")
         group = info.group
         own = group.definition.on_device_failure if group is not None and group.definition else ""
@@ -257,8 +257,8 @@ class DeviceHealth:
             shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
 
     def eviction_failed(self, event: EvictionFailed) -> bool:
-        """Whether a refused eviction is of one pod with failed devices. What a budget refuses (429) is asked
-        again soon; a missing verb (403) takes a person, who is told once."""
+        """Whether the refused eviction is of one pod with failed devices. A refusal by a budget (429) is
+        retried soon; a missing verb (403) takes a person, and is reported once."""
         failure = self.failing.get(event.uid)
         if failure is None or not failure.is_acted_on or failure.info.group is None:
             return False
@@ -273,7 +273,7 @@ class DeviceHealth:
         return True
 
     def _tell(self, info: PodInfo, kind: str, reason: str, message: str) -> None:
-        """On the pod, and on the group's object if there is one."""
+        """Records the event on the pod, and on the group's object if there is one."""
         self._reporter.pod_event(info.pod, kind, reason, ACTION, message)
         group = info.group
         if group is not None and group.definition is not None and group.definition.uid:

@@ -2,14 +2,14 @@
 
 Three sources. Our records (the pod's allocation, counted in core.cache.device_ledger) are what we sent with
 its Binding. The pod's annotations should agree; later edits are overwritten with what was bound. The report
-on the Node (model.device_report) is what kubelet really gave, for resources that its device plugin hands out:
-it takes precedence, so our records follow it at once, for all pods of the node in one step (two that kubelet
-swapped swap here too), and then the annotations are corrected.
+on the Node (model.device_report) is what kubelet really gave, for resources that its device plugin hands out.
+It takes precedence: our records follow it at once, for all pods of the node in one step (two that kubelet
+swapped are swapped here too), and then the annotations are corrected.
 
 Drift is counted while it lasts, reported once in an event on its pod, and repaired if the settings let us
 patch pods. A device set that kubelet's choice made unusable for its pod (violating its constraints, or given
-to another pod) cannot be repaired here: it is reported, and by policy that pod alone is evicted. Called by
-core.groups.membership and core.scheduler with events of pods and nodes; acts at the end of a turn.
+to another pod) cannot be repaired here: it is reported, and by policy only that pod is evicted. Called by
+core.groups.membership and core.cluster_objects with events of pods and nodes; acts at the end of a turn.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REASON = "DeviceMismatch"
 EDITED = "edited"
 """The annotations differ from what was bound."""
 SWAPPED = "kubelet"
-"""kubelet gave other devices than planned, and the annotations do not say so yet."""
+"""kubelet gave other devices than planned, and the annotations do not show it yet."""
 UNUSABLE = "unusable"
 """The pod's devices do not satisfy its constraints, or went to another pod."""
 _FIRST_RETRY_S = 0.2
@@ -67,7 +67,7 @@ class DriftAudit:
         self._reporter = reporter
         self._reports: dict[str, tuple[str, DeviceReport, frozenset[str]]] = {}
         self._listed: dict[str, frozenset[str]] = {}
-        """By node: pods that some report has listed, so that their devices are known for good."""
+        """By node: pods that some report has listed, so that their devices are certain."""
         self._unread: dict[str, str] = {}
         self._nodes: dict[str, None] = {}
         self.drifts: dict[str, Drift] = {}
@@ -82,7 +82,7 @@ class DriftAudit:
     # -- events ----------------------------------------------------------------------------------------
 
     def node_put(self, node: Node) -> None:
-        """A node's current state; its report is read if it changed."""
+        """Takes in a node's current state; its report is parsed if it changed."""
         name = node.metadata.name
         text = (node.metadata.annotations or {}).get(DEVICE_REPORT_KEY)
         if text is None:
@@ -109,7 +109,7 @@ class DriftAudit:
         self._ended_pods.node_gone(name)
 
     def pod_bound(self, info: PodInfo) -> None:
-        """The API has shown a pod's node."""
+        """Has the node's report compared again: the API has shown a pod's node."""
         if info.node_name in self._reports:
             self._nodes[info.node_name] = None
 
@@ -119,9 +119,9 @@ class DriftAudit:
         return known is not None and info.uid in known[2]
 
     def pod_edited(self, info: PodInfo, pod: Pod) -> bool:
-        """A bound pod's device annotation changed; False: our records take it over.
+        """Takes in a change of a bound pod's device annotation; False: our records follow it.
 
-        A follower takes over everything: it may be its leader's repair.
+        A follower's records follow everything: it may be its leader's repair.
         """
         if not self._shared.decides:
             return False
@@ -142,7 +142,7 @@ class DriftAudit:
         return True
 
     def is_ours_again(self, info: PodInfo) -> None:
-        """Its profile is back, and meanwhile nothing was corrected."""
+        """Checks a pod whose profile is back: nothing was corrected meanwhile."""
         if in_order(allocation_of(info.pod)[0]) != in_order(info.allocation):
             self.pod_edited(info, info.pod)
 
@@ -152,7 +152,7 @@ class DriftAudit:
         self._usable_again(uid)
 
     def patched(self, event: PodPatched) -> None:
-        """The watch will show the result; until then nothing more is sent."""
+        """Stops sending until the watch shows the result of a patch."""
         drift = self.drifts.get(event.uid)
         if self._ended_pods.answered(event.uid, again_s=_FIRST_RETRY_S):
             self._shared.count("device_repairs")
@@ -190,11 +190,11 @@ class DriftAudit:
             self._compare(name, self._reports[name][1])
 
     def look_everywhere(self) -> None:
-        """This process decides from now on: compares everything that it received as a follower."""
+        """Compares everything received as a follower: this process decides from now on."""
         self._nodes.update(dict.fromkeys(sorted(self._reports)))
 
     def advance(self) -> None:
-        """Repairs and evictions that are due."""
+        """Does the repairs and evictions that are due."""
         for info in self._bound_of(self.due):
             self._repair(info)
         for info in self._bound_of(self._evict_s):
@@ -203,7 +203,7 @@ class DriftAudit:
             self._confirm(ended, allocation_of(ended.pod)[0])
 
     def _bound_of(self, deadlines: Deadlines[str]) -> Iterator[PodInfo]:
-        """The pods that are due and bound; those that hold nothing any more are forgotten."""
+        """Yields the bound pods that are due; forgets pods that no longer hold anything."""
         now_s = self._shared.now_s
         for uid in deadlines.due(now_s):
             info = self._shared.cache.pods.get(uid)
@@ -216,7 +216,7 @@ class DriftAudit:
                 yield info
 
     def statistics(self) -> dict[str, int]:
-        """Numbers of drifting pods that have not ended, by kind; each counts once."""
+        """Counts drifting pods that have not ended, by kind; each counts once."""
         found = dict.fromkeys((EDITED, SWAPPED, UNUSABLE), 0)
         kinds = {uid: drift.kind for uid, drift in self.drifts.items()}
         kinds |= dict.fromkeys(self.unusable, UNUSABLE)

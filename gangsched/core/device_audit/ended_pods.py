@@ -1,7 +1,7 @@
 """EndedPods: pods that got other devices than planned, and ended before their annotations were corrected.
 
-They hold nothing any more, so our records stay; only their annotations are corrected, from the report of the
-node's agent (model.device_report, `ended`), which lists them until that is done. Called by
+These pods no longer hold anything, so our records stay; only their annotations are corrected, from the report
+of the node's agent (model.device_report, `ended`), which lists them until that is done. Called by
 core.device_audit.drift.
 """
 
@@ -33,7 +33,7 @@ class EndedPod(msgspec.Struct):
 
 
 class EndedPods:
-    """By UID: pods whose annotations need correcting."""
+    """Pods whose annotations need correcting, by UID."""
 
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
@@ -60,11 +60,11 @@ class EndedPods:
         return found
 
     def node_gone(self, name: str) -> None:
-        """Nobody says any more what its pods had."""
+        """Drops the node's pods: no report will tell any more what they had."""
         self._drop_of(name, ())
 
     def advance(self) -> list[PodInfo]:
-        """Writes what is due; returns pods whose annotations are correct now."""
+        """Writes the corrections that are due; returns pods whose annotations are correct now."""
         now_s, right = self._shared.now_s, []
         devices = self._shared.settings.devices
         for uid in self._due.due(now_s):
@@ -89,7 +89,7 @@ class EndedPods:
         return right
 
     def _drop_of(self, name: str, there: Container[str]) -> None:
-        """Those of this node, but for these."""
+        """Drops this node's pods, except those in `there`."""
         for uid in [uid for uid, one in self.pods.items() if one.node_name == name and uid not in there]:
             self._drop(uid)
 
@@ -98,7 +98,8 @@ class EndedPods:
         self._due.drop(uid)
 
     def answered(self, uid: str, *, again_s: float) -> bool:
-        """A patch was answered: check again after `again_s`. False: the patch was not for an ended pod."""
+        """Takes in a patch's answer: checks again after `again_s`. False: the patch was not for an ended
+        pod."""
         ended_pod = self.pods.get(uid)
         if ended_pod is None or not ended_pod.is_sent:
             return False

@@ -1,9 +1,9 @@
 """Corrects our records from kubelet's report: which pod has which device, in one step for a whole node.
 
-Called by core.device_audit.drift; the records are the cache's. A device has one holder throughout: a pod that
-had it in our records and has not been admitted by kubelet yet gets in exchange what the new holder was
-planned to have. A pod that kubelet had given it, by an earlier report, has ended there: it holds the device
-no more, gets nothing in exchange, and its annotation stays.
+Called by core.device_audit.drift; the records are the cache's. A device has one holder throughout. A pod that
+had it in our records and that kubelet has not admitted yet gets in exchange what the new holder was planned
+to have. A pod to which kubelet had given it, by an earlier report, has ended there: it no longer holds the
+device, gets nothing in exchange, and keeps its annotation.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def _compensate(
 
 
 def _let_go(cache: Cache, info: PodInfo, resource: str, lost: list[str]) -> None:
-    """Its allocation stays, as a record of what the pod had; the annotation repeats it."""
+    """Releases the lost devices; the allocation stays, as a record of what the pod had, like its
+    annotation."""
     cache.ledger.release(info.row, info.uid, resource, lost)
     info.ids = {
         name: tuple(i for i in ids if name != resource or i not in lost) for name, ids in info.ids.items()

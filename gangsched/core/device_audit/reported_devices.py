@@ -18,11 +18,11 @@ Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
 def as_reported(pod: Pod, planned: Allocation, given: Allocation, resources: tuple[str, ...]) -> Allocation:
-    """The pod's devices: as reported for the report's resources, as planned for others.
+    """Returns the pod's devices: as reported for the report's resources, as planned for others.
 
     A container that is not listed is either not started yet, or a plain init container, which kubelet never
-    lists. The former keeps planned devices that no other container of the pod has got, and for the rest gets
-    what those were planned to have; the latter uses devices of the running containers.
+    lists. The former keeps planned devices that no other container of the pod has got; for the rest it gets
+    what those containers were planned to have. The latter uses devices of the running containers.
     """
     truth: dict[str, dict[str, tuple[str, ...]]] = {}
     has: dict[str, list[str]] = {}
@@ -56,12 +56,12 @@ def as_reported(pod: Pod, planned: Allocation, given: Allocation, resources: tup
 
 
 def in_order(allocation: Allocation) -> dict[str, dict[str, list[str]]]:
-    """The allocation in a fixed order, for comparison."""
+    """Returns the allocation in a fixed order, for comparison."""
     return {c: {r: sorted(ids) for r, ids in sets.items()} for c, sets in allocation.items() if sets}
 
 
 def told(allocation: Allocation) -> str:
-    """For people: "main: nvidia.com/gpu GPU-1, GPU-2"."""
+    """Returns text for people: "main: nvidia.com/gpu GPU-1, GPU-2"."""
     said = [
         f"{container}: {resource} {', '.join(ids)}"
         for container, sets in allocation.items()
@@ -71,7 +71,7 @@ def told(allocation: Allocation) -> str:
 
 
 def written_anew(info: PodInfo, allocation: Allocation, *, in_labels: bool) -> PatchPod:
-    """The patch after which the pod lists exactly these devices."""
+    """Returns the patch after which the pod lists exactly these devices."""
     meta = info.pod.metadata
     notes: dict[str, str | None] = {key: None for key in sorted(meta.annotations or {}) if is_device_key(key)}
     labels: dict[str, str | None] = dict.fromkeys(sorted(allocated_labels(meta.labels)))

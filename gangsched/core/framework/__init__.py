@@ -2,5 +2,5 @@
 
 `interface` is the page for plugin authors; `profile` runs the points in order; filtering and scoring merge
 answers; plugin_calls names a plugin that fails. Not here: the plugins (gangsched.plugins), and when a point
-is run (core.cycle, core.groups, core.binding).
+runs (core.cycle, core.groups, core.binding).
 """

@@ -1,11 +1,11 @@
 """Batching: a gang of equal pods continues where the previous one left off.
 
 Often many nodes take a whole gang with the same least room left over and the same score. They are kept, and
-the next gang of as many pods of the same template takes the next of them: only rows that changed since are
-looked at. Identical to a full pack; returns None when unsure, and then packing runs. Each plugin declares
-which of its answers may be kept (core.framework.interface, ScorePlugin); if another plugin scores these nodes
-it is called each time, and nothing is kept. Owned by core.framework.profile, called by core.cycle.packing.
-Source of the idea: KEP-5598 (opportunistic batching), kube-scheduler `framework/runtime/batch.go`.
+the next gang of the same size and template takes the next of them: only rows that changed since are looked
+at. Identical to a full pack; returns None when unsure, and then packing runs. Each plugin declares which of
+its answers may be kept (core.framework.interface, ScorePlugin); if any other plugin scores these nodes, it is
+called each time and nothing is kept. Owned by core.framework.profile, called by core.cycle.packing. Source of
+the idea: KEP-5598 (opportunistic batching), kube-scheduler `framework/runtime/batch.go`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _MAX_CHANGED = 256
 class _Kept:
     """What one gang leaves to the next, current up to `mark` of the journal.
 
-    capacity: the very array that Filtering keeps current. rows: nodes with room for `least` members, which is
-    n_members or more and less than any other node with room for n_members has, except `tighter`. equals:
-    those with the highest score, ascending; entries before `at` are exhausted.
+    capacity: the very array that Filtering keeps current. rows: nodes with room for exactly `least` members,
+    the least room of at least n_members on any node except `tighter`. equals: those with the highest score,
+    ascending; entries before `at` are exhausted.
     """
 
     __slots__ = ("at", "capacity", "equals", "least", "mark", "n_members", "rows", "tighter")
@@ -48,7 +48,7 @@ class _Kept:
         self.tighter: int | None = None
 
     def keep_up(self, changed: Iterable[int]) -> bool:
-        """Processes changed rows; False: one of them may be among the best, or two are tighter."""
+        """Processes changed rows. False: one of them may be among the best, or two are tighter."""
         least, n_members, room_on = self.least, self.n_members, self.capacity.item
         if self.tighter is not None and not n_members <= room_on(self.tighter) < least:
             self.tighter = None
@@ -71,7 +71,7 @@ class _Kept:
         return len(self.rows) > 0
 
     def next(self) -> int | None:
-        """The best of `rows`."""
+        """Returns the best of `rows`."""
         equals, at, least, room_on = self.equals, self.at, self.least, self.capacity.item
         while at < len(equals):
             row: int = equals.item(at)
@@ -101,11 +101,11 @@ class Batching:
         prefers: bool,
         stating: frozenset[str],
     ) -> int | None:
-        """The node for n_members of a gang that has opened none yet; None: unknown, run a full pack.
+        """Returns the node for n_members of a gang that uses none yet; None: unsure, run a full pack.
 
         prefers: its pods state nodes that they prefer or avoid. stating: the one plugin that scores this, as
-        Scoring.only_of_nodes found; then an unchanged node keeps its score. Empty: at most they state nodes
-        to avoid, so a tighter node may score less.
+        Scoring.only_of_nodes found; then an unchanged node keeps its score. If empty, they state at most
+        nodes to avoid, so a tighter node may score less.
         """
         kept = self._kept.pop(template.serial, None)
         if kept is None or kept.capacity is not capacity or kept.n_members != n_members:
@@ -139,8 +139,8 @@ class Batching:
         rows: IntArray,
         stating: frozenset[str],
     ) -> int | None:
-        """The best of the ascending `rows`, which take n_members with the least room left over. stating: a
-        plugin that gives all of them one score."""
+        """Returns the best of the ascending `rows`, which take n_members with the least room left over.
+        stating: a plugin that gives all of them one score."""
         if len(rows) < 2 or not self._scoring.goes_by_row or not self._filtering.keeps(template, capacity):
             return self._scoring.best(state, template, view, rows)
         scores, by_row = self._scoring.sums(state, template, view, rows, stating)

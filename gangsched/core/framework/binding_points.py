@@ -16,10 +16,11 @@ from gangsched.model.objects import Pod
 
 @runtime_checkable
 class ReservePlugin(Protocol):
-    """`unreserve` cannot fail and may be called without `reserve`, or twice; in reverse order for all.
+    """`unreserve` cannot fail and may be called without `reserve`, or twice; plugins are called in reverse
+    order.
 
     It is called for every reservation that ends without a bind: another Reserve or Permit refused, a wait
-    ended, a PreBind or the bind failed, a member or its node went. Exceptions from it are only reported.
+    ended, a PreBind or the bind failed, a member or its node is gone. Its exceptions are only reported.
     """
 
     name: str
@@ -33,10 +34,10 @@ class ReservePlugin(Protocol):
 
 @runtime_checkable
 class InheritingPlugin(Protocol):
-    """For plugins that remember what is reserved: a reload makes them anew, and reservations outlive it.
+    """For plugins that remember what is reserved: a reload makes new ones, and reservations outlive it.
 
-    Called before this one is asked anything, when a profile of the same name had one of the same class.
-    Exceptions from it are only reported. What the earlier one runs at the edge goes on until it ends.
+    Called before any other method, if a profile of the same name had a plugin of the same class. Its
+    exceptions are only reported. Hooks of the earlier plugin that run at the edge go on until they end.
     """
 
     name: str
@@ -46,7 +47,7 @@ class InheritingPlugin(Protocol):
 
 @runtime_checkable
 class PermitPlugin(Protocol):
-    """As an `async def` it gets the Handle as a third argument, and is called once for each set of reserved
+    """An `async def` gets the Handle as a third argument, and is called once for each set of reserved
     members; otherwise it is called in the group's turn, and does no I/O. The plugin (Handle.allow) or a
     person (POST /permit/{namespace}/{name}/allow) can release a waiting group, unless the plugin sets
     `may_be_overruled = False`.
@@ -57,7 +58,7 @@ class PermitPlugin(Protocol):
     def permit(self, group: Group, siblings: Mapping[str, Group]) -> Status | Awaitable[Status]:
         """Called when every needed member is reserved, and again whenever the group or a sibling changes.
 
-        `siblings` are the groups of start_together by "namespace/name", as far as they exist.
+        `siblings` are the existing groups of start_together, by "namespace/name".
         """
         ...
 
@@ -80,7 +81,7 @@ class PreBindPlugin(Protocol):
 
 @runtime_checkable
 class BindPlugin(Protocol):
-    """The first that does not SKIP binds; DefaultBinder is the core's own bind lane."""
+    """The first plugin that does not SKIP binds; DefaultBinder is the core's own bind lane."""
 
     name: str
 
@@ -90,7 +91,7 @@ class BindPlugin(Protocol):
         """`annotations` belong in the Binding: they carry devices, gang, rank and attempt.
 
         Use the pod's UID as precondition, and bind to that node or not at all. After SUCCESS, and after a
-        failure, the API server is asked for the pod's real state; a refusal is believed.
+        failure, the API server is asked for the pod's real state; a refusal is trusted.
         """
         ...
 

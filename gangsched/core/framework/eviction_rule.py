@@ -1,6 +1,6 @@
-"""EvictionRule: which pods a unit may have evicted, where priority alone does not decide it.
+"""EvictionRule: which pods a unit may have evicted, where priority alone does not decide.
 
-A plugin of Admit gives one for a unit that does not fit (EvictionRulePlugin); core.preemption asks it about
+An Admit plugin gives one for a unit that does not fit (EvictionRulePlugin); core.preemption asks it about
 each pod, and about the chosen set. Not here: the rule of queues (core.preemption.queue_rights).
 """
 
@@ -17,28 +17,28 @@ from gangsched.core.types.group import Group, PodInfo
 
 
 class EvictionRule(Protocol):
-    """Lives for one attempt."""
+    """The rule for one attempt."""
 
     takes_any: bool
-    """Whether a pod may be taken whose priority is not lower than the unit's."""
+    """Whether a pod with a priority not below the unit's may be taken."""
     keeps_at: int | None
-    """The room that is made is kept from units up to this priority; None: up to the unit's own."""
+    """The freed room is kept from units up to this priority; None: up to the unit's own."""
     whose: str
-    """The pods it lets go, as in "even without all pods of lower priority"."""
+    """Words for the pods that may be evicted, as in "even without all pods of lower priority"."""
 
     def may_take(self, info: PodInfo, *, is_lower: bool) -> bool:
         """Whether the pod may be evicted; is_lower: its priority is lower than the unit's."""
         ...
 
     def refuses(self, victims: Sequence[PodInfo]) -> str:
-        """Why these may not go together, all that have to; "" if they may. Of a set that may go, each part
-        may."""
+        """Returns why these may not go together, being all that have to; "" if they may. If a set may go, so
+        may each part of it."""
         ...
 
 
 @runtime_checkable
 class TakesKeptRoom(Protocol):
-    """An EvictionRule that also knows of room that is kept for a promised start."""
+    """An EvictionRule that also decides about room kept for a promised start."""
 
     def takes_kept_room(self, claimers: Sequence[PodInfo]) -> bool:
         """Whether the unit may start in the room that is kept for these."""
@@ -47,19 +47,20 @@ class TakesKeptRoom(Protocol):
 
 @runtime_checkable
 class EvictionRulePlugin(Protocol):
-    """A plugin of Admit (core.framework.queueing_points) that decides whose pods a unit may have evicted."""
+    """An Admit plugin (core.framework.queueing_points) that decides which pods a unit may have evicted."""
 
     name: str
 
     def eviction_rule(
         self, unit: Sequence[Group], members: Sequence[PodInfo], view: QueueView
     ) -> EvictionRule | None:
-        """members: those that the unit needs. None: pods of lower priority, as without the plugin."""
+        """members: those that the unit needs. None: only pods of lower priority, as without the plugin."""
         ...
 
 
 def first_rule(plugins: Iterable[AdmitPlugin], ask: CallPlugin, *asked: Any) -> EvictionRule | None:
-    """Of the first plugin that has one; asked: what `eviction_rule` is given. Raises: PluginError."""
+    """Returns the rule of the first plugin with one; asked: `eviction_rule`'s arguments. Raises:
+    PluginError."""
     for plugin in plugins:
         if serves(plugin, EvictionRulePlugin):
             rule: EvictionRule | None = ask(plugin.name, "Admit", plugin.eviction_rule, *asked)

@@ -32,7 +32,7 @@ class ExtensionPoints(msgspec.Struct, kw_only=True):
     """The plugins of one profile by extension point, in calling order.
 
     Filters for all nodes at once come before those that declare `sees_pods`, and these before those that look
-    at nodes one by one: the costly ones see only what is left.
+    at nodes one by one: the costly ones see only the nodes that are left.
     """
 
     queue_sort: QueueSortPlugin

@@ -23,7 +23,7 @@ _MAX_KEPT, _MAX_KEPT_PODS = 4096, 64
 
 
 class FilledScores:
-    """Scores of nodes as they are filled: of plugins that have one of _HOOKS."""
+    """Scores of a node as it fills, for plugins that have one of _HOOKS."""
 
     def __init__(self, ask: CallPlugin) -> None:
         self._ask = ask
@@ -59,7 +59,7 @@ class FilledScores:
     def _of_filled(
         self, plugins: Sequence[ScorePlugin], template: PodTemplate, view: RoomQueries, row: int, n: int
     ) -> list[FloatArray | None] | None:
-        """The result of score_filled of each plugin."""
+        """Returns each plugin's score_filled result."""
         allocatable, free = view.room_on(row)
         padding = view.padding_at(np.array([row]))
         own = b"" if padding is None else padding.tobytes()
@@ -97,7 +97,7 @@ def _check(plugin: ScorePlugin, own: FloatArray | None, n: int) -> None:
 def _filled(
     template: PodTemplate, allocatable: IntArray, free: IntArray, padding: IntArray | None, n: int
 ) -> FilledNode | None:
-    """None: amounts are too large for this."""
+    """Returns None if amounts are too large for this."""
     largest = max(template.amounts, default=0)
     if largest > _MAX_AMOUNT // n or np.abs(free).max(initial=0) > _MAX_AMOUNT:
         return None

@@ -2,9 +2,9 @@
 
 Answers fall into three kinds, by how long they hold. Fixed properties of a node: a mask, kept until a node
 changes. Free capacity (capacity plugins): kept, and only changed rows are recomputed. Answers that depend on
-where pods are, or on PreFilter's results: computed each time; plugins that look at nodes one by one come
+where pods are, or on PreFilter's results: computed each time. Plugins that look at nodes one by one come
 last, and see only the nodes that the others left. Made and called by core.framework.profile, and by
-core.cycle.cycle between a gang's members.
+core.cycle.placing between a gang's members.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.pod_template import PodTemplate
 
 _ONE_ROW = (1,)
-# Up to this many rows are asked for one by one: arrays of so few cost more than the rows.
+# Up to this many rows are asked one by one: for so few, arrays cost more than the rows.
 _FEW_ROWS = 2
 
 
@@ -91,7 +91,7 @@ class Filtering:
         self._capacities: dict[int, _Kept] = {}
 
     def feasible(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray:
-        """The masks of fixed node properties, kept per template until a node changes: bool[n_rows]."""
+        """The mask of fixed node properties, kept per template until a node changes: bool[n_rows]."""
         found = self._masks.get(template.serial)
         if found is not None and found[0] == view.static_revision and len(found[1]) == view.n_rows:
             return found[1]
@@ -107,11 +107,11 @@ class Filtering:
 
     @property
     def looks_beyond_room(self) -> bool:
-        """Whether any Filter of the profile may change its answer after pods were placed."""
+        """Whether any Filter of the profile may answer differently after pods were placed."""
         return bool(self.seeing or self.by_cycle or self.per_node)
 
     def sees_pods(self, state: CycleState) -> bool:
-        """Whether a Filter that depends on where pods are takes part: then members are placed one by one."""
+        """Whether a Filter takes part that depends on where pods are: then members are placed one by one."""
         return not state.skipped.issuperset(self._seeing_names)
 
     def names_seeing(self, state: CycleState) -> list[str]:
@@ -124,7 +124,7 @@ class Filtering:
         return [name for name in names if name not in state.skipped]
 
     def is_local(self, state: CycleState) -> bool:
-        """Whether placing a pod changes Filter's answer for that node alone: only it is recomputed."""
+        """Whether placing a pod changes Filters' answers for that node alone: only it is recomputed."""
         return all(one.name in state.skipped for one in self.seeing) and all(
             one.is_local or one.name in state.skipped for one in self.per_node
         )
@@ -142,7 +142,7 @@ class Filtering:
 
         Read-only: the cached array is returned, and only changed rows are recomputed. If sees_pods, it counts
         by resources alone, on the nodes where one pod may go now. ceiling: of the same view, if known.
-        Without `looks` plugins that look at nodes one by one are not called.
+        Without `looks`, plugins that look at nodes one by one are not called.
         """
         room = self.ceiling(state, template, view) if ceiling is None else ceiling
         open_to = self.open_to(state, template, view)
@@ -186,7 +186,7 @@ class Filtering:
         return lets
 
     def ceiling(self, state: CycleState, template: PodTemplate, view: ClusterView) -> IntArray:
-        """Capacity without the Filters that see pods: it does not grow in this cycle, whatever is placed."""
+        """Capacity without the Filters that see pods: it cannot grow in this cycle, whatever is placed."""
         room = self.room(state, template, view)
         if state.subset is not None:
             room = np.where(state.subset, room, 0)
@@ -206,8 +206,8 @@ class Filtering:
         n: int,
         ceiling: IntArray | None = None,
     ) -> int:
-        """An upper bound of how many of `n` members can still be placed, whichever `others` are placed
-        too. ceiling: of the same view, if known."""
+        """Upper bound of how many of `n` members can still be placed, whichever `others` are placed too.
+        ceiling: of the same view, if known."""
         room = np.minimum(self.ceiling(state, template, view) if ceiling is None else ceiling, n)
         room.flags.writeable = False
         most = min(int(np.add.reduce(room)), n)
@@ -220,7 +220,7 @@ class Filtering:
     def topology_keys(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> Sequence[str] | None:
-        """The labels by which nodes differ for Filters that see pods; None: one does not declare any."""
+        """The labels by which nodes differ for Filters that see pods; None: one Filter declares none."""
         found: list[str] = []
         everybody: list[FilterPlugin | PerNodeFilter] = [*self.seeing, *self.per_node]
         for plugin in everybody:
@@ -236,19 +236,19 @@ class Filtering:
         return found
 
     def ceiling_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
-        """The ceiling of one node on which the Trial has just placed such a pod."""
+        """Returns the ceiling of one node on which the Trial has just placed such a pod."""
         if state.subset is not None and not state.subset[row]:
             return 0
         mask = self.feasible(state, template, view)
         return self._ask_capacity_on(state, template, view, mask, row)
 
     def capacity_on(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> int:
-        """The capacity of one node on which the Trial has just placed such a pod, if is_local."""
+        """Returns the capacity of one node on which the Trial has just placed such a pod, if is_local."""
         n = self.ceiling_on(state, template, view, row)
         return n if n and self.lets_onto(state, template, view, row) else 0
 
     def lets_onto(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
-        """As `lets`, for one node."""
+        """Does as `lets`, for one node."""
         return all(
             self._ask(plugin.name, "Filter", plugin.allows, state, template, view, row)
             for plugin in self.per_node
@@ -296,7 +296,7 @@ class Filtering:
         mask: BoolArray,
         changed: Collection[int],
     ) -> None:
-        """Recomputes the capacities of a few rows: after every gang, of those where its members are."""
+        """Recomputes the capacities of a few rows: after every gang, those where its members are."""
         if len(changed) <= _FEW_ROWS:
             for row in changed:
                 values[row] = self._ask_capacity_on(state, template, view, mask, row)
@@ -305,7 +305,7 @@ class Filtering:
             values[rows] = self._ask_capacity(state, template, view, mask, rows)
 
     def keeps(self, template: PodTemplate, capacity: IntArray) -> bool:
-        """Whether it is the cached array itself: the capacity of the cache's own nodes."""
+        """Whether `capacity` is the cached array itself: the capacity of the cache's own nodes."""
         kept = self._capacities.get(template.serial)
         return kept is not None and kept.values is capacity
 
@@ -328,7 +328,7 @@ class Filtering:
     def _ask_capacity_on(
         self, state: CycleState, template: PodTemplate, view: ClusterView, mask: BoolArray, row: int
     ) -> int:
-        """As _ask_capacity, for one row."""
+        """Does as _ask_capacity, for one row."""
         if not mask.item(row):
             return 0
         least = NO_LIMIT
@@ -343,7 +343,7 @@ class Filtering:
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
     ) -> list[tuple[str, str, BoolArray]]:
-        """Why nodes are excluded: (plugin, reason, rows), each plugin only for rows that reached it."""
+        """Why nodes are excluded: (plugin, reason, rows), each plugin only for the rows that reached it."""
         left = view.live.copy()
         found: list[tuple[str, str, BoolArray]] = []
         for name, narrowed in state.subset_reasons:
@@ -383,7 +383,7 @@ def _keys(answer: Any) -> list[str] | None:
 def _counting_on(
     plugin: CapacityPlugin,
 ) -> Callable[[CycleState, PodTemplate, ClusterView, int], int | None]:
-    """How to query the plugin for a single row."""
+    """Returns a function that asks the plugin about a single row."""
     if hasattr(plugin, "capacity_on"):
         on: Callable[[CycleState, PodTemplate, ClusterView, int], int | None] = plugin.capacity_on
         return on

@@ -1,7 +1,7 @@
-"""FixedReasons: why nodes are excluded by what does not change until a node does.
+"""FixedReasons: why nodes are excluded by properties that hold until a node changes.
 
-A pod that does not fit is refused again and again, mostly by the same taints and labels: what Filters say of
-these is kept as long as the mask that they gave. Called by core.framework.filtering.
+A pod that does not fit is refused again and again, mostly by the same taints and labels. So the reasons that
+Filters give for these are kept as long as the mask that they gave. Called by core.framework.filtering.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class FixedReasons:
         self._plugins = plugins
         self._ask = ask
         self._kept: dict[int, tuple[BoolArray, list[Said]]] = {}
-        """By template, with the mask that they belong to."""
+        """By template, with the mask that the reasons belong to."""
 
     def of(self, mask: BoolArray, state: CycleState, template: PodTemplate, view: ClusterView) -> list[Said]:
-        """mask: that of these Filters for the template."""
+        """mask: the mask of these Filters for the template."""
         kept = self._kept.get(template.serial)
         if kept is None or kept[0] is not mask:
             said = reasons_of(self._plugins, self._ask, state, template, view)
@@ -47,7 +47,7 @@ def reasons_of(
     template: PodTemplate,
     view: ClusterView,
 ) -> Iterator[Said]:
-    """Of each plugin when it is asked for. Raises: PluginError."""
+    """Yields each plugin's reasons, calling it on demand. Raises: PluginError."""
     for plugin in plugins:
         said: list[Any] = ask(plugin.name, "Filter", converted, plugin.reasons, list, state, template, view)
         for one in said:

@@ -1,7 +1,7 @@
 """The plugin author's page: every extension point in order, what it may answer and what it may not.
 
 A plugin is a class with a `name` and the methods of the points it serves; methods are found by their
-presence. One object is made for each profile that names it, with that profile's args. Ten lines are a plugin:
+presence. One object is made for each profile that names it, with that profile's args. A plugin in ten lines:
 
     from gangsched.core.framework.interface import SUCCESS, Status
 
@@ -44,20 +44,20 @@ presence. One object is made for each profile that names it, with that profile's
 
 Up to PostFilter, Score and Reserve a plugin is synchronous and pure: no clock, no I/O, no randomness, no
 state but what the same arguments would produce again, and no changes to its arguments: arrays are read-only,
-pods and nodes are shared. Permit, PreBind, Bind and PostBind exist to do I/O, and PreEnqueue may: they may be
-`async def`, run outside the core under a deadline, and get a `handle` on the API server.
+pods and nodes are shared. Permit, PreBind, Bind and PostBind exist to do I/O, and PreEnqueue may: these may
+be `async def`, and then run outside the core under a deadline, with a `handle` on the API server.
 
 The order is the configuration's. A "no" ends its point, and reservations are unreserved in reverse. A plugin
 that raises, or answers what its point does not allow, is named in its pod's message and costs that pod this
 attempt; it is called again at the next one. Weights multiply scores; nodes get the sum.
 
-What a view answers is in core.cache.view, one file a subject; a plugin may name the one that it needs
-(`view: DeviceQueries`). Arrays are over node rows: length `view.n_rows`; a row is a node's place for as long
-as it exists, and `view.live` marks the rows that are nodes. A template is the part of a pod that plugins may
-read, shared by all equal pods: its spec and namespace always, of its metadata the part that some plugin of
-the profile `sign`s. A plugin that reads more of a pod must declare it in `sign`, else two pods that differ
-there are treated as equal; plugins with filter_node or score_node and without `sign` get labels, annotations
-and owners.
+The queries of a view are in core.cache.view, one file per subject; a plugin may name the one that it needs
+(`view: DeviceQueries`). Arrays are over node rows: length `view.n_rows`; a node keeps its row for as long as
+it exists, and `view.live` marks the rows that are nodes. A template is the part of a pod that plugins may
+read, shared by all equal pods: always its spec and namespace, and of its metadata what some plugin of the
+profile `sign`s. A plugin that reads more of a pod must declare it in `sign`, else two pods that differ there
+are treated as equal; plugins with filter_node or score_node and without `sign` get labels, annotations and
+owners.
 
 A plugin sees counts of pods and the pods themselves: `view.matching(PodTerm(...))` (model.selectors) is the
 number of pods on each node that a term matches, updated as pods come and go, including those that the current
@@ -124,20 +124,21 @@ class PodSigningPlugin(Protocol):
     """Declares what it reads of a pod's metadata. Source of the idea: KEP-5598, SignPod.
 
     Optional: `signed_annotations: ClassVar[frozenset[str]]`: pods without any of these are not signed;
-    `signs_owners: ClassVar[bool] = True`: neither are pods without ownerReferences; `signs: bool`, False if
-    by the plugin's arguments it reads nothing.
+    `signs_owners: ClassVar[bool] = True`: nor are pods without ownerReferences; `signs: bool`, False if with
+    these arguments the plugin reads nothing.
     """
 
     name: str
 
     def sign(self, pod: Pod) -> Hashable:
-        """Equal for pods of equal spec that it cannot distinguish; () if it reads no metadata."""
+        """Returns equal values for pods of equal spec that it cannot distinguish; () if it reads no
+        metadata."""
         ...
 
 
 @runtime_checkable
 class SelectivePlugin(Protocol):
-    """Concerns few pods only: all others skip it at no cost."""
+    """A plugin that concerns few pods: all others skip it at no cost."""
 
     name: str
 
@@ -158,9 +159,9 @@ class PreFilterPlugin(Protocol):
 
 @runtime_checkable
 class FollowingPlugin(Protocol):
-    """For plugins that keep counts of their own in `state`: since its PreFilter a pod of template `other` has
-    come to `row` or has left it, on the Trial `view`, which shows it already. Called for placed siblings and
-    for preemption's victims; a plugin that reads everything from the view needs neither."""
+    """For plugins that keep their own counts in `state`: since PreFilter a pod of template `other` has come
+    to `row` or has left it, on the Trial `view`, which shows it already. Called for placed siblings and for
+    preemption's victims; a plugin that reads everything from the view needs neither."""
 
     name: str
 
@@ -177,18 +178,20 @@ class FollowingPlugin(Protocol):
 class FilterPlugin(Protocol):
     """Whether a node is suitable.
 
-    Without `sees_pods` it is a fixed property of nodes, which placing pods cannot change: the mask is kept
-    per template until a node changes (never across a change), as are its reasons, and must depend on the
+    Without `sees_pods` it is a fixed property of nodes, which placing pods cannot change: the mask and its
+    reasons are kept per template until a node changes (never across a change), and must depend on the
     template and on node objects alone. With `sees_pods = True` it also depends on where pods are: it is never
     kept, recomputed after each placement, and a template for which the plugin did not SKIP is placed one
-    member at a time. Two optional methods help core.cycle.order_search to distinguish "there is no placement"
-    from "not found": `topology_keys(state, template, view) -> Sequence[str] | None`: two nodes with the same
-    room and the same pods differ for it only in these labels (None, or no such method: no two nodes are
-    alike); `at_most(state, template, view, room, others) -> int`: an upper bound of how many pods of the
-    template can still be placed, whatever is placed beside them, if each row takes at most `room`
-    (int64[n_rows]); `others` are the templates that may be placed too. Two more bound a group of several
-    templates: `together(templates, view) -> IntArray | None`, which capacities may have too: at most how many
-    pods of these each row still takes, in any mix (int64[n_rows], None: no bound);
+    member at a time.
+
+    Two optional methods help core.cycle.order_search to distinguish "there is no placement" from "not found":
+    `topology_keys(state, template, view) -> Sequence[str] | None`: two nodes with the same room and the same
+    pods differ for it only in these labels (None, or no such method: no two nodes are alike);
+    `at_most(state, template, view, room, others) -> int`: an upper bound of how many pods of the template can
+    still be placed, whatever is placed beside them, if each row takes at most `room` (int64[n_rows]);
+    `others` are the templates that may be placed too. Two more bound a group of several templates:
+    `together(templates, view) -> IntArray | None`, which capacities may have too: at most how many pods of
+    these each row still takes, in any mix (int64[n_rows], None: no bound);
     `at_most_together(templates, view, room) -> int`: as at_most, for all of these in any mix.
     """
 
@@ -207,7 +210,7 @@ class FilterPlugin(Protocol):
 
 @runtime_checkable
 class NodeFilterPlugin(Protocol):
-    """A Filter in ten lines: checks one node, and only if all other Filters let the pod by.
+    """A Filter in ten lines: checks one node, and only if all other Filters allow it.
 
     The answer must depend on its arguments alone. For a plugin without PreFilter it is kept per template and
     node until the node or its pods change; and it is called for no more nodes than the choice needs.
@@ -231,8 +234,8 @@ class CapacityPlugin(Protocol):
     ) -> IntArray | None:
         """int64 >= 0 for each of `rows`: how many more pods of this template the node takes; None: no limit.
 
-        A row's answer depends on that row alone: answers are kept, and only rows that changed asked again.
-        That is one row after every gang, so a plugin may also answer for a single row in plain numbers: by
+        A row's answer depends on that row alone: answers are kept, and only changed rows are asked again.
+        That is one row after every gang, so a plugin may also answer for a single row in plain numbers, with
         `capacity_on(state, template, view, row: int) -> int | None`, which must give the same result.
         """
         ...
@@ -255,7 +258,7 @@ class PostFilterPlugin(Protocol):
 
         trial: the present cluster, to fork and to remove pods from; dry_run.place: the unit's cycle on such a
         fork. The first plugin that returns a result ends the point: the unit waits, its places reserved,
-        until the victims are gone. A Status says why this plugin found no way.
+        until the victims are gone. A Status tells why this plugin found no way.
         """
         ...
 
@@ -273,20 +276,23 @@ class PreScorePlugin(Protocol):
 
 @runtime_checkable
 class ScorePlugin(Protocol):
-    """Optional beside it: `normalize(state, template, scores) -> scores`, which gets score's results, of
-    any range, and maps them to 0..100; `score_by_row = True`: a row's score depends on that row alone, so
-    scores are kept and only changed rows are recomputed, also from one gang to the next of its kind
-    (core.framework.batching); not with normalize or pre_score, and with pre_filter only beside
-    `tells_by_template = True`: what it leaves for score follows from the template; whatever it reads
-    beside the view must be a usage tracker (core.cache.usage_trackers), which reports changed rows; and
-    `spreads(template, members) -> bool`: the template prefers to be away from the gang's other members
-    (their templates, itself included), so that they are placed one at a time by score and not packed; and
-    `is_stated(template, view) -> bool`, asked often: the pod itself states the preference. What a gang's
-    pods state comes before how tightly it fits, all other scores after it (core.cycle.packing).
+    """Optional beside it: `normalize(state, template, scores) -> scores`, which gets score's results, of any
+    range, and maps them to 0..100.
 
-    Beside score_by_row one of these spares a call for each member where packing has a weight:
+    `score_by_row = True`: a row's score depends on that row alone, so scores are kept and only changed rows
+    are recomputed, also from one gang to the next of its kind (core.framework.batching). Not with normalize
+    or pre_score; with pre_filter only beside `tells_by_template = True`: what it leaves for score follows
+    from the template. Whatever it reads beside the view must be a usage tracker (core.cache.usage_trackers),
+    which reports changed rows.
+
+    `spreads(template, members) -> bool`: the template prefers to be away from the gang's other members (their
+    templates, itself included), so that they are placed one at a time by score and not packed.
+    `is_stated(template, view) -> bool`, asked often: the pod itself states the preference. What a gang's pods
+    state comes before how tightly it fits, all other scores after it (core.cycle.packing).
+
+    Beside score_by_row, one of these spares a call for each member where packing has a weight:
     `score_filled(template, node)`, float64[n] or None, as `score` of one node that has 0 to n - 1 more of
-    these pods, by what FilledNode shows alone; `score_filled_at(state, template, view, row, n)`, the same of
+    these pods, by what FilledNode shows alone; `score_filled_at(state, template, view, row, n)`, the same for
     one row by all that score reads; or `ignores_placed = True`: a Trial changes no score.
     """
 

@@ -1,8 +1,8 @@
 """Joint room: at most how many pods of several templates nodes take in any mix, as plugins know it.
 
-Each template's capacity alone says nothing of that: a node with room for one pod of either of two kinds may
-take one or two. The bound is what tells, before any order of placing is tried, that a group has too many
-members for a rack or for the cluster. Called by core.cycle.shared_room.
+The templates' capacities alone do not tell: a node with room for one pod of either of two kinds may take one
+or two. This bound shows, before any order of placing is tried, that a group has too many members for a rack
+or for the cluster. Called by core.cycle.shared_room and core.cycle.domains.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Asked = Sequence[tuple[CycleState, PodTemplate]]
 
 
 class JointRoom:
-    """Those plugins of one profile that have `together`, or `at_most_together`."""
+    """The plugins of one profile that have `together` or `at_most_together`."""
 
     def __init__(self, plugins: Iterable[CapacityPlugin | FilterPlugin], ask: CallPlugin) -> None:
         self._ask = ask
@@ -31,7 +31,7 @@ class JointRoom:
         ]
 
     def of(self, asked: _Asked, view: ClusterView) -> IntArray | None:
-        """int64[n_rows]: on each node; None: no bound is known."""
+        """int64[n_rows]: the bound on each node; None: no bound is known."""
         templates = [template for _, template in asked]
         most: IntArray | None = None
         for name, together in self._together:
@@ -43,7 +43,7 @@ class JointRoom:
         return most
 
     def most(self, asked: _Asked, view: ClusterView, room: IntArray) -> int:
-        """On all nodes, if each takes at most `room`."""
+        """Returns the bound for all nodes, if each takes at most `room`."""
         templates = [template for _, template in asked]
         most = int(room.sum())
         room = room.view()
@@ -55,5 +55,5 @@ class JointRoom:
 
 
 def _concerns_all(name: str, asked: _Asked) -> bool:
-    """A plugin that one of the templates does not concern bounds none of them."""
+    """Whether the plugin concerns all templates; else it bounds none of them."""
     return not any(name in state.skipped or name in state.unconcerned for state, _ in asked)

@@ -2,8 +2,8 @@
 
 For traces and metrics outside the core: an Observer reads its own clock, which the core does not have, and
 returns nothing, so decisions are the same with and without one. Without one (the default) none of this is
-called. Passed to core.scheduler; called by core.state.queue, core.groups.attempts, core.state.state,
-core.state.reporter and, for the extension points, by ObservedProfile here.
+called. Passed to core.scheduler; called by core.state.queue, core.state.state, core.state.reporter,
+core.groups.attempts, core.groups.nomination and, for the extension points, by ObservedProfile here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Observer(Protocol):
         ...
 
     def point_began(self, point: str) -> None:
-        """An extension point of the current attempt; several times an attempt if templates differ."""
+        """An extension point of the current attempt begins; several times per attempt if templates differ."""
         ...
 
     def point_ended(self, point: str, code: Code) -> None:
@@ -61,18 +61,18 @@ class Observer(Protocol):
         ...
 
     def told(self, group: Group, message: str) -> None:
-        """A message to people about the group, or what it waits for; may repeat earlier ones."""
+        """A message to people about the group, or about what it waits for; may repeat earlier ones."""
         ...
 
 
 @runtime_checkable
 class PluginObserver(Protocol):
-    """An Observer that also gets each call of a plugin; there are about twenty for a gang."""
+    """An Observer that also gets each call of a plugin, about twenty per gang."""
 
     def plugin_began(self) -> None: ...
 
     def plugin_ended(self, plugin: str, point: str, code: Code) -> None:
-        """`code`: of the Status it answered; SUCCESS for arrays, ERROR if it raised."""
+        """`code`: of the Status it returned; SUCCESS for arrays, ERROR if it raised."""
         ...
 
 

@@ -21,14 +21,14 @@ TIGHT = 10.0
 
 
 class PackingScore:
-    """Of one Trial's nodes, with a weight."""
+    """Packing's points for one Trial's nodes, with a weight."""
 
     def __init__(self, weight: int, view: NodeQueries, topology_key: str) -> None:
         self._weight = weight
         self._racks, self._n_racks = racks_of(view, topology_key)
 
     def of(self, room: IntArray, in_use: list[int], n_left: int) -> FloatArray:
-        """As packing_points of all rows."""
+        """Returns packing_points of all rows."""
         taken = np.minimum(room, n_left)
         held = np.bincount(self._racks, weights=taken, minlength=self._n_racks).astype(np.float64)
         by_rack = rack_points(held, n_left, self._racks[in_use])
@@ -36,9 +36,9 @@ class PackingScore:
 
 
 def racks_of(view: NodeQueries, topology_key: str) -> tuple[IntArray, int]:
-    """The rack of each node by number, int64[n_rows], and how many numbers there are.
+    """Returns each node's rack as a number, int64[n_rows], and the number of racks.
 
-    Nodes without the label do not form racks of one: together they count as one rack, number 0.
+    Nodes without the label are not racks of one: together they count as one rack, number 0.
     """
     codes, values = view.label(topology_key)
     return codes.astype(np.int64) + 1, len(values) + 1
@@ -62,13 +62,13 @@ def packing_points(
 
 
 def node_points(n_left: int, taken: IntArray) -> FloatArray:
-    """Of nodes that the gang does not use; taken: members left that each takes."""
+    """Points of nodes that the gang does not use; taken: members left that each node takes."""
     points: FloatArray = np.multiply(taken, NODE / n_left, dtype=np.float64)
     return points
 
 
 def rack_points(held: FloatArray, n_left: int, in_use: IntArray) -> FloatArray:
-    """By rack; held: members left that its nodes take together; in_use: racks that the gang uses."""
+    """Points by rack; held: members left that its nodes take together; in_use: racks that the gang uses."""
     points = np.minimum(held, n_left)
     points *= RACK / n_left
     points[in_use] = RACK_IN_USE
@@ -76,7 +76,7 @@ def rack_points(held: FloatArray, n_left: int, in_use: IntArray) -> FloatArray:
 
 
 def tightness(over: IntArray, most: int) -> FloatArray | float:
-    """over: room that a node has left over; most: the largest of all nodes."""
+    """Points for little room left over. over: what a node has left over; most: the largest of all nodes."""
     if not most:
         return TIGHT
     points: FloatArray = np.multiply(over, -TIGHT / most, dtype=np.float64)
@@ -85,5 +85,5 @@ def tightness(over: IntArray, most: int) -> FloatArray | float:
 
 
 def most_left_over(largest: int, n_left: int) -> int:
-    """largest: the most room of all nodes."""
+    """Returns the most room that a node has left over. largest: the most room of all nodes."""
     return max(0, largest - n_left)

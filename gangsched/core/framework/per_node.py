@@ -1,10 +1,10 @@
 """Adapts plugins that look at one node at a time to all nodes: NodeFilter and NodeScore.
 
-A Python call for each of 5,000 nodes makes such plugins slow, so calls with a known answer are skipped.
-Without a PreFilter of the plugin's own an answer holds for its template and node until the node or its pods
-change (the cache's journal has the changes); otherwise it holds for the cycle. On a Trial only the nodes that
-it has touched are called for again. Overhead is paid once for all nodes: one guard around the loop, which
-finds out afterwards at which node the plugin failed.
+A Python call for each of 5,000 nodes makes such plugins slow, so calls with a known answer are skipped. If
+the plugin has no PreFilter, an answer holds for its template and node until the node or its pods change (the
+cache's journal has the changes); otherwise it holds for the cycle. On a Trial only the nodes that it has
+touched are called for again. Overhead is paid once for all nodes: one guard around the loop, which finds out
+afterwards at which node the plugin failed.
 
 A sampled plugin (extension.budget) has `over_nodes(point, loop, *args)`, which runs such a loop. Made and
 called by core.framework.profile.
@@ -47,7 +47,7 @@ _MAX_KEPT = 200
 
 
 def sign_metadata(pod: Pod) -> Hashable:
-    """What a plugin without `sign` may read: labels, annotations and owners."""
+    """Returns what a plugin without `sign` may read: labels, annotations and owners."""
     meta = pod.metadata
     return (
         tuple(sorted((meta.labels or {}).items())),
@@ -64,7 +64,8 @@ class NodeInfos:
         self._infos: npt.NDArray[np.object_] = np.empty(0, dtype=np.object_)
 
     def at(self, view: ClusterView, rows: IntArray) -> list[NodeInfo]:
-        """Those of `rows`, which must be nodes, in the cache's state, without a Trial's placements."""
+        """Returns those of `rows`, which must be nodes, in the cache's state, without a Trial's
+        placements."""
         if self._mark != view.journal_end or len(self._infos) != view.n_rows:
             self._refresh(view.base() if isinstance(view, Trial) else view)
         found: list[NodeInfo] = self._infos[rows].tolist()
@@ -87,12 +88,12 @@ def _info(view: ClusterView, row: int) -> NodeInfo | None:
 
 
 def _infos_on(view: ClusterView, rows: IntArray) -> list[NodeInfo]:
-    """In the state of this view."""
+    """Returns NodeInfos in the state of this view."""
     return [info for row in rows.tolist() if (info := _info(view, row)) is not None]
 
 
 class _PerNode:
-    """Tracks which rows of which template have known answers, and calls the plugin for the others."""
+    """Tracks which rows have known answers, by template, and calls the plugin for the rest."""
 
     def __init__(
         self, plugin: Any, point: str, ask: Callable[..., Any], infos: NodeInfos, *, is_told: bool
@@ -119,7 +120,7 @@ class _PerNode:
         return self._kept.answers(template, view)
 
     def _said(self, state: CycleState, pod: Pod, infos: Sequence[NodeInfo]) -> list[Any]:
-        """The plugin's answer for each node. Raises: PluginError, which names the node."""
+        """Returns the plugin's answer for each node. Raises: PluginError, which names the node."""
         left = iter(infos)
         try:
             if self._run is None:
@@ -150,7 +151,7 @@ class PerNodeFilter(_PerNode):
 
     @property
     def is_local(self) -> bool:
-        """Whether placing a pod on one node changes nothing for the others."""
+        """Whether placing a pod on one node changes nothing for other nodes."""
         return not self._follows
 
     def allowed(
@@ -171,7 +172,7 @@ class PerNodeFilter(_PerNode):
         return allowed
 
     def allows(self, state: CycleState, template: PodTemplate, view: Trial, row: int) -> bool:
-        """As `allowed`, for one row."""
+        """Does as `allowed`, for one row."""
         if not self.sees_pods or row not in view.touched:
             return bool(self.allowed(state, template, view, np.array([row]))[0])
         info = _info(view, row)
@@ -203,7 +204,7 @@ class PerNodeFilter(_PerNode):
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> Sequence[tuple[str, BoolArray]]:
-        """Why not, for the nodes that reached this plugin. Shape of each: bool[n_rows]."""
+        """Returns why not, for the nodes that reached this plugin. Shape of each: bool[n_rows]."""
         infos = _infos_on(view, rows)
         found: dict[str, BoolArray] = {}
         for said, info in zip(self._said(state, template.pod, infos), infos, strict=True):

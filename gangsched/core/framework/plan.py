@@ -1,6 +1,6 @@
 """A scheduling cycle's input and output: Demand in, Plan or FitError out; no decisions here.
 
-Made by core.groups.attempts (Demand) and core.cycle.cycle (the answers).
+Made by core.groups.units (Demand) and core.cycle.cycle (the answers).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOPOLOGY = "Topology"
 
 
 def first_of(n: int) -> int:
-    """The lowest row wins."""
+    """Picks the lowest row."""
     return 0
 
 
@@ -38,9 +38,9 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
     core.framework.profile adds its Profile to it, as Demand; the plugin interface, which Profile builds on,
     knows no more than this.
 
-    pick: which of n equally good nodes a lone pod gets, from 0. early_stop: a lone pod gets the first nodes
-    found that are enough; None: the best of all nodes. within: bool[n_rows], the nodes of the domain that the
-    group is narrowed to (core.cycle.topology), and what it is called; None: all nodes. roles: how many
+    pick: which of n equally good nodes a lone pod gets, from 0. early_stop: a lone pod gets a node among the
+    first that are enough; None: the best of all nodes. within, within_name: the nodes of the domain that the
+    group is narrowed to (core.cycle.topology), bool[n_rows], and its name; None: all nodes. roles: how many
     members of each role are needed at least; these come first among the members. packing_weight: packing's
     weight among the scores; None: the gang is packed first.
     """
@@ -57,12 +57,12 @@ class DemandOn(msgspec.Struct, Generic[ProfileT], gc=False):
     packing_weight: int | None = None
 
     def by_template(self) -> dict[int, tuple[PodTemplate, list[PodInfo]]]:
-        """The members by template serial, in the order in which they come."""
+        """Returns the members by template serial, in the order in which they come."""
         return by_template(self.members)
 
 
 def by_template(members: list[PodInfo]) -> dict[int, tuple[PodTemplate, list[PodInfo]]]:
-    """At least one member, by template serial, in the order in which they come."""
+    """Groups the members, at least one, by template serial, in the order in which they come."""
     first = members[0].template
     for info in members:
         if info.template is not first:
@@ -102,14 +102,14 @@ class SearchOutcome(enum.Enum):
 GAVE_UP = "A placement may exist: the search for one ended at searchPlacements."
 """The message for GAVE_UP."""
 IN_TURNS = "A placement may exist: of so many domains some are tried at a time, and the others in their turn."
-"""The message for GAVE_UP where the domains that were not tried are what is left."""
+"""The message for GAVE_UP when the only untried choices are other domains."""
 
 
 class Shortage(msgspec.Struct, gc=False):
     """Where placing a group ended: n_fit of n_wanted members fit, `member` does not on `trial`. own: (row,
-    template) of those that were placed there, beside what is kept for others. `found`: the
-    plugins' reasons for the nodes that they excluded. suits: bool[n_rows], the nodes that suit it as far as
-    their fixed properties go, whatever is used."""
+    template) of the members that were placed there, without room kept for other pods. found: the plugins'
+    reasons for the nodes that they excluded. suits: bool[n_rows], the nodes that suit the member by their
+    fixed properties, whatever is used."""
 
     member: PodInfo
     template: PodTemplate
@@ -120,17 +120,18 @@ class Shortage(msgspec.Struct, gc=False):
     found: Sequence[tuple[str, str, BoolArray]]
     suits: BoolArray
     is_alike: bool
-    """Whether all members that had to be placed are of its template."""
+    """Whether all members to be placed are of its template."""
     n_held: int = 0
-    """How many of n_fit run, or hold room, from before."""
+    """How many of n_fit were running or held room before."""
     about_domains: str = ""
-    """Why no domain of those that the group has to go to takes it; the rest is then about the nearest one."""
+    """Why none of the group's possible domains takes it; the rest is then about the nearest one."""
 
 
 class FitError(msgspec.Struct, gc=False):
     """Why no member is placed: in words, and as (plugin, template) for the changes that can cure it.
 
-    shortage: where the first order of placing them ended; None where a plugin or a rule refused them before.
+    shortage: where the first order of placing ended; None where a plugin or a rule refused the members
+    before.
     """
 
     group: Group
@@ -143,7 +144,7 @@ class FitError(msgspec.Struct, gc=False):
 
 
 def of_member(info: PodInfo, why: str) -> str:
-    """Why a pod is refused; in a gang, whose other members are told the same, with its name."""
+    """Returns why a pod is refused; in a gang, all of whose members get the message, with the pod's name."""
     group = info.group
     if group is None or not group.is_gang:
         return why
@@ -155,7 +156,7 @@ class DryRun(msgspec.Struct, gc=False):
     trying further orders for up to a number of placements; search_budget: the unit's limit for each use;
     siblings: groups that start with a group; lowest_priority: no pod has a lower one; nominated: reservations
     that `place` leaves room for; n_looks: how often it may compute a node's capacity; spared: UIDs of pods
-    that an earlier eviction did not remove; going: those evicted for other units, terminating or not yet;
+    that an earlier eviction did not remove; going: pods evicted for other units, terminating or not yet;
     rule: which pods may be evicted; None: those of lower priority."""
 
     place: Callable[[Trial], Plan | FitError]
@@ -175,9 +176,9 @@ class DryRun(msgspec.Struct, gc=False):
 
 
 class PostFilterResult(msgspec.Struct, gc=False):
-    """Room can be made: where the members go once `victims` are gone, and which victims (UIDs) are protected
-    by an exhausted disruption budget: those are deleted, the others evicted. cost: of the victims; of several
-    ways to make room the one that costs least is taken."""
+    """Room can be made: where the members go once `victims` are gone. violating: UIDs of victims protected by
+    an exhausted disruption budget; those are deleted, the others evicted. cost: of the victims; of several
+    ways to make room the cheapest is taken."""
 
     plan: Plan
     victims: tuple[PodInfo, ...]

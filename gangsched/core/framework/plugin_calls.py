@@ -1,6 +1,6 @@
 """Guards every call of a plugin: one that raises or returns nonsense is named, and costs one attempt.
 
-Called by core.framework.profile and core.cache.node_info.
+Called wherever a plugin is called, mostly in core.framework.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PluginError(GangschedError):
 
 
 def guarded(plugin: str, point: str, call: Callable[[*Ts], T], /, *args: *Ts) -> T:
-    """The plugin's answer. Raises: PluginError."""
+    """Returns the plugin's answer. Raises: PluginError."""
     try:
         return call(*args)
     except (PluginError, InvariantError):
@@ -47,7 +47,7 @@ def guarded(plugin: str, point: str, call: Callable[[*Ts], T], /, *args: *Ts) ->
 
 
 def converted(call: Callable[..., Any], as_type: Callable[[Any], T], *args: object) -> T:
-    """The answer as an int, a bool or a list: converting it may raise, or run the plugin's code, too."""
+    """Returns the answer as an int, a bool or a list: converting, too, may raise or run the plugin's code."""
     return as_type(call(*args))
 
 
@@ -72,13 +72,13 @@ def check_range(plugin: str, scores: FloatArray) -> None:
 
 
 def check_count(plugin: str, point: str, own: Any) -> None:
-    """Raises: PluginError (no integer, Python's or NumPy's)."""
+    """Raises: PluginError (not an integer, Python's or NumPy's)."""
     if type(own) is not int and not isinstance(own, Integral):  # the latter takes ten times as long
         raise PluginError(plugin, point, f"answered {type(own).__name__}, expected an int")
 
 
 def bad_fields(status: Status) -> str:
-    """What is wrong with the types of a Status that a plugin has made; "" if nothing is."""
+    """Returns what is wrong with the types in a plugin's Status; "" if nothing is."""
     code: object = status.code
     timeout_s: object = status.timeout_s
     if type(code) is not Code:
@@ -93,7 +93,8 @@ def bad_fields(status: Status) -> str:
 
 
 def bad_reason(answer: Status | NodeSubset) -> str:
-    """What is wrong with its reason: an exception is no text, however well it prints; "" if nothing is."""
+    """Returns what is wrong with the reason, "" if nothing: an exception is no text, however well it
+    prints."""
     reason: object = answer.reason
     if isinstance(reason, str):
         return ""
@@ -109,7 +110,7 @@ def check_subset(plugin: str, answer: NodeSubset, n_rows: int) -> None:
 
 
 def checked_status(plugin: str, point: str, answer: Any, allowed: frozenset[Code]) -> Status:
-    """The answer, with the plugin's name. Raises: PluginError (not a Status, or one not allowed here)."""
+    """Returns the answer, with the plugin's name. Raises: PluginError (not a Status, or not allowed here)."""
     if not isinstance(answer, Status):
         raise PluginError(plugin, point, f"answered {type(answer).__name__}, expected a Status")
     if answer is SUCCESS:  # allowed at every point

@@ -1,8 +1,7 @@
 """Profile: one scheduler name's plugins, run in order, their answers merged.
 
-Built by plugins.build_profiles, called by core.cycle.cycle, core.state.queue and core.scheduler. A plugin
-that raises or answers with the wrong shape is named in a PluginError and costs its group this attempt,
-nothing more.
+Built by plugins.build_profiles, called by core.cycle, core.state and core.groups. A plugin that raises or
+answers with the wrong shape is named in a PluginError and costs its group this attempt, nothing more.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ _NO_OR_SKIP = _NO | {Code.SKIP}
 _NO_OR_WAIT = _NO_OR_SKIP | {Code.WAIT}
 _CHANGES_DOMAINS = Change.NODE_ADDED | Change.NODE_REMOVED | Change.NODE_LABELS
 _YES_OR_SKIP = frozenset((Code.SUCCESS, Code.SKIP))
-# How many templates' concerned plugins are cached; beyond it the cache is cleared.
+# Templates whose concerned plugins are cached; beyond this many the cache is cleared.
 _MAX_REMEMBERED = 4096
 
 
@@ -99,7 +98,7 @@ class Profile:
         """PreEnqueue plugins whose answer is an event."""
         self._viewing = frozenset(p.name for p in self.pre_enqueue if sees_view(p.pre_enqueue))
         self.only_gates = all(plugin.name == GATES for plugin in self.pre_enqueue)
-        """Whether PreEnqueue has at most the plugin that reads the pod alone."""
+        """Whether PreEnqueue has at most the plugin that reads only the pod."""
         self.admit_plugins = points.admits
         self.pre_filter = points.pre_filter
         self.post_filters = points.post_filters
@@ -128,7 +127,7 @@ class Profile:
         self.async_permits = frozenset(p.name for p in self.permits if iscoroutinefunction(p.permit))
         """Permit plugins whose answer is an event."""
         self.names_devices = DEVICES in self._by_name
-        """Without that plugin devices are counts: no pod gets IDs, and none may ask for more."""
+        """Without that plugin devices are counts: no pod gets IDs, and none may ask for particular ones."""
         self._filter_names = frozenset(
             [plugin.name for plugin in points.filters] + [plugin.name for plugin in points.capacities]
         )
@@ -144,7 +143,7 @@ class Profile:
         return self._by_name.values()
 
     def refuses(self, template: PodTemplate) -> str:
-        """Why this profile cannot place pods of the template at all; "" when it can."""
+        """Returns why this profile cannot place pods of the template at all; "" when it can."""
         if template.problem or not template.needs:
             return template.problem
         for plugin, wish in template.needs:
@@ -153,11 +152,11 @@ class Profile:
         return ""
 
     def plugin(self, name: str) -> Plugin | None:
-        """The plugin of that name, whatever points it serves."""
+        """Returns the plugin of that name, whatever points it serves."""
         return self._by_name.get(name)
 
     def ask_pre_enqueue(self, plugin: PreEnqueuePlugin, pod: Pod, view: QueueView | None) -> Status:
-        """One plugin that answers at once. Raises: PluginError."""
+        """Calls one plugin that answers at once. Raises: PluginError."""
         args = (pod, view) if plugin.name in self._viewing else (pod,)
         answer = self._ask(plugin.name, "PreEnqueue", plugin.pre_enqueue, *args)
         status = checked_status(plugin.name, "PreEnqueue", answer, _NO_OR_WAIT)
@@ -166,7 +165,7 @@ class Profile:
         return status
 
     def run_admit(self, group: Group, members: Sequence[PodInfo], view: QueueView) -> Status:
-        """The first "no", or success. Raises: PluginError."""
+        """Returns the first "no", or success. Raises: PluginError."""
         for plugin in self.admit_plugins:
             answer = self._ask(plugin.name, "Admit", plugin.admit, group, members, view)
             status = checked_status(plugin.name, "Admit", answer, _NO)
@@ -175,7 +174,7 @@ class Profile:
         return SUCCESS
 
     def admit_that_refused(self, rejected_by: Iterable[tuple[str, PodTemplate | None]]) -> AdmitPlugin | None:
-        """The Admit plugin that keeps the group out, if one does."""
+        """Returns the Admit plugin that keeps the group out, if one does."""
         names = {name for name, template in rejected_by if template is None}
         return next((plugin for plugin in self.admit_plugins if plugin.name in names), None)
 
@@ -199,7 +198,7 @@ class Profile:
         return first_rule(self.admit_plugins, self._ask, unit, members, view)
 
     def run_pre_enqueue(self, pod: Pod) -> Status:
-        """The first "no" gates the pod; for a profile with `only_gates`."""
+        """Returns the first "no", which gates the pod, or success; for a profile with `only_gates`."""
         for plugin in self.pre_enqueue:
             try:  # guarded() inlined: this runs for every pod
                 status: Status = plugin.pre_enqueue(pod)
@@ -212,7 +211,7 @@ class Profile:
         return SUCCESS
 
     def concerned(self, template: PodTemplate) -> _Concerned:
-        """The plugins that concern the template (SelectivePlugin), computed once and kept."""
+        """Returns the plugins that concern the template (SelectivePlugin), computed once and kept."""
         found = self._concerned.get(template.serial)
         if found is None:
             others = frozenset(
@@ -232,7 +231,7 @@ class Profile:
         return found
 
     def run_pre_filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> Status:
-        """The first "no" ends it; skipping plugins, and the remaining nodes, are recorded in `state`."""
+        """Returns the first "no", or success; records skipping plugins and remaining nodes in `state`."""
         concerned = self.concerned(template)
         state.unconcerned = concerned.others
         skipped: list[str] = []
@@ -261,7 +260,7 @@ class Profile:
     def tell_placed(
         self, state: CycleState, template: PodTemplate, other: PodTemplate, row: int, view: ClusterView
     ) -> None:
-        """A pod of `other` has come to `row`: updates plugins' counts in the state of `template`."""
+        """Updates plugins' counts in the state of `template`: a pod of `other` has come to `row`."""
         for plugin in self._following:
             if plugin.name not in state.skipped:
                 self._ask(plugin.name, "AddPod", plugin.add_pod, state, template, other, row, view)
@@ -269,7 +268,7 @@ class Profile:
     def tell_removed(
         self, state: CycleState, template: PodTemplate, other: PodTemplate, row: int, view: ClusterView
     ) -> None:
-        """A pod of `other` has left `row`."""
+        """Updates them likewise: a pod of `other` has left `row`."""
         for plugin in self._following:
             if plugin.name not in state.skipped:
                 self._ask(plugin.name, "RemovePod", plugin.remove_pod, state, template, other, row, view)
@@ -304,7 +303,7 @@ class Profile:
     def stated(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """What the pod states that it prefers among `rows` (Scoring.stated)."""
+        """Scores `rows` by the preferences that the pod states (Scoring.stated)."""
         return self.scoring.stated(state, template, view, rows)
 
     def best(
@@ -315,7 +314,7 @@ class Profile:
         rows: IntArray,
         lets: Callable[[IntArray], BoolArray] | None,
     ) -> int | None:
-        """The row with the highest score (Scoring.best)."""
+        """Returns the row with the highest score (Scoring.best)."""
         return self.scoring.best(state, template, view, rows, lets)
 
     @property
@@ -326,7 +325,7 @@ class Profile:
     def run_post_filter(
         self, unit: Sequence[Demand], trial: Trial, error: FitError, dry_run: DryRun
     ) -> PostFilterResult | Status:
-        """The first plugin that can make room wins; else all their reasons; PENDING if one of them is."""
+        """Returns the first result that makes room; else all plugins' reasons, PENDING if one of them is."""
         reasons: list[str] = []
         named = ""
         code = Code.UNSCHEDULABLE
@@ -341,7 +340,7 @@ class Profile:
         return Status(code, " ".join(reasons), named)
 
     def run_reserve(self, state: CycleState, group: Group, placements: Sequence[Placement]) -> Status | None:
-        """The first "no", if any; `placements` are of one template, whose cycle left `state`."""
+        """Returns the first "no", if any; `placements` are of one template, whose cycle left `state`."""
         for plugin in self.concerned(placements[0].info.template).reserves:
             answer = self._ask(plugin.name, "Reserve", plugin.reserve, state, group, placements)
             status = checked_status(plugin.name, "Reserve", answer, _NO)
@@ -350,12 +349,12 @@ class Profile:
         return None
 
     def ask_permit(self, plugin: PermitPlugin, group: Group, siblings: Mapping[str, Group]) -> Status:
-        """One plugin that answers at once."""
+        """Calls one plugin that answers at once."""
         answer = self._ask(plugin.name, "Permit", plugin.permit, group, siblings)
         return checked_status(plugin.name, "Permit", answer, _NO_OR_WAIT)
 
     def run_pre_bind_pre_flight(self, template: PodTemplate) -> tuple[str, ...]:
-        """The PreBind plugins with work for pods of this template, in order."""
+        """Returns the PreBind plugins with work for pods of this template, in order."""
         wanted = []
         for plugin in self.concerned(template).pre_binds:
             look = getattr(plugin, "pre_bind_pre_flight", None)
@@ -391,7 +390,7 @@ class Demand(DemandOn[Profile], gc=False):
     """One group's request to a cycle with these plugins."""
 
     def pre_filter(self, template: PodTemplate, view: ClusterView) -> tuple[CycleState, Status]:
-        """A state for the template, narrowed to the group's domain, after PreFilter; and PreFilter's
+        """Returns a state for the template, narrowed to the group's domain, after PreFilter; and PreFilter's
         answer."""
         state = CycleState(self.group)
         if self.within is not None:

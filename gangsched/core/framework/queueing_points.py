@@ -21,12 +21,12 @@ MAX_USAGE_LABELS = 4
 
 @runtime_checkable
 class PreEnqueuePlugin(Protocol):
-    """Asked about each of the pods before it counts as a member that may be scheduled.
+    """Called for each pod before it counts as a member that may be scheduled.
 
     May have a second argument, the QueueView. As an `async def pre_enqueue(self, pod, view, handle)` it is
     called at the edge, under a deadline, for at most 32 pods at a time; until it has answered the pod is kept
     out, and a call that fails is made again after a backoff. With `cured_by` and `cures` (CuringPlugin) it
-    names the changes after which it is asked again about the pods that it keeps out.
+    declares the changes after which it is called again for the pods that it keeps out.
     """
 
     name: str
@@ -34,7 +34,7 @@ class PreEnqueuePlugin(Protocol):
     @property
     def pre_enqueue(self) -> Callable[..., Any]:
         """(pod) or (pod, view) -> Status: success (`Status.let_in` to move it in the queue), "no", or wait:
-        ask again after the timeout."""
+        the plugin is called again after the timeout."""
         ...
 
 
@@ -45,7 +45,7 @@ def sees_view(method: Callable[..., Any]) -> bool:
 
 
 def _n_named(function: Callable[..., Any]) -> int:
-    """How many positional parameters it names; 0: unknown."""
+    """Number of positional parameters that it names; 0: unknown."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         return sum(one.kind in kinds for one in inspect.signature(function).parameters.values())
@@ -53,20 +53,20 @@ def _n_named(function: Callable[..., Any]) -> int:
         return 0
 
 
-# A simulation makes schedulers by the ten thousand, of the same classes.
+# A simulation makes tens of thousands of schedulers, of the same classes.
 _n_named_of_class = lru_cache(maxsize=64)(_n_named)
 
 
 def usage_labels(plugin: object) -> tuple[str, ...]:
-    """The labels by whose values QueueSort's plugin wants to know what is used: its attribute `usage_labels`,
-    of a few texts."""
+    """Returns the labels by whose values QueueSort's plugin wants usage: its attribute `usage_labels`, of a
+    few texts."""
     named: object = getattr(plugin, "usage_labels", ())
     texts = named if isinstance(named, tuple | list) else ()
     return tuple(one for one in texts if isinstance(one, str))[:MAX_USAGE_LABELS]
 
 
 def bad_raise(status: Status) -> str:
-    """What is wrong with `raise_by` of a PreEnqueue's answer; "" if nothing is."""
+    """Returns what is wrong with `raise_by` of a PreEnqueue's answer; "" if nothing is."""
     raised: object = status.raise_by
     if isinstance(raised, int) and abs(raised) <= MAX_RAISE:
         return ""
@@ -75,31 +75,32 @@ def bad_raise(status: Status) -> str:
 
 @runtime_checkable
 class AdmitPlugin(Protocol):
-    """Asked when a group has its turn, before any node is looked at: may these members start at all?
+    """Called when a group has its turn, before any node is looked at: may these members start at all?
 
-    A plugin with this method serves the point where it is enabled at PreEnqueue. Members that the group can
-    start without are left out where all of them together are refused and those that it needs are not. Not
-    asked about a group that is bound in part and being completed.
+    A plugin with this method serves the point if it is enabled at PreEnqueue. If all members together are
+    refused and the needed ones are not, the members that the group can start without are left out. Not called
+    for a group that is bound in part and being completed.
     """
 
     name: str
 
     def admit(self, group: Group, members: Sequence[PodInfo], view: QueueView) -> Status:
-        """members: those that would be placed now, of the group and of those that start with it. Success, or
-        "no", which keeps all of them out: unschedulable, or unresolvable if waiting cannot help."""
+        """members: those that would be placed now, of the group and of the groups that start with it. Returns
+        success, or a "no" that keeps all of them out: unschedulable, or unresolvable if waiting cannot
+        help."""
         ...
 
 
 @runtime_checkable
 class AdmitAgainPlugin(Protocol):
-    """An AdmitPlugin that tells which changes are worth asking it again. Without this each of them is."""
+    """An AdmitPlugin that tells which changes are worth asking it again. Without this, all are."""
 
     name: str
 
     def admit_again(
         self, group: Group, members: Sequence[PodInfo], change: ClusterChange, view: QueueView
     ) -> bool:
-        """Whether a group that it keeps out should have its turn; members: as `admit` would be given."""
+        """Whether a group that it keeps out should have its turn; members: as `admit` would get them."""
         ...
 
 
@@ -121,13 +122,13 @@ class QueueSortPlugin(Protocol):
 class LaneSortPlugin(Protocol):
     """A QueueSort whose order depends on what is in use, or on the time that groups have waited.
 
-    Groups stand in lanes: in each by `sort_key`, whatever is in use, and the first of each lane are compared
-    by `lane_key`, which reads the view. A lane's key is asked for again when its first group changes, when
-    what the last call read of the view changes, and, if that read `waited_s`, after `rekey_s` seconds (a
-    class attribute; without it 10). So a pod that comes or goes costs one call for each lane that reads its
-    namespace, however many groups wait there. The attribute `usage_labels` names labels, at most four, for
-    `view.used_by_label`. `sort_key` and `lane` may have a second argument, the view;
-    what they read there is as of the time at which the group was put in line.
+    Groups stand in lanes: within a lane by `sort_key`, whatever is in use; the first groups of the lanes are
+    compared by `lane_key`, which reads the view. A lane's key is computed again when its first group changes,
+    when what the last call read of the view changes, and, if that call read `waited_s`, after `rekey_s`
+    seconds (a class attribute; default 10). So a pod that comes or goes costs one call for each lane that
+    reads its namespace, however many groups wait there. The attribute `usage_labels` lists labels, at most
+    four, for `view.used_by_label`. `sort_key` and `lane` may have a second argument, the view; what they read
+    there is from the time at which the group was put in line.
     """
 
     name: str
@@ -139,9 +140,9 @@ class LaneSortPlugin(Protocol):
 
     @property
     def lane(self) -> Callable[..., str]:
-        """(group) or (group, view): the group's lane: a tenant's, say.
+        """(group) or (group, view) -> the group's lane, for example a tenant's.
 
-        As long as a group is in line it stays in its lane.
+        A group stays in its lane as long as it is in line.
         """
         ...
 
@@ -154,11 +155,12 @@ class LaneSortPlugin(Protocol):
 class PassingPlugin(Protocol):
     """A QueueSort with lanes that tries groups in another order than the one in which they may claim a start.
 
-    Shortest first, say: without this nobody would pass a long group, however many shorter ones started.
+    With shortest first, for example: without this no group would pass a long one, however many shorter ones
+    started.
     """
 
     name: str
 
     def passing_key(self, group: Group, view: QueueView) -> tuple[Any, ...] | None:
-        """In its lane; a group is passed by those with a larger one. None: by `sort_key`, as tried."""
+        """A key within the lane; groups with a larger one pass this group. None: by `sort_key`, as tried."""
         ...

@@ -1,6 +1,6 @@
 """RowCache: answers about a template, each kept until its node changes.
 
-The journal of the node table lists the rows that have changed since; plugins are called again for these only.
+The node table's journal lists the rows that changed since; plugins are called again only for these.
 Called by core.framework.per_node and core.framework.scoring. Not here: capacities (core.framework.filtering),
 which hold under one mask and are recomputed at once, as a search for the fullest node reads all of them.
 """
@@ -20,7 +20,7 @@ _MAX_BYTES = 32 * 2**20
 
 
 def n_kept(n_rows: int) -> int:
-    """How many templates' arrays are kept."""
+    """Number of templates whose arrays are kept."""
     return max(8, _MAX_BYTES // (8 * max(n_rows, 1)))
 
 
@@ -46,7 +46,8 @@ class RowCache:
         self._kept: dict[int, RowAnswers] = {}
 
     def answers(self, template: PodTemplate, view: RowQueries) -> RowAnswers:
-        """The answers that still hold for the cache's own state; a Trial's changes are not considered."""
+        """Returns the answers that still hold for the cache's own state; a Trial's changes are not
+        considered."""
         mark, n_rows = view.journal_end, view.n_rows
         kept = self._kept.get(template.serial)
         if kept is None or len(kept.known) != n_rows:

@@ -17,7 +17,7 @@ _LEAST_PERCENT = 5
 
 
 def n_wanted(n_nodes: int, percentage: int) -> int:
-    """How many feasible nodes are enough; percentage 0: a smaller share of larger clusters."""
+    """Number of feasible nodes that are enough; percentage 0: a smaller share of larger clusters."""
     if n_nodes < _AT_LEAST:
         return n_nodes
     share = percentage or max(50 - n_nodes // 125, _LEAST_PERCENT)
@@ -25,14 +25,14 @@ def n_wanted(n_nodes: int, percentage: int) -> int:
 
 
 class EarlyStop:
-    """One profile's early stop. Each search starts where the last one ended: all nodes get their turn."""
+    """One profile's early stop. Each search starts where the last one ended, so that all nodes get a turn."""
 
     def __init__(self, percentage: int) -> None:
         self._percentage = percentage
         self._start = 0
 
     def narrow(self, rows: IntArray, n_nodes: int, n_rows: int) -> IntArray:
-        """Those of the ascending feasible `rows` that a search from here finds before it stops."""
+        """Returns those of the ascending feasible `rows` that a search from here finds before it stops."""
         wanted = n_wanted(n_nodes, self._percentage)
         if len(rows) <= wanted:
             return rows  # every node was looked at: the next search starts at the same one

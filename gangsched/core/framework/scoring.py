@@ -88,7 +88,7 @@ class Scoring:
         )
         self._at_once = tuple(one for one in self._not_by_row if one not in self._one_by_one)
         self.goes_by_row = bool(self._by_row) and not self.pre_scores and not self._one_by_one
-        """Whether possibly only plugins that score by row need to be called; their scores are kept."""
+        """Whether only plugins that score by row may have to be called; their scores are kept."""
         self._stating = tuple((one, weight) for one, weight in self.scores if hasattr(one, "is_stated"))
         self._spreading = tuple(plugin for plugin, _ in self.scores if hasattr(plugin, "spreads"))
         # The concerned plugins of _not_by_row, by the set of unconcerned ones: one entry per such set.
@@ -117,10 +117,10 @@ class Scoring:
         return all(getattr(plugin, "only_repels", False) for plugin, _ in self._stated_by(template, view))
 
     def only_of_nodes(self, template: PodTemplate, view: ClusterView) -> frozenset[str]:
-        """The plugin by which the pod states a preference, if there is just one, whose scores change with the
-        labels and taints of nodes alone; else empty.
+        """Returns the only plugin by which the pod states a preference, if there is one and its scores change
+        only with the labels and taints of nodes; else empty.
 
-        It does not tell nodes apart that are worth the same by `stated`, nor some of them.
+        The plugin gives the same score to nodes that `stated` does not distinguish, and to any part of them.
         """
         stated = self._stated_by(template, view)
         if len(stated) != 1 or not getattr(stated[0][0], "states_of_nodes", False):
@@ -137,7 +137,8 @@ class Scoring:
     def stated(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray | None:
-        """As score, of the preferences alone that the pod states; None when they do not tell rows apart."""
+        """As score, by only the preferences that the pod states; None when they do not distinguish the
+        rows."""
         rows.flags.writeable = False
         skipped = self._run_pre_score(state, template, view, rows) if self.pre_scores else frozenset()
         found = self._ask_scores(self._stated_by(template, view), state, template, view, rows, skipped)
@@ -190,8 +191,8 @@ class Scoring:
         rows: IntArray,
         but: frozenset[str] = frozenset(),
     ) -> tuple[FloatArray | None, bool]:
-        """As score of all `rows`, without the plugins in `but`; and whether each row's sum depends on that
-        row alone: then it stays valid while the row is unchanged and is_silent holds for these rows.
+        """As score of all `rows`, without the plugins in `but`; and whether each row's sum depends only on
+        that row: then it stays valid while the row is unchanged and is_silent holds for these rows.
         """
         rows.flags.writeable = False
         skipped = self._run_pre_score(state, template, view, rows) if self.pre_scores else frozenset()
@@ -227,14 +228,14 @@ class Scoring:
     def by_row(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> FloatArray:
-        """As score, of the plugins that score by row alone."""
+        """As score, by only the plugins that score by row."""
         return self._kept_scores(state, template, view, rows)
 
     def filled(
         self, state: CycleState, template: PodTemplate, view: ClusterView, row: int, n: int
     ) -> FloatArray | None:
         """As by_row of one node, float64[n]: as it is, and with 1 to n - 1 more of these pods; None: a plugin
-        does not tell."""
+        cannot tell."""
         unconcerned = state.unconcerned
         concerned = [one for one in self._by_row if one[0].name not in unconcerned]
         return self._filled.of(concerned, state, template, view, row, n)
@@ -247,7 +248,7 @@ class Scoring:
         rows: IntArray,
         lets: Callable[[IntArray], BoolArray] | None = None,
     ) -> int | None:
-        """The best of the ascending `rows` that `lets` allows; ties: the lowest row.
+        """Returns the best of the ascending `rows` that `lets` allows; ties: the lowest row.
 
         lets: the Filters that look at nodes one by one, bool[len(rows)]; without it all rows are allowed.
         """
@@ -270,8 +271,8 @@ class Scoring:
         rows: IntArray,
         wanted: IntArray,
     ) -> FloatArray | None:
-        """Sums of all but `_one_by_one` for the `wanted` rows; None if they may depend on which `rows` are
-        queried, or on how few."""
+        """Returns sums of all but `_one_by_one` for the `wanted` rows; None if they may depend on which
+        `rows` are queried, or on how few."""
         if self.pre_scores or len(rows) <= _FEW_ROWS:
             return None
         rows.flags.writeable = False
@@ -289,7 +290,7 @@ class Scoring:
         sums: FloatArray,
         lets: Callable[[IntArray], BoolArray] | None,
     ) -> int | None:
-        """As best: queries first the rows that lead by the other scores, until no other row can win.
+        """Does as best: queries first the rows that lead by the other scores, until no other row can win.
 
         Sums are added in the order of `score`: rounding is the same, and is monotonic.
         """
@@ -319,7 +320,8 @@ class Scoring:
     def _run_pre_score(
         self, state: CycleState, template: PodTemplate, view: ClusterView, rows: IntArray
     ) -> frozenset[str]:
-        """The plugins that skip. A "no" here is the plugin's fault: all of these nodes are feasible."""
+        """Returns the plugins that skip. A "no" here is the plugin's fault: all of these nodes are
+        feasible."""
         skipped: frozenset[str] = frozenset()
         for plugin in self.pre_scores:
             answer = self._ask(plugin.name, "PreScore", plugin.pre_score, state, template, view, rows)

@@ -1,4 +1,4 @@
-"""serves: whether an object has what a protocol asks for, in the time of a few attribute lookups."""
+"""serves: whether an object has all members of a protocol, in the time of a few attribute lookups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ P = TypeVar("P")
 def serves(plugin: object, point: Callable[..., P]) -> TypeIs[P]:
     """Whether the plugin has all members of `point`, a protocol.
 
-    As isinstance answers, which before Python 3.12 computes a protocol's members anew each time.
+    Answers as isinstance does, which before Python 3.12 computes a protocol's members anew each time.
     """
     for name in _members(point):  # noqa: SIM110 (a start asks this a hundred times; a generator is twice as slow)
         if getattr(plugin, name, None) is None:

@@ -1,4 +1,4 @@
-"""Signing: the part of pods' metadata that a profile's plugins read; pods of one template agree in it.
+"""Signing: the part of pods' metadata that a profile's plugins read; equal for all pods of a template.
 
 Called by core.state.state for the cache's templates, through the pod's profile.
 """
@@ -21,7 +21,7 @@ from gangsched.model.objects import Pod
 
 
 class Signing:
-    """Asks the plugins that sign, of a pod without owners or signed annotations only some of them."""
+    """Calls the plugins that sign; for a pod without owners or signed annotations only some of them."""
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         named = tuple(plugins)
@@ -43,7 +43,7 @@ class Signing:
         """Whether any of the plugins reads a pod's metadata."""
 
     def sign(self, pod: Pod) -> Hashable:
-        """The part of the pod's metadata that its plugins read; Unsigned when one of them fails."""
+        """Returns the part of the pod's metadata that its plugins read; Unsigned when one of them fails."""
         meta = pod.metadata
         annotations = meta.annotations
         is_noted = annotations is not None and not self._signed_annotations.isdisjoint(annotations)
@@ -68,7 +68,8 @@ class Signing:
 
 
 def _signers(plugins: Iterable[Plugin]) -> Iterator[tuple[str, Callable[[Pod], Hashable]]]:
-    """Plugins that read metadata. Plugins for single nodes get the pod itself, so they sign by default."""
+    """Yields plugins that read metadata. Plugins for single nodes get the pod itself, so they sign by
+    default."""
     for plugin in plugins:
         if serves(plugin, PodSigningPlugin):
             if getattr(plugin, "signs", True):

@@ -28,7 +28,7 @@ class Code(enum.Enum):
     UNSCHEDULABLE = "Unschedulable"
     """Not now. PostFilter may make room."""
     UNRESOLVABLE = "UnschedulableAndUnresolvable"
-    """Not, and removing pods would not help: PostFilter skips these nodes."""
+    """No, and removing pods would not help: PostFilter skips these nodes."""
     WAIT = "Wait"
     """Permit and PreEnqueue only."""
     SKIP = "Skip"
@@ -67,7 +67,7 @@ class Status(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def let_in(cls, *, raise_by: int) -> Status:
-        """PreEnqueue's success that moves the pod's group in the queue: by so much higher a priority there.
+        """PreEnqueue's success that raises the priority by which the pod's group is queued by this much.
 
         Priority for preemption stays; the largest of the members counts.
         """
@@ -79,7 +79,7 @@ SKIP = Status(Code.SKIP)
 
 
 class NodeSubset(msgspec.Struct, frozen=True, gc=False):
-    """PreFilter's other answer: only these rows, and the reason given for the others.
+    """PreFilter's other answer: only these rows, and the reason why the others are excluded.
 
     Shape: mask bool[n_rows].
     """
@@ -140,7 +140,7 @@ class Handle(Protocol):
         ...
 
     async def ask(self, url: str, body: Any = None) -> Any:
-        """What another HTTP service answers in JSON: to a POST of `body`, or to a GET without one.
+        """Returns another HTTP service's JSON answer: to a POST of `body`, or to a GET without one.
 
         Raises: GangschedError: no answer, another code than 200, more than 64 KiB, not JSON. Redirects and
         proxies are not followed.
@@ -155,13 +155,13 @@ class Handle(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep between polls of something that others have to do first."""
+        """Sleeps between polls of something that another program has to do first."""
         ...
 
     def allow(self, group: str) -> bool:
-        """A group ("namespace/name") stops waiting for this plugin; False: no such group waits."""
+        """Ends a group's ("namespace/name") wait for this plugin; False: no such group waits."""
         ...
 
     def reject(self, group: str, reason: str) -> bool:
-        """A group that waits in Permit releases its reservations; False: no such group waits."""
+        """Makes a group that waits in Permit release its reservations; False: no such group waits."""
         ...

@@ -1,8 +1,8 @@
 """Weighing: each node's total score for a gang's first member, where packing has a weight.
 
-Kept from one gang to the next of as many pods of the same template, as in core.framework.batching and under
-the same conditions: only rows that changed since are looked at. Owned by core.framework.profile, called by
-core.cycle.weighed.
+Kept from one gang to the next of the same size and template, as in core.framework.batching and under the same
+conditions: only rows that changed since are looked at. Owned by core.framework.profile, called by
+core.cycle.placing.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from gangsched.core.framework.row_cache import n_kept
 from gangsched.core.framework.scoring import Scoring
 from gangsched.core.types.pod_template import PodTemplate
 
-# Looking at more rows one by one costs more than computing all anew.
+# Looking at more rows one by one costs more than recomputing all.
 _MAX_CHANGED = 64
-# After so many changed rows `least` is computed anew, as it only ever falls.
+# After this many changed rows `least` is recomputed, as updates only lower it.
 _MAX_CHANGES = 64
 _NO_RACKS: IntArray = np.zeros(0, dtype=np.int64)
 
@@ -37,8 +37,8 @@ _NO_RACKS: IntArray = np.zeros(0, dtype=np.int64)
 class Totals:
     """Scores of all rows for the first of n_members, while the gang uses no node.
 
-    rows: those with room, ascending, and perhaps some that have none left; room: how many members it takes,
-    int64[n_rows]; scores: of the Score plugins, -inf without room; totals: with packing's points,
+    rows: those with room, ascending, and perhaps some that have none left; room: how many members each takes,
+    int64[n_rows]; scores: of the Score plugins, -inf without room; totals: scores plus packing's points,
     float64[n_rows]; racks: by number, int64[n_rows].
     """
 
@@ -84,7 +84,7 @@ class Totals:
         self._of_rack: list[IntArray] | None = None
 
     def rack_rows(self, rack: int) -> IntArray:
-        """The rows of one rack, ascending."""
+        """Returns the rows of one rack, ascending."""
         if self._of_rack is None:
             order = np.argsort(self.racks, kind="stable")
             ends = np.cumsum(np.bincount(self.racks, minlength=self.n_racks))
@@ -92,7 +92,7 @@ class Totals:
         return self._of_rack[rack]
 
     def compute(self) -> None:
-        """All totals, from room and scores."""
+        """Computes all totals, from room and scores."""
         self._held = self.held(self.room, self.n_members)
         self.totals = self._points_of_all()
         self._note_extremes()
@@ -117,7 +117,7 @@ class Totals:
         self.most_score = float(np.maximum.reduce(self.scores, initial=-np.inf))
 
     def _note_one(self, before: int, now: int) -> None:
-        """Of one row: `least` stays a bound, and `largest` exact while n_largest is not 0."""
+        """Takes in one row's change: `least` stays a bound, and `largest` exact while n_largest is not 0."""
         self.n_largest += (now == self.largest) - (before == self.largest)
         if now > self.largest:
             self.largest, self.n_largest = now, 1
@@ -125,7 +125,7 @@ class Totals:
             self.least = min(self.least, now)
 
     def change(self, rows: Sequence[int], scores: FloatArray) -> None:
-        """These rows have other room and scores now."""
+        """Takes in new room and scores of these rows."""
         n_members, largest = self.n_members, self.largest
         stale: dict[int, None] = {}
         for row, score in zip(rows, scores.tolist(), strict=True):
@@ -182,8 +182,8 @@ class Weighing:
         topology_key: str,
         n_members: int,
     ) -> Totals | None:
-        """capacity: int64[n_rows] by which members are counted; None: scores depend on more than the node
-        itself, or there is no room at all."""
+        """Returns the totals; None if scores depend on more than the node itself, or there is no room at all.
+        capacity: int64[n_rows], by which members are counted."""
         kept = self._kept.pop(template.serial, None)
         asked = (capacity, weight, topology_key, n_members)
         if kept is not None and not self._still_holds(kept, state, template, view, *asked):
@@ -218,7 +218,7 @@ class Weighing:
         topology_key: str,
         n_members: int,
     ) -> bool:
-        """Whether `kept` answers this query, once brought up to date."""
+        """Brings `kept` up to date; returns whether it answers this query."""
         same = (kept.weight, kept.topology_key, kept.n_members) == (weight, topology_key, n_members)
         if kept.capacity is not capacity or not same:
             return False

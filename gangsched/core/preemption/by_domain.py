@@ -1,8 +1,8 @@
-"""By domain: makes room for a unit that must be in one rack (zone, block), in the cheapest of some.
+"""By domain: makes room for a unit that must be in one rack (zone, block), in the cheapest of some domains.
 
-PostFilter plugins are asked about the unit narrowed to one domain after the other, and the cheapest answer is
+PostFilter plugins are asked about the unit narrowed to one domain after another, and the cheapest answer is
 taken. Domains come in the order of an estimate: what their nodes would have to give up for one member, by
-room alone (core.preemption.node_costs). Called by core.groups.attempts.
+room alone (core.preemption.node_costs). Called by core.groups.making_room.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from gangsched.core.preemption.victims import Victims
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.pod_template import PodTemplate
 
-# Domains that are searched for victims, between these two: each search asks about arrays over all nodes. They
-# share the budget of looks, of which each has at least so many. If none can be freed, none is evicted.
+# Limits on domains searched for victims: each search asks about arrays over all nodes. The searches share the
+# budget of looks, and each has at least _MIN_LOOKS. If no domain can be freed, no pod is evicted.
 _MOST, _LEAST = 16, 4
 _NODES_IN_ALL = 16_384
 _MIN_LOOKS = 1000
-# Once one can be freed, only so many are searched: kinds of members in all, as each search asks about each.
+# Once one can be freed, the number searched is limited by kinds of members in all, as each search asks about
+# each.
 _KINDS_IN_ALL = 512
-# Kinds by which domains are estimated, those of most members.
+# Kinds by which domains are estimated: those with the most members.
 _MAX_KINDS = 16
 
 _Kinds = Mapping[int, tuple[NodeCosts, IntArray]]
@@ -46,7 +47,7 @@ def run_post_filter_by_domain(
     error: FitError,
     dry_run_of: Callable[[Sequence[Demand]], DryRun],
 ) -> PostFilterResult | Status:
-    """As Profile.run_post_filter. dry_run_of: the DryRun for the narrowed unit."""
+    """Does as Profile.run_post_filter. dry_run_of: the DryRun for the narrowed unit."""
     dry_run = dry_run_of(demands)
     units = _cheapest(demands, trial, dry_run)
     best: PostFilterResult | None = None
@@ -67,7 +68,8 @@ def run_post_filter_by_domain(
 
 
 def _cheapest(demands: Sequence[Demand], trial: Trial, dry_run: DryRun) -> list[list[Demand]]:
-    """The unit narrowed to each of some domains where it may fit once all possible victims are gone."""
+    """Narrows the unit to some domains, each time to one where it may fit once all possible victims are
+    gone."""
     priority = min(demand.group.priority for demand in demands)
     if not dry_run.may_find(priority):
         return []
@@ -94,12 +96,12 @@ def _cheapest(demands: Sequence[Demand], trial: Trial, dry_run: DryRun) -> list[
         template.serial: (rank(now, template, on_nodes), _room(demand, template, now))
         for demand, template in _most_members(demands)
     }
-    units.sort(key=lambda unit: _estimate(unit, kinds))  # if they are equal, the most room goes first
+    units.sort(key=lambda unit: _estimate(unit, kinds))  # ties: the most room first
     return units[: min(max(_NODES_IN_ALL // trial.n_rows, _LEAST), _MOST)]
 
 
 def _most_members(demands: Sequence[Demand]) -> list[tuple[Demand, PodTemplate]]:
-    """The kinds that domains are estimated by."""
+    """Returns the kinds by which domains are estimated."""
     found = [
         (len(members), demand, template)
         for demand in demands
@@ -114,14 +116,14 @@ def _room(demand: Demand, template: PodTemplate, trial: Trial) -> IntArray:
 
 
 def _estimate(unit: Sequence[Demand], kinds: _Kinds) -> tuple[float, float]:
-    """(highest priority, sum of what is given up): the unit's estimated cost in its domain, by these
-    kinds."""
+    """Estimates the unit's cost in its domain, by these kinds: (highest priority, sum of what is given
+    up)."""
     taken = list(_given_up(unit, kinds))
     return max((cost[1] for cost, _ in taken), default=0.0), sum(cost[2] * n for cost, n in taken)
 
 
 def _given_up(unit: Sequence[Demand], kinds: _Kinds) -> Iterator[tuple[tuple[float, ...], int]]:
-    """What nodes give up for one member, the cheapest first, and for how many members."""
+    """Yields what nodes give up for one member, the cheapest first, and for how many members."""
     for demand in unit:
         for template, members in demand.by_template().values():
             if template.serial not in kinds:

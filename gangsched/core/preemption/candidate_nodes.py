@@ -1,7 +1,7 @@
 """Candidate nodes: where a search for a gang's victims begins, and how it widens.
 
 A large cluster is not searched as a whole: first the nodes whose room is cheapest to free, then those of one
-domain (a rack, say), as members may have to be near each other or apart, then ever more. Called by
+domain (for example a rack), as members may have to be near each other or apart, then ever more. Called by
 core.preemption.search; core.preemption.node_costs ranks the nodes by cost.
 """
 
@@ -17,12 +17,13 @@ from gangsched.core.types.arrays import IntArray
 
 # The growth factor of the number of nodes.
 _WIDER = 8
-# How many domains are tried one by one, the cheapest first, before more nodes are.
+# Domains tried one by one, the cheapest first, before more nodes are.
 _MAX_DOMAINS = 16
 
 
 def ever_more(rows: list[int], n: int, domains: Iterable[IntArray]) -> Iterator[list[int]]:
-    """Of `rows`, the cheapest first: n rows, those of one domain, then ever more; all of them at the end."""
+    """Yields parts of `rows` (cheapest first): n rows, those of one domain, then ever more; all at the
+    end."""
     if n < len(rows):
         yield rows[:n]
         yield from _in_one_domain(rows, domains)
@@ -47,7 +48,7 @@ def _in_one_domain(rows: list[int], domains: Iterable[IntArray]) -> Iterator[lis
 
 
 def domains(unit: Sequence[Demand], trials: VictimTrials) -> Iterator[IntArray]:
-    """int64[n_rows] for each label used by constraints: the node's domain, -1: none."""
+    """int64[n_rows] for each label that constraints use: the node's domain, -1: none."""
     keys: dict[str, None] = {}
     room = trials.room
     for demand in unit:

@@ -1,7 +1,7 @@
 """GangVictims: chooses a gang's victims as kube-scheduler does a pod's, node by node, the cheapest first.
 
-Step 3 of core.preemption.search, which calls it and checks the result: here only each node's capacity without
-certain pods is considered, so constraints among members may still rule the result out.
+Step 3 of core.preemption.search, which calls it and checks the result. Only each node's capacity without
+certain pods is considered here, so constraints among members may still rule the result out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Block(msgspec.Struct, gc=False):
 
 
 class GangVictims:
-    """n_candidates: how many of n suitable nodes are compared."""
+    """n_candidates: number of nodes to compare out of n suitable ones."""
 
     def __init__(
         self,
@@ -50,8 +50,9 @@ class GangVictims:
         return self._trials.n_left <= self._stops_at
 
     def choose(self, level: Chosen, free: Chosen) -> dict[str, PodInfo] | None:
-        """Victims out of `level`: repeatedly what the cheapest node gives up for a member; None: no result,
-        or the budget ran out. free: pods that cost nothing, and are taken in any case."""
+        """Chooses victims out of `level`, taking again and again what the cheapest node gives up for a
+        member; None: no result, or the budget ran out. free: pods that cost nothing and are taken in any
+        case."""
         self._stops_at = self._trials.n_left // 2  # the other steps need budget too
         trial = self._trials.without(free)
         chosen = dict(free)
@@ -120,7 +121,7 @@ class GangVictims:
         return {uid: info for uid, info in level.items() if uid not in chosen}
 
     def _fill(self, demand: Demand, template: PodTemplate, n: int, trial: Trial) -> int:
-        """Places members where there is room without evicting; returns how many."""
+        """Places members where there is room without evicting; returns their number."""
         placed = 0
         while placed < n:
             room = self._trials.capacity(demand, template, trial)
@@ -142,7 +143,8 @@ class GangVictims:
         chosen: Chosen,
         level: Chosen,
     ) -> _Block | None:
-        """What the node must give up for n members, as SelectVictimsOnNode: all go, then some are spared."""
+        """Returns what the node must give up for n members, as SelectVictimsOnNode: all go, then some are
+        spared."""
         here = {info.uid: info for info in self._victims.on_row[row] if info.uid in level}
         victims = self._rest(self._victims.close({**chosen, **here}), chosen)
         found = self._spared(demand, template, row, n, trial, chosen, victims)
@@ -161,7 +163,7 @@ class GangVictims:
         chosen: Chosen,
         victims: dict[str, PodInfo],
     ) -> dict[str, PodInfo] | None:
-        """What of these is needed for n members; None: all of them are not enough."""
+        """Returns those of the victims that n members need gone; None: all of them are not enough."""
 
         def suffice(gone: Chosen) -> bool:
             return self._trials.capacity_on(demand, template, self._trials.without(gone, trial), row) >= n
@@ -170,7 +172,7 @@ class GangVictims:
 
 
 def _a_member(cost: Cost, n: int) -> tuple[float, ...]:
-    """A block's cost for one of its n members, in the order of costs."""
+    """A block's cost per member, in the order of costs."""
     return (cost.n_violations / n, cost.highest, cost.total / n, cost.n_pods / n, cost.latest)
 
 

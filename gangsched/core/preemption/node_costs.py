@@ -3,9 +3,9 @@ once.
 
 kube-scheduler's rule for one node (remove all potential victims; then spare the most important ones as long
 as the pod still fits) runs here on arrays, one step for the k-th most important pod of all nodes together.
-Only resources and numbers of devices count: the result is exact if no other Filter matters, and else a lower
-bound of a node's cost, good enough to decide where to look first. Called by core.preemption.pod_victims and
-core.preemption.search. Source of the rule: kube-scheduler 1.37 `plugins/defaultpreemption`,
+Only resources and numbers of devices count: the result is exact if no other Filter matters, and otherwise a
+lower bound of a node's cost, good enough to decide where to look first. Called by core.preemption.search,
+pod_victims and by_domain. Source of the rule: kube-scheduler 1.37 `plugins/defaultpreemption`,
 SelectVictimsOnNode.
 """
 
@@ -28,8 +28,8 @@ _ASSUMED = MemberState.ASSUMED
 class NodeCosts(msgspec.Struct, frozen=True, gc=False):
     """Nodes that could take the pod if all potential victims left, the cheapest first; ties: row.
 
-    rows int64[n]; room int64[n]: how many such pods they take then; keys: the cost of one, in the order of
-    victims.Cost.
+    rows int64[n]; room int64[n]: how many such pods they take then; keys: the cost of one pod, in the order
+    of victims.Cost.
     """
 
     rows: IntArray
@@ -38,7 +38,7 @@ class NodeCosts(msgspec.Struct, frozen=True, gc=False):
 
 
 class OnNodes:
-    """Potential victims by node, and what matters of each whichever pod they would go for.
+    """Potential victims by node, with the facts about each that do not depend on the pod to place.
 
     on_row: by row; guarded: UIDs of those protected by a disruption budget.
     """
@@ -47,7 +47,7 @@ class OnNodes:
         self.rows = np.fromiter(on_row, dtype=np.int64, count=len(on_row))
         self.counts = np.fromiter((len(here) for here in on_row.values()), dtype=np.int64, count=len(on_row))
         self.at = np.repeat(np.arange(len(self.rows)), self.counts)
-        """Of each victim: the place of its node in `rows`."""
+        """For each victim, the index of its node in `rows`."""
         victims = [info for here in on_row.values() for info in here]
         n = len(victims)
         self.priorities = np.array([priority_of(info) for info in victims], dtype=np.float64)
@@ -79,7 +79,7 @@ class OnNodes:
 
 
 def rank(view: ClusterView, template: PodTemplate, victims: OnNodes) -> NodeCosts:
-    """What each node would have to give up for one pod of the template."""
+    """Computes what each node would have to give up for one pod of the template, and ranks the nodes."""
     rows, at, counts = victims.rows, victims.at, victims.counts
     needs, has, columns = _asked(template, view, rows)
     held = victims.held(columns)
@@ -98,9 +98,9 @@ def rank(view: ClusterView, template: PodTemplate, victims: OnNodes) -> NodeCost
 def _asked(
     template: PodTemplate, view: ClusterView, rows: IntArray
 ) -> tuple[IntArray, IntArray, list[tuple[str, int]]]:
-    """The template's requests: amounts [c], free room [n, c], and each column as (name, column).
+    """Returns the template's requests: amounts [c], free room [n, c], and each column as (name, column).
 
-    Devices are counted by the free ones, on nodes that list them.
+    On nodes that list devices, free devices are counted.
     """
     columns = list(zip(template.names, template.columns, strict=True))
     needs = np.array(template.amounts, dtype=np.int64)
@@ -118,7 +118,8 @@ def _asked(
 def _not_reprieved(
     empty: IntArray, needs: IntArray, held: IntArray, order: IntArray, counts: IntArray
 ) -> BoolArray:
-    """The pods that cannot be spared, bool[n_victims]; `order`: node by node, each's most important first."""
+    """Returns the pods that cannot be spared, bool[n_victims]; `order`: by node, each's most important
+    first."""
     goes = np.zeros(len(order), dtype=np.bool_)
     first = np.concatenate(([0], np.cumsum(counts)[:-1])) if len(counts) else counts
     left = empty
@@ -140,7 +141,7 @@ def _keys(
     starts: FloatArray,
     against: BoolArray,
 ) -> list[FloatArray]:
-    """A column for each part of victims.Cost, in its order."""
+    """Returns a column for each part of victims.Cost, in its order."""
     where = at[costs]
     highest = np.full(n_rows, -float(OFFSET))
     np.maximum.at(highest, where, priorities[costs])

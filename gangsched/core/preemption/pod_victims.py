@@ -2,9 +2,9 @@
 
 On a node all potential victims are removed; then they are spared one by one, the most important first,
 starting with those protected by a disruption budget. Nodes are tried in the order that resources alone
-suggest (core.preemption.node_costs): if no other Filter matters the first result is the best one. Else as
-many are compared as the plugin's arguments say; kube-scheduler begins with a random node, we with the
-cheapest. Called by core.preemption.search. Sources: kube-scheduler 1.37 `plugins/defaultpreemption`
+suggest (core.preemption.node_costs): if no other Filter matters the first result is the best one. Otherwise
+as many nodes are compared as the plugin's arguments say; kube-scheduler begins with a random node, we with
+the cheapest. Called by core.preemption.search. Sources: kube-scheduler 1.37 `plugins/defaultpreemption`
 (SelectVictimsOnNode), `framework/preemption/preemption.go` (DryRunPreemption, pickOneNodeForPreemption).
 
 Unlike there, a pod that is terminating costs nothing: waiting for it harms no pod.
@@ -41,7 +41,7 @@ class PodVictims:
         self._n_candidates = n_candidates
 
     def choose(self) -> tuple[Plan, dict[str, PodInfo]] | None:
-        """Where the pod goes, and its victims; None: no node's pods make room for it."""
+        """Returns where the pod goes, and its victims; None: no node's pods make room for it."""
         victims = OnNodes(self._victims.on_row, self._victims.guarded)
         ranking = rank(self._trials.room, self._template, victims)
         for _, _, chosen in sorted(self._weighed(ranking), key=itemgetter(0, 1)):
@@ -71,7 +71,7 @@ class PodVictims:
         return found
 
     def _room_decides(self) -> bool:
-        """Whether core.preemption.node_costs is exact for all nodes, if it is for the first."""
+        """Whether core.preemption.node_costs is exact for all nodes if it is for the first."""
         template, profile = self._template, self._demand.profile
         state = self._trials.state(self._demand, template, self._trials.room)
         if state is None or template.host_ports or template.volumes or template.constraints:
@@ -81,7 +81,7 @@ class PodVictims:
         return room_only and self._victims.are_single
 
     def _on_node(self, row: int) -> tuple[Cost, dict[str, PodInfo]] | None:
-        """What the node has to give up, by SelectVictimsOnNode; None: even that would not suffice."""
+        """Returns what the node has to give up, by SelectVictimsOnNode; None: even that would not suffice."""
         everybody = self._victims.close({info.uid: info for info in self._victims.on_row[row]})
         against = self._victims.violating(everybody)
         victims = self._needed(row, everybody)
@@ -92,7 +92,7 @@ class PodVictims:
         return self._victims.cost(victims, n_violations=len(against & victims.keys())), victims
 
     def _needed(self, row: int, victims: dict[str, PodInfo]) -> dict[str, PodInfo] | None:
-        """What of these is needed; None: all of them are not enough."""
+        """Returns those of the victims that must go; None: all of them are not enough."""
         if not self._takes(row, victims):
             return None
         return self._victims.needed(victims, row, {}, lambda fewer: self._takes(row, fewer))

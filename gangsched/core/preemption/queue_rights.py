@@ -1,22 +1,23 @@
-"""QueueRights: whose pods a unit may have evicted where queues share the cluster (an EvictionRule).
+"""QueueRights: which pods a unit may have evicted where queues share the cluster (an EvictionRule).
 
-In its own queue: those of lower priority. Of other queues, compared where the two ways up the tree meet:
+In its own queue: those of lower priority. Of other queues, compared where their two paths in the tree meet:
 
-    reclaim     a unit that stays within what is guaranteed to its queue takes what others have borrowed,
+    reclaim     a unit that stays within its queue's guarantee takes what other queues have borrowed,
                 whatever its priority
-    priority    another takes what is borrowed and of lower priority
-    fair        (`reclaim: fair`) in place of that: takes what is borrowed while its queue, with the unit, has
-                less for its share than the other has left, in one resource: the first of `compare` that the
-                unit asks for; only from pods of which it is the first as well
+    priority    any other unit takes what is borrowed and of lower priority
+    fair        (`reclaim: fair`) replaces `priority`: the unit takes what is borrowed while its queue,
+                including the unit, has less for its share than the other queue has left. Compared in one
+                resource, the first of `compare` that the unit requests; only pods for which it is the first
+                as well are taken
 
-Judged on all that go together, with the unit in their place: no queue may hold less of what is guaranteed to
-it than before, up to the guarantee. So a queue at or below its guarantee loses nothing to others. No loops:
-the sum over all queues of min(use, guaranteed) never falls, and each reclaim adds to it; among those by
-priority the priorities rise, and each fair one lowers the sum of use^2 / share in its resource. Pods of
-2,000,000,000 and above, other schedulers' pods and what Kueue admits go by priority alone.
+Judged on all victims together, with the unit in their place: no queue may hold less of its guarantee than
+before, up to the guarantee. So a queue at or below its guarantee loses nothing to others. No loops: the sum
+over all queues of min(use, guaranteed) never falls, and each reclaim adds to it; in evictions by priority the
+priorities rise, and each fair one lowers the sum of use^2 / share in its resource. Pods of 2,000,000,000 and
+above, other schedulers' pods and what Kueue admits go by priority alone.
 
-Likewise of room that is kept for a promised start: a unit within its queue's guarantee has it, if those it is
-kept for would borrow it.
+Likewise for room kept for a promised start: a unit within its queue's guarantee may take it, if the pods that
+it is kept for would borrow it.
 
 Called by plugins.fairness; asked by core.preemption.victims and core.groups.outranked.
 """
@@ -34,14 +35,14 @@ from gangsched.core.types.needed import requests_of
 SYSTEM_PRIORITY = 2_000_000_000
 """Kubernetes' system-cluster-critical; users' classes end below it."""
 _HIGHEST_OF_USERS = 1_000_000_000
-# For a fair share at most so many times the amount asked for is taken back: gangs stop as a whole.
+# A fair share takes back at most this many times the requested amount: gangs stop as a whole.
 _MAX_TAKEN = 2
 _Amounts = Mapping[str, int]
 _Way = tuple[str, tuple[str, ...]]
 
 
 class QueueRights:
-    """For one attempt of a unit that is in queues of the tree, or in none of them."""
+    """The rights of a unit in one attempt; the unit is in queues of the tree, or in none of them."""
 
     def __init__(self, view: QueueView, book: QueueBook, asked: Mapping[str, _Amounts]) -> None:
         """asked: what the unit needs, by its queues."""
@@ -54,7 +55,7 @@ class QueueRights:
         self._ways: dict[str, list[_Way]] = {}
         is_entitled = any(self._is_entitled(name) for queue in asked for name in book.tree.paths[queue])
         self.takes_any = is_entitled or (self._is_fair and bool(asked))
-        # The amounts count with the unit in place, so nobody else may get the room, whatever its priority.
+        # The amounts count with the unit in place, so no other unit may get the room, whatever its priority.
         self.keeps_at: int | None = _HIGHEST_OF_USERS
         self.whose = (
             "pods of other queues beyond what is guaranteed to those"
@@ -97,7 +98,7 @@ class QueueRights:
         return self._is_unfair(others, lost) if self._is_fair else ""
 
     def takes_kept_room(self, claimers: Sequence[PodInfo]) -> bool:
-        """A unit within what is guaranteed to its queue takes what is kept for those who would borrow it."""
+        """Whether a unit within its queue's guarantee takes room kept for pods that would borrow it."""
         by_queue: dict[str, list[PodInfo]] = {}
         for info in claimers:
             queue = self._queue_of(info)
@@ -113,14 +114,14 @@ class QueueRights:
                     return False
         return True
 
-    # -- who may ------------------------------------------------------------------------------------------
+    # -- rights -------------------------------------------------------------------------------------------
 
     def _queue_of(self, info: PodInfo) -> str:
         return self._book.queue_of(info)
 
     def _ways_to(self, queue: str) -> list[_Way]:
-        """For each queue of the unit: its ancestor below where the two ways meet, and the other way from
-        there down to `queue`."""
+        """Returns for each queue of the unit: its ancestor just below where the two paths meet, and the other
+        path from there down to `queue`."""
         found = self._ways.get(queue)
         if found is None:
             paths = self._book.tree.paths
@@ -138,7 +139,7 @@ class QueueRights:
         return self._has_less(way, requests) if self._is_fair else is_lower
 
     def _holds(self, name: str) -> _Amounts:
-        """What the queue holds, without pods that are going."""
+        """Returns what the queue holds, without terminating pods and pods evicted for other units."""
         found = self._held.get(name)
         if found is None:
             below = self._book.tree.children.get(name, ())
@@ -151,7 +152,7 @@ class QueueRights:
         return found
 
     def _loses(self, name: str, lost: _Amounts) -> bool:
-        """Whether the queue would hold less of its guarantee without these, and with the unit."""
+        """Whether the queue would hold less of its guarantee without these amounts and with the unit."""
         guaranteed = self._book.guaranteed(name)
         if not guaranteed:
             return False
@@ -163,18 +164,18 @@ class QueueRights:
         )
 
     def _is_due(self, name: str, requests: Mapping[str, _Amounts]) -> bool:
-        """Whether the queue stays within its guarantee with these, by their queues."""
+        """Whether the queue stays within its guarantee with these requests, by their queues."""
         guaranteed, paths = self._book.guaranteed(name), self._book.tree.paths
         comes = _sum(request for queue, request in requests.items() if name in paths[queue])
         return bool(guaranteed) and is_within(guaranteed, self._used(name), comes)
 
     def _request(self, name: str) -> _Amounts:
-        """What the unit needs in the subtree of that queue."""
+        """Returns what the unit needs in that queue's subtree."""
         paths = self._book.tree.paths
         return _sum(request for queue, request in self._asked.items() if name in paths[queue])
 
     def _used(self, name: str) -> _Amounts:
-        """What the queue holds, with what it is about to get."""
+        """Returns what the queue holds and is about to get."""
         return _sum((self._view.used_by_queue(name), self._view.promised_to_queue(name)))
 
     def _is_entitled(self, name: str) -> bool:
@@ -189,11 +190,12 @@ class QueueRights:
     # -- fair shares ---------------------------------------------------------------------------------------
 
     def _scarce(self, request: _Amounts) -> str:
-        """The resource in which shares are compared; "": none of those is asked for."""
+        """Returns the resource in which shares are compared; "": the request has none of those."""
         return next((one for one in self._book.tree.settings.compare if request.get(one)), "")
 
     def _has_less(self, way: _Way, requests: _Amounts) -> bool:
-        """Whether its queue, with the unit, has less for its share than the other without such a pod."""
+        """Whether its queue, with the unit, has less for its share than the other queue without such a
+        pod."""
         own, below = way
         resource = self._scarce(self._request(own))
         if not resource or self._scarce(requests) != resource:
@@ -209,7 +211,7 @@ class QueueRights:
         return left / self._book.tree.queues[name].share
 
     def _is_unfair(self, others: Collection[str], lost: Mapping[str, _Amounts]) -> str:
-        """Why these may not go for a fair share; "" if they may."""
+        """Returns why these may not go for a fair share; "" if they may."""
         ways = {(own, below[0]) for queue in others for own, below in self._ways_to(queue)}
         taken, asked = 0, 0
         for own, top in sorted(ways):
@@ -226,10 +228,10 @@ class QueueRights:
 
 
 def is_within(guaranteed: _Amounts, used: _Amounts, request: _Amounts) -> bool:
-    """Whether a queue that uses so much stays within its guarantee with the request.
+    """Whether a queue that uses this much stays within its guarantee with the request.
 
-    Something of it must be guaranteed, and all that is has to fit. Devices that are not guaranteed count as
-    guaranteed 0; of cpu, memory and the like what is not guaranteed is not compared.
+    Some requested resource must be guaranteed, and all that are have to fit. Devices without a guarantee
+    count as guaranteed 0; of cpu, memory and the like, amounts without a guarantee are not compared.
     """
     asked = {resource: n for resource, n in request.items() if n}
     return (

@@ -3,23 +3,21 @@
 A pure search on Trials, called by plugins.default_preemption. Every candidate set is tested by the very cycle
 that will place the unit (DryRun.place), so all Filters apply to it. core.preemption.victims defines which
 pods may be evicted, which go together and their cost; core.preemption.victim_trials runs the tests and
-accounts for their cost. A lone pod's victims are core.preemption.pod_victims'. For gangs:
+accounts for their cost. core.preemption.pod_victims chooses a lone pod's victims. For gangs:
 
 1. Remove all potential victims: if the unit does not fit then, none is evicted. In large clusters, first only
-   on the
-   nodes whose room is cheapest to free (core.preemption.node_costs), then on ever more.
+   on the nodes whose room is cheapest to free (core.preemption.node_costs), then on ever more.
 2. Find the lowest level (sparing disruption budgets first, then by the highest priority taken) at which it
    fits.
 3. Node by node, as kube-scheduler: what a node must give up for the next members, sparing the most important
-   pods
-   first; repeatedly take the cheapest node for a member, using free room before.
+   pods first; repeatedly take the cheapest node for a member, using free room before.
 4. From the whole set spare each pod without which the unit still fits, the most important first.
 5. If there are few: try every cheaper set too, the cheapest first.
 
-The set is the cheapest if step 5 runs to its end (about a dozen pods of that level), else one from which no
-pod can be spared. If members have constraints among themselves and the usual orders of placing them fail,
-core.cycle.order_search tries others, here too; and as a member may need a pod near it that is a potential
-victim, step 1 then also tries smaller sets. Source: KEP-5710.
+The set is the cheapest if step 5 runs to its end (about a dozen pods of that level), otherwise one from which
+no pod can be spared. If members have constraints among themselves and the usual orders of placing them fail,
+core.cycle.order_search tries others, here too. As a member may need a potential victim near it, step 1 then
+also tries smaller sets. Source: KEP-5710.
 """
 
 from __future__ import annotations
@@ -44,21 +42,21 @@ from gangsched.core.types.group import PodInfo
 from gangsched.core.types.victim_words import LOWER
 
 # Whole cycles that one search may run: to spare pods (fewer when more pods are removed, as each then costs
-# more), to find a cheaper set.
+# more), and to find a cheaper set.
 _MAX_LET_OFF = 64
 _MIN_LET_OFF = 16
 _LET_OFF_PODS = 8192
 _MAX_IMPROVE = 100
-# Sets that are priced, at a few microseconds each, before the cheapest are tried; sets of no more pods than
-# that.
+# Sets that are priced, at a few microseconds each, before the cheapest are tried; and the most pods (or
+# gangs) to combine.
 _MAX_SETS = 2048
 _MAX_POOL = 64
-# Nodes that a search begins with: at least, and for each member.
+# Nodes that a search begins with: at least, and per member.
 _FIRST_NODES = 128
 _NODES_A_MEMBER = 4
 # With more pods removed, a search for a placing order costs more than it is worth.
 _MAX_SEARCHED = 512
-# How many smaller sets are tried if a member may need a potential victim near it.
+# Smaller sets tried if a member may need a potential victim near it.
 _MAX_STAYING = 256
 _AFFINITY = "InterPodAffinity"
 _NO_NODE = "there is no node with room for it"
@@ -79,7 +77,7 @@ class PreemptionSearch:
         budgets_of: BudgetsOf,
         n_candidates: Callable[[int], int],
     ) -> None:
-        """n_candidates: how many of n suitable nodes are compared."""
+        """n_candidates: number of nodes to compare out of n suitable ones."""
         self._unit = unit
         self._n_nodes = trial.n_nodes
         self._n_candidates = n_candidates
@@ -105,7 +103,7 @@ class PreemptionSearch:
         self._is_lone = len(unit) == 1 and len(unit[0].members) == 1 and not unit[0].group.is_gang
 
     def run(self) -> PostFilterResult | Status:
-        """Room for the unit, or why none can be made."""
+        """Returns room for the unit, or why none can be made."""
         if not self.victims.on_row:
             return self._helpless("")
         if self._is_lone:
@@ -118,7 +116,7 @@ class PreemptionSearch:
         by_nodes = GangVictims(self._unit, self.victims, self._trials, self._n_candidates)
         chosen = by_nodes.choose(level, self._free)
         if chosen is None and self._rule is not None and len(level) < len(self._everybody):
-            chosen = by_nodes.choose(self._everybody, self._free)  # of those that cost less too few may go
+            chosen = by_nodes.choose(self._everybody, self._free)  # too few of the cheaper pods may go
         if chosen is None or not self._trials.fits(chosen):
             chosen = self._near(level)
         if len(chosen) == len(level) and self._trials.is_spent:
@@ -152,7 +150,7 @@ class PreemptionSearch:
         return PostFilterResult(plan, tuple(ordered), frozenset(self.victims.violating(chosen)), cost.key)
 
     def _helpful(self, trial: Trial) -> list[int]:
-        """Nodes where evicting pods may help: their fixed properties admit some member."""
+        """Returns nodes where evicting pods may help: their fixed properties admit some member."""
         mask = np.zeros(trial.n_rows, dtype=np.bool_)
         for demand in self._unit:
             for template, _ in demand.by_template().values():
@@ -166,7 +164,7 @@ class PreemptionSearch:
     # -- step 1 ------------------------------------------------------------------------------------------
 
     def _enough(self) -> Chosen | Status:
-        """A set of pods whose removal lets the unit fit; or why there is none."""
+        """Returns a set of pods whose removal lets the unit fit, or why there is none."""
         answer: FitError | None = None
         on_row = self.victims.on_row
         n_first = max(_FIRST_NODES, _NODES_A_MEMBER * sum(demand.n_needed for demand in self._unit))
@@ -192,8 +190,8 @@ class PreemptionSearch:
         return fewer if fewer is not None else self._helpless(answer.message if answer is not None else "")
 
     def _ranked(self) -> list[int] | Status:
-        """Nodes where some template gets room if all potential victims leave, the cheapest first; or why that
-        cannot suffice, if a sum already shows it."""
+        """Returns nodes where some template gets room if all potential victims leave, the cheapest first; or
+        why that cannot suffice, if a sum already shows it."""
         room, victims = self._trials.room, OnNodes(self.victims.on_row, self.victims.guarded)
         ranked: list[list[int]] = []
         for demand in self._unit:
@@ -223,7 +221,7 @@ class PreemptionSearch:
         return any(name != _AFFINITY or near for name, near in self._seeing())
 
     def _seeing(self) -> Iterator[tuple[str, bool]]:
-        """Plugins whose Filter sees pods, and whether the template wants some near it."""
+        """Yields plugins whose Filter sees pods, and whether the template wants some near it."""
         for demand in self._unit:
             for template, _ in demand.by_template().values():
                 state = self._trials.state(demand, template, self._trials.room)
@@ -233,7 +231,7 @@ class PreemptionSearch:
                     yield from ((name, near) for name in demand.profile.filtering.names_seeing(state))
 
     def _where_some_stay(self) -> Chosen | None:
-        """Smaller sets, the cheapest first."""
+        """Tries smaller sets, the cheapest first."""
         sets = self._sets(None)
         if (found := self._first_that_fits(sets[:_MAX_STAYING])) is not None:
             return found
@@ -243,7 +241,7 @@ class PreemptionSearch:
     # -- step 2 ------------------------------------------------------------------------------------------
 
     def _level(self) -> dict[str, PodInfo]:
-        """All potential victims up to the lowest level at which the unit fits."""
+        """Returns all potential victims up to the lowest level at which the unit fits."""
         levels: dict[tuple[bool, int], dict[str, PodInfo]] = {}
         for uid, info in self._everybody.items():
             if uid not in self._free:
@@ -266,7 +264,7 @@ class PreemptionSearch:
         return up_to(high)
 
     def _near(self, level: dict[str, PodInfo]) -> dict[str, PodInfo]:
-        """Those of them on nodes that the unit would go to, or in the same domains."""
+        """Keeps those on nodes that the unit would use, or in the same domains, if that suffices."""
         plan = self._trials.place(level)
         if isinstance(plan, FitError):
             return level
@@ -286,7 +284,7 @@ class PreemptionSearch:
     # -- steps 4 and 5 -----------------------------------------------------------------------------------
 
     def _let_off(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
-        """Spares who costs something, as far as the unit fits beside them."""
+        """Spares pods that cost something, as long as the unit still fits."""
         costly = [part for part in self.victims.parts(chosen) if any(uid not in self._free for uid in part)]
         is_narrow = len(chosen) < len(self._everybody)
         return self._spare(chosen, costly, _n_tries(chosen) if is_narrow else 4 * _MAX_LET_OFF)
@@ -294,7 +292,8 @@ class PreemptionSearch:
     def _spare(
         self, chosen: dict[str, PodInfo], parts: list[dict[str, PodInfo]], n_tries: int
     ) -> dict[str, PodInfo]:
-        """Spares halves of the remaining parts together while that works, so that many need few tries."""
+        """Spares halves of the remaining parts together while that works, so that many parts need few
+        tries."""
         todo = [parts]
         for _ in range(n_tries):
             if not todo or not self._trials.may_refine:
@@ -312,12 +311,12 @@ class PreemptionSearch:
         return chosen
 
     def _improve(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
-        """The cheapest set, if there are few enough to try."""
+        """Returns the cheapest set, if there are few enough to try."""
         cheaper = self._first_that_fits(self._sets(self.victims.cost(chosen))[:_MAX_IMPROVE])
         return chosen if cheaper is None else cheaper
 
     def _first_that_fits(self, sets: Iterable[tuple[Cost, dict[str, PodInfo]]]) -> dict[str, PodInfo] | None:
-        """None: none of them, or none within the budget."""
+        """Returns the first set that fits; None: none does, or none within the budget."""
         for _, taken in sets:
             if not self._trials.may_refine:
                 break
@@ -326,7 +325,8 @@ class PreemptionSearch:
         return None
 
     def _sets(self, before: Cost | None) -> list[tuple[Cost, dict[str, PodInfo]]]:
-        """Closed sets that cost less than `before`, the cheapest first; none if there are too many."""
+        """Returns closed sets that cost less than `before`, the cheapest first; none if there are too
+        many."""
         pool: dict[frozenset[str], dict[str, PodInfo]] = {}
         costly = [info for uid, info in self._everybody.items() if uid not in self._free]
         if before is not None:
@@ -352,7 +352,7 @@ class PreemptionSearch:
         return sorted(cheaper.values(), key=lambda one: one[0])
 
     def _without_idle(self, chosen: dict[str, PodInfo]) -> dict[str, PodInfo]:
-        """Spares pods, and releases no reservations, on nodes that the unit does not use."""
+        """Spares pods, and keeps reservations, on nodes that the unit does not use."""
         plan = self._trials.place(chosen)
         if isinstance(plan, FitError):
             return chosen
@@ -366,7 +366,7 @@ class PreemptionSearch:
     # -- messages ----------------------------------------------------------------------------------------
 
     def _helpless(self, message: str) -> Status:
-        """kube-scheduler's sentence about preemption: counts nodes by why they do not help."""
+        """Says, in kube-scheduler's sentence, why preemption does not help: counts nodes by reason."""
         if self.victims.n_binding:
             return Status(Code.PENDING, f"{self._whose} are being bound and can be evicted after that")
         if message:
@@ -387,5 +387,5 @@ class PreemptionSearch:
 
 
 def _n_tries(chosen: Chosen) -> int:
-    """Fewer if more pods are removed, as each try then costs more."""
+    """Number of tries: fewer if more pods are removed, as each try then costs more."""
     return max(_MIN_LET_OFF, min(_MAX_LET_OFF, _LET_OFF_PODS // max(len(chosen), 1)))

@@ -2,7 +2,7 @@
 
 A search for victims runs many thousand queries, so each is charged to its budget, in looks: one look is the
 capacity of one node for a pod. There is no clock here: the same input ends at the same place. Nominated pods'
-reservations are respected; core.cycle.cycle does that when a whole unit is placed. Called by
+reservations are respected here; for a whole unit core.cycle.cycle does that. Called by
 core.preemption.search and core.preemption.pod_victims.
 """
 
@@ -23,27 +23,28 @@ from gangsched.core.preemption.victims import Chosen
 from gangsched.core.types.arrays import IntArray
 from gangsched.core.types.pod_template import PodTemplate
 
-# Measured costs of queries, in looks: this many nodes in arrays, or this many pods removed from a Trial, cost
-# one; a cycle; and a search for a placing order, which looks at all nodes before it tries placements.
+# Measured costs of queries, in looks. One look pays for this many nodes in arrays, or this many pods removed
+# from a Trial; then a cycle; then a search for a placing order, which looks at all nodes before it tries
+# placements.
 _NODES_A_LOOK = 200
 _PODS_A_LOOK = 8
 _LOOKS_A_CYCLE = 10
 _NODES_A_SEARCH = 2
 _LOOKS_A_PLACEMENT = 5
-# Each cycle asks plugins about every kind of member, which is dear where all members differ. The set that
-# suffices is found whatever that costs; smaller and cheaper ones are tried until plugins have been asked
-# about as many kinds as a search has looks. A cycle, with its search for an order, asks about each kind so
-# often. An ask counts once more for each so many nodes.
+# Each cycle asks plugins about every kind of member, which is expensive where all members differ. The set
+# that suffices is found whatever that costs; smaller and cheaper ones are tried until plugins have been asked
+# about as many kinds as a search has looks. A cycle, with its search for an order, asks about each kind this
+# often. A call counts once more for each _NODES_AN_ASK nodes.
 _ASKS_A_CYCLE = 6
 _NODES_AN_ASK = 2000
 # All searches for a placing order after the first share as much budget as the first has, in equal parts, so
-# that a found order is found again when the victims are gone.
+# that an order that was found is found again when the victims are gone.
 _SHARE = 4
 
 
 class VictimTrials:
-    """Queries about one unit on one Trial. n_left: looks; gave_up: a search for a placing order ended before
-    all were tried."""
+    """Queries about one unit on one Trial. n_left: looks left; gave_up: a search for a placing order ended
+    before all were tried."""
 
     def __init__(self, unit: Sequence[Demand], trial: Trial, dry_run: DryRun) -> None:
         self.trial = trial
@@ -66,11 +67,11 @@ class VictimTrials:
 
     @property
     def may_refine(self) -> bool:
-        """Whether further sets may be tried, smaller or cheaper ones."""
+        """Whether further sets, smaller or cheaper ones, may be tried."""
         return not self.is_spent and self._asks_left > 0
 
     def without(self, chosen: Chosen, trial: Trial | None = None) -> Trial:
-        """A fork of `trial`, else of the cluster with nominations subtracted, without these pods."""
+        """Returns a fork without these pods: of `trial`, else of the cluster less nominated pods' room."""
         made = (trial or self.room).fork()
         made.remove(*chosen.values())
         self.n_left -= len(chosen) // _PODS_A_LOOK
@@ -79,7 +80,7 @@ class VictimTrials:
     # -- whole units -------------------------------------------------------------------------------------
 
     def place(self, chosen: Chosen) -> Plan | FitError:
-        """The unit's cycle without these pods."""
+        """Runs the unit's cycle without these pods."""
         key = frozenset(chosen)
         known = self._answers.get(key)
         if known is not None:
@@ -96,8 +97,8 @@ class VictimTrials:
         return answer
 
     def search(self, chosen: Chosen) -> Plan | FitError:
-        """As place, and on failure with other placing orders; from here on `place` tries those too, as far as
-        the budget goes."""
+        """Does as place, and on failure tries other placing orders; from here on `place` tries those too, as
+        far as the budget goes."""
         answer = self.place(chosen)
         self._is_searching = True
         self._placements_left = self._dry_run.search_budget
@@ -107,7 +108,7 @@ class VictimTrials:
         return answer
 
     def _search(self, chosen: Chosen, budget: int) -> Plan | FitError:
-        """The unit's cycle, and further orders if those of the cycle fail."""
+        """Runs the unit's cycle, and further orders if those of the cycle fail."""
         trial = self.without(chosen, self.trial)
         if budget <= 0:
             answer = self._dry_run.place(trial)
@@ -144,12 +145,12 @@ class VictimTrials:
     # -- nodes -------------------------------------------------------------------------------------------
 
     def state(self, demand: Demand, template: PodTemplate, trial: Trial) -> CycleState | None:
-        """The state after PreFilter; None: it rejects the pod."""
+        """Returns the state after PreFilter; None if it rejects the pod."""
         state, status = demand.pre_filter(template, trial)
         return state if status.is_success else None
 
     def capacity(self, demand: Demand, template: PodTemplate, trial: Trial) -> IntArray:
-        """How many of the template each node takes: int64[n_rows]."""
+        """int64[n_rows]: how many pods of the template each node takes."""
         self.n_left -= 1 + trial.n_rows // _NODES_A_LOOK
         state = self.state(demand, template, trial)
         if state is None:
@@ -168,6 +169,6 @@ class VictimTrials:
         return int(demand.profile.capacity(state, template, trial)[row])
 
     def is_local(self, demand: Demand, template: PodTemplate) -> bool:
-        """Whether removing a pod changes Filter's answer for its own node alone."""
+        """Whether removing a pod changes Filters' answers for its own node alone."""
         state = self.state(demand, template, self.room)
         return state is not None and demand.profile.filtering.is_local(state)

@@ -5,10 +5,9 @@ core.preemption.search chooses the set. Pure; nothing is changed here.
 
 A gang with disruption mode "all" is evicted as a whole, one with "single" pod by pod. One without a mode
 keeps its min_count or nothing: pods beyond min_count go one by one, and the first pod below it takes all the
-others along, because a gang with fewer running does no work. (A PodGroup of scheduling.k8s.io without a mode
+rest along, because a gang with fewer running does no work. (A PodGroup of scheduling.k8s.io without a mode
 means "single", by its API.) Gangs that start together stop together. Reservations of a gang that waits in
-Permit are released with those of its whole set, and cost nothing; neither do pods that are terminating
-already.
+Permit are released with those of its whole set, and cost nothing; nor do pods that are terminating already.
 
 Sources: kube-scheduler 1.37 `framework/preemption/preemption.go` (pickOneNodeForPreemption), `util.go`
 (MoreImportantVictim, FilterVictimsWithPDBViolation); scheduling.k8s.io/v1beta1, DisruptionMode.
@@ -46,8 +45,8 @@ class Cost(msgspec.Struct, frozen=True, gc=False, order=True):
     """The cost of a set of victims; the first difference decides, less is better.
 
     n_violations: pods protected by a disruption budget. highest: the highest priority. total: the sum of the
-    priorities, each made positive. latest: when the first of those of the highest priority started, negated:
-    of two sets the one whose pods have run for less is cheaper.
+    priorities, each made positive. latest: the start, negated, of the first pod with the highest priority: of
+    two sets the one whose pods have run for less is cheaper.
     """
 
     n_violations: int = 0
@@ -63,13 +62,13 @@ class Cost(msgspec.Struct, frozen=True, gc=False, order=True):
 
     @property
     def key(self) -> tuple[float, ...]:
-        """In the form of core.preemption.node_costs."""
+        """The cost in the form that core.preemption.node_costs uses."""
         return self.n_violations, self.highest, self.total, self.n_pods, self.latest
 
 
 class _Bond:
-    """Pods of gangs that stop together once one of the gangs loses more than it can spare, beside those that
-    go anyway."""
+    """Pods of gangs that stop together once one of the gangs loses more than it can spare, on top of those
+    that go anyway."""
 
     __slots__ = ("level", "pods", "spare")
 
@@ -80,7 +79,7 @@ class _Bond:
 
 
 class Victims:
-    """All pods that may be evicted for one unit, by node row. n_binding: those being bound."""
+    """All pods that may be evicted for one unit, by node row. n_binding: number of pods being bound."""
 
     def __init__(
         self,
@@ -93,19 +92,19 @@ class Victims:
         going: Collection[str] = (),
         rule: EvictionRule | None = None,
     ) -> None:
-        """priority: the unit's; victims have a lower one, unless a rule says otherwise. spared: UIDs that
-        must not be chosen; going: of those already evicted for other units."""
+        """priority: the unit's; victims have a lower one, unless a rule decides otherwise. spared: UIDs that
+        must not be chosen; going: UIDs of pods already evicted for other units."""
         self._priority = priority
         self._rule = rule
         self._siblings = siblings
         self._spared = spared
         self._going = going
         self._bonds: dict[tuple[int, MemberState], _Bond | None] = {}
-        """What a gang has bound, and what it has reserved for late members, go each for itself."""
+        """By gang and member state: a gang's bound pods and its pods reserved later go separately."""
         self._bond_of: dict[str, _Bond] = {}
         self._budgets: Sequence[DisruptionBudget] = ()
         self.guarded: Collection[str] = ()
-        """UIDs of pods that violate a budget whichever others are evicted."""
+        """UIDs of pods that violate a budget whichever other pods are evicted."""
         self.n_binding = 0
         self.on_row: dict[int, list[PodInfo]] = {}
         for row in rows:
@@ -120,11 +119,11 @@ class Victims:
 
     @property
     def are_single(self) -> bool:
-        """Whether a pod's cost does not depend on which others are evicted."""
+        """Whether a pod's cost does not depend on which other pods are evicted."""
         return not self._bond_of and all(budget.allowed < 1 for budget in self._budgets)
 
     def everybody(self) -> Iterator[PodInfo]:
-        """All of them, on the requested rows."""
+        """Yields all possible victims on the requested rows."""
         return (info for here in self.on_row.values() for info in here)
 
     def with_their_gangs(self) -> Iterator[PodInfo]:
@@ -195,7 +194,7 @@ class Victims:
     # -- sets --------------------------------------------------------------------------------------------
 
     def close(self, chosen: Chosen) -> dict[str, PodInfo]:
-        """The set plus all pods that cannot stay when these go."""
+        """Returns the set plus all pods that cannot stay when these go."""
         closed = dict(chosen)
         left: dict[int, tuple[_Bond, dict[int, int]]] = {}
         for uid, info in chosen.items():
@@ -214,7 +213,7 @@ class Victims:
         return self._rule is None or not self._rule.refuses(list(chosen.values()))
 
     def allowed(self, wanted: Chosen, beside: Chosen) -> dict[str, PodInfo]:
-        """As much of a closed set as the rule lets go beside others, the least important first."""
+        """Returns as much of a closed set as the rule lets go with `beside`, the least important first."""
         found: dict[str, PodInfo] = {}
         for part in reversed(self.parts(wanted)):
             more = self.close({**beside, **found, **part})
@@ -223,11 +222,11 @@ class Victims:
         return found
 
     def atom(self, info: PodInfo) -> dict[str, PodInfo]:
-        """The pod, with all those that cannot stay without it."""
+        """Returns the pod and all pods that cannot stay without it."""
         return self.close({info.uid: info})
 
     def atoms(self, infos: Iterable[PodInfo]) -> Iterator[dict[str, PodInfo]]:
-        """Of each pod; once for all pods of a gang that goes as a whole."""
+        """Yields each pod's atom; only one for all pods of a gang that goes as a whole."""
         seen: set[tuple[int, int]] = set()
         for info in infos:
             key = id(self._bond_of.get(info.uid)), id(info.group)
@@ -238,7 +237,7 @@ class Victims:
                     seen.add(key)
 
     def level(self, info: PodInfo) -> tuple[bool, int]:
-        """A lower bound of its cost: whether it violates a budget, and the highest priority."""
+        """Lower bound of the pod's cost: whether it violates a budget, and the highest priority."""
         bond = self._bond_of.get(info.uid)
         if bond is None:
             return info.uid in self.guarded, priority_of(info)
@@ -249,8 +248,8 @@ class Victims:
         return self.cost({info.uid: info}).level if is_spare else bond.level
 
     def parts(self, chosen: Chosen, beside: Chosen = MappingProxyType({})) -> list[dict[str, PodInfo]]:
-        """A closed set in pieces that can be spared one by one, the most important first. beside: what goes
-        already: what is left of a gang that goes with it is one piece."""
+        """Splits a closed set into pieces that can be spared one by one, the most important first. beside:
+        pods that go already; what is left of a gang that goes with them is one piece."""
         found: list[dict[str, PodInfo]] = []
         seen: dict[str, None] = {}
         whole: dict[int, bool] = {}
@@ -271,8 +270,8 @@ class Victims:
     def needed(
         self, victims: dict[str, PodInfo], row: int, beside: Chosen, suffice: Callable[[Chosen], bool]
     ) -> dict[str, PodInfo]:
-        """What of these, which suffice for some pods on the node, has to go: others are spared, the most
-        important first. beside: what goes already."""
+        """Returns which of these victims, which suffice for some pods on the node, have to go; others are
+        spared, the most important first. beside: pods that go already."""
         for part in self.parts(victims, beside):
             fewer = {uid: info for uid, info in victims.items() if uid not in part}
             fewer = self._more(fewer, beside)
@@ -288,8 +287,8 @@ class Victims:
     def _fewest(
         self, part: Chosen, row: int, others: Chosen, suffice: Callable[[Chosen], bool]
     ) -> dict[str, PodInfo]:
-        """The others with those pods of a gang that have to go from the node, or with all: it may be able to
-        spare those. Its large pods go rather than its small ones, as fewer may be enough then."""
+        """Returns the others and those of a gang's pods that must go from the node, or all of them: the gang
+        may be able to spare these. Its large pods go rather than small ones, as fewer may then be enough."""
         found = {**others, **part}
         if not any(self._bond_of[uid].spare[id(info.group)] > 0 for uid, info in part.items()):
             return found
@@ -304,12 +303,12 @@ class Victims:
         return found
 
     def _more(self, chosen: Chosen, beside: Chosen) -> dict[str, PodInfo]:
-        """The set, closed beside what goes already, without that."""
+        """Returns the set, closed together with the pods that go already, but without those."""
         closed = self.close({**beside, **chosen})
         return {uid: info for uid, info in closed.items() if uid not in beside}
 
     def violating(self, chosen: Chosen) -> set[str]:
-        """Pods of the set that violate a disruption budget; the most important use up budgets first."""
+        """The pods of the set that violate a disruption budget; the most important use up budgets first."""
         found: set[str] = set()
         if not self._budgets:
             return found
@@ -323,7 +322,7 @@ class Victims:
         return found
 
     def cost(self, chosen: Chosen, *, n_violations: int | None = None) -> Cost:
-        """The cost of a closed set; n_violations: if known already. Source of the order:
+        """Returns the cost of a closed set; n_violations: if known already. Source of the order:
         pickOneNodeForPreemption."""
         costly = [info for info in chosen.values() if not is_free(info)]
         if not costly:
@@ -338,35 +337,35 @@ class Victims:
 
 
 def priority_of(info: PodInfo) -> int:
-    """The gang's for its members, else the pod's own."""
+    """Returns the gang's priority for its members, else the pod's own."""
     return info.group.priority if info.group is not None else info.pod.spec.priority or 0
 
 
 def may_preempt(group: Group, members: Iterable[PodInfo]) -> bool:
-    """Whether others may be evicted for these members: each of them says so, and their group."""
+    """Whether pods may be evicted for these members: each of them allows it, and their group."""
     if group.definition is not None and not group.definition.preempts:
         return False
     return all(info.pod.spec.preemption_policy != "Never" for info in members)
 
 
 def started_s(info: PodInfo) -> float:
-    """Unix seconds; a pod that has not started counts as the youngest."""
+    """Returns Unix seconds; a pod that has not started counts as the youngest."""
     time = info.pod.status.start_time
     return math.inf if time is None else time.timestamp()
 
 
 def is_leaving(info: PodInfo) -> bool:
-    """Being deleted: its room is freed anyway."""
+    """Whether the pod is being deleted: its room is freed anyway."""
     return info.pod.metadata.deletion_timestamp is not None
 
 
 def is_free(info: PodInfo) -> bool:
-    """Costs nothing: terminating, or only a reservation."""
+    """Whether evicting it costs nothing: it is terminating, or only a reservation."""
     return info.state is MemberState.ASSUMED or is_leaving(info)
 
 
 def _unimportance(part: Chosen) -> tuple[object, ...]:
-    """Sorts the most important first: high priorities, gangs before pods, large gangs, long-running ones.
+    """Sort key, most important first: high priorities, gangs before pods, large gangs, long-running ones.
 
     Source: MoreImportantVictim. Ties: name.
     """
@@ -385,12 +384,12 @@ def stays_whole(group: Group) -> bool:
 
 
 def _has_ended(gang: Group) -> bool:
-    """Whether nothing of it runs, or waits to: nothing is lost with who started with it."""
+    """Whether none of its pods runs or waits to: no work is lost with gangs that started with it."""
     return sum(gang.counts[state] for state in ENDED) == len(gang.members)
 
 
 def spare_of(gang: Group, bound: Sequence[PodInfo]) -> int:
-    """How many of its bound pods a gang that stays whole can lose and go on."""
+    """Number of bound pods that a gang that stays whole can lose and still go on."""
     if gang.definition is not None and gang.definition.disruption_mode == ALL:
         return 0
     if gang.definition is not None and gang.definition.roles:

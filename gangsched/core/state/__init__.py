@@ -1,4 +1,4 @@
-"""SharedState, which the rooms above share; the queue, the deadlines, hooks in progress, and the reporter.
+"""SharedState, used by the packages above it; the queue, deadlines, hooks in progress, and the reporter.
 
 Here groups change state and effects are collected. Not here: why a group moves (core.groups), how a bind ends
 (core.binding).

@@ -1,8 +1,8 @@
 """Builds the status of a group's object, in the terms of the API that the object was read in.
 
-Lives here: one function an API group, from a Group to the fields that are written; nothing is written here.
-Not here: when it is written (reporter, the only caller). Fields that another program writes are left out, as
-a merge patch leaves them; a list replaces the whole list, so what others keep in it is put back.
+Lives here: one function per API group, from a Group to the fields to write; nothing is written here.
+Not here: when it is written (reporter, the only caller). Fields that another program writes are left out: a
+merge patch keeps them. A list replaces the whole list, so other programs' entries are put back into it.
 
 Sources: KEP-4671 (core); scheduler-plugins' apis/scheduling/v1alpha1/types.go and its PodGroup controller,
 which Koordinator's is a copy of; Volcano's pkg/scheduler/framework/session.go (jobStatus) and gang plugin;
@@ -28,7 +28,7 @@ _KAI_NODE_POOL = "default"
 
 
 class Told(NamedTuple):
-    """What to report: whether the gang is whole, and if not, why not. refused: it was rejected for that
+    """What to report: whether the gang is whole, and if not, why. refused: it was rejected for that
     reason."""
 
     scheduled: bool
@@ -47,7 +47,7 @@ class _Counts(NamedTuple):
 
 
 def status_of(group: Group, definition: PodGroup, told: Told) -> Status | None:
-    """The fields to write; None where its API has none for this."""
+    """Returns the fields to write; None where the group's API has no field for this."""
     say = _SAY.get(definition.api_version.partition("/")[0])
     return None if say is None else say(group, definition, told)
 
@@ -71,12 +71,12 @@ def is_same(known: Status, new: Status) -> bool:
 
 
 def with_condition(status: Status, mine: Status) -> dict[str, Any]:
-    """The conditions of a status with one of them replaced; its time is kept where it says the same."""
+    """Returns the status' conditions with this one replaced; an unchanged condition keeps its time."""
     return {"conditions": _merged(status.get("conditions"), mine)}
 
 
 def _core(group: Group, definition: PodGroup, told: Told) -> Status | None:
-    """A condition, its time stamped at the edge; Initially… from 1.37."""
+    """Returns a condition, its time to be stamped at the edge; Initially… from 1.37."""
     if not (told.scheduled or told.refused):
         return None  # this API has no condition for a gang that is being bound
     kind = (
@@ -124,7 +124,7 @@ def _volcano(group: Group, definition: PodGroup, told: Told) -> Status:
     elif group.n_bound and counts.running and told.refused:
         phase = "Unknown"
     elif group.state in _RESERVED or known.get("phase") == "Inqueue":
-        phase = "Inqueue"  # their controllers create pods from here on, and none goes back before it
+        phase = "Inqueue"  # their controllers create pods once it is Inqueue, and it never goes back
     else:
         phase = "Pending"
     status: dict[str, Any] = {"phase": phase, **_ended_and_running(counts)}
@@ -142,7 +142,7 @@ def _volcano(group: Group, definition: PodGroup, told: Told) -> Status:
 
 
 def _kai(group: Group, definition: PodGroup, told: Told) -> Status:
-    """Counts, and the condition of a group that has no room; its API has no phases."""
+    """Counts, and the condition of a group without room; KAI's API has no phases."""
     counts, known = _count(group), _list(definition.status.get("schedulingConditions"))
     status: dict[str, Any] = {**_ended_and_running(counts), "pending": counts.pending}
     ours = {"type": _KAI_CONDITION, "nodePool": _KAI_NODE_POOL}
@@ -200,7 +200,7 @@ def _list(value: object) -> list[dict[str, Any]]:
 
 
 def condition_of(conditions: object, kind: str) -> dict[str, Any]:
-    """The one of this type in a status' list; empty: there is none."""
+    """Returns the condition of this type; empty if the list has none."""
     return next((one for one in _list(conditions) if one.get("type") == kind), {})
 
 

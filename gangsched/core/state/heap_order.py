@@ -10,9 +10,9 @@ EntryT = TypeVar("EntryT")
 
 
 def in_order(heap: Sequence[EntryT]) -> Iterator[EntryT]:
-    """The entries, smallest first; the first k cost O(k log k).
+    """Yields the entries, smallest first; the first k cost O(k log k).
 
-    No two may be equal. The heap must not change meanwhile.
+    No two entries may be equal. The heap must not change meanwhile.
     """
     next_ones = [(heap[0], 0)] if heap else []
     while next_ones:

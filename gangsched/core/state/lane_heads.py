@@ -1,10 +1,10 @@
 """LaneHeads: groups in backoff that a change may have cured, by lane, so that the first of each is not late.
 
-With lanes, use decides who has the next room; with claims, the order of the line. A backoff undoes that: of
-two queues that both wait, the one whose groups were all tried a moment ago gets nothing, and later ones take
-what is freed. So what frees room ends the backoff of the first few of each lane, once they have waited for
-part of what a first failure costs (core.state.queue says which). Without lanes all are in one. Called by
-core.state.queue. Not here: places in line (core.state.lanes).
+With lanes, use decides which group gets the next room; with claims, the order of the line. A backoff undoes
+that: if two queues wait and one had all its groups tried a moment ago, that queue gets nothing and later
+groups take what is freed. So a change that frees room ends the backoff of the first few groups of each lane,
+once they have waited for part of a first backoff (core.state.queue says which part). Without lanes, all
+groups are in one lane. Called by core.state.queue. Not here: places in line (core.state.lanes).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gangsched.core.types.group import Group
 from gangsched.model.pod_group import GroupKey
 
 Key = tuple[Any, ...]
-# At one time: so many lanes, by turns; of each so many groups, found among so many.
+# Limits of one `take`: lanes (which take turns), groups per lane, and groups looked at to find them.
 _MAX_LANES = 64
 _MAX_EACH = 8
 _MAX_LOOKS = 32
@@ -27,7 +27,8 @@ _Entry = tuple[Key, GroupKey, int, Group]
 
 
 class LaneHeads:
-    """In a lane by the key that a group had when it came. Entries of groups that left are dropped late."""
+    """Ordered within a lane by the key that a group had when it came. Entries of groups that left are dropped
+    late."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, list[_Entry]] = {}
@@ -39,11 +40,12 @@ class LaneHeads:
 
     @property
     def n_lanes(self) -> int:
-        """How many have a group here; some more, where those that left have not been dropped yet."""
+        """Number of lanes with a group here; counts lanes whose stale entries have not been dropped yet,
+        too."""
         return len(self._lanes)
 
     def put(self, lane: str, key: Key, group: Group) -> None:
-        """The group waits for the end of its backoff alone."""
+        """Adds a group that waits only for the end of its backoff."""
         self._serial += 1
         self._tokens[group.key] = self._serial
         waiting = self._lanes.setdefault(lane, [])
@@ -53,17 +55,17 @@ class LaneHeads:
         heapq.heappush(waiting, (key, group.key, self._serial, group))
 
     def drop(self, group: Group) -> None:
-        """The group does not wait for that any more."""
+        """Removes the group: it no longer waits for that."""
         self._tokens.pop(group.key, None)
 
     def take(self, is_due: Callable[[Group], bool], n: int) -> list[Group]:
-        """The first n groups of each lane that are due, or fewer."""
+        """Removes and returns up to n due groups of each lane, first ones first."""
         found: list[Group] = []
         for lane in list(self._lanes)[:_MAX_LANES]:
             waiting = self._lanes.pop(lane)
             found += self._first(waiting, is_due, min(n, _MAX_EACH))
             if waiting:
-                self._lanes[lane] = waiting  # behind the others
+                self._lanes[lane] = waiting  # goes behind the other lanes
         return found
 
     def _first(self, waiting: list[_Entry], is_due: Callable[[Group], bool], n: int) -> list[Group]:

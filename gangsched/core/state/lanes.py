@@ -37,7 +37,7 @@ class _Lane:
         self.due_s = NEVER_S
 
     def first(self) -> Group | None:
-        """The first group that is still in line."""
+        """Returns the first group that is still in line."""
         while self.groups:
             *_, token, group = self.groups[0]
             if group.active_token == token:
@@ -46,7 +46,7 @@ class _Lane:
         return None
 
     def in_line(self) -> Iterator[Group]:
-        """The groups in line, in order; the lane must not change meanwhile."""
+        """Yields the groups in line, in order; the lane must not change meanwhile."""
         return (group for *_, token, group in in_order(self.groups) if group.active_token == token)
 
 
@@ -76,12 +76,12 @@ class Lanes:
         self._stale: dict[str, None] = {}
         self._serial = 0
         self.backing_off = LaneHeads()
-        """Groups that are not in line yet, of each lane the first before the others."""
+        """Groups that are not in line yet; the first of each lane come first."""
         self.n_keys = 0
-        """How often a lane's key was asked for."""
+        """How often a lane's key was computed."""
 
     def clear(self) -> None:
-        """No group is in line."""
+        """Takes all groups out of line."""
         self._lanes, self._readers, self._heads, self._due, self._stale = {}, {}, [], [], {}
         self.backing_off = LaneHeads()
 
@@ -90,7 +90,7 @@ class Lanes:
         return self._lane_of(group)
 
     def push(self, group: Group, key: Key, token: int) -> None:
-        """The group is in line from now on, at the place of this key in its lane."""
+        """Puts the group in line, at the place of this key in its lane."""
         name = self._lane_of(group)
         lane = self._lanes.get(name)
         if lane is None:
@@ -100,7 +100,8 @@ class Lanes:
             self._stale[name] = None
 
     def pop(self) -> Group | None:
-        """The first group of the lane with the smallest key, out of line; None when no group is in line."""
+        """Takes the first group of the lane with the smallest key out of line; None when no group is in
+        line."""
         self._find_stale()
         while True:
             for name in self._stale:
@@ -120,7 +121,7 @@ class Lanes:
                 return first
 
     def in_line(self) -> Iterator[Group]:
-        """The first group of each lane, the smallest key first, then the second of each, and so on.
+        """Yields the first group of each lane, smallest key first, then the second of each, and so on.
 
         A guess at what `pop` will return: keys change with what is placed. Nothing may change meanwhile.
         """
@@ -145,7 +146,7 @@ class Lanes:
                 yield name
 
     def _find_stale(self) -> None:
-        """Finds lanes whose keys read something that has changed since, or the time."""
+        """Marks lanes whose keys read something that has changed since, or the time."""
         for name in sorted(self._usage.changed):
             self._stale.update(self._readers.get(name, {}))
         self._usage.changed.clear()

@@ -1,10 +1,10 @@
-"""PendingHooks: plugins' hooks running at the edge, by ticket; and the points whose answers decide nothing.
+"""PendingHooks: plugins' hooks running at the edge, by ticket; and the points whose answers change nothing.
 
 The core never waits: RunHook is an effect, HookAnswered an event, and in between there is one HookCall here.
 The caller decides which plugin is next, and what an answer means: core.binding.pre_bind (PreBind),
 core.binding.binder (Bind), core.groups.permits (Permit), core.groups.pre_enqueue. PostBind and Unreserve are
 informational, so they begin and end here. After a crash the old process's tickets are void: its pods are
-found unbound, and are planned anew.
+found unbound and are planned again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOTHING: Mapping[str, str] = {}
 class HookCall:
     """A call of one plugin for one member (`info`), or for the group as a whole.
 
-    attempt: the member's at the time of the call, so that a late answer is not taken for a newer one's.
+    attempt: the member's when the call was made, so that a late answer is not taken for a newer one's.
     later: the plugins to call after this one, by name.
     """
 
@@ -70,7 +70,7 @@ class PendingHooks:
         info: PodInfo | None = None,
         annotations: Mapping[str, str] = _NOTHING,
     ) -> HookCall:
-        """Calls the first of `plugins`; the others are passed to the code that takes the answer."""
+        """Calls the first of `plugins`; the rest are handed to the code that takes the answer."""
         self._last_ticket += 1
         call = HookCall(self._last_ticket, point, group, info, plugins[0], plugins[1:])
         self.calls[call.ticket] = call
@@ -90,8 +90,8 @@ class PendingHooks:
         return call
 
     def take(self, event: HookAnswered) -> HookCall | None:
-        """The call that this answers; None when it was cancelled. A failure is reported here, once;
-        PreEnqueue's, which is tried again and again, by core.groups.pre_enqueue."""
+        """Returns the call that this answers; None when it was cancelled. A failure is reported here, once;
+        PreEnqueue's, which is retried, by core.groups.pre_enqueue."""
         call = self.latest = self.calls.pop(event.ticket, None)
         if call is not None and call.point != PRE_ENQUEUE and event.code == Code.ERROR.value:
             about = call.info.pod.key if call.info is not None else str(call.group.key)
@@ -99,19 +99,19 @@ class PendingHooks:
         return call
 
     def cancel(self, calls: Iterable[HookCall]) -> None:
-        """Cancels those that have not been answered."""
+        """Cancels the calls that have not been answered."""
         tickets = tuple(call.ticket for call in calls if self.calls.pop(call.ticket, None) is not None)
         if tickets:
             self._emit(CancelHooks(tickets))
 
     def post_bind(self, info: PodInfo, profile: Profile) -> None:
-        """A member is bound: calls all PostBind plugins; their answers change nothing."""
+        """Calls all PostBind plugins for a bound member; their answers change nothing."""
         if info.group is not None:
             for plugin in profile.post_binds:
                 self.ask(POST_BIND, (plugin.name,), info.group, info)
 
     def unreserve(self, group: Group, infos: Sequence[PodInfo], profile: Profile) -> None:
-        """These members' reservations are released: calls all Reserve plugins, the last one first."""
+        """Calls all Reserve plugins for members whose reservations are released, the last plugin first."""
         for plugin in reversed(profile.reserves):
             try:
                 plugin.unreserve(group, infos)
@@ -119,7 +119,7 @@ class PendingHooks:
                 self.blame(blamed(plugin.name, "Unreserve", error), group)
 
     def blame(self, error: PluginError, group: Group | None = None, pod: Pod | None = None) -> None:
-        """A plugin failed: counted by name, logged, and reported if a group suffers."""
+        """Reports a plugin's failure: counted by name, logged, and an event if a group suffers."""
         self._count("plugin_errors")
         self._count(f"plugin_errors/{error.plugin}/{error.point}")
         cause_id = group.cause_id if group is not None else ""

@@ -27,11 +27,12 @@ from gangsched.core.types.group import NEVER_S, Group, GroupState, PodInfo
 from gangsched.model.pod_group import GroupKey
 
 # Waking compares every change with every unschedulable group; beyond this many pairs the changes of one kind
-# are merged into one without detail, which can only wake too many.
+# are merged into one without detail, which can only wake too many groups.
 _MAX_PAIRS = 20_000
-# Of those that back off in one line, so many are tried when something frees room.
+# Least number of groups backing off in one line to try when room is freed.
 _LEAST_OF_LINE = 8
-# A node has room for more than one, where a pod that goes makes room for one like it.
+# What a changed node counts for: it may have room for several groups, where a pod that ends makes room for
+# one.
 _NODES = (
     Change.NODE_ADDED
     | Change.NODE_ALLOCATABLE
@@ -40,11 +41,11 @@ _NODES = (
     | Change.NODE_DEVICES
 )
 _OF_A_NODE = 8
-# With lanes, when a backoff is over, so are those that end within this part of a first one.
+# With lanes, the end of one backoff also ends those that are due within this part of a first backoff.
 _TOGETHER = 0.5
-# With lanes, who has waited for this part of a first backoff is tried when something frees room: one pod that
-# ends has all of them refused but one, and what ends soon after would stand idle. With more lanes than a few
-# it is more, as somebody is due in one of them, and each who is tried costs a turn.
+# With lanes, a group that has waited for this part of a first backoff is tried when something frees room: one
+# pod that ends gets all groups but one refused, and what is freed soon after would stand idle. With more than
+# a few lanes the part is larger: in one of them a group is due anyway, and each group tried costs a turn.
 _LEAST_IN_LANES = 0.1
 _FEW_LANES = 8
 
@@ -67,7 +68,7 @@ class SchedulingQueue:
         flush_s: float = 300.0,
         observer: Observer | None = None,
     ) -> None:
-        """`clock`: the turn's time. The start of a state is for people and affects no decision."""
+        """`clock`: the turn's time. When a state began is shown to people and affects no decision."""
         self._clock = clock
         self._timers = timers
         self.observer = observer
@@ -84,7 +85,7 @@ class SchedulingQueue:
         self.bypasses: Bypasses | None = None
         self.claims: Claims | None = None
         self.lanes: Lanes | None = None
-        """Where QueueSort has lanes, groups are in line there, except those that go first."""
+        """With lanes in QueueSort, all groups in line but those that go first."""
         self._one_line = LaneHeads()
 
     def configure(self, *, initial_backoff_s: float, max_backoff_s: float, flush_s: float) -> None:
@@ -118,7 +119,7 @@ class SchedulingQueue:
         self._line_up(group)
 
     def rebuild(self, groups: Iterable[Group]) -> None:
-        """Puts each group where its state says, whatever a step that failed halfway has left behind."""
+        """Puts each group where its state says, whatever a step that failed halfway left behind."""
         self._active, self._unschedulable, self._waiting = [], {}, {}
         self._one_line = LaneHeads()
         self._timers.forget(self)
@@ -150,7 +151,7 @@ class SchedulingQueue:
         heapq.heappush(self._active, key)
 
     def in_line(self) -> Iterator[Group]:
-        """The groups that `pop_active` would return next, in order; with lanes, as well as can be guessed.
+        """Yields the groups that `pop_active` would return next, in order; with lanes, a best guess.
 
         The line must not change meanwhile.
         """
@@ -161,7 +162,7 @@ class SchedulingQueue:
             yield from self.lanes.in_line()
 
     def pop_active(self) -> Group | None:
-        """The next group; None when nothing can be tried now."""
+        """Takes the next group out of line and returns it; None when nothing can be tried now."""
         while self._active:
             *_, token, group = heapq.heappop(self._active)
             if group.active_token == token:
@@ -182,7 +183,7 @@ class SchedulingQueue:
         self._leave_unschedulable(group)
 
     def park(self, group: Group, cause: Cause, deadline_s: float = NEVER_S) -> None:
-        """Puts a group out of line; the state that the cause leads to may time out at `deadline_s`."""
+        """Takes a group out of line; the state that the cause leads to may time out at `deadline_s`."""
         self.leave_line(group)
         before = move(group, cause, self._clock())
         if group.state is GroupState.WAITING:
@@ -193,14 +194,15 @@ class SchedulingQueue:
         self.set_deadline(group, deadline_s)
 
     def reject(self, group: Group, cause: Cause, now_s: float) -> None:
-        """A failed attempt: unschedulable until a curing change, and not before its backoff is over."""
+        """Records a failed attempt: unschedulable until a curing change, and at least until its backoff is
+        over."""
         group.failure += 1
         group.backoff_until_s = now_s + self.backoff_s(group.failure)
         self.park(group, cause, now_s + self._flush_s)
         self._unschedulable[group.key] = group
 
     def back_off(self, group: Group, cause: Cause, now_s: float) -> None:
-        """A failed attempt that time alone may cure: tried again when its backoff is over."""
+        """Records a failed attempt that time alone may cure: tried again when its backoff is over."""
         group.failure += 1
         group.backoff_until_s = now_s + self.backoff_s(group.failure)
         self.park(group, cause, group.backoff_until_s)
@@ -211,10 +213,10 @@ class SchedulingQueue:
         return min(doubled, self._max_backoff_s)
 
     def wake(self, group: Group, cause: Cause, now_s: float) -> None:
-        """Something may have cured the group: into line, or first to the end of its backoff.
+        """Puts a group that may be cured in line, or lets it wait out its backoff first.
 
-        Room is kept for one with a claim, so that one does not wait for that; but where a plugin refuses it,
-        each of two such would wake the other by what it gives back.
+        A group with a claim has room kept for it, so it skips the backoff. Not where a plugin refuses it: two
+        such groups would wake each other by what each gives back.
         """
         if group.state is GroupState.UNSCHEDULABLE:
             is_awaited = self.claims is not None and self.claims.of(group) is not None
@@ -246,8 +248,8 @@ class SchedulingQueue:
             self._end_backoffs(waiting, is_cured, n_freed, now_s)
 
     def _are_alike(self, n: int) -> bool:
-        """Whether n changes are few enough for the kinds of groups that wait; asked where claims stand, as
-        changes without detail would wake groups for room that is kept from them."""
+        """Whether n changes times the kinds of waiting groups stay within the limit; only asked where claims
+        exist, as merged changes would wake groups for room that is kept from them."""
         if self.claims is None or not self.claims.by_key:
             return False
         kinds = {(group.scheduler_name, group.rejected_by) for group in self._unschedulable.values()}
@@ -256,7 +258,7 @@ class SchedulingQueue:
     def _end_backoffs(
         self, waiting: LaneHeads, is_cured: Callable[[Group], bool], n: int, now_s: float
     ) -> None:
-        """Those of the first groups of each lane that the changes can cure are tried at once."""
+        """Tries the first groups of each lane at once, if the changes can cure them."""
 
         part = 1.0
         if self.lanes is not None:
@@ -268,33 +270,33 @@ class SchedulingQueue:
             may_be = group.state is GroupState.BACKOFF and now_s >= tried_s + least_s
             return may_be and is_cured(group)
 
-        # In one line the first may be too large for what was freed, and one behind it not.
+        # In one line the first group may be too large for the freed room, and one behind it not.
         for group in waiting.take(is_due, n if self.lanes is not None else max(n, _LEAST_OF_LINE)):
             group.backoff_until_s = now_s
             self.set_deadline(group, now_s)
 
     def may_end_otherwise(self, edited: Mapping[str, PodInfo], now_s: float) -> None:
-        """These running pods, by UID, may end at another time: groups whose claims wait for one are tried
-        again."""
+        """Wakes groups whose claims wait for one of these running pods (by UID), which may end at another
+        time."""
         for claim in self.claims.may_start_otherwise(edited) if self.claims is not None else ():
             self.wake(claim.unit[0], Cause.CURED, now_s)
 
     def set_deadline(self, group: Group, deadline_s: float) -> None:
-        """When the group's present state times out; replaces an earlier deadline."""
+        """Sets when the group's present state times out; replaces an earlier deadline."""
         group.deadline_s = deadline_s
         self._timers.push(deadline_s, self, group)
 
     def due_s(self, group: Group) -> float:
-        """When the group's state times out."""
+        """Returns when the group's state times out."""
         return NEVER_S if group.state is GroupState.DELETED else group.deadline_s
 
     def due(self, now_s: float) -> list[Group]:
-        """Groups whose deadline has passed, earliest first; each is returned once.
+        """Returns groups whose deadline has passed, earliest first; each is returned once.
 
-        With lanes, backoffs that end soon after one another are over together: of two lanes that are tried
-        when both hold nothing, all of one are tried before the other, and would have all room that came
-        meanwhile. Source of the idea: kube-scheduler `backend/queue/backoff_queue.go`, where what leaves
-        backoff within the same second goes by its order.
+        With lanes, backoffs that end soon after one another end together. Otherwise, of two lanes tried while
+        both hold nothing, all groups of one would be tried first and take all room freed meanwhile. Source of
+        the idea: kube-scheduler `backend/queue/backoff_queue.go`, where groups that leave backoff within the
+        same second go by their order.
         """
         groups = list(dict.fromkeys(self._timers.take(self, now_s)))
         if self.lanes is not None and any(group.state is GroupState.BACKOFF for group in groups):
@@ -304,7 +306,7 @@ class SchedulingQueue:
         return groups
 
     def _over_too(self, until_s: float) -> list[Group]:
-        """Those whose backoff ends by then."""
+        """Removes and returns groups whose backoff ends by then."""
         found = []
         for group in dict.fromkeys(self._timers.take(self, until_s)):
             if group.state is GroupState.BACKOFF:
@@ -314,7 +316,7 @@ class SchedulingQueue:
         return found
 
     def forget(self, group: Group) -> None:
-        """The group no longer exists. A heap may keep it for minutes, and must not keep its templates."""
+        """Forgets a deleted group. A heap may keep it for minutes, so it must not keep its templates."""
         self.park(group, Cause.GONE)
         group.rejected_by = ()
 
@@ -328,7 +330,8 @@ class SchedulingQueue:
 
     @property
     def _backing_off(self) -> LaneHeads | None:
-        """Where order decides who has what is freed: by shares of queues, or beside claims."""
+        """Groups backing off, where order decides which group gets freed room: with lanes, or beside
+        claims."""
         if self.lanes is not None:
             return self.lanes.backing_off
         return None if self.claims is None else self._one_line

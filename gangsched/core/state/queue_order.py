@@ -1,8 +1,8 @@
 """QueueOrder: QueueSort's answers: a group's key, its lane, and the key of a lane.
 
 Lives here: the calls of the one QueueSort plugin, and the default if one fails: the group, or the lane, goes
-last. Not here: the line itself (core.state.queue, core.state.lanes). Made by core.state.state, for each
-configuration anew.
+last. Not here: the line itself (core.state.queue, core.state.lanes). Made anew by core.state.state for each
+configuration.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class QueueOrder:
         self._blame = blame
 
     def make_lanes(self) -> Lanes | None:
-        """None where the order does not depend on usage."""
+        """Returns None where the order does not depend on usage."""
         if self._laned is None or self._view is None or self._usage is None:
             return None
         return Lanes(
@@ -57,7 +57,7 @@ class QueueOrder:
         )
 
     def key_or_last(self, group: Group) -> Key:
-        """The group's key, in its lane where there are lanes."""
+        """Returns the group's key, within its lane where there are lanes."""
         try:
             return (0, self._key(group))
         except PluginError as error:
@@ -65,9 +65,9 @@ class QueueOrder:
             return LAST
 
     def look(self, group: Group) -> tuple[Key, PluginError | None]:
-        """The group's key among all groups and, if there is none, why; changes nothing.
+        """Returns the group's key among all groups and, if it has none, why; changes nothing.
 
-        With lanes it is the place that the group would have as the first of its lane.
+        With lanes it is the key that the group would have as the first of its lane.
         """
         try:
             if self._laned is None or self._view is None:
@@ -77,8 +77,8 @@ class QueueOrder:
             return LAST, error
 
     def passing(self, group: Group) -> tuple[str, Key, bool]:
-        """The group's lane, its key there for counting passes, and whether that differs from the key that it
-        is tried by; changes nothing."""
+        """Returns the group's lane, its key there for counting passes, and whether that differs from the key
+        by which it is tried; changes nothing."""
         try:
             lane = "" if self._laned is None or self._view is None else self._lane(group)
             key = (0, self._key(group))
@@ -90,7 +90,7 @@ class QueueOrder:
         return (lane, key, False) if own is None else (lane, (0, own), True)
 
     def lane_place(self, group: Group) -> Key:
-        """Where its lane stands now if the group is the first there; changes nothing."""
+        """Returns the lane's key if the group were first in it now; changes nothing."""
         if self._laned is None or self._view is None:
             return ()
         try:

@@ -1,9 +1,9 @@
 """Reporter: describes decisions in messages, as effects: pod conditions, events, PodGroup status.
 
 Writes a thing once: an unchanged condition is not written again, and an event goes to the group's object or
-its first pod and not to every member. In a large gang a few members have the full text and the others a
-constant sentence that points to them, so that a gang of 5,000 with a changing member count does not write
-5,000 pods for each new member. Reasons and actions are kube-scheduler's where it has one.
+its first pod, not to every member. In a large gang a few members get the full text and the rest a constant
+sentence that points to them, so that a gang of 5,000 with a changing member count does not write 5,000 pods
+for each new member. Reasons and actions are kube-scheduler's where it has one.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ SCHEDULER_ERROR = "SchedulerError"
 GATED = "SchedulingGated"
 """The reason is not Unschedulable, so that an autoscaler adds no node for such a pod."""
 POD_REFUSED, NODE_REFUSED = "PodRefused", "NodeRefused"
-"""Event reasons for objects that hold devices and are counted only as far as they can be read."""
+"""Event reasons for objects that hold devices and are counted only as far as they can be parsed."""
 DEVICES_HEALTHY = "DevicesHealthy"
 START_PROMISED = "gangsched.io/StartPromised"
 # kube-apiserver refuses longer event notes; conditions have the same limit, for readability.
 MAX_MESSAGE = 1024
-# Members with the full text: the first by name, which are the same after a restart, and those that `kubectl
-# get pods` lists first.
+# Members with the full text: the first by name, which are the same after a restart and come first in `kubectl
+# get pods`.
 N_SPEAKERS = 5
 
 
@@ -57,7 +57,8 @@ class Reporter:
         self._shared = shared
 
     def rejected(self, group: Group, message: str, *, reason: str = "FailedScheduling") -> None:
-        """The group cannot start now: a condition on unbound members (or a few speakers), and an event."""
+        """Reports why the group cannot start now: a condition on unbound members (or a few of them), and an
+        event."""
         message = clean(message)
         self._tell(group, message)
         # A gated member has its own condition (SchedulingGated, from the API server), which stays true.
@@ -70,11 +71,11 @@ class Reporter:
         self.status(group, scheduled=False, reason=UNSCHEDULABLE, message=message)
 
     def kept_out(self, info: PodInfo, message: str) -> None:
-        """PreEnqueue keeps the pod out of the queue; `kubectl get pods` shows it as it shows gates."""
+        """Reports that PreEnqueue keeps the pod out of the queue; `kubectl get pods` shows it like a gate."""
         self._condition(info, GATED, clean(message))
 
     def waiting(self, group: Group, message: str, wait_s: float) -> None:
-        """The group holds its reservations and waits in Permit, for so long at most in all."""
+        """Reports that the group holds its reservations and waits in Permit, for at most wait_s in all."""
         self._tell(group, clean(message))
         then = f"for {wait_s:g} s at most, then all is given back and tried again"
         message = clean(f"gang {group.key} is reserved and waits: {message}; {then}")
@@ -86,7 +87,7 @@ class Reporter:
         self._tell_step(group)
 
     def preempting(self, group: Group, message: str) -> None:
-        """The group's room is reserved while its victims go."""
+        """Reports that the group's room is reserved until its victims are gone."""
         self._tell(group, clean(message))
         message = clean(f"gang {group.key}: {message}" if group.is_gang else message)
         group.message = message
@@ -96,7 +97,7 @@ class Reporter:
             self.event(group, "Normal", "Preempting", "Scheduling", message)
 
     def bound(self, group: Group) -> None:
-        """The group is whole: one event for a gang, kube-scheduler's own for a lone pod."""
+        """Reports that the group is whole: one event for a gang, kube-scheduler's own for a lone pod."""
         group.message = ""
         group.said = ""
         if group.is_gang:
@@ -113,19 +114,20 @@ class Reporter:
                 self.event(group, "Normal", "Scheduled", "Binding", message)
 
     def progressed(self, group: Group) -> None:
-        """A pod of the gang runs or has ended: its object shows that once it is true of the whole gang."""
+        """Writes the gang's new phase once it is true of the whole gang; called when a pod runs or has
+        ended."""
         if group.satisfied:
             self._tell_step(group)
 
     def aborted(self, group: Group, message: str) -> None:
-        """A gang that was bound in part, or reserved, releases what it holds."""
+        """Reports that a gang that was bound in part, or reserved, releases what it holds."""
         message = clean(message)
         self._tell(group, message)
         self.event(group, "Warning", "GangAborted", "Scheduling", message)
 
     def bound_in_part(self, group: Group, why: str) -> None:
-        """Some of its binds landed and others failed. Its unbound members, and its object, say so once
-        completing it has failed too: most often they are bound within the same second."""
+        """Reports that some binds landed and others failed. The unbound members and the gang's object show it
+        only once completing the gang has failed too: most often they are bound within the same second."""
         message = clean(f"gang {group.key} is bound in part ({group.n_bound} of {group.start_count}): {why}")
         self.aborted(group, message)
         group.message = clean(why)
@@ -134,7 +136,7 @@ class Reporter:
             self.status(group, scheduled=False, reason=UNSCHEDULABLE, message=message)
 
     def unclear(self, group: Group, message: str) -> None:
-        """A group's binds still have no clear answer from the API server after several tries.
+        """Reports that the API server still gives no clear answer to a group's binds after several tries.
 
         Its pods get no condition: it is unknown which of them are bound.
         """
@@ -150,7 +152,7 @@ class Reporter:
         self.status(group, scheduled=False, reason="AnswerUnclear", message=message)
 
     def event(self, group: Group, kind: str, reason: str, action: str, message: str) -> None:
-        """One event on the group's object, or on its first pod if it has none."""
+        """Records one event on the group's object, or on its first pod if it has none."""
         definition = group.definition
         if definition is not None and definition.uid:
             regarding = (
@@ -177,23 +179,23 @@ class Reporter:
     def object_event(
         self, of: PodGroupAdded | PodGroupUpdated, kind: str, reason: str, action: str, message: str
     ) -> None:
-        """An event on a PodGroup that may have no pods yet."""
+        """Records an event on a PodGroup that may have no pods yet."""
         meta = of.item.metadata
         regarding = ("PodGroup", of.api_version, meta.namespace, meta.name, meta.uid)
         self._event(regarding, kind, reason, action, message, "")
 
     def node_problem(self, node: Node, message: str, *, reason: str = "InvalidDeviceInventory") -> None:
-        """The node's inventory, status or another report of it is unusable."""
+        """Reports that the node's inventory, status or another report of it is unusable."""
         regarding = ("Node", "v1", "", node.metadata.name, node.metadata.uid)
         self._event(regarding, "Warning", reason, "Scheduling", clean(message), "")
 
     def refused(self, kind: str, namespace: str, name: str, uid: str, message: str) -> None:
-        """An object that does not parse."""
+        """Reports an object that does not parse."""
         regarding = (kind, "v1", namespace, name, uid)
         self._event(regarding, "Warning", "FailedScheduling", "Scheduling", clean(message), "")
 
     def refused_pod(self, pod: Pod, message: str) -> None:
-        """A pod that we cannot handle: a condition while it is unbound, and an event."""
+        """Reports a pod that we cannot handle: a condition while it is unbound, and an event."""
         meta, message = pod.metadata, clean(message)
         if not pod.spec.node_name:
             self._shared.emit(
@@ -205,7 +207,8 @@ class Reporter:
         self.pod_event(pod, "Warning", reason, "Scheduling", message)
 
     def status(self, group: Group, *, scheduled: bool, reason: str, message: str) -> None:
-        """The status of the group's object, in its dialect, when it differs from the last one written."""
+        """Writes the status of the group's object, in its dialect, when it differs from the last one
+        written."""
         definition = group.definition
         if definition is None or not definition.uid:
             return
@@ -219,7 +222,7 @@ class Reporter:
             self._write(group, definition, status)
 
     def _tell_step(self, group: Group) -> None:
-        """Writes the phase of a gang that has started or is about to, if its object has phases and this one
+        """Writes the phase of a gang that has started or is about to, if its object has phases and the phase
         is new."""
         definition = group.definition
         if definition is None or not definition.uid or not has_phase(definition):
@@ -230,19 +233,20 @@ class Reporter:
             self._write(group, definition, status)
 
     def devices(self, group: Group, *, healthy: bool, reason: str, message: str) -> None:
-        """The state of a running gang's devices, as a condition of its object, if its dialect has any."""
+        """Writes the state of a running gang's devices as a condition of its object, if its dialect has
+        one."""
         self._tell_condition(group, DEVICES_HEALTHY, healthy, reason, message)
 
     def start_promised(
         self, group: Group, *, promised: bool, reason: str, message: str, is_written: bool = True
     ) -> None:
-        """Whether a start is promised to the gang, and when, as a condition of its object, likewise.
+        """Writes whether and when a start is promised to the gang, as a condition of its object, likewise.
 
-        is_written: at once; else with what is written next of the object."""
+        is_written: at once; else with the object's next write."""
         self._tell_condition(group, START_PROMISED, promised, reason, message, is_written=is_written)
 
     def condition(self, group: Group, kind: str) -> Mapping[str, Any]:
-        """The condition as it was told last, by an earlier process too; empty: it was not."""
+        """Returns the condition as last written, by an earlier process too; empty if it never was."""
         definition = group.definition
         if (told := group.conditions_told.get(kind)) is not None or definition is None:
             return told or {}
@@ -287,7 +291,7 @@ class Reporter:
             self._shared.observer.told(group, message)
 
     def _tell_members(self, group: Group, infos: Sequence[PodInfo], message: str) -> None:
-        """The full text on a few members, a constant sentence on the others."""
+        """Writes the full text to a few members, a constant sentence to the rest."""
         if len(infos) <= N_SPEAKERS:
             for info in infos:
                 self._condition(info, UNSCHEDULABLE, message)

@@ -1,6 +1,6 @@
 """RequeueOrder: pods that replace evicted ones take their place in the queue, ahead of newer work.
 
-A gang is identified by its key, whichever of its controller's attempts it is, a lone pod by its controller,
+A gang is identified by its key, whichever of its controller's attempts it is; a lone pod by its controller,
 as its successor has another name. Written by core.device_audit.device_health, read by core.groups.reconciler
 when a group becomes complete for the first time, and dropped by core.binding.group_outcome.
 """
@@ -19,13 +19,13 @@ _MAX_PLACES = 10_000
 
 
 class RequeueOrder:
-    """key -> (since when the group had been complete, by when it must be back), oldest first."""
+    """key -> (since when the group was complete, by when it must be back), oldest first."""
 
     def __init__(self) -> None:
         self._places: dict[str, list[tuple[float, float]]] = {}
 
     def keep(self, group: Group, members: Iterable[PodInfo], now_s: float) -> None:
-        """These members are evicted."""
+        """Keeps the places of these evicted members."""
         if group.first_complete_s == NEVER_S:
             return
         kept = (group.first_complete_s, now_s + _KEPT_S)
@@ -39,12 +39,13 @@ class RequeueOrder:
             del self._places[next(iter(self._places))]
 
     def drop(self, group: Group) -> None:
-        """The gang is whole again: the next one of its name has no part in its place."""
+        """Drops the place of a gang that is whole again, so that the next gang of its name does not get
+        it."""
         if self._places and group.key.dialect != POD:
             self._places.pop(name_of(group), None)
 
     def take(self, group: Group, now_s: float) -> float:
-        """The time since which a group that is complete now counts as complete."""
+        """Returns the time since which a group that is complete now counts as complete; uses up its place."""
         if not self._places:
             return now_s
         first = group.first()

@@ -1,16 +1,16 @@
 """StartTogether: which groups form one set, because they name each other in `gangsched.io/groups`.
 
 A set contains all groups connected by start_together, directly or through others, where both sides name each
-other: a group that waits for one that waits for a third waits for the third, and they are placed as one. If
-the ends of a chain were tried separately, one end could hold the room that the other's neighbour needs.
+other. If A waits for B and B for C, then A waits for C too, and all three are placed as one. If the ends of a
+chain were tried separately, one end could hold the room that the other's neighbour needs.
 
-A list has names alone, and groups in different words (a core PodGroup and one of Coscheduling, two Jobs) may
-have the same. It means the one in the words of the group that lists it; where there is none, the only one of
-that name that has a list. Each side has to mean the other. A set that has two groups of one name is refused.
+A list holds names only, and groups of different dialects (a core PodGroup and one of Coscheduling, two Jobs)
+may share one. A name means the group of the lister's own dialect; if there is none, the only group of that
+name that has a list. Each side has to mean the other. A set that has two groups of one name is refused.
 
 A set is computed once for all its groups and kept until some group's list changes or a group with a list is
-gone. Each group is expanded at most once in between, and a group of a set that is refused is never expanded
-again for another. Called by core.state.state, core.groups.group_spec and core.groups.attempts.
+gone. In between each group is expanded at most once, and a group of a refused set is never expanded again for
+another. Called by core.state.state, core.groups.attempts and core.groups.units.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ class StartTogether:
         self._listing: dict[str, list[GroupKey]] = {}
         """By "namespace/name": the groups that list others, in order of their keys."""
         self._sets: dict[GroupKey, Mapping[str, Group] | str] = {}
-        """A text: the set is refused, for the name that two of its groups have; "": as too large."""
+        """A text: the set is refused; the text is the name that two of its groups have, or "" if it is too
+        large."""
         self._siblings: dict[GroupKey, Mapping[str, Group]] = {}
         self.refused: dict[GroupKey, None] = {}
 
     def siblings(self, group: Group) -> Mapping[str, Group]:
-        """The other existing groups of its set, by "namespace/name"; empty if the set is refused."""
+        """Returns the other existing groups of its set, by "namespace/name"; empty if the set is refused."""
         if not group.start_together:
             return _ALONE
         found = self._siblings.get(group.key)
@@ -51,16 +52,16 @@ class StartTogether:
         return found
 
     def members_to_admit(self, group: Group) -> list[PodInfo]:
-        """The members that the group's next attempt has to place, and those of the groups that start with
-        it."""
+        """Returns the members that the next attempt has to place, of the group and of the groups that start
+        with it."""
         members = needed_members(group)
         for other in self.starting_with(group):
             members = members + needed_members(other)
         return members
 
     def starting_with(self, group: Group) -> list[Group]:
-        """The others that are to start in one attempt with it, in order of their names: those of its set that
-        are complete. Whoever is tied to it only through one that has started before is not among them."""
+        """Returns the other groups to start in one attempt with it, by name: those of its set that are
+        complete. Leaves out groups tied to it only through one that has started before."""
         if not group.start_together or group.starts_alone:
             return []
         siblings = self.siblings(group)
@@ -69,7 +70,8 @@ class StartTogether:
         return [one for _, one in sorted(siblings.items()) if one.is_complete and not one.starts_alone]
 
     def _yet_to_start(self, group: Group) -> dict[str, Group]:
-        """Those tied to it directly, or through groups that have yet to start; by "namespace/name"."""
+        """Returns the groups tied to it directly or through groups that have yet to start, by
+        "namespace/name"."""
         found, todo = {str(group.key): group}, [group]
         while todo:
             for other in self.neighbours(todo.pop()):
@@ -81,7 +83,7 @@ class StartTogether:
         return found
 
     def problem(self, group: Group) -> str:
-        """Why the group cannot start because of its set; empty if it can."""
+        """Returns why the group cannot start because of its set; empty if it can."""
         refused = self._set_of(group) if group.start_together else None
         if not isinstance(refused, str):
             return ""
@@ -99,7 +101,7 @@ class StartTogether:
         )
 
     def unread(self, group: Group) -> str:
-        """The problem of a group that it names, in its own words, and of which no list can be read."""
+        """Returns the problem of a group that it names, in its own dialect, and whose list cannot be read."""
         for name in group.start_together:
             namespace, _, own = name.partition("/")
             other = self._groups.get(GroupKey(group.key.dialect, namespace, own))
@@ -108,17 +110,18 @@ class StartTogether:
         return ""
 
     def changed(self, group: Group, before: tuple[str, ...]) -> list[Group]:
-        """The group's list differs from `before`, or the group is gone: returns the groups this may cure."""
+        """Takes in that the list differs from `before`, or the group is gone; returns the groups this may
+        cure."""
         self._sets.clear()
         self._siblings.clear()
         self.refused.pop(group.key, None)
         lists = bool(group.start_together) and self._groups.get(group.key) is group
         self._note(group.key, lists=lists)
         dialect = group.key.dialect
-        # A group that lists nobody any more leaves its name to another, which may start now.
+        # A group that no longer lists any leaves its name to another, which may start now.
         heir = None if lists else self._meant(str(group.key), dialect)
         cured = [] if heir is None else [heir]
-        if lists and group.starts_alone:  # else its own attempt takes along whoever waits for it
+        if lists and group.starts_alone:  # else its own attempt takes along the groups that wait for it
             cured += self.neighbours(group)
         if self.refused:
             named = (self._meant(name, dialect) for name in before)
@@ -126,7 +129,7 @@ class StartTogether:
         return cured
 
     def _note(self, key: GroupKey, *, lists: bool) -> None:
-        """Whether the group lists others."""
+        """Records whether the group lists others."""
         keys = self._listing.setdefault(str(key), [])
         at = bisect_left(keys, key)
         is_noted = at < len(keys) and keys[at] == key
@@ -138,7 +141,7 @@ class StartTogether:
             del self._listing[str(key)]
 
     def neighbours(self, group: Group) -> Iterator[Group]:
-        """The groups that it names and that name it."""
+        """Yields the groups that it names and that name it."""
         me, dialect = str(group.key), group.key.dialect
         for name in group.start_together:
             other = self._meant(name, dialect) if name != me else None
@@ -148,7 +151,7 @@ class StartTogether:
                 yield other
 
     def _meant(self, name: str, dialect: str) -> Group | None:
-        """The group that a list in the words of `dialect` means by the name."""
+        """Returns the group that a list in this dialect means by the name."""
         keys = self._listing.get(name)
         if keys is None:
             return None
@@ -165,7 +168,7 @@ class StartTogether:
         return self._sets[group.key]
 
     def _find(self, group: Group) -> tuple[dict[str, Group], str | None]:
-        """The whole set and None; or a part of one that is refused, and for what (see _sets)."""
+        """Returns the whole set and None, or part of a refused set and why it is refused (see _sets)."""
         found, todo = {str(group.key): group}, [group]
         while todo:
             for other in self.neighbours(todo.pop()):
@@ -176,8 +179,7 @@ class StartTogether:
                     continue
                 found[name] = other
                 todo.append(other)
-                # A neighbour with a known result here can only be in a set that is refused: then this is that
-                # set.
+                # A neighbour whose result is known can only be in a refused set: then this is that set.
                 refused = "" if len(found) > MAX_START_TOGETHER else self._sets.get(other.key)
                 if isinstance(refused, str):
                     return found, refused

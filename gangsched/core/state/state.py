@@ -1,4 +1,4 @@
-"""SharedState: state shared by the core's rooms during a turn, and the turn's output.
+"""SharedState: state shared by the core's packages during a turn, and the turn's output.
 
 Membership, Binder, Permits, Reporter and Scheduler all use the one SharedState; none of them keeps its own
 state about pods or groups. A turn is one call of Scheduler.handle, advance or schedule_next: it collects
@@ -45,7 +45,7 @@ PRE_ENQUEUE = -1
 LOOK_FOR = -2
 """Likewise: look for a pod that the server reported gone before the watch did."""
 
-# A pod that did not go when it was evicted is not waited for.
+# No claim waits for a pod that did not go when it was evicted.
 _STUCK = End(NEVER_S)
 
 
@@ -61,10 +61,10 @@ class SharedState:
         observer: Observer | None = None,
         wall_ahead_s: float | None = None,
     ) -> None:
-        """wall_ahead_s: Unix time less the clock of the turns; None: unknown."""
+        """wall_ahead_s: Unix time less the turns' clock; None if unknown."""
         self.profiles = profiles
         self.retiring: frozenset[str] = frozenset()
-        """Profiles that are gone from the configuration, and still bind (core.reconfigure)."""
+        """Profiles that are gone from the configuration but still bind (core.reconfigure)."""
         self.settings = settings
         self.observer = observer
         self.cache = Cache(
@@ -75,9 +75,9 @@ class SharedState:
             sign=self._sign if any(profile.signing.is_used for profile in profiles.values()) else None,
         )
         self.queue_view: QueueView | None = None
-        """What PreEnqueue and QueueSort see, where one of them looks."""
+        """What PreEnqueue and QueueSort see, if one of them looks."""
         self.queue_book: QueueBook | None = None
-        """What each queue holds, where queues are configured."""
+        """What each queue holds, if queues are configured."""
         self.walltimes: Walltimes | None = None
         self.ends: Ends | None = None
         self.wall_ahead_s = wall_ahead_s
@@ -85,19 +85,19 @@ class SharedState:
         self.start_together = StartTogether(self.groups)
         self.now_s = 0.0
         self.n_heard = 0
-        """Changes whenever events or settings are taken in."""
+        """Grows whenever events or settings are taken in."""
         self.effects: list[Effect] = []
         self.changes: list[ClusterChange] = []
         self.touched: dict[GroupKey, Group] = {}
         self.timers = Timers()
         self.settle_by_s: Deadlines[GroupKey] = Deadlines(self.timers)
-        """Half-bound groups and when they are unwound, unless they are whole by then."""
+        """Half-bound groups, and when each is unwound unless it is whole by then."""
         self.retries = Retries(self.timers)
         """Binds to be sent again, and PreEnqueue to be called again."""
         self.lowest_of_groups = 2**31
         """The lowest priority that any group's object (as opposed to its pods) has had."""
         self.victims: dict[str, list[Preemption]] = {}
-        """By UID: pods that some group waits for to go."""
+        """By UID: pods whose leaving some group waits for."""
         self.stuck: dict[str, None] = {}
         """UIDs of victims that had not gone by their deadline; not chosen again."""
         self.unanswered: dict[str, Pod] = {}
@@ -110,9 +110,9 @@ class SharedState:
         """Called with each turn's changes, before the groups that they may cure are woken."""
         self.requeue_order = RequeueOrder()
         self.decides = False
-        """All existing objects have been received, and no other process leads."""
+        """Whether all existing objects have been received and no other process leads."""
         self.broken_reservations: dict[GroupKey, tuple[Group, str]] = {}
-        """Groups for which a broken reservation was found in this turn, and why."""
+        """Groups with a broken reservation found in this turn, and why it is broken."""
         self.queue = self._new_queue(settings)
         self._take_walltimes(settings.queueing)
         self._take_order(profiles)
@@ -131,7 +131,7 @@ class SharedState:
         )
 
     def configure(self, profiles: Mapping[str, Profile], settings: Settings) -> None:
-        """These are in effect from now on; core.reconfigure handles which pods are ours."""
+        """Puts these into effect; core.reconfigure handles which pods are ours."""
         self.profiles = profiles
         self.settings = settings
         self.n_heard += 1
@@ -147,7 +147,7 @@ class SharedState:
         self._take_queueing(settings.queueing)
 
     def go_on_trial(self, *, allow_eviction: bool) -> None:
-        """From now on this is a copy for somebody's question: observers hear no more of it."""
+        """Makes this a copy that answers what-if questions; observers are no longer called."""
         self.observer = self.queue.observer = None
         self.profiles = {name: profile.quiet for name, profile in self.profiles.items()}
         self.settings = on_trial(self.settings, allow_eviction=allow_eviction)
@@ -181,11 +181,11 @@ class SharedState:
         self.queue.lanes = self._order.make_lanes()
 
     def queues(self) -> QueueBook | None:
-        """What each queue holds, as parts of what the nodes offer now; None: no queues are configured."""
+        """Returns what each queue holds, as shares of what the nodes offer now; None without queues."""
         return None if self.queue_view is None else self.queue_view.queues
 
     def _take_walltimes(self, own: QueueingSettings | None) -> None:
-        """Before the queues, by which they are told; keeps what was learned while there is `queueing`."""
+        """Keeps what was learned while there is `queueing`. Runs before the queues, which read it."""
         if own is None:
             self.walltimes = self.ends = None
         elif self.walltimes is None or self.ends is None:
@@ -196,7 +196,7 @@ class SharedState:
             self.ends.configured()
 
     def _take_queueing(self, own: QueueingSettings | None) -> None:
-        """Keeps what was counted while it is in effect."""
+        """Keeps its counts while `queueing` is in effect."""
         if own is None or self.ends is None:
             self.queue.bypasses = self.queue.claims = None
             return
@@ -221,12 +221,12 @@ class SharedState:
             self.queue.claims.configure(own, self.now_s)
 
     def end_of(self, info: PodInfo) -> End:
-        """When a pod on a node is expected to end, where the configuration has `queueing`."""
+        """Returns when a pod on a node is expected to end; only where the configuration has `queueing`."""
         assert self.ends is not None
         return _STUCK if info.uid in self.stuck else self.ends.of(info, self.now_s, self.wall_ahead_s)
 
     def passing_place(self, group: Group) -> tuple[object, ...]:
-        """The group's place in its lane: who comes behind that and starts before it has passed it."""
+        """Returns the group's place in its lane: a group behind it that starts first has passed it."""
         return self._order.passing(group)[1]
 
     def _walltime_s(self, group: Group) -> float:
@@ -244,7 +244,7 @@ class SharedState:
         return None if profile is None else profile.signing.sign(pod)
 
     def set_time(self, now_s: float) -> None:
-        """A turn begins."""
+        """Begins a turn at this time."""
         self.now_s = now_s
         self.cache.usage_trackers.advance(now_s)
         if self.queue_view is not None:
@@ -259,14 +259,14 @@ class SharedState:
         self.counters[name] += n
 
     def touch(self, group: Group) -> None:
-        """The group is reconsidered before the turn ends."""
+        """Has the group reconsidered before the turn ends."""
         self.touched[group.key] = group
 
     def profile_of(self, group: Group) -> Profile:
         return self.profiles[group.scheduler_name]
 
     def packing_weight(self, group: Group) -> int | None:
-        """How much packing weighs beside the scores; None: the gang is packed first."""
+        """Returns the weight of packing beside the scores; None: the gang is packed first."""
         own = group.definition.packing_weight if group.definition is not None else None
         return self.settings.packing_weights.get(group.scheduler_name) if own is None else own
 
@@ -282,22 +282,22 @@ class SharedState:
         self.left_node(info.uid)
 
     def release(self, info: PodInfo) -> None:
-        """Releases what a pod holds, reserved or on its node; the freed room may cure others."""
+        """Releases what a pod holds, reserved or on its node; the freed room may cure other groups."""
         if info.state is MemberState.ASSUMED:
             self.unreserve([info])
         elif self.ends is not None:
             self.ends.left(info, self.now_s)
-        group = info.group  # those that start together are as important as the first of them
+        group = info.group  # groups that start together are as important as the first of them
         was_kept = info.uid in self.stuck or (group is not None and bool(group.start_together))
         if (change := self.cache.forget(info, was_kept=was_kept)) is not None:
             self.changes.append(change)
 
     def lowest_priority(self) -> int:
-        """A lower bound of the priorities of pods on nodes, cheap to compute."""
+        """Returns a cheap lower bound of the priorities of pods on nodes."""
         return min(min(self.cache.priorities, default=2**31), self.lowest_of_groups)
 
     def left_node(self, uid: str) -> None:
-        """A pod holds nothing on its node any more: a group whose last victim it was gets its turn."""
+        """Takes in that a pod left its node: a group whose last victim it was gets its turn."""
         self.stuck.pop(uid, None)
         for preemption in self.victims.pop(uid, ()):
             del preemption.waits_for[uid]
@@ -305,7 +305,7 @@ class SharedState:
                 self.queue.activate(preemption.unit[0], Cause.LOOK_AGAIN)
 
     def forget_all(self, group: Group, why: str) -> int:
-        """Releases all reservations of a group that has not sent a bind; returns how many."""
+        """Releases all reservations of a group that has not sent a bind; returns their number."""
         held = group.in_state(MemberState.ASSUMED)
         if held:
             self.unreserve(held)
@@ -345,11 +345,11 @@ class SharedState:
         return self.start_together.siblings(group)
 
     def list_changed(self, group: Group, before: tuple[str, ...]) -> None:
-        """The group's list changed, or it is gone: a set that was refused may start now."""
+        """The group's list changed, or it is gone: retries groups of a refused set that may start now."""
         self.stir(self.start_together.changed(group, before))
 
     def stir(self, groups: Iterable[Group]) -> None:
-        """What these groups wait for in another group has changed: they are tried again."""
+        """Tries these groups again: what they wait for in another group has changed."""
         for group in groups:
             if group.state is GroupState.WAITING:
                 self.queue.activate(group, Cause.LOOK_AGAIN)
@@ -357,19 +357,19 @@ class SharedState:
                 self.queue.wake(group, Cause.CURED, self.now_s)
 
     def retry_bind_at(self, when_s: float, info: PodInfo) -> None:
-        """Resend the member's bind at `when_s`."""
+        """Resends the member's bind at `when_s`."""
         self.retries.add(when_s, info.uid, info.attempt)
 
     def look_again_at(self, when_s: float, info: PodInfo) -> None:
-        """Call PreEnqueue for a pod again at `when_s`."""
+        """Calls PreEnqueue for a pod again at `when_s`."""
         self.retries.add(when_s, info.uid, PRE_ENQUEUE)
 
     def look_for_at(self, when_s: float, info: PodInfo) -> None:
-        """Check at `when_s` whether a pod reported gone still exists."""
+        """Checks at `when_s` whether a pod reported gone still exists."""
         self.retries.add(when_s, info.uid, LOOK_FOR)
 
     def may_be_admitted(self, group: Group) -> None:
-        """A member was edited: a group that Admit keeps out may be let in, and be of another queue."""
+        """Takes in an edited member: the group may be of another queue, and Admit may let it in now."""
         if self.queue.claims is not None:
             self.queue.claims.edited(group)
         profile = self.profile_of(group)
@@ -377,7 +377,7 @@ class SharedState:
             self.queue.wake(group, Cause.CURED, self.now_s)
 
     def may_end_otherwise(self, info: PodInfo, others: Mapping[str, PodInfo] | None = None) -> None:
-        """A running pod was edited; others: those of its group have another walltime with it."""
+        """A running pod was edited. others: pods of its group whose walltime changed with it."""
         self.queue.may_end_otherwise(others or {info.uid: info}, self.now_s)
         if self.queue_book is not None:
             self.queue_book.may_end_otherwise(info)
@@ -385,11 +385,11 @@ class SharedState:
             self.touch(info.group)
 
     def sort_key(self, group: Group) -> tuple[tuple[Any, ...], PluginError | None]:
-        """QueueSort's key and, where there is no valid one, why; changes nothing."""
+        """Returns QueueSort's key and, where there is no valid one, why; changes nothing."""
         return self._order.look(group)
 
     def drop_group(self, group: Group) -> None:
-        """The last member is gone."""
+        """Drops a group whose last member is gone."""
         for told in self.on_given_back:
             told(group)
         self.queue.forget(group)

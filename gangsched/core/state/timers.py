@@ -1,9 +1,9 @@
 """Timers: when the core has something to do next. One heap holds every deadline, each with its owner.
 
 An owner keeps its deadlines in a Deadlines table, or on its objects (the queue's are on the groups), and may
-move them at any time. The heap is lazy: an entry whose owner names another time by now is dropped when it
+move them at any time. The heap is lazy: an entry whose owner now gives another time is dropped when it
 surfaces. Nothing here sleeps: the inbox turns `Scheduler.next_deadline_s` into a sleep, and
-`Scheduler.advance` asks each owner for its part, in an order of its own.
+`Scheduler.advance` asks each owner for its part, in its own order.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 class DeadlineOwner(Protocol):
-    """Whoever has deadlines in the heap."""
+    """An object that has deadlines in the heap."""
 
     def due_s(self, key: Any) -> float:
-        """When the key's work is due as of now; NEVER_S: there is none any more."""
+        """Returns when the key's work is due as of now; NEVER_S if it has none."""
         ...
 
 
@@ -33,13 +33,13 @@ class Timers:
         self._serial = 0
 
     def push(self, when_s: float, owner: DeadlineOwner, key: Any) -> None:
-        """The owner has work at `when_s`; NEVER_S needs no entry."""
+        """Adds the owner's work at `when_s`; NEVER_S needs no entry."""
         if when_s < NEVER_S:
             self._serial += 1
             heapq.heappush(self._heap, (when_s, self._serial, owner, key))
 
     def next_s(self) -> float:
-        """The earliest deadline that still holds; NEVER_S: none does."""
+        """Returns the earliest deadline that still holds; NEVER_S if none does."""
         heap = self._heap
         while heap:
             when_s, _, owner, key = heap[0]
@@ -63,7 +63,7 @@ class Timers:
         return keys
 
     def pending(self, owner: DeadlineOwner) -> Iterator[Any]:
-        """The keys of the owner's entries, in no order, those included that no longer hold."""
+        """Yields the keys of the owner's entries, in no order, stale ones included."""
         return (entry[3] for entry in self._heap if entry[2] is owner)
 
     def forget(self, owner: DeadlineOwner) -> None:
@@ -88,7 +88,7 @@ class Deadlines(Generic[K]):
         return iter(self._due_s)
 
     def due_s(self, key: K) -> float:
-        """NEVER_S for a key that is not here."""
+        """Returns NEVER_S for a key that is not here."""
         return self._due_s.get(key, NEVER_S)
 
     def set(self, key: K, when_s: float) -> None:
@@ -97,21 +97,22 @@ class Deadlines(Generic[K]):
         self._timers.push(when_s, self, key)
 
     def set_if_absent(self, key: K, when_s: float) -> None:
-        """Leaves the deadline of a key that is here already."""
+        """Sets the deadline unless the key has one."""
         if key not in self._due_s:
             self.set(key, when_s)
 
     def drop(self, key: K) -> bool:
-        """Whether the key was here."""
+        """Removes the key; returns whether it was here."""
         return self._due_s.pop(key, None) is not None
 
     def due(self, now_s: float) -> list[K]:
-        """Keys whose deadline has passed, in the order of the table; they stay until set anew or dropped."""
+        """Returns keys whose deadline has passed, in the order of the table; they stay until set anew or
+        dropped."""
         return [key for key, due_s in self._due_s.items() if due_s <= now_s]
 
     def take(self, now_s: float) -> list[K]:
         """Removes the keys whose deadline has passed: the earliest first, ties as they were set."""
-        # One that was moved, and back again, has two entries that hold.
+        # A key that was moved and moved back has two entries that hold.
         keys = list(dict.fromkeys(self._timers.take(self, now_s)))
         for key in keys:
             self.drop(key)
@@ -119,7 +120,7 @@ class Deadlines(Generic[K]):
 
 
 class Retries:
-    """Pods that are looked at again, each at its time, and for what attempt. Every request is answered."""
+    """Pods to look at again, each at its time and for an attempt. Every request is answered."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -134,5 +135,5 @@ class Retries:
         self._timers.push(when_s, self, (when_s, uid, attempt))
 
     def take(self, now_s: float) -> list[tuple[float, str, int]]:
-        """Those that are due, removed: by time, UID and attempt."""
+        """Removes and returns those that are due, by time, UID and attempt."""
         return sorted(self._timers.take(self, now_s))

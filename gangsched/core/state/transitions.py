@@ -1,9 +1,9 @@
 """The gang's table: every state that a group can be in, what moves it on, and where to; and its story.
 
 `move` is the one place where a group's state is written. A pair of state and cause that the table does not
-have is a defect, reported with the group's story. A story keeps only causes and times: with the table the
-states follow from them. The callers decide when a cause applies: attempts, binding, gang, nomination and
-others, through the queue, which keeps each group where its state says.
+have is a defect, reported with the group's story. A story keeps only causes and times; the table gives the
+states. The callers decide when a cause applies: attempts, binding, gang, nomination and others, through the
+queue, which keeps each group where its state says.
 
 Why two gangs never wait for each other. A group holds reservations without binding only in Waiting, and it
 enters Waiting only when every existing member of every group that is yet to start with it is reserved too
@@ -27,7 +27,7 @@ from gangsched.core.types.group import Group, GroupState
 from gangsched.errors import InvariantError
 
 _MAX_MOVES = 64
-"""Moves kept in one group's story; of a longer one the oldest half is dropped."""
+"""Moves kept in one group's story; beyond this the oldest half is dropped."""
 
 
 class Cause(enum.Enum):
@@ -79,7 +79,7 @@ _WAITING, _BINDING, _BOUND = GroupState.WAITING, GroupState.BINDING, GroupState.
 _UNWINDING, _DELETED = GroupState.UNWINDING, GroupState.DELETED
 
 _AT_REST = (_GATED, _GATHERING, _ACTIVE, _ASKING, _BACKOFF, _UNSCHEDULABLE, _BOUND)
-"""Nothing is held and no bind is in flight; the members determine where the group belongs."""
+"""States in which nothing is held and no bind is in flight; the members determine the group's place."""
 _TRIED = (_ACTIVE, _ASKING, _BACKOFF, _UNSCHEDULABLE, _WAITING)
 """States of an attempt's groups: the one whose turn it is, and those that start together with it."""
 _IN_LINE = (_ACTIVE, _WAITING)
@@ -184,7 +184,8 @@ def _replayed(group: Group, n_moves: int) -> list[Moved]:
 
 
 def drawn() -> str:
-    """The table for docs/architecture.md: for each cause the possible states before, and the state after."""
+    """Draws the table for docs/architecture.md: for each cause the possible states before, and the state
+    after."""
     lines = ["| cause | what happened | found | goes to |", "|---|---|---|---|"]
     for states, cause, to in _ROWS:
         found = "any" if states is _ANY else ", ".join(state.value for state in states)

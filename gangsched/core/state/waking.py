@@ -1,12 +1,12 @@
 """Waking: which groups that do not fit a turn's changes may have cured.
 
-Thousands of equal pods wait for the same thing, so the plugins that refused them are asked once for all that
-they refused alike. What becomes free on a claimed node is looked at as the group would find it, less what the
-claims keep from it: otherwise each pod that ends where a gang waits would have the whole line tried in vain.
-Such a group is woken when the claim moves or ends (core.queueing.claims, `freed`). A group is also woken
-when its queue holds less than is guaranteed to it since a pod of that queue has gone, wherever that was, and
-when another queue begins to borrow: it may have room made for it; and when what becomes free is enough with
-what less important pods, or those of other queues, hold on that node, which it may have evicted. Called by
+Thousands of equal pods wait for the same thing, so the plugins that refused them are asked once for all pods
+that they refused alike. What becomes free on a claimed node is looked at as the group would find it, less
+what the claims keep from it: otherwise each pod that ends where a gang waits would have the whole line tried
+in vain. Such a group is woken when the claim moves or ends (core.queueing.claims, `freed`). Three things also
+wake a group: its queue holds less than its guarantee because a pod of that queue is gone, on whatever node;
+another queue begins to borrow, so that room may be made for the group; or what becomes free is enough
+together with what the group may evict on that node: less important pods, or those of other queues. Called by
 core.state.queue.
 """
 
@@ -33,7 +33,7 @@ from gangsched.core.types.cluster_events import Change, ClusterChange
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.pod_template import PodTemplate
 
-# These name their group and wake it directly.
+# These changes name their group and wake it directly.
 _NAMES_GROUP = Change.GROUP_CHANGED | Change.SIBLING_CHANGED
 _GIVES_ROOM = Change.ROOM_FREED | Change.NODE_ALLOCATABLE | Change.NODE_DEVICES
 
@@ -60,12 +60,12 @@ class Waking:
         self._shared = shared
 
     def cured_by(self, changes: Sequence[ClusterChange], view: ClusterView) -> Callable[[Group], bool]:
-        """A function that says whether one of these changes may cure a group."""
+        """Returns a function that tells whether one of these changes may cure a group."""
         return _Heard(self._shared, [one for one in changes if not one.what & _NAMES_GROUP], view).may_cure
 
 
 class _Heard:
-    """Some changes, and what the plugins have said of them."""
+    """Some changes, and the plugins' answers about them."""
 
     def __init__(self, shared: _Shared, changes: Sequence[ClusterChange], view: ClusterView) -> None:
         self._shared = shared
@@ -73,18 +73,18 @@ class _Heard:
         self._view = view
         self._said: dict[Hashable, bool] = {}
         self._beside: dict[tuple[int, ...], ClusterView] = {(): view}
-        """By the serials of claims: the nodes that have changed, with what these keep."""
+        """By the serials of claims: the changed nodes, less what these claims keep."""
         claims = shared.queue.claims
         rows = {one.row for one in changes if one.row >= 0}
         self._names = {view.name(row) for row in rows} if claims is not None and claims.by_key else set()
         there = claims.all if claims is not None and self._names else []
         self._claims = [claim for claim in there if not self._names.isdisjoint(claim.nodes)]
         self._has_less: dict[str, bool] = {}
-        """By queue: whether something of it was freed, and it holds less than is guaranteed to it."""
+        """By queue: whether some of its pods freed room, and it holds less than its guarantee."""
         self._lowest = shared.lowest_priority()
         self._without_lower: dict[tuple[int, ...], tuple[list[ClusterChange], ClusterView]] = {}
-        """By priority and serials of claims: where more is free than pods of lower ones held there, and the
-        nodes without those, with all that the claims will need."""
+        """By priority and serials of claims: changes that freed more than pods of lower priority held there,
+        and the nodes without lower pods and with all that the claims will need."""
         self._would_do: dict[Hashable, bool] = {}
 
     def may_cure(self, group: Group) -> bool:
@@ -112,9 +112,10 @@ class _Heard:
             return True
 
     def _may_preempt(self, profile: Profile, group: Group, kept: Sequence[StartClaim]) -> bool:
-        """Whether it may fit where the pods of lower priority go, beside all that these claims will need.
+        """Whether it may fit if pods of lower priority go, beside all that these claims will need.
 
-        What such pods had is no news: the group would have had them evicted, unless they were kept from it.
+        Room freed by such a pod is no news: the group could have had it evicted, unless it was kept from
+        that.
         """
         if not profile.post_filters or not self._shared.settings.allow_eviction:
             return False
@@ -154,8 +155,8 @@ class _Heard:
         return known
 
     def _may_take(self, profile: Profile, group: Group, queues: QueueView) -> bool:
-        """Whether others' pods may be evicted for it now: its queue holds less than before, or what becomes
-        free is enough with what it may take on that node."""
+        """Whether it may evict other queues' pods now: its queue holds less than before, or what becomes free
+        is enough with what it may take on that node."""
         book = queues.queues
         if book is None or not book.tree.guarantees or not profile.admit_plugins:
             return False
@@ -174,7 +175,7 @@ class _Heard:
         return has_less or self._would_do[key]
 
     def _fits_without(self, profile: Profile, group: Group, rule: EvictionRule) -> bool:
-        """Whether the group may fit where something has become free, if all pods go that it may evict."""
+        """Whether the group may fit where room was freed, if all pods go that it may evict there."""
         going = {
             row: [
                 info
@@ -200,7 +201,7 @@ class _Heard:
         return known
 
     def _frees(self, change: ClusterChange, name: str, book: QueueBook) -> bool:
-        """Not where room is only kept for its pods no more: that is no use."""
+        """Whether the change frees room that the queue's pods held, not only room reserved for them."""
         if change.pod is None or not change.what & Change.ROOM_FREED:
             is_merged = change.row < 0 and bool(change.what & Change.ROOM_FREED)
             return is_merged or bool(change.what & (Change.NODE_REMOVED | Change.BORROWED))
@@ -213,9 +214,9 @@ class _Heard:
         return self._said[key]
 
     def _kept_from(self, profile: Profile, group: Group) -> list[StartClaim]:
-        """The claims on changed nodes to which the group yields if it starts now. None for a group with a
-        claim or with groups that start with it, nor where queues have rights to what is kept
-        (core.groups.outranked): these are woken by all room that would do for them."""
+        """Returns the claims on changed nodes to which the group yields if it starts now. None for a group
+        with a claim or with groups that start with it, nor where queues have rights to what is kept
+        (core.groups.outranked): those groups are woken by all room that would do for them."""
         shared, claims = self._shared, self._shared.queue.claims
         if not self._claims or claims is None or shared.walltimes is None:
             return []
@@ -240,9 +241,9 @@ class _Heard:
 def _refused_then(
     profile: Profile, group: Group, change: ClusterChange
 ) -> Sequence[tuple[str, PodTemplate | None]]:
-    """What may refuse the group where pods are gone.
+    """Returns what may refuse the group where pods are gone.
 
-    A node without room was not asked for more, so devices there that are not well were no reason yet.
+    A node without room was not asked for more, so unhealthy devices there were no reason yet.
     """
     own = group.rejected_by
     if not (profile.names_devices and change.what & Change.NODE_DEVICES):
@@ -251,6 +252,6 @@ def _refused_then(
 
 
 def _is_due(queue: str, book: QueueBook) -> bool:
-    """Whether it holds less than is guaranteed to it."""
+    """Whether the queue holds less than its guarantee."""
     used = book.used(queue)
     return any(used.get(resource, 0) < amount for resource, amount in book.guaranteed(queue).items())

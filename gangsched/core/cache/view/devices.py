@@ -15,14 +15,14 @@ Wishes = tuple[tuple[PodTemplate, tuple[int, ...]], ...]
 
 
 class DeviceQueries(RowQueries):
-    """Devices that are told apart. What a device plugin merely counts is in RoomQueries."""
+    """Devices with IDs. What a device plugin merely counts is in RoomQueries."""
 
     __slots__ = ()
     _ledger: DeviceLedger
 
     @property
     def listed(self) -> Collection[str]:
-        """The resources that some node has an inventory of."""
+        """The resources for which some node has an inventory."""
         return self._ledger.columns.keys()
 
     def device_free(self, resource: str) -> IntArray | None:
@@ -41,7 +41,7 @@ class DeviceQueries(RowQueries):
         return self._ledger.in_labels
 
     def has_unhealthy(self, resource: str) -> bool:
-        """Whether some node lists a device of it that is not healthy."""
+        """Whether some node lists an unhealthy device of it."""
         column = self._ledger.columns.get(resource)
         return column is not None and bool(column.unhealthy)
 
@@ -60,7 +60,7 @@ class DeviceQueries(RowQueries):
         return 0, ()
 
     def note_given_up(self, row: int, resource: str) -> None:
-        """A search for sets of devices there exhausted its budget; only a Trial records it."""
+        """Records that a search for device sets there exhausted its budget; only a Trial does."""
 
     def inventory(self, row: int, resource: str) -> DeviceInventory | None:
         return self._ledger.inventory(row, resource)

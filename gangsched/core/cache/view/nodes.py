@@ -12,7 +12,7 @@ from gangsched.model.objects import Node, Taint
 
 
 class NodeQueries(RowQueries):
-    """What nodes are, whatever runs on them."""
+    """Properties of nodes, whatever runs on them."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class NodeQueries(RowQueries):
         return shown(column.codes[: self._nodes.n_rows]), column.values
 
     def image(self, name: str) -> Image | None:
-        """An image and its nodes, by a name that nodes report; None: on no node."""
+        """Returns an image and its nodes, by a name that nodes report; None: on no node."""
         return self._nodes.images.get(name)
 
     def images_on(self, row: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""PodQueries: pods on nodes, how many match a term, what those placed on this view are."""
+"""PodQueries: pods on nodes, how many match a term, which are placed on this view."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class PodQueries(RowQueries):
     _index: PodIndex
 
     def pods_on(self, row: int) -> Iterable[PodInfo]:
-        """The pods that hold something on the node, bound or reserved; a Trial's own are in `placed`."""
+        """Returns the pods that hold something on the node, bound or reserved; a Trial's own are in
+        `placed`."""
         return self._by_node.get(self._nodes.names[row], _NOBODY).values()
 
     @property
@@ -32,7 +33,7 @@ class PodQueries(RowQueries):
 
     @property
     def moved(self) -> Sequence[tuple[int, PodTemplate, int]]:
-        """As `placed`, and with negative counts the pods that it has removed."""
+        """As `placed`, and the pods that the Trial has removed, with negative counts."""
         return ()
 
     def matching(self, term: PodTerm) -> IntArray:

@@ -14,7 +14,7 @@ _ArrayT = TypeVar("_ArrayT", bound=np.ndarray[Any, Any])
 
 
 def shown(array: _ArrayT) -> _ArrayT:
-    """A read-only view: these are the cache's own arrays, and plugins are others' code."""
+    """Makes the array read-only: these are the cache's own arrays, and plugins are foreign code."""
     array.setflags(write=False)  # faster than the attribute
     return array
 
