@@ -97,6 +97,13 @@ class SimApi(SimStore):
             unread_s = self._weather.unread_s() if stream.is_optional else 0.0
             stream.reconnect(down_s(), unread_s=unread_s)
 
+    @property
+    def unread_dialects(self) -> frozenset[str]:
+        """Those whose PodGroups the process has not listed yet."""
+        return frozenset(
+            s.kind.partition(".")[2] for s in self.streams.values() if s.is_optional and not s.is_read
+        )
+
     def binds_under_way(self) -> list[ef.BindPod]:
         """Requests that have left the process and not reached the server."""
         return list(self._on_the_way.values())

@@ -378,9 +378,9 @@ class Simulation:
             self.api.carry_out(effect)
 
     def _too_long_half_bound(self) -> Iterable[str]:
-        # The evicted pods' grace and a refused eviction's repetition come on top of the limit.
-        limit_s = self.settings.settle_s + self.api.longest_grace_s + 5.0
-        return self.half_bound.too_long(self.timeline.now_s, limit_s, calm_since_s=self.calm_since_s)
+        limit_s = self.settings.settle_s + self.api.longest_grace_s + 5.0  # refused evictions are repeated
+        since_s = self.calm_since_s
+        return self.half_bound.too_long(self.api, self.timeline.now_s, limit_s, calm_since_s=since_s)
 
     # -- telling ---------------------------------------------------------------------------------------
 

@@ -338,7 +338,8 @@ class Duel:
             replica.recount()
         limit_s = self.settings.settle_s + self.api.eviction_grace_s + 5.0
         now_s = self.timeline.now_s
-        self.judge(self.half_bound.too_long(now_s, limit_s, calm_since_s=self.calm_since_s))
+        since_s = self.calm_since_s
+        self.judge(self.half_bound.too_long(leader.api, now_s, limit_s, calm_since_s=since_s))
         self.judge(checkers.cache_is_store(leader.api, leader.scheduler))
         self.judge(checkers.nothing_leaks(leader.scheduler))
 

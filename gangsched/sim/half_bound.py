@@ -126,10 +126,14 @@ class HalfBound:
                 self._whole.add(gang)
                 self.since_s.pop(gang, None)
 
-    def too_long(self, now_s: float, limit_s: float, *, calm_since_s: float) -> Iterator[str]:
-        """3: after faults stop no gang stays half bound for longer than the settle limit."""
+    def too_long(self, api: SimApi, now_s: float, limit_s: float, *, calm_since_s: float) -> Iterator[str]:
+        """3: after faults stop no gang stays half bound for longer than the settle limit. The time of a gang
+        whose object the process cannot know yet begins once that kind has been listed."""
+        unread = api.unread_dialects
         for gang, since_s in self.since_s.items():
-            if now_s - max(since_s, calm_since_s) > limit_s:
+            if gang.dialect in unread:
+                self.since_s[gang] = now_s
+            elif now_s - max(since_s, calm_since_s) > limit_s:
                 yield f"3: gang {gang} has been half bound since {since_s:.1f}, it is {now_s:.1f}"
 
 

@@ -78,6 +78,7 @@ class Starts:
             if (gang := gang_of(pod)) is not None and gang.dialect != _ALONE:
                 starting.setdefault(gang, pod)
         if not starting:
+            self._sent |= {pod.metadata.uid for pod in sent}  # one alone may be named a member later
             return
         members, reserved = _members(scheduler, told), reserved_by(scheduler)
         self._sent &= reserved

@@ -49,6 +49,8 @@ class Stream:
         self._is_off = False
         self.is_offered = True
         """False while the server has no such kind."""
+        self.is_read = False
+        """Whether this process has listed the kind."""
         self._last_s = 0.0
         self.n_on_the_way = 0
 
@@ -105,7 +107,7 @@ class Stream:
 
     def reconnect(self, down_s: float, *, unread_s: float = 0.0) -> None:
         """A new process: it knows nothing and lists everything. unread_s: how long lists fail before."""
-        self._is_off = False
+        self._is_off = self.is_read = False
         self._known.clear()
         self.cut(down_s + unread_s)
         if unread_s > _WITHOUT_S:
@@ -128,7 +130,7 @@ class Stream:
         if not self.is_offered:
             self._sink(ev.KindMissing(self.kind))
             return
-        self._up = True
+        self._up = self.is_read = True
         self._last_s = self._timeline.now_s
         now = dict(self._store())
         for key, item in list(self._known.items()):
