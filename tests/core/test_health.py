@@ -194,6 +194,20 @@ def test_a_refused_eviction_is_asked_again_while_the_device_is_sick() -> None:
     assert not c.pods
 
 
+def test_a_refused_eviction_is_not_asked_again_once_the_device_is_well() -> None:
+    c = watched("evictMember", grace_s=5.0).submit(make_pod("x", gpus=1)).run()
+    c.evictions = "429"
+    fail(c, 0)
+    c.wait(8.0)
+    assert evicted(c) == ["x"]
+    fail(c)
+    c.evictions = "ok"
+    c.wait(700.0)
+    assert evicted(c) == ["x"]
+    assert c.pods, "its device works again"
+    assert len(told(c, "DeviceRecovered")) == 1
+
+
 def test_without_the_right_to_evict_it_is_asked_ever_more_rarely_and_told_once() -> None:
     c = watched("evictMember", grace_s=5.0).submit(make_pod("x", gpus=1)).run()
     c.evictions = "403"

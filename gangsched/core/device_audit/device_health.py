@@ -153,7 +153,7 @@ class DeviceHealth:
         ]
         known = self.failing.get(info.uid)
         if not failed:
-            if known is not None and not known.is_acted_on:
+            if known is not None and not _goes(known):
                 self._recovered(known)
             return
         if known is not None:
@@ -278,3 +278,10 @@ class DeviceHealth:
         group = info.group
         if group is not None and group.definition is not None and group.definition.uid:
             self._reporter.event(group, kind, reason, ACTION, message)
+
+
+def _goes(failure: _Failure) -> bool:
+    """Whether the pod is on its way out; one whose eviction was refused stays once its devices are well."""
+    info = failure.info
+    is_unwound = info.group is not None and info.group.state is GroupState.UNWINDING
+    return failure.is_acted_on and (is_unwound or info.pod.metadata.deletion_timestamp is not None)
