@@ -24,7 +24,13 @@ from gangsched.sim.told import Claim, Told
 
 _OURS = "gangsched.io/"
 # Annotations that do not restrict where a pod may go, beside those of the simulation itself.
-_HARMLESS = frozenset((WALLTIME_KEY, f"{_OURS}min-members", f"{_OURS}queue", f"{_OURS}disruption-mode"))
+_HARMLESS = frozenset(
+    (
+        WALLTIME_KEY,
+        *(f"{_OURS}{key}" for key in ("min-members", "queue", "disruption-mode")),
+        *(f"{_OURS}{key}" for key in ("on-device-failure", "on-partial-bind")),
+    )
+)
 # Fields of a PodGroup's spec, likewise.
 _NUMBERS = frozenset(("schedulingPolicy", "minMember"))
 

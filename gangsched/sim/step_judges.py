@@ -15,6 +15,7 @@ from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.capped import Limits
 from gangsched.sim.checkers import Preemptions
+from gangsched.sim.failed_devices import FailedDevices
 from gangsched.sim.filling import unfilled
 from gangsched.sim.given_back import GivenBack
 from gangsched.sim.kept_room import KeptRoom, acyclic
@@ -56,6 +57,7 @@ class StepJudges:
         self._guarantees = self._guarantees or (Guarantees() if self._are_guaranteed else None)
         self._limits = self._limits or (Limits() if self._are_limited else None)
         self._overtime = self._overtime or (Overtime() if self._are_evicted else None)
+        self._failed = FailedDevices(settings.devices) if settings.devices.on_failure != "none" else None
         if self._limits is not None:
             is_counted = queueing is not None and queueing.mode in ("hard", "budget")
             self._limits.begin(queueing.bound if queueing is not None and is_counted else None)
@@ -67,8 +69,8 @@ class StepJudges:
             self._kept_room.begin(self._guarantees.takes_kept_room)
         else:
             self._kept_room.begin()
-        self.has_more = queueing is not None or bool(queues) or self._follows
-        """Whether `look` judges anything: without claims and queues, nothing."""
+        self.has_more = queueing is not None or bool(queues) or self._follows or self._failed is not None
+        """Whether `look` judges anything: without claims, queues and failed devices, nothing."""
 
     def look_always(self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told) -> Iterator[str]:
         """After every step, before its effects are sent: what no setting changes."""
@@ -84,6 +86,8 @@ class StepJudges:
         if scheduler.shared.queue.claims is not None:
             yield from self._kept_room.look(scheduler, effects, told, now_s)
             yield from acyclic(scheduler)
+        if self._failed is not None:
+            yield from self._failed.look(scheduler, effects, told, now_s)
         if self._guarantees is not None:
             found = [*self._guarantees.look(scheduler, effects, told)]
             yield from found if self._are_guaranteed else ()

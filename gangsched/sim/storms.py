@@ -27,6 +27,7 @@ from gangsched.sim.limits import limited_workload, overtime_workload
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.moody import MoodySimulation, moody_workload
 from gangsched.sim.moody_plugins import KINDS
+from gangsched.sim.policies import policies_workload
 from gangsched.sim.racks import racked_workload
 from gangsched.sim.reload_mix import reloads_workload, start_reloads
 from gangsched.sim.storage import VolumeSimulation
@@ -78,7 +79,8 @@ STORMS: dict[str, Storm] = {
         settings=replace(FENCED, on_partial_bind="unwind"),
     ),
     "sick": Storm(
-        "as storm; who has a device that has failed is evicted, with all of its gang",
+        "as storm; a pod with a failed device is evicted, with all of its gang, unless it states otherwise",
+        policies_workload,
         settings=replace(
             FENCED,
             devices=DeviceSettings(on_failure="evictGang", failure_grace_s=2.0),

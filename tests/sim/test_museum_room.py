@@ -11,10 +11,14 @@ from contextlib import contextmanager
 
 import pytest
 
+from gangsched.core.cache.inventories import Inventories
+from gangsched.core.device_audit import device_health
+from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.preemption import queue_rights, victims
 from gangsched.core.preemption.queue_rights import QueueRights
 from gangsched.core.state.waking import _Heard
+from gangsched.model.objects import Node
 from gangsched.plugins import claim_binding, volume_binding, volume_matching, volume_restrictions
 from gangsched.plugins.node_unschedulable import NodeUnschedulable
 from gangsched.plugins.node_volume_limits import NodeVolumeLimits
@@ -89,6 +93,26 @@ def what_is_given_to_others_is_free(patch: Patch) -> None:
     patch.setattr(volume_matching.Given, "give", lambda self, choice: None)
 
 
+def failed_devices_are_left(patch: Patch) -> None:
+    patch.setattr(DeviceHealth, "_set_due", lambda self, failure: None)
+
+
+def an_unreadable_list_is_a_list_of_nothing(patch: Patch) -> None:
+    right = Inventories.put
+
+    def put(self: Inventories, row: int, node: Node, known: Node | None) -> tuple[frozenset[str], str]:
+        found = right(self, row, node, known)
+        self._ledger.unread.discard(row)
+        return found
+
+    patch.setattr(Inventories, "put", put)
+
+
+def a_refused_eviction_is_repeated_for_ever(patch: Patch) -> None:
+    """Also once the device is well again."""
+    patch.setattr(device_health, "_goes", lambda failure: failure.is_acted_on)
+
+
 # The mistake, the storm, and the beginning of what the checkers say of it.
 EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "cordons are not seen": (cordons_are_not_seen, "storm", "2: "),
@@ -99,6 +123,9 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "guarantees take nothing back": (guarantees_take_nothing_back, "lending", "34: "),
     "one pod at most is taken back": (one_pod_at_most_is_taken_back, "lending", "34: "),
     "the last that is guaranteed": (the_last_that_is_guaranteed_is_not_given, "lending", "34: "),
+    "failed devices are left": (failed_devices_are_left, "sick", "50: "),
+    "an unreadable list lists nothing": (an_unreadable_list_is_a_list_of_nothing, "sick", "50: "),
+    "a refused eviction is repeated": (a_refused_eviction_is_repeated_for_ever, "sick", "50: "),
     "volumes are everywhere": (volumes_are_everywhere, "volumes", "35: "),
     "a made volume is not looked at": (a_made_volume_is_not_looked_at, "volumes", "35: "),
     "one pod is any pod": (one_pod_is_any_pod, "volumes", "36: "),
