@@ -36,7 +36,7 @@ class FailedDevices:
         self._since_s: dict[str, dict[_Device, float]] = {}
         """By UID: since when each of its devices has been unhealthy."""
         self._moved_s: dict[str, float] = {}
-        """By UID: when its group was last being bound or unwound."""
+        """By UID: when its group was last being bound or unwound, or nothing was decided yet."""
         self._acted_s: dict[_Name, float] = {}
         """By gang: when it was last evicted for that."""
         self._asked: set[str] = set()
@@ -78,7 +78,7 @@ class FailedDevices:
             if known:
                 self._since_s[uid] = known
                 group = infos[uid].group if uid in infos else None
-                if group is None or group.state in _MOVING:
+                if group is None or group.state in _MOVING or not scheduler.is_synced:
                     self._moved_s[uid] = now_s
 
     def _is_due(self, event: ef.RecordEvent, told: Told, now_s: float) -> Iterator[str]:

@@ -20,6 +20,7 @@ from gangsched.sim.filling import unfilled
 from gangsched.sim.given_back import GivenBack
 from gangsched.sim.kept_room import KeptRoom, acyclic
 from gangsched.sim.overtime import Overtime
+from gangsched.sim.partial_binds import UNWIND, PartialBinds
 from gangsched.sim.starts import Starts, reserved_by
 from gangsched.sim.taken import Taken
 from gangsched.sim.teams import Guarantees
@@ -37,6 +38,8 @@ class StepJudges:
         self._taken, self._waits = Taken(), Waits()
         self._follows = follows
         self._guarantees = self._limits = self._overtime = None
+        self._partial: PartialBinds | None = None
+        self._failed: FailedDevices | None = None
         if follows:
             self._guarantees, self._limits, self._overtime = Guarantees(), Limits(), Overtime()
         self.excuses: Callable[[Group], bool] = _nobody
@@ -57,7 +60,12 @@ class StepJudges:
         self._guarantees = self._guarantees or (Guarantees() if self._are_guaranteed else None)
         self._limits = self._limits or (Limits() if self._are_limited else None)
         self._overtime = self._overtime or (Overtime() if self._are_evicted else None)
-        self._failed = FailedDevices(settings.devices) if settings.devices.on_failure != "none" else None
+        if self._partial is not None:
+            self._partial.take(settings)
+        elif settings.on_partial_bind == UNWIND:
+            self._partial = PartialBinds(settings)
+        if self._failed is None and settings.devices.on_failure != "none":  # which no reload changes
+            self._failed = FailedDevices(settings.devices)
         if self._limits is not None:
             is_counted = queueing is not None and queueing.mode in ("hard", "budget")
             self._limits.begin(queueing.bound if queueing is not None and is_counted else None)
@@ -70,7 +78,8 @@ class StepJudges:
         else:
             self._kept_room.begin()
         self.has_more = queueing is not None or bool(queues) or self._follows or self._failed is not None
-        """Whether `look` judges anything: without claims, queues and failed devices, nothing."""
+        self.has_more = self.has_more or self._partial is not None
+        """Whether `look` judges anything; with the default settings, nothing."""
 
     def look_always(self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told) -> Iterator[str]:
         """After every step, before its effects are sent: what no setting changes."""
@@ -86,6 +95,8 @@ class StepJudges:
         if scheduler.shared.queue.claims is not None:
             yield from self._kept_room.look(scheduler, effects, told, now_s)
             yield from acyclic(scheduler)
+        if self._partial is not None:
+            yield from self._partial.look(scheduler, effects, told, now_s)
         if self._failed is not None:
             yield from self._failed.look(scheduler, effects, told, now_s)
         if self._guarantees is not None:

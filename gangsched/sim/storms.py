@@ -75,7 +75,8 @@ STORMS: dict[str, Storm] = {
     "storm": Storm("everything goes wrong for 40 s, then nothing more; binds outlive their processes"),
     "calm": Storm("good weather", rates=CALM),
     "unwind": Storm(
-        "as storm; gangs bound in part are unwound at once",
+        "as storm; gangs bound in part are unwound at once, unless they state otherwise",
+        policies_workload,
         settings=replace(FENCED, on_partial_bind="unwind"),
     ),
     "sick": Storm(

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from gangsched.core.binding import group_outcome
+from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.cache.inventories import Inventories
 from gangsched.core.device_audit import device_health
 from gangsched.core.device_audit.device_health import DeviceHealth
@@ -113,6 +115,14 @@ def a_refused_eviction_is_repeated_for_ever(patch: Patch) -> None:
     patch.setattr(device_health, "_goes", lambda failure: failure.is_acted_on)
 
 
+def every_gang_bound_in_part_is_unwound(patch: Patch) -> None:
+    patch.setattr(GroupOutcome, "half_bound", lambda self, group: self.unwind(group))
+
+
+def no_gang_bound_in_part_is_unwound_at_once(patch: Patch) -> None:
+    patch.setattr(group_outcome, "UNWIND", "never")
+
+
 # The mistake, the storm, and the beginning of what the checkers say of it.
 EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "cordons are not seen": (cordons_are_not_seen, "storm", "2: "),
@@ -123,6 +133,8 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "guarantees take nothing back": (guarantees_take_nothing_back, "lending", "34: "),
     "one pod at most is taken back": (one_pod_at_most_is_taken_back, "lending", "34: "),
     "the last that is guaranteed": (the_last_that_is_guaranteed_is_not_given, "lending", "34: "),
+    "all bound in part are unwound": (every_gang_bound_in_part_is_unwound, "unwind", "51: "),
+    "none is unwound at once": (no_gang_bound_in_part_is_unwound_at_once, "unwind", "51: "),
     "failed devices are left": (failed_devices_are_left, "sick", "50: "),
     "an unreadable list lists nothing": (an_unreadable_list_is_a_list_of_nothing, "sick", "50: "),
     "a refused eviction is repeated": (a_refused_eviction_is_repeated_for_ever, "sick", "50: "),
