@@ -15,7 +15,7 @@ from typing import Protocol
 
 import anyio
 
-# When a name has several addresses, one that does not answer must not use up the others' time.
+# If a name has several addresses, a silent one must not use up the time of the rest.
 ADDRESS_TIMEOUT_S = 3.0
 
 
