@@ -340,7 +340,7 @@ def _home_kubeconfig(environ: Mapping[str, str]) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError:
-        pass # the reader reports why it cannot be read
+        pass  # the reader reports why it cannot be read
     return path
 
 

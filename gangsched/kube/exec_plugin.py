@@ -47,7 +47,7 @@ def limited(provider: Any) -> Any:
 
 
 async def _output(arguments: list[str], environ: dict[str, str]) -> bytes:
-    """What it prints. Raises: ValueError (it fails, or prints too much), OSError (it cannot be run)."""
+    """Returns the plugin's output. Raises: ValueError (it fails, or prints too much), OSError."""
     # The plugin may prompt a user at a terminal; only a process in the terminal's own group may do that.
     is_alone = sys.stdin is None or not sys.stdin.isatty()
     process = await asyncio.create_subprocess_exec(
@@ -69,10 +69,10 @@ async def _output(arguments: list[str], environ: dict[str, str]) -> bytes:
         errors.cancel()
         _kill(process, is_alone=is_alone)
         # asyncio logs a process's end that it sees after its loop has ended, and also if it cannot read an
-        # exit # status because closing the transport has read it already.
+        # exit status because closing the transport has read it already.
         with anyio.move_on_after(_KILLED_S, shield=True):
             await process.wait()
-        process._transport.close() # type: ignore[attr-defined] # else its children keep its pipes open
+        process._transport.close()  # type: ignore[attr-defined]  # else its children keep its pipes open
     if code != 0:
         raise ValueError(f"exec: process returned {code}" + (f". {said}" if said else ""))
     return answer

@@ -27,7 +27,7 @@ def home_kubeconfig(environ: Mapping[str, str]) -> str:
 
 
 def read_regular(path: str, what: str, max_bytes: int = MAX_BYTES) -> bytes:
-    """All of it. `what`: it is, in words. Raises: OSError; ConfigError (it is no regular file, or longer)."""
+    """Reads it all. `what`: its name in errors. Raises: OSError; ConfigError (not regular, or too long)."""
     with open_regular(path) as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:

@@ -97,7 +97,7 @@ def _kept_in_a_file(_: Any, content: str | bytes) -> str:
         with open(descriptor, "wb") as file:
             file.write(data)
     files[str(data)] = name
-    while len(files) > _MAX_FILES: # the least recently used
+    while len(files) > _MAX_FILES:  # the least recently used
         with suppress(OSError):
             os.unlink(files.pop(next(iter(files))))
     return name
@@ -254,7 +254,7 @@ async def from_kubeconfig(paths: str, context: str, *, needs_server: bool = True
             loader._user = user = settle(user, "user")
         loader._cluster = settle(loader._cluster, "cluster")
         if user is not None and "tokenFile" in user:
-            read_regular(_token_file(loader, user), "token") # the loader would read any file
+            read_regular(_token_file(loader, user), "token")  # the loader would read any file
         with anyio.fail_after(EXEC_TIMEOUT_S):
             await loader.load_and_set(loaded)
         loaded.files = _files(loader, user, loaded, paths)

@@ -15,7 +15,7 @@ MAX_EMPTY_PAGES = 100
 # One page of a command's list: 500 objects of a quarter of a MiB each, where 15 KiB is a large pod.
 MAX_PAGE_BYTES = 128 * 2**20
 # All pages together: 150,000 pods of 14 KiB, the most that Kubernetes is made for. etcd holds at most 8 GiB
-# of # all kinds.
+# of all kinds.
 MAX_BYTES = 2 * 2**30
 
 

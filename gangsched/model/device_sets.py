@@ -21,7 +21,7 @@ _BUDGET = 30_000
 _MAX_COMPARED = 2_000
 _MAX_KEPT = 20_000
 # Where wishes compete, each set tried costs a search for the next wish and a count for each wish: a fraction
-# # of a millisecond for this many devices, growing with the square of their number.
+# of a millisecond for this many devices, growing with the square of their number.
 _CHEAP = 8
 _MAX_TOGETHER = 2_000
 _TOGETHER = "together"

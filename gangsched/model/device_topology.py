@@ -24,12 +24,12 @@ LINK_KINDS = tuple(reversed(_LINK_WEIGHT))
 MAX_LINKED = 256
 # Limit on the pairs of all cached topologies together, some tens of MiB.
 _MAX_PAIRS = 4 * 2**20
-# Above this many candidate sets, or members of all sets together, a greedy search replaces the exact one. 8 #
+# Above this many candidate sets, or members of all sets together, a greedy search replaces the exact one. 8
 # devices never reach it, and linked devices never reach the second limit.
 _EXACT_SETS = 5000
 _EXACT_MEMBERS = 500_000
-# If there are more than MAX_LINKED devices and they list more NUMA nodes than this, all their nodes are #
-# taken as unknown.
+# If there are more than MAX_LINKED devices and they list more NUMA nodes than this, all their nodes are taken
+# as unknown.
 _MAX_NUMA_NODES = 64
 # Bounds memory; recomputing takes microseconds a set.
 _MAX_REMEMBERED = 20_000

@@ -29,8 +29,8 @@ Source = Literal["stated", "enforced", "predicted", "default", "never"]
 SOURCES: tuple[Source, ...] = ("stated", "enforced", "predicted", "default", "never")
 """The highest precedence first."""
 
-# Pods of these controllers are replaced when they end, and those of a node (mirror pods) return with it: #
-# such a pod frees nothing when it ends.
+# Pods of these controllers are replaced when they end, and those of a node (mirror pods) return with it: such
+# a pod frees nothing when it ends.
 _ENDLESS = frozenset(("ReplicaSet", "DaemonSet", "Node"))
 _WHOLE = re.compile(r"[0-9]{1,9}")
 

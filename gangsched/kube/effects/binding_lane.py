@@ -162,7 +162,7 @@ class BindingLane(Lane[BindPod]):
                 self._waiting.append(call)
 
     def _taken_back(self, call: Call[BindPod]) -> None:
-        if call.deadline_s: # sent before and put back; that outcome is unknown
+        if call.deadline_s:  # sent before and put back; that outcome is unknown
             self._silent(call, "taken back after it was sent")
         else:
             self._emit(BindCancelled(call.item.uid, call.item.attempt))

@@ -23,7 +23,7 @@ from gangsched.model.events import RefusalsRead
 
 _GET = Verb("GET")
 # The Events come sorted by name, so the oldest first, and are kept for an hour: a controller that retries
-# often # writes dozens in that time.
+# often writes dozens in that time.
 _MAX_EVENTS = 200
 # Controllers back off for up to a quarter of an hour; an older refusal may be over.
 _FRESH_S = 1_200.0

@@ -90,7 +90,7 @@ STATUS_TRIES = 5
 # A CRD may get a status subresource later: it is found out after this long.
 WHOLE_KNOWN_S = 600.0
 # This many tries of a read take about ten seconds while its gang waits; the core is notified after each such
-# # series.
+# series.
 READS_SAID = 6
 EVENT_TRIES = 3
 # An identical Event about the same object is repeated only after this long.

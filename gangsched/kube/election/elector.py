@@ -189,7 +189,7 @@ class LeaderElector:
         if code == 0:
             self._client.close()  # the connection may be as dead as it looks
         if code == 409:
-            return # another process was faster: the next GET shows which
+            return  # another process was faster: the next GET shows which
         if is_told(error):
             return
         text = str(error) or "no answer in time"

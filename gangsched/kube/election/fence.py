@@ -268,7 +268,7 @@ class Fence:
         """GET: there is no such object."""
         self._must_read = self._is_asking = False
         self._seen, self._version = FenceRecord(), ""
-        if self.state is FenceState.OWNED: # deleted by hand; another process may have made and lost one
+        if self.state is FenceState.OWNED:  # deleted by hand; another process may have made and lost one
             self.state = FenceState.DEPOSED
 
     def written(self, version: str) -> None:

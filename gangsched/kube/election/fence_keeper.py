@@ -196,7 +196,7 @@ class FenceKeeper:
             return
         if isinstance(step, Get):
             fence.found(_record(lease), lease.metadata.resource_version)
-        else: # a successful read proves nothing about writes that are refused again and again
+        else:  # a successful read proves nothing about writes that are refused again and again
             self._backoff.reset()
             self._said = ""
             fence.written(lease.metadata.resource_version)
@@ -218,7 +218,7 @@ class FenceKeeper:
         if code == 0:
             self._client.close()  # the connection may be as dead as it looks
         if code == 409:
-            return # concurrent write: read who owns it
+            return  # concurrent write: read who owns it
         text = str(error) or "no answer in time"
         if text != self._said and not is_told(error):
             self._said = text

@@ -180,7 +180,7 @@ class Election:
             self._due = Update
             self._next_s = -math.inf if self._releasing else self._sent_s + self._settings.retry_period_s
             self._renewed_s = self._sent_s
-        else: # other processes may have seen it expire before the answer reached us
+        else:  # other processes may have seen it expire before the answer reached us
             self._expire(now_s)
             self._at_once(Get)
 

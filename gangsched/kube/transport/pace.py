@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 # The load is high when more than this many arrive within RECENT_S. A gang of 16, bound and echoed, or one of
-# 32, # answered, stays below; 300 a second exceed it, even on a slow server.
+# 32, answered, stays below; 300 a second exceed it, even on a slow server.
 MANY = 60
 RECENT_S = 0.2
 _STEP = 1.25

@@ -91,9 +91,9 @@ class CatchUp:
         if not self._missing:
             return 0
         if self._state.n_held:
-            return len(self._missing) # a relist is running: the known objects are ahead of the emitted events
+            return len(self._missing)  # a relist is running: known objects are ahead of the emitted events
         # A pod that was deleted meanwhile, or that does not parse, is never shown: then only the watch's own
-        # # resourceVersion proves that the watch is past it.
+        # resourceVersion proves that the watch is past it.
         if _number(self._state.resource_version) >= self._version:
             self._missing.clear()
             return 0

@@ -12,7 +12,7 @@ import msgspec
 
 ObjectT = TypeVar("ObjectT")
 # kube-apiserver writes a list's metadata before its items; with other servers the page is decoded to find the
-# # token.
+# token.
 _CONTINUE = re.compile(rb'"continue":"([\w.=+/-]+)"')
 _HEAD_BYTES = 4096
 

@@ -34,10 +34,10 @@ from gangsched.model.events import Event, KindMissing
 _log = structlog.get_logger(__name__)
 
 # A wake-up, and the core's turn after it, cost as much as reading several events, so under load events are
-# read # together. Decisions lose nothing: more binds wait ahead of them than can be sent in this time.
+# read together. Decisions lose nothing: more binds wait ahead of them than can be sent in this time.
 HOLD_S = 0.05
 # For kinds other than pods, fewer events count as many: we and kubelets cause most of them, and a turn for
-# each # group status costs as much as writing it.
+# each group status costs as much as writing it.
 FEWER = 8
 # Older servers say Gone. TooLarge: the server's history was set back and our version is ahead of it.
 _TOO_OLD = ("Expired", "Gone", "ResourceVersionTooLarge")
@@ -349,9 +349,9 @@ class Reflector:
             _log.info("resourceVersion is too old, listing anew", kind=self.kind.name, err=str(error))
             self.state.gone()
         elif error.code == 404 and self.kind.versions:
-            self._version = "" # discovery shows whether the kind still exists
+            self._version = ""  # discovery shows whether the kind still exists
         elif self._is_forbidden(error) and self.kind.versions and not self.state.synced:
-            # Without the right to read groups, pods that need none can still be scheduled; retried all the #
+            # Without the right to read groups, pods that need none can still be scheduled; retried all the
             # same.
             await self._say_missing(f"not allowed to follow: {error}")
         elif is_told(error):

@@ -145,7 +145,7 @@ class WatchState:
         try:
             self._token = self._pages.after(meta.continue_, n_items=n_items, n_bytes=len(body))
         except ApiError:
-            self.gone() # its events so far are emitted with the next page
+            self.gone()  # its events so far are emitted with the next page
             raise
         if self._token and self._is_anew:
             return []

@@ -16,7 +16,7 @@ _KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
 _KUEUE_SERVING = "kueue.x-k8s.io/pod-group-serving"
 _KAI_QUEUE = "kai.scheduler/queue"
 _VOLCANO_MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
-# Controllers that own their pods directly and that KAI's grouper turns into gangs. Source: KAI-Scheduler #
+# Controllers that own their pods directly and that KAI's grouper turns into gangs. Source: KAI-Scheduler
 # `pkg/podgrouper/podgrouper/hub/hub.go`.
 _KAI_GANGS = frozenset(("JAXJob", "MPIJob", "PyTorchJob", "RayCluster", "TFJob", "XGBoostJob"))
 
