@@ -47,8 +47,7 @@ class Stream(AnsweredConnection):
         return self._only
 
     async def read(self, hold_s: float = 0.0) -> bytes:
-        """Returns what has arrived since the last call; waits for a byte; b"" at the end. Raises: OSError
-        (cut).
+        """Returns the bytes since the last call, at least one; b"" at the end. Raises: OSError, if cut.
 
         With `hold_s` bytes are left in the kernel for that long and then read all at once: a wake-up costs as
         much as decoding several events.
