@@ -1,11 +1,11 @@
 """The exception tree: the class of an exception tells whose fault it is.
 
     GangschedError
-    ├── ConfigError the user's: a file, a flag or an environment that cannot be used as it is
+    ├── ConfigError      the user's: a file, a flag or an environment that cannot be used as it is
     ├── ParseError       the user's or a peer's: a value on an object that does not parse
     ├── ApiError         the API server's answer, or its silence
     │   └── Unreachable  there is no connection to it: logged once for all callers
-    └── InvariantError ours: an invariant of the core does not hold; carries the events that led there
+    └── InvariantError   ours: an invariant of the core does not hold; carries the events that led there
 
 "No" is not an exception: a decision is a value (`core.framework.interface.Status`).
 """

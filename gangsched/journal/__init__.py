@@ -6,14 +6,14 @@ the random choices, which plugin calls hit their time limit, and a digest of the
 same core from the journal's configuration, makes the same calls, and compares the digests: equal ones prove
 that nothing outside the journal affected a decision.
 
-    records the content of a record, and its bytes
+    records     the content of a record, and its bytes
     segments    files of records: compressed, named, bounded when read, readable to the last whole record
-    writing a thread that writes segments, deletes old ones, and drops records if the disk is too slow
-    recorder the core's calls into records
-    settings its part of the configuration
-    replaying turns a journal into calls of a new core, and compares its answers
-    playing replays and prints one process's journal; stepping and watching with it
-    tracing sends a replay as traces to a collector
+    writing     a thread that writes segments, deletes old ones, and drops records if the disk is too slow
+    recorder    the core's calls into records
+    settings    its part of the configuration
+    replaying   turns a journal into calls of a new core, and compares its answers
+    playing     replays and prints one process's journal; stepping and watching with it
+    tracing     sends a replay as traces to a collector
     picture     the day as an SVG: nodes over time, waits by size
     command     `gangsched replay`
     vocabulary, renaming, renamed_state, anonymising    a journal under other names

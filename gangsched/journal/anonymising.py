@@ -86,7 +86,7 @@ class Anonymising:
         self.made: list[Path] = []
 
     def write(self, out: Path) -> Done:
-        """Writes into an empty directory. Raises: ConfigError, Divergence (no replay), NotTheSame, OSError."""
+        """Writes into an empty directory. Raises: ConfigError, Divergence, NotTheSame, OSError."""
         for segments in self._processes:
             self._meet(segments)
         self._rename.settle()
