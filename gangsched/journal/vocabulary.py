@@ -1,7 +1,8 @@
-"""The vocabulary of journals: words whose text itself, not only its equality, may affect decisions. They come
-from the program: every string in the code that decides, the names of the fields that it reads, and the same
-from plugins given as files. They are no secret, so anonymising keeps them. Called by the command that
-anonymises.
+"""The vocabulary of journals: words whose text itself, not only its equality, may affect decisions.
+
+They come from the program: every string in the code that decides, the names of the fields that it reads, and
+the same from plugins given as files. They are no secret, so anonymising keeps them. Called by the command
+that anonymises.
 """
 
 from __future__ import annotations

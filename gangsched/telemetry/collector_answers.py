@@ -1,6 +1,7 @@
-"""Answers of a trace collector, read only up to a limit: an endless answer would fill the memory. A redirect
-counts as a refusal: OpenTelemetry's exporter does not follow it and takes it for success. Called by
-telemetry.service; loads requests, which that exporter uses.
+"""Answers of a trace collector, read only up to a limit: an endless answer would fill the memory.
+
+A redirect counts as a refusal: OpenTelemetry's exporter does not follow it and takes it for success. Called
+by telemetry.service; loads requests, which that exporter uses.
 """
 
 from __future__ import annotations

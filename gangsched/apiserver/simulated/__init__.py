@@ -19,7 +19,7 @@ Annotations on a Pod:
 
 Annotations on a Node, to be set and removed at any time:
 
-    simulated.gangsched.io/killed             the machine is off: no heartbeat, no change of its pods; 50 seconds
+    simulated.gangsched.io/killed             the machine is off: no heartbeat, its pods do not change; 50 s
                                               later it is unreachable, and its pods are evicted according to
                                               their tolerations. Removed: it boots, and what ran has died
     simulated.gangsched.io/unhealthy-devices  these device IDs, comma-separated, are unhealthy
