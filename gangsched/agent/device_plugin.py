@@ -1,8 +1,8 @@
 """One resource's device plugin: answers kubelet's calls from the plan, on its own socket.
 
 Lives here: the calls (messages in, messages out: `Plugin`), and their gRPC server with its registration
-(`PluginServer`). Not here: choosing the set (`hand_off`), what a container gets with it (`outfit`), what is
-known of the node (`handing`).
+(`PluginServer`). Not here: choosing the set (`hand_off`), what a container gets with it (`outfit`), knowledge
+about the node (`handing`).
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ class PluginServer:
         return True
 
     async def _until_kubelet_is_another(self, face: _Face) -> None:
-        """Or has ended ListAndWatch, after which it calls the plugin only if it registers again."""
+        """Wait until kubelet is replaced or has ended ListAndWatch: the plugin must register again."""
         path, resource = self._directory / self.endpoint, self._plugin.settings.resource
         unheard_s = 0.0
         while self._identity() == self._seen and path.exists():

@@ -59,7 +59,7 @@ class Hearing:
 
     @property
     def is_blind(self) -> bool:
-        """Whether a source whose silence means sick devices never reported: unknown devices may exist."""
+        """Whether some source, whose silence means sick devices, never reported: devices may be unknown."""
         never = self._silent - set(self._reports)
         return any(self._sources[name] is Silence.SICKNESS for name in never)
 

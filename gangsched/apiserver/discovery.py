@@ -93,9 +93,7 @@ class Discovery:
         return self._documents[key]
 
     def groups(self) -> dict[str, list[str]]:
-        """Returns the groups in order, each with its versions, the preferred one first; without the core
-        group.
-        """
+        """Returns the groups but the core one in order, each with its versions, the preferred one first."""
         known = self._resources.groups()
         order = {name: at for at, name in enumerate(_GROUP_ORDER)}
         names = sorted((name for name in known if name), key=lambda name: (order.get(name, 99), name))

@@ -45,7 +45,7 @@ class OpenApiDocument(NamedTuple):
 
 
 class OpenApi:
-    """The documents, made when they are asked for and kept until the table of resources changes.
+    """The documents, made on request and cached until the table of resources changes.
 
     `schema_of` returns a custom resource's schema in a version, None for built-in ones.
     """

@@ -27,7 +27,7 @@ class QueueingSettings(msgspec.Struct, frozen=True):
     passes are only counted and reported; hard: at its bound a group gets a claim (core.queueing.claims);
     budget: it gets one once the claim leaves no more idle than allowed, idle_share of the cluster
     (core.queueing.idle_budget). on_overrun: yield: pods past their stated walltime may be evicted for a claim
-    (core.groups.overrun); evict: also if nothing waits (core.groups.walltime_evictions).
+    (core.groups.overrun); evict: also if no group waits (core.groups.walltime_evictions).
     """
 
     bound: int | None = None

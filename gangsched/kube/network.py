@@ -39,7 +39,7 @@ class Network:
     """The kernel's network."""
 
     async def connect(self, host: str, port: int) -> socket.socket:
-        """A connected, non-blocking socket; a name's addresses are tried in their order. Raises: OSError."""
+        """Returns a connected, non-blocking socket, trying a name's addresses in order. Raises: OSError."""
         sock = await _connected(asyncio.get_running_loop(), host, port)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""Remaining bandwidth: a node's annotation of what is left, a pod's annotations of what it requests.
+"""Remaining bandwidth: a node's annotation with what is left, a pod's annotations with its request.
 
 Lives here: the values and their parsing, with the place of every mistake. Not here: measuring (agent.probes)
 and reservations (core.cache.usage_trackers). Unit inside: integer bytes a second; MB is 10^6 bytes. Source of
@@ -27,7 +27,7 @@ PLAIN_REQUIRED, PLAIN_EXPECTED = "requiredRBW", "expectedRBW"
 REQUEST_KEYS = frozenset(
     (REQUIRED_KEY, EXPECTED_KEY, DIRECTION_KEY, SCOPE_KEY, PLAIN_REQUIRED, PLAIN_EXPECTED)
 )
-"""All keys of a pod; a pod without any of them requests no bandwidth."""
+"""All keys on a pod; a pod without any of them requests no bandwidth."""
 
 Direction = Literal["egress", "ingress", "both", "total"]
 """`both`: in each direction; `total`: in and out together, against the link's total."""

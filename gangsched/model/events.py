@@ -157,7 +157,7 @@ class StartsEstimated(_Event, frozen=True):
 
 
 class BindSucceeded(_Event, frozen=True):
-    """The server answered that this pod is bound as asked."""
+    """The server answered that this pod is bound as requested."""
 
     uid: str
     attempt: int

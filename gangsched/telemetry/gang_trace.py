@@ -229,7 +229,7 @@ class GangTrace:
     # -- ends ------------------------------------------------------------------------------------------
 
     def _verdict_of_phase(self, state: GroupState) -> str:
-        """Returns how the open phase ends when the group enters `state`; "" if it goes on."""
+        """Returns the open phase's verdict when the group enters `state`; "" if there is none."""
         if state is GroupState.DELETED:
             return names.GONE
         name = self.phase.name if self.phase is not None else ""

@@ -214,7 +214,7 @@ class GangTracer:
             self._of_member.update(dict.fromkeys(uids, (trace, traceparent)))
 
     def _trace_of(self, group: Group, now_ns: int) -> GangTrace | None:
-        """The group's trace, started now if it has none; None if it is not traced, or its trace has ended."""
+        """Returns the group's trace, starting one if needed; None if untraced, or if its trace has ended."""
         trace = self._traces.get(group.key)
         if trace is not None or group.key in self._unsampled or group.state in NOT_QUEUED:
             return trace

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_starts(page: QueuePage, console: Console) -> None:
-    """Prints a line for each group with a promised or estimated start, groups with reserved room first."""
+    """Prints a line for each group with a promised or estimated start, those with kept room first."""
     if not page.rows:
         console.print(f"Nothing can be said of the start of the {page.n_waiting} that wait.")
         return

@@ -164,7 +164,7 @@ async def read_groups(scheduler: Scheduler, now_s: float, wall_s: float) -> Tota
 
 
 def read_queueing(scheduler: Scheduler, totals: Totals) -> QueueingReading | None:
-    """Bypasses and walltimes, if they are counted."""
+    """Reads bypasses and walltimes, if they are counted."""
     bypasses = scheduler.shared.queue.bypasses
     if bypasses is None:
         return None

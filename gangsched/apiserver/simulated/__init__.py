@@ -33,7 +33,7 @@ that two live pods are given, or that is unknown or unhealthy, leads to a Warnin
 node's condition DeviceAllocationConflict and a line in the log.
 
 The rooms: nodes.py builds Node objects; cluster.py puts everything together, driver.py runs it in real time.
-Everything but driver.py is synchronous and is told the time.
+Everything but driver.py is synchronous and gets the time as an argument.
 """
 
 from gangsched.apiserver.simulated.cluster import SimulatedCluster

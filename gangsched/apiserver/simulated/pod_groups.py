@@ -1,7 +1,7 @@
 """Core PodGroups being deleted: kept until all their pods have ended.
 
-Lives here: removing the protection finalizer. Not here: adding it (kinds/pod_groups.py). Told of changes by
-cluster.py. Source: kubernetes pkg/controller/scheduling/podgroupprotection, read in v1.37.
+Lives here: removing the protection finalizer. Not here: adding it (kinds/pod_groups.py). cluster.py passes
+changes in. Source: kubernetes pkg/controller/scheduling/podgroupprotection, read in v1.37.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ kube.effects.dispatcher only.
 | the request | event |
 |---|---|
 | taken back before a byte of it was sent | BindCancelled |
-| 2xx with a Status that says Success | BindSucceeded |
-| 429 | none: the lane pauses as long as asked, and sends it again |
+| 2xx with a Status of Success | BindSucceeded |
+| 429 | none: the lane pauses as long as requested, and sends it again |
 | no connection, or lost before a byte was sent | none: waits, sent again after a backoff |
 | 401 | none the first time: credentials are renewed and it is sent again |
 | a Status that names the pod: NotFound, Forbidden, Invalid, … (kube.evidence) | BindFailed |

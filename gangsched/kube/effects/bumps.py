@@ -73,7 +73,7 @@ class Bumps:
         self.n_open -= 1
 
     async def bump_all(self, pods: Iterable[BumpPod]) -> None:
-        """Returns when no bind sent earlier for any of these pods can land any more."""
+        """Returns when no bind sent earlier for any of these pods can succeed any more."""
         async with anyio.create_task_group() as group:
             for pod in pods:
                 group.start_soon(partial(self.bump, pod))

@@ -182,7 +182,7 @@ class Dispatcher:
 
     @property
     def n_binds_ahead(self) -> int:
-        """How many binds decisions are ahead of the lanes, or of the fence if that is more.
+        """By how many binds the decisions are ahead of the lanes, or of the fence if that is more.
 
         So binds that were not listed ahead can gather for one write of the fence while others are sent.
         """

@@ -168,8 +168,8 @@ class EvictionLane(SlowLane[EvictPod | DeletePod]):
             self._emit(EvictionSucceeded(call.item.uid))
 
     def _again(self, call: Call[EvictPod | DeletePod], error: ApiError) -> bool:
-        # A disruption budget answers 429 too, with a reason; plain throttling has none or a Retry-After. Two
-        # budgets that cover one pod answer 500, for as long as both are there.
+        # A disruption budget causes a 429 too, with a reason; plain throttling has none or a Retry-After. Two
+        # budgets that cover one pod cause a 500, as long as both exist.
         is_budget = error.subject is not None and (
             error.reason == "DisruptionBudget"
             or "disruption budget" in error.message

@@ -1,4 +1,4 @@
-"""The fence: the list of binds that may be in flight, written down before the first of them is sent.
+"""The fence: the list of binds that may be in flight, stored before the first of them is sent.
 
 Leader election alone does not prevent late binds: a leader that is paused, or whose packets are delayed, may
 bind after another has taken over. Lives here: the content of the one object, its owner, and the effects that

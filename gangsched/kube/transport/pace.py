@@ -1,4 +1,4 @@
-"""How long to let things gather before they are handled together.
+"""How long to let events gather before handling them together.
 
 Called by kube.watch.reflector, kube.transport.readers, loop.
 """

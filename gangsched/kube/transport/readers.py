@@ -22,7 +22,7 @@ MIN_HOLD_S, MAX_HOLD_S = 0.001, 0.01
 
 
 class Readers:
-    """`add_reader` and `remove_reader` as on the event loop; `close()` when all are removed."""
+    """`add_reader` and `remove_reader` as on the event loop; `close()` once all are removed."""
 
     def __init__(self, network: Network = KERNEL) -> None:
         self.n_awaited = 0

@@ -1,10 +1,10 @@
 """The API server's JSON into events: which kinds there are, and how one object of each is read.
 
-Lives here: typed decoders per kind. Not here: what can be read of objects that they reject
-(kube.watch.unparsed), and what is already known (kube.watch.watch_state). Called by kube.watch.watch_state
-for every page and every batch of lines. A pod costs a few microseconds, so rare lines (bookmarks, errors,
-refused objects) pay a second decoding of their batch. Parts nested too deep to decode, as managedFields may
-be, are left out and logged.
+Lives here: typed decoders per kind. Not here: reading parts of objects that they reject
+(kube.watch.unparsed), and the known objects (kube.watch.watch_state). Called by kube.watch.watch_state for
+every page and every batch of lines. A pod costs a few microseconds, so rare lines (bookmarks, errors, refused
+objects) pay a second decoding of their batch. Parts nested too deep to decode, as managedFields may be, are
+left out and logged.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class FirstRead:
         self._since_s = math.inf
 
     def failed(self, now_s: float) -> bool:
-        """Returns whether the wait is long enough; not called again after that."""
+        """Notes a failure; returns whether the wait has been long enough. Not called again after that."""
         self._since_s = min(self._since_s, now_s)
         self.goes_without = self._is_optional and now_s >= self._since_s + self._unread_s
         return self.goes_without

@@ -101,7 +101,7 @@ class WatchState:
             self.gone()
 
     def gone(self) -> None:
-        """The resourceVersion or the continue token is too old: list anew, from the start."""
+        """The resourceVersion or the continue token is too old: relist from the start."""
         self.closed()
         self._listing = True
         self._token = ""
@@ -224,7 +224,7 @@ class WatchState:
         return events
 
     def _line_by_line(self, whole: bytes, events: list[Event]) -> None:
-        """Takes in lines of which one is no plain object; the rest still count."""
+        """Takes in lines one by one, as one of them is no plain object; the rest still count."""
         for line in whole.split(b"\n"):
             if not line:
                 continue

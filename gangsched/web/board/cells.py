@@ -27,7 +27,7 @@ MAX_NAMES = 20_000
 # Kubelets choose the names of nodes and resources.
 MAX_RESOURCES = 16
 MAX_CELLS = 256
-# At most this many devices of a resource without IDs are drawn per node: plugins for /dev/fuse report
+# A resource without device IDs is drawn only if the node has at most this many: plugins for /dev/fuse report
 # thousands.
 MAX_COUNTED = 64
 

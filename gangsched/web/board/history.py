@@ -23,7 +23,7 @@ MAX_SAMPLES = 1440
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
     """at: seconds since 1970. n_waiting: groups that have not started. used: the share of devices not free;
-    split: the share of free devices on nodes whose other devices are partly in use; None: there are no (free)
+    split: the share of free devices that are on nodes where others are in use; None: there are no (free)
     devices. decisions: attempts a second.
     """
 

@@ -34,7 +34,8 @@ MAX_ROWS = 100
 _NODES_AT_ONCE = 2000
 # Kubelets choose the names of resources.
 _MAX_RESOURCES = 16
-# At most this many devices of a resource without IDs count per node: plugins for /dev/fuse report thousands.
+# A resource without device IDs is shown only if no node has more than this: plugins for /dev/fuse report
+# thousands.
 _MAX_COUNTED = 64
 
 
