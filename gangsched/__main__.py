@@ -1,4 +1,4 @@
-"""`python -m gangsched`: as `gangsched`, where the console script is not on the PATH."""
+"""`python -m gangsched`: the same as `gangsched`, if the console script is not on the PATH."""
 
 import sys
 

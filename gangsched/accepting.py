@@ -1,9 +1,9 @@
-"""Connections to a server of ours: how many there are, also of those that have not said a word. Floor 0.
+"""Connections to a server of ours: limits their number, including silent ones. Floor 0.
 
 Lives here: accepting, TLS handshakes, closing the oldest. Not here: requests, and which addresses (the pages'
 web.server and web.listening, the embedded API server's apiserver.server). asyncio's own servers do not limit
-TLS handshakes: each holds 256 KiB for up to a minute, and nothing counts them. A stranger who opens sockets
-and stays silent would take the process' memory and file descriptors.
+TLS handshakes: each holds 256 KiB for up to a minute, uncounted. A stranger who opens sockets and stays
+silent would exhaust the process' memory and file descriptors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 MAX_CONNECTIONS = 256
 MAX_HANDSHAKES = 128
 _HANDSHAKE_S = 10.0
-# A peer that does not answer the end of TLS keeps its buffers for this long.
+# A peer that does not answer the TLS shutdown keeps its buffers for this long.
 _GOODBYE_S = 5.0
 _TELL_S = 10.0
 # After a failed accept: there may be no file descriptor left.
@@ -42,7 +42,7 @@ class Accepting:
         max_connections: int = MAX_CONNECTIONS,
         max_handshakes: int = MAX_HANDSHAKES,
     ) -> None:
-        """`server`: knows the connections that `made` has made."""
+        """`server`: tracks the connections that `made` creates."""
         self._server = server
         self._tls = tls
         self._made = made
@@ -77,10 +77,11 @@ class Accepting:
             # Regular clients are done in a few milliseconds.
             if len(self._handshakes) > self._max_handshakes:
                 oldest = next(iter(self._handshakes))
-                del self._handshakes[oldest]  # it ends in a later turn, and is not to be counted till then
+                del self._handshakes[oldest]  # it ends in a later turn; do not count it until then
                 oldest.cancel()
                 self._n_closed += 1
-            # One a turn of the loop: while clients are waiting sock_accept returns at once, without a turn.
+            # Accept one per turn of the loop: while clients wait, sock_accept returns at once, without a
+            # turn.
             await asyncio.sleep(0)
 
     async def _begin(self, connection: socket.socket) -> None:
@@ -88,9 +89,9 @@ class Accepting:
         limits = {} if self._tls is None else _LIMITS
         try:
             await loop.connect_accepted_socket(self._made, connection, ssl=self._tls, **limits)
-        except OSError as error:  # a stranger that does not speak TLS, or left
-            # Its frames hold the future that holds it, and the TLS buffer: a quarter of a MiB that would wait
-            # for the garbage collector, which comes rarely.
+        except OSError as error:  # the client does not speak TLS, or has left
+            # Its frames hold the TLS buffer and the future that holds the error: a quarter of a MiB that
+            # would wait for the garbage collector, which runs rarely.
             error.__traceback__ = None
             return
         self._n_closed += close_oldest(self._server, self._max_connections)
@@ -114,7 +115,7 @@ _LIMITS: Mapping[str, float] = {"ssl_handshake_timeout": _HANDSHAKE_S, "ssl_shut
 def close_oldest(server: web.Server, most: int = MAX_CONNECTIONS) -> int:
     """Closes the longest-open connections, down to `most`; returns how many.
 
-    A client may open any number of connections and never send a request, for which aiohttp waits without end.
+    A client may open any number of connections and never send a request; aiohttp waits for one without end.
     Regular readers reconnect.
     """
     connections = server.connections
@@ -122,7 +123,7 @@ def close_oldest(server: web.Server, most: int = MAX_CONNECTIONS) -> int:
     for connection in connections[: max(0, len(connections) - most)]:
         if connection.transport is None:  # closed before; its handler has not ended yet
             continue
-        # A peer that does not read would keep what was written for it, if it were closed politely.
+        # With a graceful close, a peer that does not read would keep its unsent data in memory.
         if isinstance(connection.transport, asyncio.WriteTransport):
             connection.transport.abort()
         connection.force_close()

@@ -1,8 +1,8 @@
 """The assembly: reflectors, the async queue, the core, the dispatcher and the lease around one loop.
 
-One direction: reflectors and dispatcher put events into the inbox; the queue passes them to the core in
-batches between cycles, and one group after the other; the core's effects go through the outbox to the
-dispatcher. No decisions here.
+Data flows one way: reflectors and dispatcher put events into the inbox; the queue passes them to the core in
+batches between cycles, and has it schedule one group after the other; the core's effects go through the
+outbox to the dispatcher. No decisions here.
 Called by cli.py; the bench and end-to-end tests start it as a process.
 
 | with leader election | the core | what leaves the process | then |
@@ -10,8 +10,8 @@ Called by cli.py; the bench and end-to-end tests start it as a process.
 | following | receives everything, decides nothing | nothing | |
 | the lease is gained | as above | kube.take_over: the fence, bumps, reads | all received: LeadershipGained |
 | leading | decides | its effects | |
-| the lease or the fence is lost, or expired unnoticed | is not called any more | nothing | exit code 1 |
-| SIGTERM | no new binds; answers only | what it has begun, the last fence | lease released, exit code 0 |
+| the lease or the fence is lost, or expired unnoticed | is no longer called | nothing | exit code 1 |
+| SIGTERM | no new binds; takes answers only | writes begun, the last fence | lease released, exit code 0 |
 """
 
 from __future__ import annotations
@@ -88,13 +88,10 @@ class SchedulerApp:
         """`even_ties`: lone pods use equally good nodes evenly, instead of always the first.
 
         `web`: the port of health and metrics, which is bound here. Raises: ConfigError, if that fails.
-
-        `tracing` must be closed by the caller after `run`.
-        `source`: where the configuration is reread from, and its out-of-tree plugins come from; none:
-        nowhere.
-        `shadow`: decide and write nothing; gangsched.shadow must have prepared the configuration.
-
-        `recording`: the journal of what the core is told; closed by the caller. Not with `shadow`.
+        `tracing` must be closed by the caller after `run`. `source`: where the configuration is reread from,
+        and the origin of its out-of-tree plugins; None: never reread. `shadow`: decide and write nothing;
+        gangsched.shadow must have prepared the configuration. `recording`: the journal of the core's inputs;
+        closed by the caller. Not with `shadow`.
         """
         rng = Random(seed)
         instance = os.uname().nodename
@@ -125,7 +122,7 @@ class SchedulerApp:
         self._reports: Reports | None = None
         if shadow is not None:
             decider, self._reports = optional.shadow(self.scheduler, self.build(config), shadow)
-        # Questions to extenders only read: a follower's leave too.
+        # Requests to extenders only read, so a follower sends its own too.
         through = [self._turn_ended, *([] if self._asking is None else [self._asking.taken])]
         self.outbox = Outbox(self.dispatcher.submit, may_act=may_act, through=through)
         self._garbage = garbage or GarbageCollection()
@@ -152,7 +149,7 @@ class SchedulerApp:
         )
 
     def _core_like(self, config: SchedulerConfig) -> BuildCore:
-        """Makes cores like ours, for whoever is to find what ours remembers."""
+        """Returns a builder of cores like ours, for readers of what ours has recorded."""
         leads = not config.leader_election.leader_elect and not config.settings.fence
         more: dict[str, Any] = {"leading": leads, "extenders": self._extenders}
         return lambda given: Scheduler(self.build(config), config.settings, **given._asdict(), **more)
@@ -230,7 +227,7 @@ class SchedulerApp:
         configuration).
         """
         self._garbage.begin()
-        bytes(_KEPT_BYTES)  # never touched, and free again
+        bytes(_KEPT_BYTES)  # never touched, and freed at once
         if self._acts and self.config.settings.devices.in_labels:
             await optional.require_binding_labels(self._client, self._rng, source=self.config.source)
         async with anyio.create_task_group() as everything:
@@ -275,7 +272,7 @@ class SchedulerApp:
         await self.stop(grace_s)
 
     async def stop(self, grace_s: float) -> None:
-        """Makes no more decisions; waits for what is in flight, up to `grace_s`; then run ends."""
+        """Stops deciding, waits up to `grace_s` for requests in flight; then `run` ends."""
         self._stopping = True
         self.queue.close()
         until_s = time.monotonic() + grace_s
@@ -308,7 +305,7 @@ class SchedulerApp:
     def reconfigure(
         self, profiles: dict[str, Profile], config: SchedulerConfig
     ) -> tuple[Sequence[Effect], Sequence[str]]:
-        """The core decides by these from now on; returns effects, and the kinds to follow too."""
+        """Makes the core decide by these from now on; returns effects, and further kinds to follow."""
         self.config = config
         now_s, recorder = time.monotonic(), self._recording.recorder
         told = (
@@ -343,7 +340,7 @@ class SchedulerApp:
     # -- what goes in and out --------------------------------------------------------------------------
 
     def submit(self, effects: Sequence[Effect]) -> None:
-        """Effects from outside of a turn: of a new configuration."""
+        """Sends effects from outside a turn: those of a new configuration."""
         self.outbox.put(effects)
 
     def _turn_ended(self, effects: Sequence[Effect]) -> Sequence[Effect]:
@@ -352,7 +349,7 @@ class SchedulerApp:
         return effects if self._tracing is None else self._tracing.turn_ended(effects)
 
     def _heard(self, events: Sequence[Event]) -> None:
-        """Logs when the first lists are in."""
+        """Logs when the first lists are complete."""
         if self._web is not None:
             self._web.heard(events)
         self._following.add(self.scheduler.newly_watched())
@@ -370,7 +367,7 @@ class SchedulerApp:
             self._everything.start_soon(self._take_over)
 
     async def _take_over(self) -> None:
-        """Leads once no earlier leader's bind can land, and the watch has shown those that landed."""
+        """Leads once no earlier leader's bind can succeed, and the watch has shown those that did."""
         await self._leadership.take_over(self._following.pods, self.dispatcher.bumps)
         await self.inbox.put([LeadershipGained()])
         _log.info("leading", **_sizes(self.scheduler))

@@ -1,7 +1,6 @@
-"""The parser of the command line: a slip in a command, a flag or a choice is told with the nearest name.
+"""The command-line parser: an error in a command, flag or choice names the nearest valid one.
 
-One place for all commands: each parser below the first is of this class too. Not here: commands and flags.
-Called by cli.py.
+Used by all commands: each subparser is of this class too. Not here: commands and flags. Called by cli.py.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """Ends with exit code 2 and one line that tells what would be right."""
+    """Exits with code 2 and one line that tells what would be right."""
 
     _given: Sequence[str] = ()
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Nothing unknown is left: it is told with the flags of the command that it was given to."""
+        """Rejects unknown arguments here, where the flags of the command are known."""
         self._given = list(args or ())
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
@@ -38,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        """A flag that there is not comes before an argument that is missing."""
+        """Reports an unknown flag rather than a missing argument."""
         if "arguments are required" in message:
             slips = [one for one in self._given if one.startswith("--") and not self._is_flag(one)]
             message = self._unknown(slips) if slips else message

@@ -62,7 +62,7 @@ def self_signed(common_name: str, *, hosts: Sequence[str]) -> Pair:
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=VALID_DAYS))
         .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
-        # Its own authority, so that a client can be given this one file to trust.
+        # Its own authority, so that a client needs only this file to trust it.
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -122,7 +122,7 @@ def _context() -> ssl.SSLContext:
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """A path to read `data` from, once: OpenSSL's loader takes nothing else. In memory if the system can.
+    """Yields a path to read `data` from, once: OpenSSL's loader takes only paths. In memory if possible.
 
     So a key never reaches a disk, and a container needs no writable place.
     """

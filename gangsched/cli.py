@@ -1,4 +1,4 @@
-"""The commands. Each imports what it needs when it runs: a scheduler that starts fast imports no bench.
+"""The commands. Each imports what it needs when it runs, so that starting a scheduler imports no bench.
 
 A user's mistake is one line on stderr and exit code 2; a server that cannot be reached is exit code 1.
 """
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from gangsched.extension.source import ConfigSource
     from gangsched.telemetry.service import Tracing
 
-# For the last of the journal at the end.
+# Time for writing the rest of the journal at the end.
 _JOURNAL_S = 10.0
-# What a disk or a terminal says that takes no more of our output.
+# Errors of a disk or terminal that accepts no more of our output.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -68,12 +68,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gangsched: {one_line(str(error))}", file=sys.stderr)
         return 1
     except ValueError as error:
-        if not str(error).startswith("OTEL_"):  # OpenTelemetry reads some of its variables as it is imported
+        if not str(error).startswith("OTEL_"):  # OpenTelemetry reads some of its variables on import
             raise
         print(f"gangsched: {one_line(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # The reader, `head` for one, has seen enough. The rest is discarded at exit.
+        # The reader, such as `head`, has seen enough. The rest is discarded at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
@@ -93,13 +93,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _ready_streams() -> None:
     """Makes stdin, stdout and stderr usable, however the process was started."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed: another file must not get its number, and its text
+        if getattr(sys, name) is None:  # closed: another file must not get its number and output
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - to the end
     if isinstance(sys.stdout, TextIOWrapper):
-        # A terminal that has few characters gets the others as \xe9, as on stderr.
+        # A terminal with few characters gets the rest as \xe9, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")
     if isinstance(sys.stdin, TextIOWrapper):
-        # A key of a terminal with another encoding is no command, and no traceback either.
+        # A key from a terminal with another encoding must cause no traceback.
         sys.stdin.reconfigure(errors="replace")
 
 
@@ -157,7 +157,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _program() -> str:
-    """What was typed: kubectl runs this as its plugin too."""
+    """Returns the command name that was typed: kubectl runs this as its plugin too."""
     return "kubectl gangsched" if Path(sys.argv[0]).name == "kubectl-gangsched" else "gangsched"
 
 
@@ -253,8 +253,8 @@ def _fill(parser: argparse.ArgumentParser, command: ModuleType) -> None:
 
 
 def _run_scheduler(args: argparse.Namespace) -> int:
-    # Most imported objects are permanent; by Python's defaults they would be visited repeatedly, 50 ms of CPU
-    # in a scheduler's start.
+    # Most imported objects are permanent; by default Python's collector would visit them repeatedly, which
+    # takes 50 ms of CPU in a scheduler's start.
     collect_rarely()
     # NumPy's linear algebra, which we do not use, would start a thread for each core: 70 ms of CPU.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -307,7 +307,7 @@ def _run_scheduler(args: argparse.Namespace) -> int:
 def _config_source(
     args: argparse.Namespace, plugins: KnownPlugins, *, is_shadow: bool, trace_notes: list[str]
 ) -> ConfigSource:
-    """Where the configuration is read from, now and later; each reading replaces trace_notes."""
+    """Returns where the configuration is read from, now and later; each reading replaces trace_notes."""
     import msgspec
 
     from gangsched.config import KUBE_DEFAULT_NAME, without_writes
@@ -315,7 +315,7 @@ def _config_source(
     from gangsched.telemetry.settings import resolve
 
     def finish(config: SchedulerConfig) -> SchedulerConfig:
-        """The configuration in effect: the file, and what overrides it."""
+        """Returns the configuration in effect: the file, and what overrides it."""
         config = with_record_flag(with_volume_limit(config, os.environ), args)
         if is_shadow:
             config = without_writes(config)
@@ -338,7 +338,7 @@ def _named(config: SchedulerConfig) -> set[str]:
 
 
 def _tracing(settings: TracingSettings) -> Tracing:
-    """OpenTelemetry is loaded here and nowhere else."""
+    """Loads OpenTelemetry; this is the only place."""
     from gangsched.telemetry.service import Tracing
 
     return Tracing(settings)
@@ -362,7 +362,7 @@ def _run_check_config(args: argparse.Namespace) -> int:
     from gangsched.plugins import build_profiles
 
     if not args.file:
-        raise ConfigError("names no file", path="FILE")  # a ConfigSource without one has the defaults
+        raise ConfigError("names no file", path="FILE")  # a ConfigSource without a file has the defaults
     plugins = KnownPlugins(args.plugin)
     config = ConfigSource(args.file, plugins).read()
     build_profiles(config, plugins.factories)  # a plugin that cannot be made is a mistake too

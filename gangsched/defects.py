@@ -1,6 +1,6 @@
-"""Logs faults of our own that the core has contained. Called by the assembly.
+"""Logs bugs of our own that the core has contained. Called by the assembly.
 
-A thousand objects may trigger the same fault: its traceback is logged once, repetitions as one line a minute.
+A thousand objects may trigger the same bug: its traceback is logged once, repetitions as one line a minute.
 """
 
 from __future__ import annotations

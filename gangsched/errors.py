@@ -1,11 +1,11 @@
-"""The exception tree: an exception is always somebody's fault, and its class says whose.
+"""The exception tree: the class of an exception tells whose fault it is.
 
     GangschedError
-    ├── ConfigError      the user's: a file, a flag, an environment that cannot be used as it is
+    ├── ConfigError      the user's: a file, a flag or an environment that cannot be used as it is
     ├── ParseError       the user's or a peer's: a value on an object that does not parse
     ├── ApiError         the API server's answer, or its silence
     │   └── Unreachable  there is no connection to it: logged once for all callers
-    └── InvariantError   ours: a promise of the core does not hold; carries the story that led there
+    └── InvariantError   ours: an invariant of the core does not hold; carries the events that led there
 
 "No" is not an exception: a decision is a value (`core.framework.interface.Status`).
 """
@@ -41,7 +41,7 @@ class ParseError(GangschedError):
 
 
 class Subject(NamedTuple):
-    """The object that a Status is about, as far as it names one; `kind` is a resource's plural or a kind."""
+    """The object that a Status is about, if it names one; `kind` is a resource's plural or a kind."""
 
     kind: str = ""
     name: str = ""
@@ -52,8 +52,8 @@ class Subject(NamedTuple):
 class ApiError(GangschedError):
     """An answer that is no success (`code` > 0), or none (`code` == 0: the outcome is unknown).
 
-    `subject` is what the answer's Status is about. None: the answer was no Status, so a proxy before the API
-    server may have made it up, and it proves nothing.
+    `subject` is what the answer's Status is about. None: the answer was no Status, so it may come from a
+    proxy in front of the API server, and proves nothing.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Unreachable(ApiError):
 
 
 def says_namespace_goes(message: str) -> bool:
-    """Whether the API server refuses to create something as the namespace is being deleted.
+    """Whether the API server refuses to create something because the namespace is being deleted.
 
     Its code and reason are those of a missing right. Source: plugin/pkg/admission/namespace/lifecycle.
     """
@@ -87,7 +87,7 @@ def says_namespace_goes(message: str) -> bool:
 
 
 class InvariantError(GangschedError):
-    """An invariant of the core is broken: a bug of ours. `story` is what led there, oldest first."""
+    """An invariant of the core is broken: a bug of ours. `story`: the events that led there, oldest first."""
 
     def __init__(self, message: str, *, story: Sequence[str] = ()) -> None:
         self.message = message

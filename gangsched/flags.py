@@ -2,7 +2,7 @@
 
 Lives here: names, meanings, errors. Not here: running (cli.py, which adds them to its parser).
 kube-scheduler's flags are accepted where they mean the same; those without effect here are accepted with a
-note; those that a user would miss are refused with the reason. Source: `kube-scheduler --help`, v1.37.
+note; flags whose absence would matter are rejected with the reason. Source: `kube-scheduler --help`, v1.37.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _NOT_THERE = {
 
 
 def add_plugin_flag(parser: argparse.ArgumentParser) -> None:
-    """Plugins of the user's own."""
+    """Adds the flag for the user's own plugins."""
     parser.add_argument(
         "--plugin",
         metavar="FILE.py",
@@ -74,7 +74,7 @@ def add_plugin_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def add_election_flags(parser: argparse.ArgumentParser) -> None:
-    """kube-scheduler's flags; each overrides the file's leaderElection."""
+    """Adds kube-scheduler's flags; each overrides the file's leaderElection."""
     parser.add_argument(
         "--leader-elect",
         metavar="true|false",
@@ -88,7 +88,7 @@ def add_election_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def election_flags(args: argparse.Namespace) -> dict[str, str | bool]:
-    """The given flags, by the field names of the file's section."""
+    """Returns the given flags, by the field names of the file's section."""
     names = {"leader_elect": "leader_elect"}
     for name in _ELECTION:
         field = name.replace("-", "_")
@@ -97,7 +97,7 @@ def election_flags(args: argparse.Namespace) -> dict[str, str | bool]:
 
 
 def add_web_flags(parser: argparse.ArgumentParser) -> None:
-    """The port of health, metrics and configuration."""
+    """Adds the flags for the port of health, metrics and configuration."""
     parser.add_argument(
         "--secure-port",
         metavar="PORT",
@@ -125,7 +125,7 @@ def add_web_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def web_settings(args: argparse.Namespace) -> WebSettings | None:
-    """None: no port is configured. Raises: ConfigError."""
+    """Returns None if no port is configured. Raises: ConfigError."""
     certificate, key = args.tls_cert_file, args.tls_private_key_file
     if bool(certificate) != bool(key):
         missing = "--tls-private-key-file" if certificate else "--tls-cert-file"
@@ -145,7 +145,7 @@ def web_settings(args: argparse.Namespace) -> WebSettings | None:
 
 
 def add_trace_flags(parser: argparse.ArgumentParser) -> None:
-    """Each overrides the file's tracing section; telemetry.settings merges them."""
+    """Adds flags that override the file's tracing section; telemetry.settings merges them."""
     parser.add_argument(
         "--trace-endpoint",
         metavar="URL",
@@ -159,7 +159,7 @@ def add_trace_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_shadow_flags(parser: argparse.ArgumentParser) -> None:
-    """For trials on a living cluster."""
+    """Adds the flags for trials on a live cluster."""
     parser.add_argument(
         "--shadow",
         action="store_true",
@@ -172,7 +172,7 @@ def add_shadow_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_record_flag(parser: argparse.ArgumentParser) -> None:
-    """The journal; it overrides the file's record.directory."""
+    """Adds the journal's flag; it overrides the file's record.directory."""
     parser.add_argument(
         "--record",
         metavar="DIR",
@@ -182,7 +182,7 @@ def add_record_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def with_record_flag(config: SchedulerConfig, args: argparse.Namespace) -> SchedulerConfig:
-    """Shadow mode records nothing. Raises: ConfigError."""
+    """Applies the flag; shadow mode records nothing. Raises: ConfigError."""
     import msgspec
 
     if args.record and args.shadow:
@@ -203,13 +203,13 @@ def shadow_settings(args: argparse.Namespace) -> ShadowSettings | None:
 
 
 def add_foreign_flags(parser: argparse.ArgumentParser) -> None:
-    """Other flags common on kube-scheduler's command lines; not shown in our --help."""
+    """Adds other flags common on kube-scheduler's command lines; our --help does not show them."""
     for name in (*_NOTHING_HERE, *_NOT_THERE):
         parser.add_argument(f"--{name}", nargs="?", const="true", help=argparse.SUPPRESS)
 
 
 def foreign_notes(args: argparse.Namespace) -> list[str]:
-    """Notes on flags without effect. Raises: ConfigError, for those that would be missed."""
+    """Returns notes on flags without effect. Raises: ConfigError, for flags whose absence would matter."""
     for name, why in _NOT_THERE.items():
         if getattr(args, name.replace("-", "_")) is not None:
             raise ConfigError(f"is not there: {why}", path=f"--{name}")
@@ -218,7 +218,7 @@ def foreign_notes(args: argparse.Namespace) -> list[str]:
 
 
 def boolean(text: str) -> bool:
-    """As Go's flags parse it."""
+    """Parses a boolean as Go's flags do."""
     if text in ("1", "t", "T", "true", "TRUE", "True"):
         return True
     if text in ("0", "f", "F", "false", "FALSE", "False"):
@@ -233,9 +233,9 @@ def _port(text: str) -> int:
 
 
 def with_volume_limit(config: SchedulerConfig, environ: Mapping[str, str]) -> SchedulerConfig:
-    """The volume limit of KUBE_MAX_PD_VOLS, for profiles that set none.
+    """Applies the volume limit of KUBE_MAX_PD_VOLS to profiles that set none.
 
-    As in kube-scheduler 1.26 a value that is no whole number above 0 does not count; here with a note.
+    As in kube-scheduler 1.26, a value that is no whole number above 0 is ignored; here with a note.
     """
     import re
 

@@ -1,4 +1,4 @@
-"""Following: the reflectors of all kinds that the scheduler watches, and which have not listed yet.
+"""Following: the reflectors of all kinds that the scheduler watches, and which kinds are not listed yet.
 
 Not here: how a kind is listed and watched (kube.watch.reflector). Called by the assembly, and by a reload
 that follows more kinds.
@@ -31,8 +31,9 @@ class Following:
         watches: Collection[str],
         needed: Collection[str],
     ) -> None:
-        """`watches`: what plugins watch beside what is always followed; `needed`: what must be listed before
-        the first decision."""
+        """`watches`: kinds that plugins watch besides those always followed; `needed`: kinds that must be
+        listed before the first decision.
+        """
         self._client = client
         self._emit = emit
         self._rng = rng
@@ -43,11 +44,11 @@ class Following:
 
     @property
     def pods(self) -> WatchState:
-        """What the watch has shown of pods."""
+        """The pods as the watch has shown them."""
         return self.reflectors["pods"].state
 
     def start(self, everything: TaskGroup) -> None:
-        """Runs the reflectors, and those that are added later, in `everything`."""
+        """Runs the reflectors, including those added later, in `everything`."""
         self._everything = everything
         for reflector in self.reflectors.values():
             everything.start_soon(reflector.run)
@@ -71,7 +72,7 @@ class Following:
                     raise ConfigError(f"its plugins read {name}, which we may not: {error}") from None
 
     def heard(self, events: Sequence[Event]) -> bool:
-        """Whether the required lists are complete with these."""
+        """Takes in events; returns whether they complete the required lists."""
         if not self.unheard:
             return False
         for event in events:

@@ -1,8 +1,7 @@
-"""Forecasting: estimates when groups in line start, from time to time, if the configuration has queueing.
+"""Forecasting: estimates from time to time when queued groups start, if the configuration has queueing.
 
-Lives here: when, and that it takes no more than a small part of this process' time. Not here: the estimates
-(core.estimates), what is told of them (core.groups.forecasts). Called by the assembly, and by web.queue for
-who asks.
+Lives here: when to estimate, in a small part of this process' time. Not here: the estimates (core.estimates),
+reporting them (core.groups.forecasts). Called by the assembly, and by web.queue for requests.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from gangsched.model.events import Event, StartsEstimated
 from gangsched.model.pod_group import GroupKey
 
 EVERY_S = 30.0
-# Where nobody waits a look costs next to nothing.
+# If no group waits, a look costs next to nothing.
 _IDLE_S = 5.0
-# So a cluster whose estimates take a second of work has them each minute and a half.
+# A cluster whose estimates take a second of work gets them about every minute and a half.
 _MOST_OF_TIME = 0.01
 
 
 async def worked_out(scheduler: Scheduler, now_s: float) -> tuple[dict[GroupKey, float], float]:
-    """(estimated starts by the core's clock, the seconds of work for them), while the scheduler goes on."""
+    """Returns (estimated starts by the core's clock, seconds of work for them) while the scheduler runs."""
     steps, spent_s = in_steps(scheduler, now_s), 0.0
     while True:
         began_s = time.perf_counter()
@@ -40,7 +39,7 @@ async def worked_out(scheduler: Scheduler, now_s: float) -> tuple[dict[GroupKey,
 
 
 class Forecasting:
-    """Works while the scheduler decides, in steps between its turns."""
+    """Computes estimates in steps between the scheduler's turns."""
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class Forecasting:
         may_act: Callable[[], bool],
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """clock_s: the core's."""
+        """clock_s: the core's clock."""
         self._scheduler = scheduler
         self._put = put
         self._may_act = may_act
@@ -58,14 +57,14 @@ class Forecasting:
         self._has_told = False
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         while True:
             spent_s = await self.look() if self._may_act() else 0.0
             pause_s = EVERY_S if self._has_told else _IDLE_S
             await anyio.sleep(max(pause_s, spent_s / _MOST_OF_TIME))
 
     async def look(self) -> float:
-        """Tells the core what is estimated now, if anything is or was; returns how long it worked for it."""
+        """Passes current estimates to the core, if there are or were any; returns the seconds of work."""
         from_s = self._clock_s()
         starts, spent_s = await worked_out(self._scheduler, from_s)
         found = tuple(sorted(starts.items()))

@@ -1,7 +1,7 @@
 """Leadership: whether this process may act, from the lease it holds and the fence it writes.
 
-Lives here: both together, and what is logged about them. Not here: the protocols (kube.election), the steps
-between gaining the lease and the first decision (kube.take_over). Called by the assembly.
+Lives here: combining both, and logging about them. Not here: the protocols (kube.election), the steps between
+gaining the lease and the first decision (kube.take_over). Called by the assembly.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class Leadership:
 
     @property
     def foresees(self) -> Callable[[], bool] | None:
-        """Asks the fence to list the groups that are first in line, before they are placed; None without one.
+        """Returns a call that asks the fence to list the first queued groups ahead; None without a fence.
 
-        So its round trip passes meanwhile.
+        So its round trip overlaps with placing them.
         """
         fence = self.fence
         return None if fence is None else lambda: self.may_act() and fence.expect()
@@ -99,18 +99,18 @@ class Leadership:
             self._lose("it could not be renewed in time, or another holds it")
 
     async def take_over(self, pods: WatchState, bumps: Bumps) -> None:
-        """Returns once no earlier leader's bind can land, and `pods` has shown those that landed."""
+        """Returns once no earlier leader's bind can succeed, and `pods` has shown those that did."""
         await self._queues.recall()
         await take_over(self._client, pods, self.fence, bumps, self._rng)
 
     async def remember(self) -> None:
-        """Keeps what the next leader is to know; runs until cancelled."""
+        """Saves state for the next leader; runs until cancelled."""
         if self._acts and self.elector is None and self.fence is None:
             await self._queues.recall()  # it leads from the start
         await self._queues.run()
 
     async def give_up(self, *, is_settled: bool) -> None:
-        """Ends in order. With a bind unanswered the lease is left to expire: it may land until then."""
+        """Ends cleanly. With a bind unanswered the lease is left to expire: the bind may still succeed."""
         if self.has_lost:
             return
         await self._queues.save()
@@ -131,9 +131,9 @@ class Leadership:
 
 
 def foreseen(groups: Iterable[Group]) -> Iterator[Sequence[Expected]]:
-    """The pending pods of these groups, which are in line; none of a group that was tried before.
+    """Yields the pending pods of these queued groups; none for a group that was tried before.
 
-    A group that was refused once is most likely refused again, and would only make the list longer.
+    A group that did not fit once most likely will not fit again, and would only make the list longer.
     """
     for group in groups:
         gang = str(group.key)

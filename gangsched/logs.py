@@ -26,8 +26,9 @@ from gangsched.model.printable import one_line
 
 
 class _Lossy:
-    """A log's file. Lines that it does not take are lost, and nothing else is: a disk is full, or whoever
-    read the pipe has ended, as journald does where it is restarted."""
+    """A log's file. Only lines that cannot be written are lost, when a disk is full or the pipe's reader has
+    ended, as with a restart of journald.
+    """
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -42,7 +43,7 @@ class _Lossy:
 
 
 def set_up_logs(style: str, *, debug: bool = False, file: TextIO | None = None) -> None:
-    """`style` is text or json; lines go to stderr, or to `file`: stdout stays for answers."""
+    """Sets up logging. `style`: text or json. Lines go to stderr, or to `file`: stdout is for answers."""
     structlog.configure(
         processors=[structlog.processors.add_log_level, _stamp, _json if style == "json" else _text],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.INFO),
@@ -69,12 +70,12 @@ def _json(_: Any, __: str, line: MutableMapping[str, Any]) -> str:
     line["msg"] = line.pop("event")
     try:
         return msgspec.json.encode(line, enc_hook=str).decode()
-    except UnicodeEncodeError:  # a file's name: Python reads bytes that are no UTF-8 as halves of characters
+    except UnicodeEncodeError:  # a file's name: Python reads bytes that are not UTF-8 as lone surrogates
         return msgspec.json.encode({key: one_line(str(value)) for key, value in line.items()}).decode()
 
 
 def _quoted(value: Any) -> str:
-    """In quotes, unless it is one plain word; its own quotes are escaped, so that it forges no other key."""
+    """Quotes a value unless it is one plain word; escapes its quotes, so that it cannot forge another key."""
     text = str(value)
     if text and " " not in text and '"' not in text:
         return text

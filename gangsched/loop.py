@@ -1,8 +1,8 @@
 """The one loop around the core: events in, one group after the other, effects out.
 
-Events wait in the Inbox and are passed to the core in batches between cycles; the GroupQueue returns the
-group whose turn it is, and has it scheduled; each turn's effects leave by the Outbox. Nothing here decides
-anything, and nothing knows where events come from and effects go to. Called by app.py.
+Events wait in the Inbox and are passed to the core in batches between cycles. The GroupQueue returns the next
+group and has it scheduled; each turn's effects leave through the Outbox. Nothing here decides anything, or
+knows where events come from and effects go. Called by app.py.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from gangsched.kube.transport.pace import Pace
 from gangsched.model.effects import Effect
 from gangsched.model.events import Event
 
-# Reflectors wait when this many events are not handled yet; outcomes of effects are never refused, since what
-# is in flight is bounded.
+# Reflectors wait when this many events are unhandled; outcomes of effects never wait, since the number in
+# flight is bounded.
 _INBOX_LIMIT = 10_000
-# Decisions run ahead of the binds by at most this many pods: a later decision knows more, and the first bind
-# leaves at once even when thousands of gangs are waiting. They resume when fewer than the first number are
-# left: many gangs in one turn cost each much less than a turn for each.
+# Decisions run at most the second number of pods ahead of the binds: a later decision knows more, and the
+# first bind leaves at once even when thousands of gangs wait. They resume when fewer than the first number
+# are left: many gangs in one turn cost much less than a turn for each.
 AHEAD = (128, 256)
-# Outcomes of binds are not urgent: they are handled this much later, many at a time; later still under load.
+# Outcomes of binds are not urgent: they are handled this much later, in batches; later still under load.
 _OUTCOMES_DELAY_S = 0.01
 _BUSY_DELAY_S = 0.04
 _MANY_OUTCOMES = 64
@@ -55,9 +55,9 @@ class Inbox:
         self._n_putting = 0
 
     async def put(self, events: Sequence[Event]) -> None:
-        """For reflectors: waits while the inbox is full, in order of arrival.
+        """Adds a reflector's events, waiting while the inbox is full, in order of arrival.
 
-        The event that this process leads must come after everything a reflector had to report by then.
+        LeadershipGained must come after everything a reflector had to report by then.
         """
         if not self.is_full and not self._n_putting:
             self._append(events)
@@ -78,7 +78,7 @@ class Inbox:
         self.wake()
 
     def put_nowait(self, event: Event) -> None:
-        """For outcomes of effects; handled a little later, so that many share one turn."""
+        """Adds an outcome of an effect; handled a little later, so that many share one turn."""
         self._events.append(event)
         n_events = len(self._events)
         if n_events == 1 and self._sleeper is not None:
@@ -97,7 +97,7 @@ class Inbox:
         return len(self._events) >= _INBOX_LIMIT
 
     def take(self) -> list[Event]:
-        """Everything that has come since the last take."""
+        """Returns all events since the last take."""
         events, self._events = self._events, []
         self._urgent = False
         if events:
@@ -111,7 +111,7 @@ class Inbox:
             self._sleeper.set_result(None)
 
     async def wait(self, timeout_s: float | None) -> None:
-        """Returns when there are events, outcomes a little later than others, or after the timeout."""
+        """Returns when there are events (a little later for outcomes), or after the timeout."""
         if self._urgent:
             return
         if self._events:
@@ -128,7 +128,7 @@ class Inbox:
                 self._timer = None
 
     def _wake_in(self, delay_s: float) -> None:
-        """Wakes the sleeper at that time, unless it is woken before."""
+        """Wakes the sleeper after the delay, unless it is woken before."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             if self._timer.when() <= loop.time() + delay_s:
@@ -147,14 +147,15 @@ class Outbox:
         may_act: Callable[[], bool],
         through: Iterable[Callable[[Sequence[Effect]], Sequence[Effect]]] = (),
     ) -> None:
-        """`through`: called once a turn with its effects, also if there are none; they return what goes on to
-        the next one, and in the end to `submit`."""
+        """`through`: called in order once a turn with its effects, even if there are none; each returns the
+        effects for the next one, the last those for `submit`.
+        """
         self._submit = submit
         self._may_act = may_act
         self.through = list(through)
 
     def put(self, effects: Sequence[Effect]) -> None:
-        """A turn has ended with these effects. A follower's are dropped: they are its leader's to report."""
+        """Ends a turn with these effects. Drops a follower's: its leader reports them."""
         for each in self.through:
             effects = each(effects)
         if effects and self._may_act():
@@ -190,10 +191,10 @@ class GroupQueue:
         garbage: GarbageCollection,
         foresees: Callable[[], bool] | None = None,
     ) -> None:
-        """`hears` gets a turn's events before the core, `heard` after it.
+        """`hears` gets a turn's events before the core does, `heard` after it.
 
-        `foresees`: asks for what the next group will need before it is tried; whether the sockets must have a
-        turn for that.
+        `foresees`: requests what the next group will need before it is tried; returns whether the sockets
+        must have a turn for that.
         """
         self.scheduler = scheduler
         """May be replaced between two turns."""
@@ -211,11 +212,11 @@ class GroupQueue:
         self._is_closed = False
 
     def close(self) -> None:
-        """No group is returned any more; a `pop` that waits goes on applying events and deadlines."""
+        """Stops returning groups; a waiting `pop` goes on applying events and deadlines."""
         self._is_closed = True
 
     def idle_s(self, now_s: float) -> float:
-        """How long no group has been tried; 0 while something waits to be done, or is being done."""
+        """Returns how long no group has been tried; 0 while work waits or is under way."""
         is_idle = self._is_waiting and self._inbox.is_empty and not self._n_binds_waiting()
         return now_s - self._tried_s if is_idle else 0.0
 
@@ -226,7 +227,7 @@ class GroupQueue:
             self._outbox.put(self.scheduler.schedule(group, time.monotonic()))
 
     def hear(self, now_s: float) -> bool:
-        """Apply the events that have come so far; returns whether there were any."""
+        """Applies the events that have arrived so far; returns whether there were any."""
         events = self._inbox.take()
         if events:
             self._hears(events)
@@ -235,12 +236,12 @@ class GroupQueue:
         return bool(events)
 
     async def pop(self) -> Group:
-        """The next group in QueueSort order; applies events and, at least once a turn, deadlines."""
+        """Returns the next group in QueueSort order; applies events and, at least once a turn, deadlines."""
         while True:
             now_s = time.monotonic()
             if now_s >= self._yield_at_s or self._garbage.is_young_due:
                 await anyio.lowlevel.checkpoint()
-                # Only now: what the last turn has decided is on its way.
+                # Not before: the last turn's decisions are on their way now.
                 self._garbage.between_turns()
                 now_s = time.monotonic()
                 self._yield_at_s = now_s + _MAX_TURN_S

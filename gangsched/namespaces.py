@@ -1,7 +1,7 @@
-"""The namespace that a command is about: as kubectl does, that of the kubeconfig's context, unless flags say.
+"""A command's namespace: from its flags, else from the kubeconfig's context, as in kubectl.
 
-Lives here: the flags and reading the context's namespace. Not here: what is asked there. A context that names
-no namespace means `default` where one gang is named, and all namespaces where a command lists. Called by the
+Lives here: the flags, and reading the context's namespace. Not here: requests. A context without a namespace
+means `default` for a command about one gang, and all namespaces for a command that lists. Called by the
 commands.
 """
 
@@ -23,13 +23,13 @@ _DEFAULT = "default"
 
 
 def add_flag(parser: argparse.ArgumentParser, help_: str = "of a gang that is named without one") -> None:
-    """For a command about one gang."""
+    """Adds the flag of a command about one gang."""
     default = "default: the kubeconfig's context's, else default"
     parser.add_argument("-n", "--namespace", metavar="NAME", default="", help=f"{help_}; {default}")
 
 
 def add_list_flags(parser: argparse.ArgumentParser, what: str = "") -> None:
-    """For a command that lists. what: as "queue"."""
+    """Adds the flags of a command that lists. what: such as "queue"."""
     parser.add_argument(
         "-n",
         "--namespace",
@@ -41,12 +41,12 @@ def add_list_flags(parser: argparse.ArgumentParser, what: str = "") -> None:
 
 
 def namespace_of(args: argparse.Namespace) -> str:
-    """That of what is named without one."""
+    """Returns the namespace of an object named without one."""
     return str(args.namespace) or context_namespace(args.kubeconfig, args.context) or _DEFAULT
 
 
 def full_name(args: argparse.Namespace, name: str) -> tuple[str, str]:
-    """(namespace, name) of a gang or a pod. Raises: ConfigError."""
+    """Returns (namespace, name) of a gang or a pod. Raises: ConfigError."""
     check_text(name)
     check_text(args.namespace)
     namespace, slash, last = name.rpartition("/")
@@ -58,8 +58,9 @@ def full_name(args: argparse.Namespace, name: str) -> tuple[str, str]:
 
 
 def listed(args: argparse.Namespace) -> str:
-    """The only namespace to list, "" for all; one that nobody typed is noted on stderr. Raises:
-    ConfigError."""
+    """Returns the only namespace to list, "" for all; notes on stderr one that was not typed. Raises:
+    ConfigError.
+    """
     check_text(args.namespace)
     if args.all_namespaces:
         if args.namespace:
@@ -75,7 +76,7 @@ def listed(args: argparse.Namespace) -> str:
 
 
 def check_text(name: str) -> None:
-    """A terminal may send any bytes, and no address and no name has such. Raises: ConfigError."""
+    """Rejects bytes that no address or name contains; a terminal may send any. Raises: ConfigError."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -85,14 +86,14 @@ def check_text(name: str) -> None:
 def context_namespace(
     kubeconfig: str = "", context: str = "", *, environ: Mapping[str, str] = os.environ
 ) -> str:
-    """What the context names, "" if nothing. A kubeconfig that cannot be read is told of by who uses it."""
+    """Returns the context's namespace or "". Its user reports a kubeconfig that cannot be read."""
     paths = kubeconfig or environ.get("KUBECONFIG", "")
     if not paths and "KUBERNETES_SERVICE_HOST" in environ:
         return ""  # the pod's own account
     paths = paths or home_kubeconfig(environ)
     files = [os.path.expanduser(path) for path in paths.split(os.pathsep) if path]
     documents = [found for path in files if (found := _read(path))]
-    # Of several files the first that says something counts, as with kubectl.
+    # The first of several files that states it counts, as in kubectl.
     current = context or next(
         (str(one["current-context"]) for one in documents if one.get("current-context")), ""
     )

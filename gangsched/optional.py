@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def observer(measures: Measures | None, tracing: Tracing | None) -> Observer | None:
-    """The core's observer; None if there is nothing to observe for, which costs the core nothing."""
+    """Returns the core's observer; None if nothing needs one, which costs the core nothing."""
     observers: list[Observer] = [] if measures is None else [measures]
     if tracing is not None:
         observers.append(tracing.tracer)
@@ -46,7 +46,7 @@ def reload(source: ConfigSource, host: Host) -> Reload:
 def extenders(
     config: SchedulerConfig, client: ApiClient, put: Callable[[Sequence[Event]], Awaitable[None]]
 ) -> tuple[Asking | None, ExtenderVerdicts | None]:
-    """The client of the extenders and their plugin for the core; loaded only if there are extenders."""
+    """Returns the extenders' client and their plugin for the core; loaded only if there are extenders."""
     if not config.extenders:
         return None, None
     from gangsched.extenders.asking import Asking
@@ -56,7 +56,7 @@ def extenders(
 
 
 async def require_binding_labels(client: ApiClient, rng: Random, *, source: str) -> None:
-    """For device IDs written as labels. Raises: ConfigError (an API server that would drop them)."""
+    """Checks support for device IDs as labels. Raises: ConfigError (the API server would drop them)."""
     from gangsched.kube.transport.backoff import Backoff
     from gangsched.kube.version import require_binding_labels
 
@@ -70,7 +70,7 @@ async def require_binding_labels(client: ApiClient, rng: Random, *, source: str)
 def shadow(
     scheduler: Scheduler, profiles: dict[str, Profile], settings: ShadowSettings
 ) -> tuple[Decider, Reports]:
-    """Shadow mode's wrapper of the core, and its reports; loaded only for it."""
+    """Returns shadow mode's wrapper of the core, and its reports; loaded only for it."""
     from gangsched.shadow.follower import Shadow
     from gangsched.shadow.published import Reports
 
@@ -79,7 +79,7 @@ def shadow(
 
 
 def measures(tracing: Tracing | None) -> Measures:
-    """A scheduler without pages loads none of this."""
+    """Returns the measures; a scheduler without pages loads none of this."""
     from gangsched.web.measures import Measures
 
     return Measures(trace_id_of=None if tracing is None else tracing.tracer.trace_id_of)

@@ -1,12 +1,12 @@
-"""A copy of this process, made in a moment, that writes one answer to one file and is gone.
+"""A forked copy of this process that writes one answer to one file and ends.
 
-The kernel copies a process's memory page by page when one of the two writes to it: the copy has the whole
-state of the scheduler as it is now, for some milliseconds of the loop's time, and computes with it on another
-core. A thread would take the interpreter from the loop, and a new process would have to be told everything.
+The kernel copies memory page by page, when either process writes to it. So for a few milliseconds of the
+loop's time the copy has the scheduler's whole current state and computes with it on another core. A thread
+would take the interpreter from the loop, and a new process would have to be sent everything.
 
-The copy keeps no file and no socket but the one that it writes to, starts no thread and takes no lock of one
-that it has not: it runs a pure function. Locks that another thread held when it was made stay held in it; if
-it should ever wait for one, its own alarm ends it. Its time and its memory are bounded.
+The copy keeps no file or socket except the one that it writes to, starts no thread and takes no lock of
+another thread: it runs a pure function. Locks that another thread held at the fork stay held in the copy; if
+it ever waits for one, its own alarm ends it. Its time and memory are bounded.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _FILE = 3
 
 
 def forked() -> int:
-    """A copy of this process: 0 in it. Raises: OSError."""
+    """Forks this process; returns 0 in the copy. Raises: OSError."""
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
-        # Left so by what started us: the kernel would forget how a copy ended. Elsewhere than in the main
-        # thread it cannot be changed.
+        # Inherited from our parent: the kernel would discard the copy's exit status. Only the main thread can
+        # change it.
         with contextlib.suppress(ValueError):
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with warnings.catch_warnings():
-        # There are threads beside the loop's; the module's docstring says why that does no harm.
+        # Other threads than the loop's exist; the module's docstring explains why that is harmless.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def write_and_end(answer: Callable[[], tuple[bytes, int]], file: int, limit_s: float) -> NoReturn:
-    """In a copy: writes what `answer` returns to the file, and ends with the status that it returns.
+    """In a copy: writes the bytes that `answer` returns to the file, and exits with the status it returns.
 
-    A regular file that cannot take all of it has the reason instead, and the status is 1; so it is where
-    `answer` raises, and then nothing is written.
+    If a regular file cannot take all of it, the reason is written instead, and the status is 1. If `answer`
+    raises, the status is 1 and nothing is written.
     """
     status = 1
     try:
@@ -60,7 +60,7 @@ def write_and_end(answer: Callable[[], tuple[bytes, int]], file: int, limit_s: f
 
 
 def _leave(file: int, limit_s: float) -> None:
-    """Gives up everything that is the other's but this file, and sets the bounds."""
+    """Gives up everything of the parent's except this file, and sets the bounds."""
     gc.disable()
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):

@@ -1,7 +1,7 @@
-"""QueueMemory: what queues have held lately survives the process, if the configuration has queues.
+"""QueueMemory: keeps the queues' recent usage beyond the process, if the configuration has queues.
 
 Read once, before the first decision of a leader; written every five minutes, and at the end. Lives here:
-when. Not here: the requests (kube.queue_usage), what it means (core.cache.queue_book). Called by Leadership.
+when. Not here: the requests (kube.queue_usage), its meaning (core.cache.queue_book). Called by Leadership.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WRITE_EVERY_S = 300.0
 
 
 class QueueMemory:
-    """Failures cost what was learned since the last write, never the leadership."""
+    """Reads and writes the usage; a failure loses what came since the last write, never the leadership."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class QueueMemory:
         self._has_read = False
 
     async def recall(self) -> None:
-        """Tells the core what the last process knew."""
+        """Passes the usage saved by the last process to the core."""
         if self._book() is None:
             return
         try:
@@ -66,7 +66,7 @@ class QueueMemory:
         if book is None or not self._may_act():
             return
         if not self._has_read:
-            await self.recall()  # queues that the configuration has only now: theirs may be kept from before
+            await self.recall()  # the usage of newly configured queues may be stored from before
             return
         try:
             await self._usage.write(book.all_decayed(time.monotonic()))

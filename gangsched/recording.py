@@ -1,14 +1,14 @@
-"""Recording: which journal there is now, begun at the start, or begun, bounded and ended by a reload.
+"""Recording: the current journal, begun at the start, or begun, bounded and ended by a reload.
 
 Lives here: opening and closing journals. Not here: what is in them (gangsched.journal, which is loaded when
 there is one). Called by cli.py, app.py and, through it, by reload.
 
 | record, in the configuration | |
 |---|---|
-| another directory | the journal ends, and one that begins with the core's state is in the other directory |
-| none any more | the journal ends |
-| other bounds | they hold from now on, for the same journal |
-| a directory that cannot be written to | the configuration is refused |
+| another directory | the journal ends; one that begins with the core's state starts there |
+| removed | the journal ends |
+| other bounds | they apply from now on, to the same journal |
+| a directory that cannot be written to | the configuration is rejected |
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Recorded(NamedTuple):
-    """A core, and what it takes to make another like it: build, of a configuration. leading: as it began."""
+    """A core, and what it takes to make another: build, from a configuration. leading: at its beginning."""
 
     scheduler: Scheduler
     build: Callable[[SchedulerConfig], BuildCore]
@@ -45,11 +45,11 @@ class Recording:
     """At most one journal at a time."""
 
     def __init__(self, settings: RecordSettings | None = None, *, sink: Sink | None = None) -> None:
-        """sink: where to in place of what the settings name. Raises: ConfigError."""
+        """sink: written to instead of the directory in the settings. Raises: ConfigError."""
         self._settings = settings or RecordSettings()
         self._n_opened = 0
         self._journals: list[DiskJournal] = []
-        """Those that may still be written to."""
+        """Journals that may still be written to."""
         self._sink = sink
         if self._sink is None and self._settings.directory:
             self._sink = self._open(self._settings, from_state=False)
@@ -58,16 +58,16 @@ class Recording:
 
     @property
     def counted(self) -> Counted | None:
-        """Of the journal that there is now."""
+        """The counters of the current journal."""
         return None if self._recorder is None else self._recorder.counted
 
     @property
     def recorder(self) -> Recorder | None:
-        """What is to be called in the core's place."""
+        """The recorder to call instead of the core."""
         return self._recorder
 
     def begin(self, core: Recorded, config: SchedulerConfig) -> Decider:
-        """Before the core is called for the first time; returns what to call."""
+        """Call before the core is called for the first time; returns what to call instead of it."""
         return self._over(core, config, self._sink, from_state=False)
 
     def _over(
@@ -84,14 +84,14 @@ class Recording:
 
     async def prepare(self, settings: RecordSettings) -> None:
         """Opens what `change` will need. Raises: ConfigError."""
-        if self._upcoming is not None:  # of a reload that came to nothing
+        if self._upcoming is not None:  # from a reload that failed
             self._upcoming.close(0.0)
             self._upcoming = None
         if settings.directory and settings.directory != self._settings.directory:
             self._upcoming = await anyio.to_thread.run_sync(lambda: self._open(settings, from_state=True))
 
     def change(self, core: Recorded, config: SchedulerConfig) -> Decider:
-        """The configuration is in effect; returns what to call from now on."""
+        """Applies a configuration that is now in effect; returns what to call from now on."""
         before, self._settings = self._settings, config.record
         if before.directory == config.record.directory:
             for journal in self._journals:
@@ -106,12 +106,12 @@ class Recording:
         return self._over(core, config, upcoming, from_state=True)
 
     def stop(self) -> None:
-        """The scheduler stops."""
+        """Ends the journal, as the scheduler stops."""
         if self._recorder is not None:
             self._recorder.end("the scheduler stopped", time.monotonic())
 
     def close(self, timeout_s: float) -> None:
-        """Writes what waits, within that time."""
+        """Writes the waiting records, within that time."""
         until_s = time.monotonic() + timeout_s
         for journal in self._journals:
             journal.close(max(until_s - time.monotonic(), 0.0))

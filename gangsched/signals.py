@@ -1,11 +1,11 @@
-"""Signals that come before a command listens to them: they end it as Ctrl-C does, so that it cleans up.
+"""Signals before a command has its own handlers: they end it as Ctrl-C does, so that it cleans up.
 
-Without this SIGTERM ended the process at once, and a credential plugin that it was waiting for ran on. SIGHUP
-asks the scheduler to read its configuration again: one that comes early is remembered until extension.reload
-takes it. Called by cli, for every command; a command's own handlers replace these.
+Without this, SIGTERM ended the process at once, and a credential plugin that it was waiting for ran on.
+SIGHUP makes the scheduler reread its configuration: an early one is remembered until extension.reload takes
+it. Called by cli, for every command; a command's own handlers replace these.
 
-A signal is heard at once only where it interrupts the main thread's wait. One that comes just before that, or
-to another thread, would be heard when the loop next has something to do: `run_loop` has it woken.
+A signal is handled at once only if it interrupts the main thread's wait. One that comes just before, or to
+another thread, would be handled only when the loop next has something to do, so `run_loop` wakes the loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class EndedBySignal(KeyboardInterrupt):
-    """A KeyboardInterrupt, since asyncio lets those alone out of its loop."""
+    """A KeyboardInterrupt, since asyncio lets only those out of its loop."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -34,7 +34,7 @@ class _Early:
 
 @contextmanager
 def early_signals(*, reloads: bool) -> Iterator[None]:
-    """Until the end, or a handler of the command's own. reloads: SIGHUP does not end this command."""
+    """Handles signals until the end, or until the command's own handlers. reloads: SIGHUP does not end it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -43,7 +43,7 @@ def early_signals(*, reloads: bool) -> Iterator[None]:
     for number, handler in before.items():
         if number == signal.SIGHUP and reloads:
             signal.signal(number, _remember)
-        elif handler is signal.SIG_DFL:  # `nohup` has it ignored
+        elif handler is signal.SIG_DFL:  # `nohup` makes it ignored
             signal.signal(number, _end)
     try:
         yield
@@ -53,8 +53,8 @@ def early_signals(*, reloads: bool) -> Iterator[None]:
 
 
 def run_loop(command: Callable[..., Awaitable[T]], *of: Any) -> T:
-    """As anyio.run, in a loop that every signal wakes."""
-    import asyncio  # here and not above: every command imports this module, and some need no loop
+    """Runs like anyio.run, in a loop that every signal wakes."""
+    import asyncio  # not at the top: every command imports this module, and some need no loop
     import socket
 
     import anyio
@@ -78,7 +78,7 @@ def run_loop(command: Callable[..., Awaitable[T]], *of: Any) -> T:
 
 
 def take_hang_up() -> bool:
-    """Whether SIGHUP has come before somebody listened to it; True once."""
+    """Returns whether SIGHUP came before there was a handler; True only once."""
     found, _Early.hung_up = _Early.hung_up, False
     return found
 

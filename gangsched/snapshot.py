@@ -1,4 +1,4 @@
-"""A snapshot: the scheduler's own core, fed once with the API server's lists. Nothing is sent or decided.
+"""A snapshot: the scheduler's own core, fed once with the API server's lists. Sends and decides nothing.
 
 Lives here: listing every kind that the core follows, page by page. Not here: watching (kube.watch), and the
 commands that use it because they need no running scheduler. The core's effects are dropped.
@@ -24,8 +24,9 @@ _ALWAYS = ("pods", "nodes")
 
 
 class Snapshot(NamedTuple):
-    """unread: kinds that could not be listed, and why; the core treats them as not served. refused: objects
-    that could not be read."""
+    """unread: kinds that could not be listed, and why; the core treats them as not served. refused:
+    unreadable objects.
+    """
 
     scheduler: Scheduler
     nodes: tuple[Node, ...]
@@ -37,7 +38,7 @@ class Snapshot(NamedTuple):
 async def take_snapshot(
     client: ApiClient, config: SchedulerConfig, plugins: KnownPlugins, *, now_s: float
 ) -> Snapshot:
-    """The core with the present state. Raises: ApiError, if pods or nodes cannot be listed."""
+    """Returns the core with the current state. Raises: ApiError, if pods or nodes cannot be listed."""
     profiles = build_profiles(config, plugins.factories, with_hooks=False)
     scheduler = Scheduler(profiles, config.settings)
     unread: list[str] = []

@@ -1,4 +1,4 @@
-"""Writes a file as a whole or not at all: half a configuration or report reads like one that is complete.
+"""Writes a file as a whole or not at all: half a configuration or report looks like a complete one.
 
 Called by the commands that leave a file behind. Not here: files that grow (journals, traces, logs).
 """
@@ -11,14 +11,14 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-# The directory takes no new file, or the file is a mount of its own: it can only be written to where it is.
+# The directory takes no new file, or the file is a mount: it can only be written in place.
 _ONLY_IN_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.ENAMETOOLONG)
-# Their names lead to an open file, which others may go on writing to: a new file in its place is not theirs.
+# These names lead to an open file that other processes may still write to: do not replace it by a new file.
 _OPEN_FILES = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Replaces the file in one step: where this fails or is killed, what was there stays.
+    """Replaces the file in one step: if this fails or is killed, the old content stays.
 
     A link stays a link, and a file keeps its mode. Devices and pipes are written to. Raises: OSError.
     """
@@ -40,7 +40,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raises OSError now rather than after the work; leaves no file that was not there."""
+    """Raises OSError now rather than after the work; leaves no new file behind."""
     is_new = not os.path.lexists(path)
     with open(path, "ab"):
         pass
@@ -49,9 +49,9 @@ def check_writable(path: Path) -> None:
 
 
 def _write_beside(target: Path, data: bytes, mode: int) -> None:
-    """mode: that of the file which is there, 0 if there is none."""
+    """mode: the existing file's, 0 if there is none."""
     beside = target.with_name(target.name + ".part")
-    beside.unlink(missing_ok=True)  # of a process that was killed
+    beside.unlink(missing_ok=True)  # left by a killed process
     try:
         with open(beside, "xb") as file:
             if mode:
@@ -69,5 +69,5 @@ def _write_in_place(path: Path, data: bytes) -> None:
         path.write_bytes(data)
     except OSError:
         with suppress(OSError):
-            os.truncate(path, 0)  # an empty file does not look whole
+            os.truncate(path, 0)  # an empty file does not look complete
         raise

@@ -1,8 +1,8 @@
-"""The assembly: sources in their threads, the watch of the node's pods, the one loop that asks the reporter.
+"""The assembly: sources in their threads, the watch of the node's pods, the loop around the reporter.
 
-Lives here: all I/O of the agent. Nothing here makes decisions: events go to the reporter, its answers are
+Lives here: all I/O of the agent. Nothing here makes decisions: events go to the reporter, its requests are
 carried out, and the outcomes go back to it. Called by `command`. The other parts of the agent (`handing`,
-`probes`) have their own pure parts beside the reporter, and a task each here.
+`probes`) have their own pure parts, and a task each here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from gangsched.model.events import Event, KindSynced
 
 _log = structlog.get_logger(__name__)
 
-# Names listed in the error for a wrong one.
+# Limit on the names listed in the error for a wrong one.
 _MAX_NAMES = 500
 _REQUEST_S = 10.0
 # kubelet waits for the answer.
@@ -110,7 +110,7 @@ class AgentApp:
         self._news = anyio.Event()
 
     async def run(self) -> int:
-        """Report until SIGTERM or SIGINT. Raises: ConfigError, if there is no such node."""
+        """Report until SIGTERM or SIGINT. Raises: ConfigError, if the node does not exist."""
         await self._check_name()
         loop = get_running_loop()
         threads = [_SourceThread(source, self._told, loop) for source in self._sources]
@@ -132,7 +132,7 @@ class AgentApp:
         return 0
 
     async def look_once(self) -> tuple[str | None, list[Notice]]:
-        """What would be written now, as JSON (labels, if they carry the list), None for nothing; and the
+        """Returns what would be written now, as JSON (labels, if they carry the list) or None, and the
         notices.
 
         Raises: ConfigError, ApiError.
@@ -273,7 +273,7 @@ class AgentApp:
             items, refused, _ = kind.read_page(body)
         except ApiError:
             return None
-        # One that cannot be read is as the watch last showed it: kubelet may be admitting it.
+        # Take an unreadable pod as the watch last showed it: kubelet may be admitting it.
         unreadable = {one.uid for one in refused}
         kept = (pod for pod in self._node_pods.all() if pod.uid in unreadable)
         return (*(planned_pod(pod) for pod in items if not pod.is_terminal), *kept)

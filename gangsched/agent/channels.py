@@ -1,8 +1,8 @@
 """gRPC on sockets of this machine, with limits on the length of a message and on the number of connections.
 
-grpclib reads whatever length a peer announces, up to 4 GiB, and has no setting for it; the agent's memory is
-limited, and a kubelet or a stranger on the socket must not end it. The length is checked where the announced
-bytes would be read. Used by `kubelet` (we ask) and `device_plugin` (we answer).
+grpclib reads any length that a peer announces, up to 4 GiB, and has no setting for it. The agent's memory is
+limited, and neither kubelet nor a stranger on the socket must exhaust it. The length is checked where the
+announced bytes would be read. Used by `kubelet` (as client) and `device_plugin` (as server).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from grpclib.utils import Wrapper
 if TYPE_CHECKING:
     from grpclib._typing import IServable
 
-# kubelet's own clients take this much of PodResources; gRPC's usual limit is a quarter of it.
+# kubelet's own clients accept this much of PodResources; gRPC's usual limit is a quarter of it.
 MAX_MESSAGE_BYTES = 16 * 2**20
-# kubelet has one, and a second one while it starts anew. Each is a file descriptor, of which a container may
-# have no more than 1,024.
+# kubelet has one, and a second one while it restarts. Each is a file descriptor, and a container may have no
+# more than 1,024.
 MAX_CONNECTIONS = 128
 
 
@@ -42,7 +42,7 @@ class _Connection(Connection):
 class _Protocol(H2Protocol):
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
-        self.connection.__class__ = _Connection  # grpclib makes its own, and takes no class for it
+        self.connection.__class__ = _Connection  # grpclib makes its own and has no parameter for the class
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -61,9 +61,10 @@ class BoundedChannel(Channel):
 
 
 class _Accepted(_Protocol):
-    """A server's connection: one that is too many is closed at once.
+    """A server's connection; closed at once if there are too many.
 
-    The newest is, and not the oldest: that is kubelet's, which takes the plugin for dead when it ends.
+    It closes the newest, not the oldest: the oldest is kubelet's, which takes the plugin for dead when it
+    ends.
     """
 
     open: set[_Accepted]
@@ -87,7 +88,7 @@ class BoundedServer(Server):
         self._open: set[_Accepted] = set()
 
     async def end(self) -> None:
-        """Close it; one that could not start has nothing to close."""
+        """Close the server, unless it could not start."""
         try:
             self.close()
         except RuntimeError:

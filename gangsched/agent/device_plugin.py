@@ -1,8 +1,8 @@
 """One resource's device plugin: answers kubelet's calls from the plan, on its own socket.
 
 Lives here: the calls (messages in, messages out: `Plugin`), and their gRPC server with its registration
-(`PluginServer`). Not here: choosing the set (`hand_off`), what a container gets with it (`outfit`), what is
-known of the node (`handing`).
+(`PluginServer`). Not here: choosing the set (`hand_off`), what a container gets with it (`outfit`), knowledge
+about the node (`handing`).
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ Answer = TypeVar("Answer")
 
 _log = structlog.get_logger(__name__)
 
-# kubelet admits no other pod meanwhile. The plan exists before kubelet asks, but the API server may notify us
-# of it after kubelet, and we and kubelet see a swap of two pods' sets at different times.
+# kubelet admits no other pod meanwhile. The plan exists before kubelet calls, but the API server may notify
+# us of it after kubelet, and we and kubelet see a swap of two pods' sets at different times.
 PATIENCE_S = 5.0
 _AGAIN_S = 0.1
 # How soon a restarted kubelet is noticed: until then it rejects the pods it receives.
 SOCKET_S = 0.1
-# A kubelet that has not listened for this long has lost the connection, and takes the plugin for dead.
+# A kubelet that has not listened for this long has lost the connection and takes the plugin for dead.
 UNHEARD_S = 5.0
-# kubelet logs each registration that it refuses; while the same one does, the next is later each time.
+# kubelet logs each registration that it rejects; while the same kubelet rejects, each retry is later.
 _MAX_PAUSE_S = 5.0
 # The largest number that kubelet's message can carry. A file or an annotation may have a larger one.
 _MAX_NUMA = 2**63 - 1
@@ -59,10 +59,10 @@ class Mismatch(NamedTuple):
 
 
 class NodeView(Protocol):
-    """What is known of the node, queried on demand."""
+    """What is known about the node, queried on demand."""
 
     async def look(self, *, again: bool) -> Known:
-        """The current knowledge, refreshed with `again` or if it may be old. Raises: KubeletError."""
+        """Returns the current knowledge, refreshed with `again` or if it may be old. Raises: KubeletError."""
         ...
 
     async def news(self, timeout_s: float) -> None:
@@ -70,14 +70,14 @@ class NodeView(Protocol):
         ...
 
     def granted(self) -> None:
-        """Devices were given to kubelet: cached knowledge is outdated."""
+        """Devices were granted to kubelet: cached knowledge is outdated."""
         ...
 
     def refused(self, mismatch: Mismatch) -> None: ...
 
 
 class Plugin:
-    """Answers for one resource; kubelet's messages in, ours out, no socket."""
+    """Answers calls for one resource: kubelet's messages in, ours out, no socket."""
 
     def __init__(
         self, settings: PluginDocument, view: NodeView, *, clock: Callable[[], float] = time.monotonic
@@ -147,7 +147,7 @@ class Plugin:
         return self._preferred
 
     async def _verify(self, ids: frozenset[str], deadline_s: float) -> None:
-        # What was known when this set was preferred still holds: kubelet has been given nothing since.
+        # The knowledge from when this set was preferred still holds: kubelet has been granted nothing since.
         found = await self._settled(
             lambda known: verify(self.settings.resource, ids, known, preferred=self._preferred),
             deadline_s,
@@ -160,7 +160,7 @@ class Plugin:
     async def _settled(
         self, decide: Callable[[Known], Prefer | Granted | NotPlanned], deadline_s: float, *, again: bool
     ) -> Prefer | Granted | NotPlanned:
-        """The answer, decided again with newer knowledge until it is positive, final or late."""
+        """Returns the answer, decided again with newer knowledge until it is positive, final or late."""
         while True:
             try:
                 found = decide(await self._view.look(again=again))
@@ -219,7 +219,7 @@ class _Face(DevicePluginBase):
 
 
 async def _received(stream: Stream[Asked, Answer]) -> Asked:
-    """The call's one message. Raises: GRPCError; grpclib would log a caller's garbage with a traceback."""
+    """Returns the call's one message. Raises: GRPCError; grpclib would log garbage with a traceback."""
     try:
         request = await stream.recv_message()
     except (DecodeError, ProtocolError, RecursionError, AssertionError, NotImplementedError) as error:
@@ -231,7 +231,7 @@ async def _received(stream: Stream[Asked, Answer]) -> Asked:
 
 
 class PluginServer:
-    """The plugin's socket, and its registration: again when kubelet's socket changes or nobody listens."""
+    """The plugin's socket and registration; registers again if kubelet is replaced or stops listening."""
 
     def __init__(self, plugin: Plugin, kubelet: Kubelet, directory: str) -> None:
         self._plugin = plugin
@@ -245,7 +245,7 @@ class PluginServer:
         self._pause_s = SOCKET_S
 
     async def run(self) -> None:
-        """Until cancelled: serve and register; start over when kubelet has cleared its directory."""
+        """Serve and register until cancelled; start over when kubelet has cleared its directory."""
         while True:
             face = _Face(self._plugin)
             server = BoundedServer([face])
@@ -284,7 +284,7 @@ class PluginServer:
         return True
 
     async def _until_kubelet_is_another(self, face: _Face) -> None:
-        """Or has ended ListAndWatch, after which it calls the plugin only if it registers again."""
+        """Wait until kubelet is replaced or has ended ListAndWatch: the plugin must register again."""
         path, resource = self._directory / self.endpoint, self._plugin.settings.resource
         unheard_s = 0.0
         while self._identity() == self._seen and path.exists():
@@ -292,7 +292,7 @@ class PluginServer:
                 if not await self._is_followed():
                     _log.warning("kubelet does not listen; registering again", resource=resource)
                     return
-                # Each would take the name from the other, and kubelet lose the plugin each time.
+                # Each agent would take the name from the other, and kubelet would lose the plugin each time.
                 self._say("another agent offers this node's devices; waiting until it has ended")
                 unheard_s = 0.0
             await anyio.sleep(SOCKET_S)
@@ -300,7 +300,7 @@ class PluginServer:
         _log.info("kubelet was started anew, or the plugin's socket was taken away", resource=resource)
 
     async def _pause(self) -> None:
-        """Until the next attempt; a kubelet that is started anew is not kept waiting."""
+        """Wait until the next attempt; end early for a restarted kubelet."""
         paused_s = 0.0
         while paused_s < self._pause_s:
             await anyio.sleep(SOCKET_S)
@@ -309,7 +309,7 @@ class PluginServer:
                 return
 
     async def _is_followed(self) -> bool:
-        """Whether the name of our socket is that of another agent by now, and that one is alive."""
+        """Whether our socket's name now belongs to another live agent."""
         path = str(self._directory / self.endpoint)
         if identity_of(path) == self._own:
             return False
@@ -319,10 +319,10 @@ class PluginServer:
         return False
 
     def _take_away(self) -> None:
-        """Our socket, if the name is not another agent's by now: a newer pod of ours beside this one."""
+        """Remove our socket, unless its name now belongs to another agent, as to a newer pod of ours."""
         path = self._directory / self.endpoint
         if self._own is not None and identity_of(str(path)) == self._own:
-            # Where somebody has taken the right to write: the next start says so.
+            # The right to write may have been removed; the next start reports that.
             with suppress(OSError):
                 path.unlink()
         self._own = None

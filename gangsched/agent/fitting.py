@@ -1,6 +1,6 @@
-"""How much of what should be written fits the Node's annotations: pure. Called by `reporter`.
+"""Which of the annotations to write fit the Node: pure. Called by `reporter`.
 
-What does not fit must not keep the rest away: a device that is sick would be given to pods for as long as
+A part that does not fit must not block the rest: otherwise a sick device would be allocated for as long as
 the list, or a note beside it, is too long.
 """
 
@@ -18,13 +18,14 @@ Annotations = Mapping[str, str | None]
 
 
 def fits(changed: Annotations, on_node: Mapping[str, str]) -> bool:
-    """Whether the Node may have these beside its others."""
+    """Whether the Node may have these besides its other annotations."""
     return annotation_bytes({**on_node, **changed}) <= MAX_ANNOTATION_BYTES
 
 
 def most(changed: Annotations, on_node: Mapping[str, str], listed: Listed) -> Annotations:
-    """The first of these that fits: the inventory without notes; the list that the Node has with today's
-    health (`listed`), with the notes or without them; the notes; nothing."""
+    """Returns the first of these that fits: the inventory without notes; the Node's list with current health
+    (`listed`), with or without the notes; the notes; nothing.
+    """
     inventory = {key: text for key, text in changed.items() if key == INVENTORY_KEY}
     notes = {key: text for key, text in changed.items() if key != INVENTORY_KEY}
     tried: list[Annotations] = [inventory]
@@ -38,7 +39,7 @@ def most(changed: Annotations, on_node: Mapping[str, str], listed: Listed) -> An
 
 
 def with_health(listed: Listed, found: Listed) -> Listed:
-    """The same devices, each described as before, as well as it is now; one that is not found is not well."""
+    """Returns the same devices and properties with current health; a device not found is unhealthy."""
     return {
         resource: {
             device.id: msgspec.structs.replace(device, health=now.health)

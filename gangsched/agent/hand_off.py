@@ -1,29 +1,29 @@
-"""Which planned set kubelet should take, and whether the set it names is a planned one: pure.
+"""Chooses the planned set that kubelet should take, and checks that the set it names is planned: pure.
 
-kubelet's device plugin API names devices and never a pod, and kubelet admits one pod at a time. So matching
-is by sets: the planned sets of this node that no container has yet are *outstanding*; kubelet is steered to
-exactly one of them, and given nothing else. Which container has it is read afterwards (PodResources), and
+kubelet's device plugin API names devices and never a pod, and kubelet admits one pod at a time. So sets are
+matched: the planned sets of this node that no container has yet are *outstanding*; kubelet is steered to
+exactly one of them and granted nothing else. Which container has it is read afterwards (PodResources) and
 reported on the Node.
 
 | a planned container | its set is |
 |---|---|
 | of a pod that kubelet has not admitted | outstanding, unless another pod has a device of it |
-| has its own set | given |
+| has its own set | granted |
 | has another set | outstanding, unless another pod has a device of it: the two were swapped |
 | of a pod that has started, and kubelet does not list it | doubtful: presumably in use |
 | of a pod that has started, and kubelet lists it without devices | outstanding: it is admitted again |
 | a plain init container (PodResources does not list it) | outstanding until a later container has its own |
 
-A doubtful set is taken if kubelet offers it and does not offer the due pod's own: then kubelet's accounting
-is ahead of its list (it has just started), and the two were swapped before.
+A doubtful set is chosen if kubelet offers it but not the due pod's own: then kubelet's accounting is ahead of
+its list (it has just started), and the two were swapped before.
 
-A kubelet that was started anew admits its pods again. It has kept their devices, unless their containers
-ended before and the API server was not told: such a pod gets its own set again, though nothing in it runs.
+A restarted kubelet admits its pods again. It has kept their devices, unless their containers ended earlier
+without a report to the API server: such a pod gets its own set again, though nothing in it runs.
 
-If kubelet itself shows its pods (`by_kubelet`), the pod that it is admitting is the only one there without
-its devices, so its own set is chosen. By the API server's list several may be due; the one that kubelet
-lists without devices is the one that it is admitting. Where it lists none of them any of their sets is taken:
-the scheduler lets only interchangeable ones be due at a time. Called by `device_plugin`.
+If kubelet itself lists its pods (`by_kubelet`), the pod being admitted is the only one without its devices,
+so its own set is chosen. By the API server's list several pods may be due; the one that kubelet lists without
+devices is being admitted. If kubelet lists none of them, any of their sets is chosen: the scheduler lets only
+interchangeable pods be due at the same time. Called by `device_plugin`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ import msgspec
 from gangsched.agent.plan import NOTHING, Given, PlannedPod, is_served
 from gangsched.model.printable import several
 
-# This many sets or pods are named in a message.
+# A message names at most this many sets or pods.
 _MAX_NAMED = 4
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
-    """What is known of the node when kubelet asks. by_kubelet: kubelet itself lists `pods`, as of now."""
+    """What is known about the node when kubelet calls. by_kubelet: `pods` is kubelet's own current list."""
 
     pods: tuple[PlannedPod, ...]
     given: Given
@@ -49,20 +49,20 @@ class Known(msgspec.Struct, frozen=True, gc=False):
 
 
 class Prefer(NamedTuple):
-    """Exactly this planned set; `pod` is the pod that it was planned for."""
+    """Prefer exactly this planned set; `pod`: the pod for which it was planned."""
 
     ids: frozenset[str]
     pod: PlannedPod
 
 
 class Granted(NamedTuple):
-    """The devices are one planned set; `pod` is the pod that it was planned for."""
+    """The devices are one planned set; `pod`: the pod for which it was planned."""
 
     pod: PlannedPod
 
 
 class NotPlanned(NamedTuple):
-    """No planned set is due, by what is known now. is_final: newer knowledge cannot change that."""
+    """No planned set is due by current knowledge. is_final: newer knowledge cannot change that."""
 
     why: str
     is_final: bool = False
@@ -86,7 +86,7 @@ class _Standing(NamedTuple):
 def prefer(
     resource: str, count: int, known: Known, *, available: frozenset[str], must_include: frozenset[str]
 ) -> Prefer | NotPlanned:
-    """The set for the container that kubelet is admitting now."""
+    """Chooses the set for the container that kubelet is admitting now."""
     standing = _standing(resource, known)
     due = [one for one in standing.due if len(one.ids) == count]
     if not due:
@@ -107,8 +107,8 @@ def prefer(
     partners = _partners(known)
     pod, ids = min(
         fitting,
-        # A pod that kubelet is in the middle of admitting continues as it began; then waiting pods' sets, as
-        # planned.
+        # First a pod that kubelet is in the middle of admitting, with sets from the same pod as before; then
+        # the waiting pods' own sets.
         key=lambda one: (
             one[0].uid not in partners,
             one[0].uid not in admitted_now,
@@ -144,7 +144,7 @@ def verify(
 def _shared_with_init(
     resource: str, ids: frozenset[str], due: list[_Due], standing: _Standing
 ) -> dict[str, PlannedPod]:
-    """kubelet passes an init container's devices on to the pod's others, and chooses among them itself."""
+    """Returns due pods that may share: kubelet itself picks among an init container's devices to reuse."""
     owners = {}
     for pod in {one.pod.uid: one.pod for one in due}.values():
         if any(one.is_plain_init for one in standing.due if one.pod is pod):
@@ -193,10 +193,10 @@ def _has_any(pod: PlannedPod, resource: str, given: Given) -> bool:
 
 
 def _partners(known: Known) -> frozenset[str]:
-    """UIDs of the pods for which the sets of the pod now being admitted were planned.
+    """Returns UIDs of the pods for which the sets of the pod now being admitted were planned.
 
     Mostly one: the pod itself, or the one it was swapped with. The rest of its sets should come from the same
-    pod, so that whole pods are swapped and their constraints across all their devices still hold.
+    pod, so that pods are swapped as a whole and constraints across all their devices still hold.
     """
     begun = {
         (resource, ids)

@@ -1,4 +1,4 @@
-"""Runs a node's device plugins: gathers what is known when kubelet asks, and reports what kubelet gave.
+"""Runs a node's device plugins: gathers knowledge when kubelet calls, and reports what kubelet gave.
 
 Lives here: the tasks and the requests. Not here: kubelet's calls (`device_plugin`), choosing a set
 (`hand_off`), the content of the report (`reporting`), and writing it (`reporter`). Run by `app`.
@@ -29,7 +29,8 @@ _AT_ONCE_S = 0.05
 _SOON_S = (0.2, 0.5, 1.5)
 # A pod missing from kubelet's list is reported after this long.
 _STRANGE_S = 60.0
-# Refusals whose Events wait to be written; kubelet asks for one pod at a time, a stranger for any number.
+# Limit on refusals whose Events wait to be written; kubelet requests for one pod at a time, a stranger
+# without limit.
 _MAX_MISMATCHES = 64
 
 
@@ -37,7 +38,7 @@ class Handing:
     """All plugins of one node.
 
     said: called with the annotation's new value when it changes; record: takes an Event for the API server;
-    listed: the node's live pods as the API server has them now, None when it cannot be asked.
+    listed: returns the node's live pods from the API server, None if it does not answer.
     """
 
     def __init__(
@@ -89,13 +90,13 @@ class Handing:
             self._kubelet.close()
 
     def show(self, listed: Listed) -> None:
-        """The inventory as it is on the Node."""
+        """Takes in the inventory as it is on the Node."""
         for resource, plugin in self.plugins.items():
             plugin.show(listed.get(resource, {}).values())
         self._shown.set()
 
     def pods_changed(self) -> None:
-        """The watch has changed `pods`."""
+        """Takes in that the watch has changed `pods`."""
         self._known = None
         self._announce()
         self._soon.set()
@@ -103,7 +104,7 @@ class Handing:
     # -- queries of the plugins ----------------------------------------------------------------------------
 
     async def look(self, *, again: bool) -> Known:
-        """What is known now; cached until devices were given or something changed."""
+        """Returns current knowledge, cached until devices are granted or something changes."""
         if not again and self._known is not None:
             return self._known
         n_begun = self._n_looks
@@ -111,8 +112,8 @@ class Handing:
             if self._n_looks == n_begun:
                 self._n_looks += 1
                 self._looked = await self._look()
-            # Else another call's look began after this one was asked for: any number of callers at once
-            # cause no more requests than two.
+            # Else another call's look began after this one was requested: any number of concurrent callers
+            # cause at most two requests.
             if isinstance(self._looked, KubeletError):
                 raise KubeletError(str(self._looked))
             return self._looked
@@ -123,8 +124,8 @@ class Handing:
             given = await self._kubelet.given()
         except KubeletError as error:
             return error
-        # The scheduler may have given these devices to pods that the watch has not shown yet, so the API
-        # server is asked. While it does not answer no pod can be bound, and the watch's last state will do.
+        # The scheduler may have assigned these devices to pods that the watch has not shown yet, so ask the
+        # API server. While it does not answer, no pod can be bound, and the watch's last state is enough.
         pods = seen
         if not pods:
             listed = await self._listed()
@@ -153,7 +154,7 @@ class Handing:
     # -- tasks -----------------------------------------------------------------------------------------------
 
     async def _read_on(self) -> None:
-        """Read what kubelet has given, soon after devices were given and every few seconds."""
+        """Read what kubelet has granted, soon after each grant and every few seconds."""
         pauses: list[float] = []
         while True:
             await self._read()
@@ -174,7 +175,7 @@ class Handing:
             self._say(f"what kubelet has given is not known: {error}")
             return
         pods = self._pods.all()
-        # A kubelet that has just started lists few of its pods; the others still have their devices.
+        # A kubelet that has just started lists few of its pods; the rest still have their devices.
         given = self._memory.completed(given, pods)
         if not is_whole(given, pods):
             self._wonder(given)

@@ -1,4 +1,4 @@
-"""Which sources have reported, which are silent, and what their silence means for their last report: pure.
+"""Tracks which sources have reported or fallen silent, and what silence means for a last report: pure.
 
 Used by `reporter`; not here: merging the reports (`inventory`).
 """
@@ -28,7 +28,7 @@ class Hearing:
         self._silent: frozenset[str] = frozenset()
 
     def hear(self, report: Report, now_s: float) -> bool:
-        """Take in a report; returns whether it is news."""
+        """Take in a report; returns whether it is new."""
         self._heard_s[report.source] = now_s
         is_new = self._reports.get(report.source) != report
         self._reports[report.source] = report
@@ -54,17 +54,17 @@ class Hearing:
 
     @property
     def is_complete(self) -> bool:
-        """Every source has reported, or was waited for long enough."""
+        """Whether every source has reported or timed out."""
         return all(name in self._reports or name in self._silent for name in self._sources)
 
     @property
     def is_blind(self) -> bool:
-        """A source whose silence means sick devices never reported: unknown devices may exist."""
+        """Whether some source, whose silence means sick devices, never reported: devices may be unknown."""
         never = self._silent - set(self._reports)
         return any(self._sources[name] is Silence.SICKNESS for name in never)
 
     def reports(self) -> list[Report]:
-        """The reports that count now, one for each source, in their order."""
+        """Returns the reports that count now, one for each source, in order."""
         return [self._report_of(name, silence) for name, silence in self._sources.items()]
 
     def _report_of(self, name: str, silence: Silence) -> Report:

@@ -1,7 +1,7 @@
-"""Which devices of this node live pods hold, by the annotation or labels of their binding. Pure.
+"""Tracks which of this node's devices live pods hold, by their annotation or labels from the bind. Pure.
 
-Fed with the events of the node's own pods (kube.watch.reflector); queried by `reporter`. A pod that cannot be
-read, or whose binding cannot, keeps what it was last known to hold.
+Fed with the events of the node's own pods (kube.watch.reflector); queried by `reporter`. An unreadable pod,
+or one with an unreadable binding, keeps what it was last known to hold.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Holders:
         return any((resource, device_id) in held for held in self._held.values())
 
     def problems(self) -> tuple[str, ...]:
-        """Pods that cannot be read, or whose devices cannot."""
+        """Pods that cannot be read, or whose devices cannot be read."""
         return tuple(self._unreadable.values())
 
     def _there(self, pod: Pod) -> None:

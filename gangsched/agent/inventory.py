@@ -2,14 +2,14 @@
 
 | a device | is listed | with the health |
 |---|---|---|
-| in one place | yes | that it has there |
-| in two places | once, as the first place in order describes it; both are reported | the worse of the two |
-| in no place any more, a source was never read | yes | its last; Unhealthy if silence means sickness there |
-| in no place any more, a live pod holds it or its holder is not known yet | yes | Unhealthy |
-| in no place any more otherwise | no | |
+| in one place | yes | as reported there |
+| in two places | once, as described by the first; both are reported as a problem | the worse of the two |
+| in no place now, and a source was never read | yes | its last; Unhealthy if silence means sickness there |
+| in no place now, and a live pod holds it or holders are not known yet | yes | Unhealthy |
+| in no place now, otherwise | no | |
 
-A resource that was listed stays listed, if need be without devices: a node that lists none has nothing to
-give, while a node that does not mention the resource is scheduled by count. Called by `reporter` and
+A resource that was listed stays listed, if need be without devices: a node that lists it without devices has
+none to allocate, while a node that does not list it is scheduled by count. Called by `reporter` and
 `command`.
 """
 
@@ -75,10 +75,10 @@ def with_the_vanished(
     whole: bool = True,
     sick: bool = False,
 ) -> Listed:
-    """`found` and, after it, vanished devices that must stay listed (see the table).
+    """Returns `found`, followed by vanished devices that must stay listed (see the table).
 
-    known: every device that was ever listed; last: those listed now. whole: every source was read; sick: a
-    source that was not read is known to fall silent when its devices fail.
+    known: every device ever listed; last: those listed now. whole: every source was read; sick: an unread
+    source is one that falls silent when its devices fail.
     """
     result = {resource: dict(devices) for resource, devices in found.items()}
     for resource, devices in known.items():
@@ -101,11 +101,11 @@ class Carried(NamedTuple):
 
 
 def as_labels_can(found: Listed, on_node: Listed) -> Carried:
-    """The part of `found` that labels can express. A resource whose IDs do not fit stays as the node lists it
-    now, with current health; if the node does not list it, it is listed without devices: the node has none to
-    give.
+    """Returns the part of `found` that labels can express. A resource whose IDs do not fit stays as the node
+    lists it now, with current health. If the node does not list it, it is listed without devices: none to
+    allocate.
 
-    If the node's present list does not fit either (it is in the annotation, from before) nothing is changed.
+    If the node's current list does not fit either (it is an older annotation), nothing is changed.
     """
     listed: Listed = {}
     problems: list[str] = []
@@ -125,12 +125,12 @@ def as_labels_can(found: Listed, on_node: Listed) -> Carried:
 
 
 def unhealthy(device: Device) -> Device:
-    """The same device, not to be given out."""
+    """Returns the same device as unhealthy, so that it is not allocated."""
     return device if device.health == UNHEALTHY else msgspec.structs.replace(device, health=UNHEALTHY)
 
 
 def changes(before: Listed, after: Listed) -> list[str]:
-    """The differences, for people: `nvidia.com/gpu GPU-1 Unhealthy`, in the order of the lists."""
+    """Returns the differences for people: `nvidia.com/gpu GPU-1 Unhealthy`, in the order of the lists."""
     said: list[str] = []
     for resource, devices in after.items():
         old = before.get(resource, {})
@@ -149,5 +149,5 @@ def changes(before: Listed, after: Listed) -> list[str]:
 
 
 def by_id(listed: Mapping[str, Iterable[Device]]) -> Listed:
-    """The model's lists, keyed by device ID."""
+    """Returns the model's lists, keyed by device ID."""
     return {resource: {device.id: device for device in devices} for resource, devices in listed.items()}

@@ -1,12 +1,12 @@
-"""kubelet as the agent calls it: PodResources, the Pods API, and the registration of device plugins.
+"""The agent's client of kubelet: PodResources, the Pods API, and the registration of device plugins.
 
 Lives here: the sockets on our side as a client, and the meaning of failures. Not here: the meaning of answers
 (`plan`), our own sockets (`device_plugin`).
 
-Of the Pods API (KEP-4188) only ListPods is used, at the moment when kubelet asks us: kubelet puts a pod into
-its list before it admits it, but sends it to a watch only once the pod has a status, which is after admission
-(kubernetes pkg/kubelet/kubelet.go HandlePodAdditions, pkg/kubelet/apis/pods/server.go, v1.37.1). Until all of
-its sources are ready it rejects the call; then the API server's list has to do.
+Of the Pods API (KEP-4188) only ListPods is used, at the moment when kubelet calls us. kubelet puts a pod into
+its list before admitting it, but sends it to a watch only once the pod has a status, which is after admission
+(kubernetes pkg/kubelet/kubelet.go HandlePodAdditions, pkg/kubelet/apis/pods/server.go, v1.37.1). Until all
+its sources are ready, it rejects the call; then the API server's list is used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Identity = tuple[int, int, int]
 # All on this machine; kubelet answers in milliseconds or is in trouble.
 CALL_S = 3.0
 VERSION = "v1beta1"
-# What is quoted of an error: kubelet writes its text, and a log line and an Event carry it.
+# Limit on the quoted part of an error: kubelet writes the text, which goes into a log line and an Event.
 _MAX_QUOTED = 400
 
 
@@ -60,8 +60,9 @@ class Kubelet:
         self._channels.clear()
 
     async def pods(self) -> tuple[PlannedPod, ...] | None:
-        """The pods that kubelet has now; None if it does not show them (yet), or one that cannot be read: the
-        API server's list has that one too, and costs no pod its devices."""
+        """Returns the pods that kubelet has now; None if it does not list them (yet), or if one is
+        unreadable: the API server's list has it too, so no pod loses its devices.
+        """
         path = self._paths.pods_api
         if not path:
             return None
@@ -77,20 +78,20 @@ class Kubelet:
         return found
 
     def _say_unread(self, why: str) -> None:
-        """Once, until all of them can be read again."""
+        """Log once, until all pods can be read again."""
         if why and not self._unread:
             _log.warning("kubelet's own list of pods is not used, but the API server's", why=why)
         self._unread = why
 
     async def given(self) -> Given:
-        """The devices its pods have. Raises: KubeletError."""
+        """Returns the devices that its pods have. Raises: KubeletError."""
         request = podresources_pb2.ListPodResourcesRequest()
         return given_by_kubelet(
             await self._call(self._paths.pod_resources, lambda on: PodResourcesListerStub(on).List(request))
         )
 
     async def allocatable(self) -> podresources_pb2.AllocatableResourcesResponse:
-        """The healthy devices that all device plugins have listed. Raises: KubeletError."""
+        """Returns the healthy devices that all device plugins list. Raises: KubeletError."""
         request = podresources_pb2.AllocatableResourcesRequest()
         return await self._call(
             self._paths.pod_resources,
@@ -110,21 +111,21 @@ class Kubelet:
             async with asyncio.timeout(CALL_S):
                 return await call(channel)
         except GRPCError as error:
-            # The connection works, and kubelet has refused.
+            # The connection works; kubelet rejected the call.
             raise KubeletError(f"{path}: {error.status.name}: {_quoted(error.message or '')}") from None
         except (OSError, ProtocolError, StreamTerminatedError) as error:  # TimeoutError is an OSError
             self._forget(path, channel)
             what = _quoted(str(error)) or f"no answer within {CALL_S:g} s"
             raise KubeletError(f"{path}: {what}") from None
         except Exception as error:
-            # What grpclib, h2, hpack and protobuf raise for bytes that are no answer has no common class: a
-            # message that is invalid, cut short or compressed, a header that is missing or is no base64.
+            # For malformed answers grpclib, h2, hpack and protobuf raise errors without a common class: a
+            # message that is invalid, cut short or compressed, a header that is missing or not base64.
             self._forget(path, channel)
             what = _quoted(str(error)) or type(error).__name__
             raise KubeletError(f"{path}: the answer cannot be read: {what}") from None
 
     def _channel(self, path: str) -> Channel:
-        """Of the socket that is there now: a kubelet that is over may still hold the one before it open."""
+        """Returns a channel to the current socket: a former kubelet may still hold its own one open."""
         identity = identity_of(path)
         before, channel = self._channels.get(path, (None, None))
         if channel is None or before != identity:
@@ -141,7 +142,7 @@ class Kubelet:
 
 
 def identity_of(path: str) -> Identity | None:
-    """Of the socket that has this name now; None: there is none."""
+    """Returns the identity of the socket that has this name now; None: there is none."""
     try:
         found = os.stat(path)
     except OSError:

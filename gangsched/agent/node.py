@@ -1,8 +1,8 @@
-"""The bytes of our Node object: what is read from it, and the patch that writes our annotations. No I/O.
+"""The bytes of our Node object: reading it, and the patch that writes our annotations. No I/O.
 
 Called by `app`, which sends and receives them. The patch carries the Node's UID, so that a Node recreated
 under the same name does not get its predecessor's devices, and the resourceVersion that was read, so that no
-concurrent write is overwritten unseen: a real API server answers 422 to the one, 409 to the other.
+concurrent write is overwritten unseen. A real API server answers 422 to the first, 409 to the second.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ _NONE: Mapping[str, str | None] = {}
 
 
 class SeenNode(msgspec.Struct, frozen=True):
-    """value: of `gangsched.io/devices`, or the labels in its format; None when the Node lists nothing.
-
-    annotations, labels: all of them.
-
-    writer: the writer of the value according to the API server: field manager and time.
+    """value: of `gangsched.io/devices`, or the labels in its format; None if the Node lists nothing.
+    annotations, labels: all of them. writer: the value's writer according to the API server: field manager
+    and time.
     """
 
     uid: str
@@ -66,7 +64,7 @@ _OUR_LABELS = f".{INVENTORY_SUFFIX}/".encode()
 
 
 def read_node(body: bytes) -> SeenNode:
-    """The Node of an answer. Raises: ApiError."""
+    """Decodes the Node in an answer. Raises: ApiError."""
     try:
         meta = _decode(body).metadata
     except msgspec.MsgspecError as error:
@@ -85,7 +83,7 @@ def read_node(body: bytes) -> SeenNode:
 
 
 def annotation_bytes(annotations: Mapping[str, str | None]) -> int:
-    """Their share of the size that an object may have in annotations; None: to be removed."""
+    """Returns their part of the size that annotations of an object may have; None: to be removed."""
     return sum(len(k.encode()) + len(text.encode()) for k, text in annotations.items() if text is not None)
 
 

@@ -39,7 +39,7 @@ class Notices:
             self.say(f"problem {problem}", "warning", problem)
 
     def unsaid(self, problems: Sequence[str]) -> None:
-        """Problems of the label format. An Event too: pods do not get these devices."""
+        """Report problems of the label format, also as an Event: pods do not get these devices."""
         text = "; ".join(problems)
         if not text:
             self.well("unsaid", "labels list the devices again")

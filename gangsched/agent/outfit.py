@@ -1,7 +1,7 @@
 """What a container gets with its devices: device files, mounts, variables, CDI names. Pure.
 
-Taken only from the configuration of the resource (`plugin_settings.PluginDocument`): the agent does not look
-at device files itself. Called by `device_plugin` for each Allocate.
+Taken only from the configuration of the resource (`plugin_settings.PluginDocument`): the agent does not read
+device files itself. Called by `device_plugin` for each Allocate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gangsched.agent.plugin_settings import OutfitDocument, PluginDocument
 def outfit(plugin: PluginDocument, ids: Iterable[str]) -> pb.ContainerAllocateResponse:
     """The outfit of a container with these devices."""
     response = pb.ContainerAllocateResponse()
-    if plugin.hand_off == "env":  # kubelet's choice means nothing in that mode
+    if plugin.hand_off == "env":  # kubelet's choice is ignored in that mode
         return response
     ordered = sorted(ids)
     for name, value in plugin.env.items():
@@ -33,7 +33,7 @@ def _add(
     device_id: str,
     seen: set[tuple[str, str]],
 ) -> None:
-    """Add a part; what several devices share (a control device, a library) is added once."""
+    """Add a part; items shared by several devices (a control device, a library) are added once."""
     for file in part.device_files:
         host = file.host.replace("{id}", device_id)
         inside = (file.container or file.host).replace("{id}", device_id)

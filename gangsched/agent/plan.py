@@ -1,8 +1,8 @@
-"""What is planned for this node's pods and what kubelet has given them: values, and how they are read.
+"""What is planned for this node's pods and what kubelet has granted them: values, and reading them.
 
-Lives here: the pods as kubelet's Pods API or the API server shows them, and the lists of kubelet's
-PodResources API, in one form for both. No I/O. Not here: conclusions from the two (`hand_off`, `reporting`),
-the requests (`kubelet`).
+Lives here: the pods from kubelet's Pods API or the API server, and the lists of kubelet's PodResources API,
+in one form for both. No I/O. Not here: conclusions from the two (`hand_off`, `reporting`), the requests
+(`kubelet`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ Sets = Mapping[str, Mapping[str, frozenset[str]]]
 """container -> resource -> device IDs; containers in the pod's order, by name if read from labels."""
 
 Given = Mapping[tuple[str, str], Sets]
-"""(namespace, name) -> what kubelet has given; includes containers without devices, excludes plain init
-containers."""
+"""(namespace, name) -> what kubelet has granted; includes containers without devices, excludes plain init
+containers.
+"""
 
 NOTHING: Sets = {}
 _TERMINAL = ("Succeeded", "Failed")
@@ -38,7 +39,7 @@ class PlannedPod(msgspec.Struct, frozen=True, gc=False):
     """A live pod of this node.
 
     planned: from its annotation or labels, empty if unreadable. has_started: kubelet has admitted it and
-    reported so to the API server. is_going: it is being deleted.
+    reported that to the API server. is_going: it is being deleted.
     """
 
     uid: str
@@ -57,7 +58,7 @@ class PlannedPod(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodePods:
-    """The node's live pods by the API server's watch. is_known: all of them have been listed.
+    """The node's live pods, from the API server's watch. is_known: all of them have been listed.
 
     ended: pods that were live earlier, until they are deleted; only the most recent ones.
     """
@@ -95,13 +96,13 @@ class NodePods:
         return tuple(self._pods.values())
 
     def in_order(self, pods: Iterable[PlannedPod]) -> tuple[PlannedPod, ...]:
-        """In the order in which they came to the node, which is mostly that of kubelet's admissions."""
+        """Sorts pods by arrival on the node, mostly the order of kubelet's admissions."""
         order = {uid: i for i, uid in enumerate(self._pods)}
         return tuple(sorted(pods, key=lambda pod: order.get(pod.uid, len(order))))
 
 
 def planned_pod(pod: Pod) -> PlannedPod:
-    """A pod as the API server shows it."""
+    """Converts a pod from the API server."""
     meta = pod.metadata
     return PlannedPod(
         meta.uid,
@@ -114,7 +115,7 @@ def planned_pod(pod: Pod) -> PlannedPod:
 
 
 def pods_of_kubelet(raw: Iterable[bytes]) -> tuple[PlannedPod, ...]:
-    """The live pods of kubelet's ListPods. Raises: ParseError."""
+    """Returns the live pods of kubelet's ListPods. Raises: ParseError."""
     pods = []
     for one in raw:
         try:
@@ -138,7 +139,7 @@ def pods_of_kubelet(raw: Iterable[bytes]) -> tuple[PlannedPod, ...]:
 
 
 def given_by_kubelet(listed: podresources_pb2.ListPodResourcesResponse) -> Given:
-    """From the answer of PodResources List, without IDs that no inventory lists, as they are too long."""
+    """Reads the answer of PodResources List, without IDs too long for any inventory."""
     given: dict[tuple[str, str], Sets] = {}
     for pod in listed.pod_resources:
         containers: dict[str, dict[str, frozenset[str]]] = {}
@@ -165,13 +166,12 @@ def is_served(pod: PlannedPod, given: Given) -> bool:
 
 
 class Memory:
-    """The devices that pods were last known to have.
+    """Remembers the devices that pods were last known to have.
 
-    A starting kubelet lists no pod before admitting it, and a pod whose containers have ended is no longer
-    listed even if the API server does not know yet.
-
-    By UID: a pod recreated under the same name has nothing. kubelet lists names only and may still list the
-    former pod, so what that one had is not the new one's until it has started, or until the list changes.
+    A starting kubelet lists no pod before admitting it, and no longer lists a pod whose containers have
+    ended, even if the API server does not know yet. Entries are by UID: a pod recreated under the same name
+    has nothing. kubelet lists only names and may still list the former pod, so devices that the former pod
+    had do not count for the new one until it has started or the list changes.
     """
 
     def __init__(self) -> None:
@@ -180,8 +180,9 @@ class Memory:
         self._last: dict[str, Sets] = {}
 
     def completed(self, given: Given, pods: Iterable[PlannedPod]) -> Given:
-        """`given`, plus last known devices of live `pods` missing in it, unless another pod has them, and
-        without what a former pod of the same name had."""
+        """Returns `given`, plus last known devices of live `pods` missing in it, unless another pod has them,
+        and without devices of a former pod of the same name.
+        """
         has: dict[str, Sets] = {}
         whole = dict(given)
         taken = frozenset().union(*map(_devices, given.values()))
@@ -211,7 +212,7 @@ class Memory:
         return False
 
     def had(self, ended: Iterable[PlannedPod]) -> list[tuple[PlannedPod, Sets]]:
-        """What these pods had, of those that were seen with all their devices."""
+        """Returns what these pods had, for those seen with all their devices."""
         return [(pod, self._last[pod.uid]) for pod in ended if pod.uid in self._last]
 
 

@@ -70,7 +70,7 @@ class PluginDocument(_Document, frozen=True):
 
 
 class KubeletDocument(_Document, frozen=True):
-    """Where kubelet's sockets are; resources: those of other plugins to be listed as kubelet reports them."""
+    """kubelet's sockets; resources: those of other plugins, to be listed as kubelet reports them."""
 
     device_plugins: str = "/var/lib/kubelet/device-plugins"
     pod_resources: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
@@ -151,7 +151,7 @@ def _check_outfit(part: OutfitDocument, where: str, *, has_id: bool) -> None:
 
 
 def check_resource(name: str, where: str) -> None:
-    """Raises: ConfigError. kubelet refuses a plugin with any other name, for as long as it asks."""
+    """Raises: ConfigError. kubelet rejects plugins with any other name, however often they register."""
     if not (is_extended(name) and is_qualified_name(name)):
         raise ConfigError(f"{name!r} is not an extended resource, as nvidia.com/gpu is", path=where)
 

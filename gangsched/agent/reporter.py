@@ -2,17 +2,17 @@
 
 | the Node is | on | then it is | effect |
 |---|---|---|---|
-| unknown | its turn, not before backoff allows | being read | ReadNode |
+| unknown | next turn, after any backoff | being read | ReadNode |
 | being read | the Node | known | |
-| being read | there is none, or a failure | unknown, backing off | |
+| being read | not found, or a failure | unknown, backing off | |
 | known | the heartbeat is due | being read | ReadNode |
 | known | all sources have reported or timed out; the list differs | being written | WriteNode |
 | being written | the Node, as it is written | known | |
-| being written | 409, 422: it was changed or made anew since it was read | unknown | |
+| being written | 409, 422: it was changed or recreated since it was read | unknown | |
 | being written | another failure | unknown, backing off | |
 
-One request is in flight at a time. A heartbeat reads, and writes only differences: the annotation has no time
-in it. A foreign change that it finds is reported and overwritten. Not here: sources, requests, logs (`app`),
+One request is in flight at a time. A heartbeat reads, and writes only differences: the annotation contains no
+time. A foreign change that it finds is reported and overwritten. Not here: sources, requests, logs (`app`),
 which sources have reported (`hearing`), which devices are listed (`inventory`).
 """
 
@@ -58,7 +58,7 @@ WRITE_APART_S = 1.0
 # row before a pause.
 MAX_CONFLICTS = 5
 MAX_BACKOFF_S = 30.0
-# Devices of one resource that come and go under ever new IDs must not accumulate.
+# Devices of one resource that reappear under ever new IDs must not accumulate.
 _MAX_KNOWN = 4 * MAX_DEVICES
 # At most this many changes are written out in a log line.
 _MAX_SAID = 8
@@ -234,7 +234,7 @@ class InventoryReporter:
     def listed(self) -> Listed | None:
         """The devices that the Node should list; None before all sources have reported or timed out.
 
-        Also while the API server is away: kubelet is told of a sick device all the same.
+        Also while the API server is away: kubelet learns of a sick device nevertheless.
         """
         if self._stale and self._is_seeded and self._hearing.is_complete:
             self._compute()
@@ -261,7 +261,7 @@ class InventoryReporter:
         self._stale = True
 
     def _seed(self, seen: SeenNode) -> None:
-        """Take over our predecessor's list: a device that is not found any more may still be held."""
+        """Take over our predecessor's list: a device no longer found may still be held."""
         self._is_seeded = True
         if seen.value is None:
             return
@@ -272,14 +272,14 @@ class InventoryReporter:
                 "warning", f"what the node said until now is not readable and replaced: {error}"
             )
             return
-        # Whoever may patch Nodes may have written it. No source lists an ID with a problem.
+        # Anybody who may patch Nodes may have written it. No source lists an ID with a problem.
         sound = {of: [one for one in devices if not check_id(one.id)] for of, devices in listed.items()}
         self._known = by_id(sound)
         self._last = {resource: dict(devices) for resource, devices in self._known.items()}
         self._on_node = self._last
 
     def _is_anothers(self, seen: SeenNode) -> bool:
-        """Whether the value is neither the last known good one nor an unconfirmed write of ours."""
+        """Whether the value is neither our last confirmed one nor an unconfirmed write of ours."""
         if self._agreed is None or self._agreed[0] != seen.uid:
             return False
         return seen.value not in (self._agreed[1], self._sent)

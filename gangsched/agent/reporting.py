@@ -23,7 +23,7 @@ def report(
     pods: Iterable[PlannedPod],
     ended: Iterable[tuple[PlannedPod, Sets]] = (),
 ) -> str:
-    """The annotation's value: for `resources`, what the live `pods` have, and what some ended pods had.
+    """Builds the annotation's value: for `resources`, what live `pods` have, and what some ended pods had.
 
     A pod that kubelet is still admitting is left out: the scheduler treats listed pods as admitted, and would
     replan the rest of its devices. An ended pod is listed if its annotation still differs from what it had.

@@ -22,7 +22,7 @@ class Silence(Enum):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where devices were found, by a name that people know, and which, by resource."""
+    """A place where devices were found, by a name for people, and the devices, by resource."""
 
     name: str
     listed: Mapping[str, tuple[Device, ...]]
@@ -31,9 +31,9 @@ class Place(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """All devices of a source, complete each time.
 
-    problems: what a person should look at, one sentence each; repeated ones are not reported again. looked:
-    where it looked and with what result, for when nothing is found at all. whole: false when a part could not
-    be read and never was, so that an unlisted device may still exist.
+    problems: for people, one sentence each; repeated ones are not reported again. looked: where it searched
+    and with what result, in case nothing is found at all. whole: false if a part could never be read, so that
+    an unlisted device may exist.
     """
 
     source: str

@@ -2,7 +2,7 @@
 
 Flags override the document; the environment supplies the node's name.
 
-Lives here: the document as written, the settings it resolves to, every mistake with its place. Not here:
+Lives here: the document as written, the settings it resolves to, and the place of every mistake. Not here:
 reading the file and the flags themselves (`command`). Other tasks of the agent have sections beside `nvml`.
 """
 
@@ -40,7 +40,7 @@ NODE_NAME_VARIABLE = "NODE_NAME"
 _MARKS = ("apiVersion", "kind")
 
 _REGISTERS = {"hami": HAMI, "volcano": VOLCANO}
-# How soon a change by another program's agent on the Node is noticed, give or take a fifth.
+# Time in which a change by another program's agent on the Node is noticed, give or take a fifth.
 REGISTER_S = 3.0
 _NODE_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _MAX_HEARTBEAT_S = 3600.0
@@ -96,7 +96,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
 
 
 class AgentFlags(msgspec.Struct, frozen=True):
-    """The given flags; each overrides the file, except that `registers` are added."""
+    """The given flags; each overrides the file, except that `registers` are added to it."""
 
     node_name: str = ""
     heartbeat_s: float | None = None
@@ -116,7 +116,7 @@ def parse_settings(text: str, *, source: str, flags: AgentFlags, environ: Mappin
 def parse_parts(
     parts: Sequence[tuple[str, str]], *, flags: AgentFlags, environ: Mapping[str, str]
 ) -> AgentSettings:
-    """Reads files that make one configuration, (name, text) each: a section may be in one of them only.
+    """Reads files that form one configuration, (name, text) each: a section may be in only one of them.
 
     Raises: ConfigError, carrying the file's name.
     """

@@ -1,9 +1,9 @@
 """The embedded API server: an in-memory store with Kubernetes' rules, and its HTTP face.
 
-What it is for: the demo and a first hour with gangsched, without a cluster; the tests of whatever talks to an
-API server, in a second; the simulation on the wire (sim.wire), which needs one that obeys a virtual clock. It
-answers as a real kube-apiserver does where one of these depends on it, and tests/contract asks both the same.
-Why each part is there, and who would miss it:
+It is for the demo and a first hour with gangsched, without a cluster; for fast tests of code that talks to an
+API server; and for the simulation on the wire (sim.wire), which needs one that obeys a virtual clock. It
+answers like a real kube-apiserver wherever one of these depends on it; tests/contract sends both the same
+requests. What each part is for, and what depends on it:
 
     part                        demo  kubectl  contract  sim.wire  what for
     store, lists, watches       x     x        x         x         revisions, pages, resuming watches
@@ -24,10 +24,11 @@ Why each part is there, and who would miss it:
                                                                    what happens to a pod once it is bound
     command                                                        `gangsched apiserver` and its faults
 
-Not here: what no scheduler reads and no simulated kubelet acts on. Such fields are kept as they are sent, and
-not checked (probes, hooks, variables, DNS, the details of volumes); kinds that are kept so that manifests
-with them are accepted are hardly checked (Deployments, Services, roles), and others are not served.
-tests/contract/differences.py has the list. A rule that none of the four columns needs does not belong here:
-coverage of the four says which do, and what only the own tests of a rule run is taken out, unless a scheduler
-reads the field (affinities, taints) or a user starts it by hand (nodes that die, devices that break).
+Not here: anything that no scheduler reads and no simulated kubelet acts on. Such fields are stored as sent
+and not checked (probes, hooks, variables, DNS, the details of volumes). Kinds that are stored only so that
+manifests with them are accepted are hardly checked (Deployments, Services, roles); other kinds are not
+served. tests/contract/differences.py has the list. A rule that none of the four columns needs does not belong
+here: test coverage of the four shows which are needed. A rule run only by its own tests is removed, unless a
+scheduler reads the field (affinities, taints) or a user triggers it by hand (nodes that die, devices that
+break).
 """

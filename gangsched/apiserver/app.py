@@ -1,5 +1,4 @@
-"""The embedded cluster put together: store, rules, HTTP face, simulated nodes, one async context manager
-around them.
+"""Assembles the embedded cluster: store, rules, HTTP face, simulated nodes, in one async context manager.
 
 Lives here: assembly, and the kubeconfig for it. Not here: any behaviour. Used by the CLI, the demo and by
 tests.
@@ -31,7 +30,7 @@ from gangsched.apiserver.server import HttpServer
 from gangsched.errors import ConfigError
 from gangsched.whole_file import write_whole
 
-# How long a watch without a timeout of its own lasts: drawn from this range, as with the real
+# Range from which the length of a watch without its own timeout is drawn, as with the real
 # --min-request-timeout.
 WATCH_S = (1800.0, 3600.0)
 
@@ -90,7 +89,7 @@ class EmbeddedCluster:
             simulation = Simulation(nodes=nodes, gpus=gpus, racks=racks)
         self._simulation = simulation
         self._rng = Random(seed)
-        # Admission adds what controllers act on only where there are controllers.
+        # Admission adds data for controllers only if there are controllers.
         simulated_too = simulation is not None
         strategies = builtin_strategies(service_accounts=simulated_too, not_ready_taint=simulated_too)
         self.registry = Registry(now=utc_now, rng=self._rng, strategies=strategies)
@@ -155,7 +154,7 @@ class EmbeddedCluster:
 
 
 def write_kubeconfig(path: Path, url: str, *, ca: bytes = b"", name: str = "gangsched") -> Path:
-    """Raises: ConfigError, where the file cannot be written."""
+    """Raises: ConfigError, if the file cannot be written."""
     cluster = {"server": url}
     if ca:
         cluster["certificate-authority-data"] = base64.b64encode(ca).decode()

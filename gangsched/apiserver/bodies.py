@@ -1,5 +1,5 @@
-"""Bodies of requests: JSON, YAML or protobuf, of the kind that the path requires; refused in the real
-server's words otherwise.
+"""Bodies of requests: JSON, YAML or protobuf, of the kind that the path requires; others are rejected in the
+real server's words.
 
 Lives here: bytes -> a dict whose kind and apiVersion are right. Not here: fields (schema/), patches
 (patching/). Called by handlers.py. Source: k8s.io/apiserver pkg/endpoints/handlers/{create,update,rest}.go.
@@ -25,7 +25,7 @@ from gangsched.apiserver.status import (
 from gangsched.errors import ConfigError
 
 MAX_BODY_BYTES = 3 * 2**20
-# A definition of a kind, the longest YAML that people send, has a tenth; each holds the loop for 20 us.
+# A CRD, the longest YAML that people send, has a tenth of this; each value blocks the loop for 20 us.
 _MAX_YAML_VALUES = 200_000
 _SUMMARY_BYTES = 30
 _ACCEPTED = (JSON, YAML, PROTOBUF)
@@ -152,7 +152,7 @@ def _check_type(obj: dict[str, Any], body: bytes, expected: Expected) -> None:
 
 
 def _not_of_kind(kind: str, obj: dict[str, Any], expected: Expected) -> StatusError:
-    """As the handler of custom resources says it."""
+    """Words the error like the handler of custom resources."""
     meta = obj.get("metadata")
     name = str(meta.get("name") or "") if isinstance(meta, dict) else ""
     problem = invalid_value("kind", kind, f"must be {expected.kind}")

@@ -1,10 +1,10 @@
-"""Objects as stored bytes: the order of keys, and how they read in a list or in another version.
+"""Objects as stored bytes: the order of keys, and their form in a list or in another version.
 
-Lives here: dict -> Item, raw bytes -> what a response carries. Not here: what an object may contain. Called
-by the registry, lists and watches.
+Lives here: dict -> Item, raw bytes -> bytes of a response. Not here: what an object may contain. Called by
+the registry, lists and watches.
 
 `raw` is a fixed head (kind and apiVersion as stored) and the rest, which begins with metadata. So another
-version is another head, and an item of a list is the rest without one.
+version needs only another head, and a list item is the rest without a head.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ encode = msgspec.json.Encoder().encode
 
 @lru_cache(maxsize=1024)
 def head(resource: Resource, version: str) -> bytes:
-    """What opens an object of this kind: `{"kind":…,"apiVersion":…,`, the other way round for custom ones."""
+    """Returns the begin of an object of this kind: `{"kind":…,"apiVersion":…,`, reversed for custom kinds."""
     kind = b'"kind":' + encode(resource.kind)
     api_version = b'"apiVersion":' + encode(resource.api_version(version))
     parts = (api_version, kind) if resource.custom else (kind, api_version)
@@ -54,7 +54,7 @@ def as_item(resource: Resource, obj: dict[str, Any], revision: int, fields: dict
     given = obj["metadata"]
     metadata = {key: given[key] for key in METADATA_FIELDS if key in given and given[key] not in _EMPTY}
     if revision:
-        # In its place in the order: code that swaps it in the bytes takes the first match.
+        # At its fixed place: code that replaces it in the bytes takes the first match.
         metadata = {
             key: value
             for key in METADATA_FIELDS
@@ -82,7 +82,7 @@ def at_revision(item: Item, revision: int) -> Item:
 
 
 def in_version(resource: Resource, version: str, raw: bytes) -> bytes:
-    """A stored object as it reads in another version of its resource."""
+    """Returns a stored object in another version of its resource."""
     if version == resource.version:
         return raw
     return head(resource, version) + raw[len(head(resource, resource.version)) :]

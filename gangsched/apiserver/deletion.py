@@ -1,16 +1,16 @@
 """Deletion of any kind: preconditions, grace, finalizers, propagation.
 
-Lives here: DELETE of one object, and what its options may be. Not here: how long a kind's grace is (its
+Lives here: DELETE of one object, and checking its options. Not here: the length of a kind's grace period (its
 strategy), the collection of dependents (the simulated controllers). Called by the registry; the options by
-whoever reads them from a request. Source: k8s.io/apiserver pkg/registry/rest/delete.go (BeforeDelete) and
+code that reads requests. Source: k8s.io/apiserver pkg/registry/rest/delete.go (BeforeDelete) and
 pkg/registry/generic/registry/store.go (Delete), k8s.io/apimachinery pkg/apis/meta/v1/validation.
 
 | the object | and | then |
 |---|---|---|
-| has a grace to wait | | deletionTimestamp = now + grace |
-| is waiting already | a shorter grace is asked for | the deletionTimestamp moves forward |
-| is waiting already | else | nothing |
-| is waiting for its finalizers alone | | its propagation may still change |
+| has a grace period | | deletionTimestamp = now + grace |
+| is already waiting | a shorter grace is requested | the deletionTimestamp becomes earlier |
+| is already waiting | else | nothing |
+| is waiting only for its finalizers | | its propagation may still change |
 | has finalizers, or is given one by propagation | no grace | deletionTimestamp = now, grace 0 |
 | is of a kind with a grace | none is left to wait | marked with a grace of 0, then gone |
 | | | gone |
@@ -40,7 +40,7 @@ PROPAGATIONS = ("Background", "Foreground", "Orphan")
 
 
 class DeleteOptions(msgspec.Struct, frozen=True):
-    """What a DELETE may say; `propagation` is Orphan, Background or Foreground."""
+    """Options of a DELETE; `propagation` is Orphan, Background or Foreground."""
 
     grace_s: int | None = None
     uid: str | None = None
@@ -80,7 +80,7 @@ def checked_options(given: Mapping[str, object]) -> tuple[DeleteOptions, bool]:
 
 
 def dry_run_problems(values: Sequence[str]) -> list[FieldProblem]:
-    """Of a request's `dryRun`."""
+    """Returns the problems of a request's `dryRun`."""
     if all(each == "All" for each in values):
         return []
     return [not_supported("dryRun", list(values), ["All"])]
@@ -174,7 +174,7 @@ class Deletions:
         if not meta.get("deletionTimestamp"):
             grace_s = strategy.grace_s(new, options.grace_s, context)
             if grace_s is not None:
-                # Also without a grace period: it shows watchers that the object was deleted in order.
+                # Even without a grace period: it shows watchers that the object was deleted regularly.
                 _mark(meta, context.now, grace_s, strategy)
             return False
         waiting_s = meta.get("deletionGracePeriodSeconds")

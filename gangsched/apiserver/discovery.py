@@ -1,4 +1,4 @@
-"""Which groups, versions and resources there are, as clients ask for it: the discovery documents.
+"""The discovery documents: groups, versions and resources, in the forms that clients request.
 
 Lives here: the documents below /api and /apis, from the table of resources. Not here: the table
 (resources.py), OpenAPI. Called by the HTTP face. Source of shape and order: a real server's documents;
@@ -51,7 +51,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Document(NamedTuple):
-    """An answer as it is sent; `etag` is empty where the real server sends none."""
+    """An answer as it is sent; `etag` is empty if the real server sends none."""
 
     body: bytes
     content_type: str
@@ -59,9 +59,9 @@ class Document(NamedTuple):
 
 
 class Discovery:
-    """The documents, made when they are asked for and kept until the table of resources changes.
+    """The documents, made on request and cached until the table of resources changes.
 
-    `address` is what clients are told to connect to: host:port.
+    `address`: the host:port to which clients are told to connect.
     """
 
     def __init__(self, resources: Resources, address: str) -> None:
@@ -71,7 +71,7 @@ class Discovery:
         self._revision = resources.revision
 
     def answer(self, path: str, accept: str = "") -> Document | None:
-        """The document at /api, /apis or below; None where the real server has no such path at all.
+        """Returns the document at /api, /apis or below; None if the real server has no such path at all.
 
         Raises: StatusError (404 for a version that its group does not have, 406).
         """
@@ -93,8 +93,7 @@ class Discovery:
         return self._documents[key]
 
     def groups(self) -> dict[str, list[str]]:
-        """The groups in order, each with its versions, the preferred one first; the core group is left
-        out."""
+        """Returns the groups but the core one in order, each with its versions, the preferred one first."""
         known = self._resources.groups()
         order = {name: at for at, name in enumerate(_GROUP_ORDER)}
         names = sorted((name for name in known if name), key=lambda name: (order.get(name, 99), name))
@@ -153,7 +152,7 @@ class Discovery:
 
 
 def version_order(version: str) -> tuple[int, int, int, str]:
-    """Stable versions before beta before alpha, later ones first; what is none of these last, by name.
+    """Sorts stable versions before beta before alpha, later ones first; other names last, by name.
 
     Source: k8s.io/apimachinery pkg/version, CompareKubeAwareVersionStrings.
     """
@@ -227,7 +226,7 @@ def _described(resource: Resource, version: str) -> Json:
 
 
 def _response_kind(resource: Resource, version: str, of: Resource | Subresource) -> Json:
-    """Built-in kinds of the group that is asked for are named without group and version."""
+    """Names the kind of a response; built-in kinds of the requested group have no group and version."""
     group, at = "", ""
     if resource.custom:
         group, at = resource.group, version

@@ -1,4 +1,4 @@
-"""What the API tells about itself: versions, health, discovery; everything that is not a resource.
+"""Documents about the API itself: versions, health, discovery; everything that is not a resource.
 
 Lives here: the paths, and which document answers each. Not here: the documents' content (discovery.py,
 openapi.py). Called by the HTTP face for paths without a resource.
@@ -19,11 +19,11 @@ from gangsched.apiserver.requests import Request
 from gangsched.apiserver.responses import Answer
 from gangsched.apiserver.status import method_not_allowed, unknown_path
 
-# The version whose behaviour this follows; the part after + says that it is another program.
+# The version whose behaviour this follows; the part after + marks it as another program.
 KUBERNETES = "1.37.1"
 _HEALTH = ("/healthz", "/livez", "/readyz")
-# kubectl asks for version 2 in protobuf alone, and only for kinds that it has found nowhere else: a document
-# with nothing in it (`swagger: "2.0"`) tells it that they are not here either.
+# kubectl requests version 2 only in protobuf, and only for kinds that it has found nowhere else: an empty
+# document (`swagger: "2.0"`) tells it that they are not here either.
 _PROTOBUF_SCHEMA = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _EMPTY_SCHEMA = b"\n\x032.0"
 
@@ -48,14 +48,14 @@ def version() -> Mapping[str, str]:
 
 
 class Documents:
-    """Answers GETs for what is not a resource."""
+    """Answers GETs of paths that are not resources."""
 
     def __init__(self, discovery: Discovery, openapi: OpenApi) -> None:
         self._discovery = discovery
         self._openapi = openapi
 
     def handle(self, request: Request) -> Answer:
-        """404 in plain text where there is nothing. Raises: StatusError."""
+        """Answers a request; 404 in plain text if there is nothing. Raises: StatusError."""
         path = request.path
         answer = self._find(path, request)
         if answer is None:

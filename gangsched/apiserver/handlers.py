@@ -56,7 +56,7 @@ class Handlers:
         registry.on_unserved(self._end_watches)
 
     def handle(self, request: Request) -> Answer | Watching | None:
-        """None where no resource is served at the path. Raises: StatusError."""
+        """Answers a request; None if no resource is served at the path. Raises: StatusError."""
         target = find_target(self._registry.resources, request.path)
         if target is None:
             return None
@@ -259,12 +259,12 @@ class Handlers:
     def _delete_body(self, request: Request) -> Object | None:
         if not request.body:
             return None
-        # Each group's version may name it: it is registered in all of them.
+        # It may have any group's version: it is registered in all of them.
         expected = Expected("DeleteOptions", "")
         return bodies.decoded(request.body, request.content_type, expected)
 
     def _body(self, request: Request, target: Target, options: WriteOptions, context: Context) -> Object:
-        """The body, of the right kind and with that kind's fields only. Raises: StatusError."""
+        """Returns the body, of the right kind and with only that kind's fields. Raises: StatusError."""
         resource = target.resource
         group, version, kind = resource.group, target.version, resource.kind
         schema = None

@@ -42,7 +42,7 @@ _NO_TOKEN = "invalid continue token: continue key is not valid"
 
 
 class ListOptions(msgspec.Struct):
-    """metav1.ListOptions, as a query gives them; `timeout_s` and the last two are for watches."""
+    """metav1.ListOptions from a query; `timeout_s` and the last two are for watches."""
 
     labels: LabelSelector
     fields: FieldSelector
@@ -125,7 +125,7 @@ def _first(
     rest = list(iterator)
     if not rest:
         return Page(items, revision)
-    # The key that follows the last one: itself and a zero byte.
+    # The key that follows the last one: the last key plus a zero byte.
     token = _token(revision, items[-1].key + "\0", namespace)
     return Page(items, revision, token, len(rest) if options.selects_all else None)
 
@@ -160,7 +160,7 @@ def parse_revision(text: str) -> int:
 
 
 def parse_revision_of_one(text: str) -> int:
-    """As parse_revision, for a GET or a watch: where a list is answered 400, they are answered 500."""
+    """Like parse_revision, for a GET or a watch, which get 500 where a list gets 400."""
     try:
         return parse_revision(text)
     except StatusError as error:
@@ -168,7 +168,7 @@ def parse_revision_of_one(text: str) -> int:
 
 
 def check_reached(store: Store, revision: int) -> None:
-    """Refuses a revision that this server has not reached. Raises: StatusError (504)."""
+    """Rejects a revision that this server has not reached. Raises: StatusError (504)."""
     if revision > store.revision:
         raise timeout(
             f"Too large resource version: {revision}, current: {store.revision}",
@@ -195,7 +195,7 @@ def _check(options: ListOptions) -> None:
 
 
 def check_watch(options: ListOptions) -> None:
-    """Refuses options that a watch cannot have. Raises: StatusError (422)."""
+    """Rejects options that a watch cannot have. Raises: StatusError (422)."""
     field = "resourceVersionMatch"
     found: list[FieldProblem] = []
     if options.send_initial_events is not None and options.match != NOT_OLDER:

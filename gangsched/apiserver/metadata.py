@@ -1,8 +1,7 @@
-"""The rules of metadata that hold for every kind: names, labels, annotations, finalizers, owners; what an
-update keeps.
+"""The rules of metadata for every kind: names, labels, annotations, finalizers, owners; what an update keeps.
 
-Lives here: checks of one object's metadata and the carrying over from the old object to the new. Not here:
-when they are checked (registry.py). Called by the registry only. Source: k8s.io/apimachinery
+Lives here: checks of one object's metadata, and copying from the old object to the new. Not here: when they
+are checked (registry.py). Called by the registry only. Source: k8s.io/apimachinery
 pkg/api/validation/objectmeta.go, pkg/util/validation/validation.go and k8s.io/apiserver
 pkg/registry/rest/{create,update}.go.
 """
@@ -61,12 +60,12 @@ _STANDARD_FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
 
 
 def generated_name(base: str, rng: Random) -> str:
-    """generateName with five characters behind it."""
+    """Returns generateName followed by five characters."""
     return base[: MAX_GENERATED_NAME - 5] + "".join(rng.choice(_SUFFIX_CHARACTERS) for _ in range(5))
 
 
 def name_problems(name: str, rule: str, unit: str = "characters") -> list[str]:
-    """What is wrong with a name by one of Strategy.name_rule's rules.
+    """Returns what is wrong with a name by one of Strategy.name_rule's rules.
 
     Lengths are in bytes; for object names the server's message calls them characters.
     """
@@ -89,7 +88,7 @@ def name_problems(name: str, rule: str, unit: str = "characters") -> list[str]:
 
 
 def qualified_name_problems(key: str, called: str = "a qualified name") -> list[str]:
-    """What is wrong with a label's key, an annotation's or a finalizer's name."""
+    """Returns what is wrong with a label's or annotation's key, or a finalizer's name."""
     prefix, slash, name = key.rpartition("/")
     problems: list[str] = []
     if slash:
@@ -127,7 +126,7 @@ def label_problems(labels: Any, field: str) -> list[FieldProblem]:
 
 
 def problems(metadata: Object, *, namespaced: bool, name_rule: str) -> list[FieldProblem]:
-    """What is wrong with an object's metadata (ValidateObjectMeta)."""
+    """Returns what is wrong with an object's metadata (ValidateObjectMeta)."""
     found: list[FieldProblem] = []
     generate = metadata.get("generateName")
     if generate:
@@ -213,7 +212,7 @@ def _finalizer_problems(finalizers: list[str]) -> list[FieldProblem]:
     return found
 
 
-# Fields that only the server writes: kept from the old object when the request omits them, refused when they
+# Fields that only the server writes: kept from the old object if the request omits them, rejected if they
 # differ.
 _IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 

@@ -1,7 +1,7 @@
 """Content negotiation: the Accept header, and the transformations that it may name.
 
-Lives here: parsing and choosing. Not here: making the Table or the document that is chosen (tables/,
-discovery.py). Called by the HTTP face for every request that is answered with an object.
+Lives here: parsing and choosing. Not here: making the chosen Table or document (tables/, discovery.py).
+Called by the HTTP face for every request that is answered with an object.
 Source: k8s.io/apiserver pkg/endpoints/handlers/negotiation/negotiate.go; the sorting is goautoneg's.
 """
 
@@ -35,7 +35,7 @@ class Media(NamedTuple):
 
 
 def of_objects(wanted: Shape) -> bool:
-    """The shapes that every object and every list can take."""
+    """Whether every object and list can take this shape."""
     return (
         wanted.group == "meta.k8s.io"
         and wanted.version in ("v1", "v1beta1")
@@ -44,13 +44,13 @@ def of_objects(wanted: Shape) -> bool:
 
 
 def of_discovery(wanted: Shape) -> bool:
-    """Aggregated discovery; v2beta1 is no longer served from 1.37 on, and clients know to fall back."""
+    """Whether it is aggregated discovery; from 1.37 on v2beta1 is not served, and clients fall back."""
     return wanted == ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList")
 
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str, allows: Callable[[Shape], bool] = of_objects) -> Media:
-    """The client's choice among the available ones. Raises: StatusError (406)."""
+    """Returns the client's choice among the available ones. Raises: StatusError (406)."""
     if not accept:
         return Media()
     for media_type, parameters in _by_preference(accept):
@@ -68,7 +68,7 @@ def negotiate(accept: str, allows: Callable[[Shape], bool] = of_objects) -> Medi
 
 
 def _by_preference(accept: str) -> list[tuple[str, dict[str, str]]]:
-    """The clauses by their q, the more specific ones first, without those that cannot be parsed."""
+    """Returns the clauses by q, more specific ones first, without unparsable ones."""
     clauses = []
     for part in accept.split(","):
         media_type, *rest = (each.strip(" ") for each in part.split(";"))

@@ -1,8 +1,8 @@
-"""The OpenAPI documents by which kubectl validates, patches and explains.
+"""The OpenAPI documents that kubectl uses to validate, patch and explain.
 
-Lives here: /openapi/v3 with a document per group and version, made of the recorded structure or of CRDs'
-schemas. Not here: schemas (schema/), descriptions (openapi_descriptions.py). Asked by documents.py.
-Operations have what kubectl reads: the kind, the parameters of writes, the patch formats. Source of the
+Lives here: /openapi/v3 with a document per group and version, made from the recorded structure or from CRDs'
+schemas. Not here: schemas (schema/), descriptions (openapi_descriptions.py). Called by documents.py.
+Operations contain what kubectl reads: the kind, the parameters of writes, the patch formats. Source of the
 shape: the documents of a real kube-apiserver.
 """
 
@@ -38,16 +38,16 @@ SchemaOf = Callable[[Resource, str], Schema | None]
 
 
 class OpenApiDocument(NamedTuple):
-    """`etag` is unquoted; under the address with that hash the document never changes."""
+    """`etag` is unquoted; the document at the address with that hash never changes."""
 
     body: bytes
     etag: str
 
 
 class OpenApi:
-    """The documents, made when they are asked for and kept until the table of resources changes.
+    """The documents, made on request and cached until the table of resources changes.
 
-    `schema_of` tells a custom resource's schema in a version, None for built-in ones.
+    `schema_of` returns a custom resource's schema in a version, None for built-in ones.
     """
 
     def __init__(self, resources: Resources, schema_of: SchemaOf, *, catalog: Catalog | None = None) -> None:
@@ -58,7 +58,7 @@ class OpenApi:
         self._kept: dict[str, OpenApiDocument] = {}
 
     def answer(self, path: str) -> OpenApiDocument | None:
-        """The document at /openapi/v3 or below it; None where there is none."""
+        """Returns the document at /openapi/v3 or below it; None if there is none."""
         if self._revision != self._resources.revision:
             self._kept.clear()
             self._revision = self._resources.revision
@@ -98,7 +98,7 @@ class OpenApi:
         }
 
     def _hash(self, group: str, version: str) -> str:
-        """A hash of the document's inputs: clients keep documents on disk under it."""
+        """Returns a hash of the document's inputs, under which clients cache it on disk."""
         found = hashlib.sha512(f"{self._known().source} {group}/{version}".encode())
         for resource in self._resources.of_version(group, version):
             schema = self._schema_of(resource, version)
@@ -140,7 +140,7 @@ class OpenApi:
         return self._known().name_of(resource.group, version, resource.kind) or _STATUS
 
     def _described(self, wanted: Iterable[str]) -> Spec:
-        """The schemas and the ones they refer to, with descriptions where known."""
+        """Returns the schemas and the ones they refer to, with known descriptions."""
         found: Spec = {}
         left = list(wanted)
         while left:
@@ -202,7 +202,7 @@ def _custom_schemas(resource: Resource, version: str, schema: Schema) -> Spec:
 
 
 def _paths(resource: Resource, version: str, name: str) -> Spec:
-    """The resource's paths with the verbs that it has."""
+    """Returns the resource's paths with its verbs."""
     root = f"/apis/{resource.group}/{version}" if resource.group else f"/api/{version}"
     space = "/namespaces/{namespace}" if resource.namespaced else ""
     collection = f"{root}{space}/{resource.plural}"

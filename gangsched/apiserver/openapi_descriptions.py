@@ -2,9 +2,9 @@
 models.
 
 Lives here: finding a schema's model, and its fields' sentences, by reading the model's file; nothing is
-imported and nothing is read before a client asks. A kind that the models do not have (they follow an older
-Kubernetes) has no descriptions, nor have fields that are objects of their own; where the package is missing
-nothing has. Called by openapi.py.
+imported, and nothing is read before a client asks. A kind missing in the models (they follow an older
+Kubernetes) has no descriptions, and neither do fields that are objects themselves. Without the package there
+are none at all. Called by openapi.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _JSON_NAME = re.compile(r"'(\w+)': '([^']+)'")
 
 @cache
 def of_fields(schema: str) -> dict[str, str]:
-    """Field -> description, for a schema as `io.k8s.api.core.v1.PodSpec`; empty if nothing is known."""
+    """Returns field -> description, for a schema like `io.k8s.api.core.v1.PodSpec`; empty if unknown."""
     text = _model(schema)
     names = _JSON_NAMES.search(text)
     if names is None:
@@ -51,7 +51,7 @@ def _model(schema: str) -> str:
 
 @cache
 def _models() -> Path | None:
-    # Not find_spec: where a client of ours runs in the same process, the package is loaded without a spec.
+    # Not find_spec: if a client of ours runs in the same process, the package is loaded without a spec.
     spec = PathFinder.find_spec("kubernetes_asyncio")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -60,6 +60,6 @@ def _models() -> Path | None:
 
 
 def _snake(name: str) -> str:
-    """As OpenAPI Generator names a model's file."""
+    """Returns the name that OpenAPI Generator gives a model's file."""
     name = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()

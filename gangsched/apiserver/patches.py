@@ -33,8 +33,8 @@ from gangsched.apiserver.strategy import Context, Object, Strategy
 
 APPLY = "application/apply-patch+yaml"
 _FORMATS = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
-# Programs write these many times a second, and nobody applies them: their fields get managers only once
-# somebody does, or when kubectl creates them.
+# Programs write these many times a second, and users hardly apply them: their fields get managers only after
+# an apply, or when kubectl creates them.
 _UNTRACKED = ("/pods", "/nodes", "/events", "coordination.k8s.io/leases")
 
 
@@ -46,10 +46,10 @@ def schema_of(registry: Registry, target: Target) -> Schema:
 
 
 def tracked(new: Object, old: Object | None, schema: Schema, target: Target, context: Context) -> Object:
-    """`new` with its sender as the manager of the changed fields, if managers are kept; both as stored."""
+    """Returns `new` with its sender as manager of changed fields, if managers are kept; both as stored."""
     resource, meta = target.resource, new.setdefault("metadata", {})
     if schema.custom:
-        # The fields that defaults fill in belong to the creator of a definition as well.
+        # Fields set by defaults also belong to the creator of a definition.
         fill_defaults(schema, new)
     by_hand = context.field_manager.startswith("kubectl")
     starts = old is None and (by_hand or resource.storage_key not in _UNTRACKED)
@@ -71,7 +71,7 @@ def tracked(new: Object, old: Object | None, schema: Schema, target: Target, con
 def patch(
     registry: Registry, request: Request, target: Target, options: WriteOptions, context: Context
 ) -> tuple[Item, bool]:
-    """Answers with the item and whether it was created. Raises: StatusError."""
+    """Returns the item and whether it was created. Raises: StatusError."""
     resource = target.resource
     content_type = request.content_type.partition(";")[0].strip()
     if content_type not in _FORMATS:
@@ -99,7 +99,7 @@ def patch(
 
 
 def shown(old: Object, strategy: Strategy, target: Target) -> Object:
-    """A stored object as it reads in the request's group and version."""
+    """Returns a stored object in the request's group and version."""
     resource = target.resource
     found = strategy.from_storage(old, target.version, resource) if strategy.converts else old
     api_version = resource.api_version(target.version)
@@ -110,7 +110,7 @@ def shown(old: Object, strategy: Strategy, target: Target) -> Object:
 def _applying(
     request: Request, target: Target, schema: Schema, options: WriteOptions, context: Context
 ) -> tuple[Callable[[Object], Object], Callable[[], Object] | None]:
-    """Returns what server-side apply makes of an existing object, or of none."""
+    """Returns functions that server-side apply an existing object, or create one."""
     if not options.field_manager:
         problem = required("fieldManager", "is required for apply patch")
         raise invalid("PatchOptions", "", [problem], group="meta.k8s.io")

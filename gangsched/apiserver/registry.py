@@ -1,9 +1,9 @@
-"""Reading and writing objects by Kubernetes' rules, whatever their kind.
+"""Reads and writes objects of any kind by Kubernetes' rules.
 
-Lives here: create, update, the shortcuts for calls in process, and the one place where a change becomes a
-stored item. Not here: what differs by kind (strategy.py, kinds/), deletion (deletion.py), lists with pages
-(lists.py), HTTP. Called by the HTTP face, by the strategies, and by the simulated cluster in process. Source
-of the order of checks: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/registry/rest.
+Lives here: create, update, the shortcuts for calls in process, and the single place where a change becomes a
+stored item. Not here: differences between kinds (strategy.py, kinds/), deletion (deletion.py), lists with
+pages (lists.py), HTTP. Called by the HTTP face, by the strategies, and by the simulated cluster in process.
+Source of the order of checks: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/registry/rest.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Registry:
         self._deletions = Deletions(self)
         self._gone: list[Callable[[str], None]] = []
 
-    # What strategies may ask: strategy.Cluster.
+    # Methods for strategies: strategy.Cluster.
 
     def resource(self, name: str) -> Resource:
         return self.resources.get(name)
@@ -86,11 +86,11 @@ class Registry:
             listener(key)
 
     def on_unserved(self, listener: Callable[[str], None]) -> None:
-        """Called with a resource's key once it is no longer served."""
+        """Registers a listener, called with a resource's key once it is no longer served."""
         self._gone.append(listener)
 
     def context(self, resource: Resource, namespace: str = "", name: str = "") -> Context:
-        """The context of a write made in process, with no user behind it."""
+        """Returns the context of a write made in process, without a user."""
         return Context(self, resource, resource.version, namespace, name, self.now())
 
     def find(self, resource: Resource, namespace: str, name: str) -> Item | None:
@@ -111,7 +111,7 @@ class Registry:
     def create(
         self, resource: Resource, obj: Object, *, namespace: str = "", context: Context | None = None
     ) -> Item:
-        """Store a new object; `obj` is the registry's from now on. Raises: StatusError."""
+        """Store a new object; `obj` then belongs to the registry. Raises: StatusError."""
         context = context or self.context(resource, namespace)
         strategy = self.strategy(resource)
         meta = obj.setdefault("metadata", {})
@@ -179,7 +179,7 @@ class Registry:
         return self.write(existing, old, new, context), False
 
     def modify(self, resource: Resource, namespace: str, name: str, change: Callable[[Object], None]) -> Item:
-        """Read, change in place, write, with no rule in between. Raises: StatusError (404)."""
+        """Read, change in place and write, without any rules. Raises: StatusError (404)."""
         existing = self.get(resource, namespace, name)
         new = existing.decode()
         change(new)
@@ -209,20 +209,21 @@ class Registry:
     # The last step of every write.
 
     def write(self, existing: Item, old: Object, new: Object, context: Context) -> Item:
-        """Replace `existing` by `new`; remove it if its deletion waited for this change. Nothing if equal."""
+        """Replace `existing` by `new`, or remove it if its deletion waited for this. No write if equal."""
         if new == old:
             return existing
         strategy = self.strategy(context.resource)
         if _may_go(new) and strategy.is_gone(new):
             self.remove(existing, context)
-            # The change itself is never stored: watchers get what was, the request's sender what he wrote.
+            # The change itself is never stored: watchers get the old object, the sender of the request the
+            # new one.
             return codec.as_item(
                 self._stored_as(context.resource), new, existing.revision, strategy.fields(new)
             )
         return self.replace(existing, new, context)
 
     def replace(self, existing: Item, new: Object, context: Context) -> Item:
-        """Store `new` in the place of `existing`, whatever it says about its deletion."""
+        """Store `new` in place of `existing`, whatever its deletion fields."""
         strategy = self.strategy(context.resource)
         item = self._put(new, strategy, context)
         if not context.dry_run:
@@ -243,8 +244,9 @@ class Registry:
         return item
 
     def _stored_as(self, resource: Resource) -> Resource:
-        """The resource in whose form the objects are stored: another one where two groups show the same
-        objects."""
+        """Returns the resource in whose form the objects are stored: another one if two groups show the same
+        objects.
+        """
         group, _, plural = resource.storage.partition("/")
         return (resource.storage and self.resources.by_key(group, plural)) or resource
 
@@ -273,7 +275,7 @@ class Registry:
             )
 
     def admit_to_namespace(self, resource: Resource, name: str, object_name: str) -> None:
-        """As the NamespaceLifecycle admission plugin does, to subresources too. Raises: StatusError."""
+        """Checks like the NamespaceLifecycle admission plugin, also for subresources. Raises: StatusError."""
         if not resource.namespaced:
             return
         namespace = self.store.get("/namespaces", "", name)
@@ -293,7 +295,7 @@ class Registry:
             )
 
     def _check_identity(self, new: Object, existing: Item, strategy: Strategy, context: Context) -> None:
-        """The preconditions in an update's own metadata, and the names that it must not change."""
+        """Checks the preconditions in an update's metadata, and the names that it must not change."""
         resource, meta = context.resource, new.setdefault("metadata", {})
         meta["name"] = meta.get("name") or existing.name
         if resource.namespaced:
@@ -314,8 +316,9 @@ class Registry:
     def _uid_conflict(
         self, resource: Resource, namespace: str, name: str, wanted: str, found: str
     ) -> StatusError:
-        """In the words of etcd3's storage, with the key that the object would have there; `found` is "" if
-        there is none."""
+        """Returns the error of etcd3's storage, with the key that the object would have there; `found` is ""
+        if there is none.
+        """
         group = f"{resource.group}/" if resource.custom else ""
         where = f"{group}{resource.plural}/{key_of(namespace, name)}"
         return conflict(
@@ -355,7 +358,7 @@ def _changed(meta: dict[str, Any], before: dict[str, Any]) -> bool:
 
 
 def _may_go(obj: Object) -> bool:
-    """Marked for deletion, and nothing is left to wait for."""
+    """Whether it is marked for deletion and nothing is left to wait for."""
     meta = obj["metadata"]
     return bool(
         meta.get("deletionTimestamp")

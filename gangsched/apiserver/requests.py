@@ -36,7 +36,7 @@ _ANY_FIELD = FieldSelector()
 
 
 class Request(msgspec.Struct):
-    """One request with its body read; `target` is the path and query as they were sent."""
+    """One request with its body read; `target`: the path and query as sent."""
 
     method: str
     target: str
@@ -109,7 +109,7 @@ def find_target(resources: Resources, path: str) -> Target | None:
 
 
 def boolean(values: Sequence[str] | None) -> bool:
-    """As the real server reads one from a query: present and neither false nor 0."""
+    """Reads a boolean from a query like the real server: present and neither false nor 0."""
     return bool(values) and values[0].lower() not in ("false", "0")  # type: ignore[index]
 
 
@@ -135,7 +135,7 @@ def list_options(request: Request, target: Target, strategy: Strategy) -> ListOp
         labels = LabelSelector.parse(text)
     if text := first("fieldSelector"):
         known = ("metadata.name", *strategy.field_names())
-        # Every built-in kind, whatever its scope, knows both.
+        # Every built-in kind, whatever its scope, supports both.
         if target.resource.namespaced or not target.resource.custom:
             known = (*known, "metadata.namespace")
         fields = FieldSelector.parse(text, known)
@@ -166,8 +166,7 @@ _PLAIN_WRITE = WriteOptions()
 
 
 def write_options(request: Request, kind: str) -> WriteOptions:
-    """`kind`, which an error names, is CreateOptions, UpdateOptions or PatchOptions. Raises: StatusError
-    (422)."""
+    """`kind`, for errors: CreateOptions, UpdateOptions or PatchOptions. Raises: StatusError (422)."""
     if not request.query:
         return _PLAIN_WRITE
     problems = dry_run_problems(request.query.get("dryRun", ()))
@@ -192,7 +191,7 @@ def write_options(request: Request, kind: str) -> WriteOptions:
 
 
 def delete_options(request: Request, body: Mapping[str, object] | None) -> tuple[DeleteOptions, bool]:
-    """From the body, or from the query if there is none; and whether it is a dry run. Raises: StatusError."""
+    """Reads the body, else the query; also returns whether it is a dry run. Raises: StatusError."""
     if body is not None:
         return checked_options(body)
     given: dict[str, object] = {
@@ -210,7 +209,7 @@ def delete_options(request: Request, body: Mapping[str, object] | None) -> tuple
 
 
 def check_name(obj: Mapping[str, Any], target: Target) -> None:
-    """Refuse a body that names another object than its path. Raises: StatusError (400)."""
+    """Reject a body that names another object than its path. Raises: StatusError (400)."""
     meta = obj.get("metadata") or {}
     name, namespace = meta.get("name") or "", meta.get("namespace") or ""
     if not name:

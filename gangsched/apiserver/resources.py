@@ -1,6 +1,6 @@
 """Which kinds are served: their names, scopes, verbs and subresources; CRDs add theirs at run time.
 
-Lives here: the table and its lookups. Not here: how a kind behaves (strategy.py, kinds/), how it is printed
+Lives here: the table and its lookups. Not here: a kind's behaviour (strategy.py, kinds/), printing it
 (discovery.py, tables). Read by the registry, the HTTP face, discovery, OpenAPI and tables.
 Source of names and verbs: a real kube-apiserver's discovery documents.
 """
@@ -19,9 +19,9 @@ STATUS_VERBS = ("get", "patch", "update")
 
 
 class Subresource(msgspec.Struct, frozen=True):
-    """One path below an object; `kind` is its body's, of the parent's group unless said.
+    """One path below an object; `kind` is its body's, of the parent's group unless stated.
 
-    One that `connects` leads into a container: the body is a stream, and GET and POST are one verb.
+    If it `connects`, it leads into a container: the body is a stream, and GET and POST are one verb.
     """
 
     name: str
@@ -33,11 +33,11 @@ class Subresource(msgspec.Struct, frozen=True):
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """One resource in one group; `versions` with the preferred one, which is also stored, first.
+    """One resource in one group; the first of `versions` is preferred and stored.
 
-    `storage` names the collection that holds its objects: `group/plural`, except where two groups show the
-    same objects (Events). Those that are not `stored` have no objects: reviews, bindings, and metrics, which
-    are computed for each request.
+    `storage` names the collection with its objects: `group/plural`, unless two groups show the same objects
+    (Events). Resources that are not `stored` have no objects: reviews, bindings, and metrics, which are
+    computed for each request.
     """
 
     group: str
@@ -75,7 +75,7 @@ class Resource(msgspec.Struct, frozen=True):
         return self.subresource("status") is not None
 
     def api_version(self, version: str = "") -> str:
-        """As in an object's apiVersion: `v1`, `batch/v1`."""
+        """Returns an object's apiVersion: `v1`, `batch/v1`."""
         version = version or self.version
         return f"{self.group}/{version}" if self.group else version
 
@@ -84,7 +84,7 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class Resources:
-    """The resources served now; `revision` rises with every change: documents made of it are cached by it."""
+    """The resources served now; `revision` rises with every change: derived documents are cached by it."""
 
     def __init__(self, resources: tuple[Resource, ...] = ()) -> None:
         self._by_path: dict[tuple[str, str, str], Resource] = {}
@@ -299,7 +299,7 @@ _GROUPS = (
     ),
 )
 
-# Other schedulers wait until they have listed these. Nothing here acts on them, so the lists are empty.
+# Other schedulers wait until they have listed these. Nothing here uses them, so the lists are empty.
 _EMPTY = (
     _empty("replicationcontrollers", "ReplicationController", short_names="rc", categories=("all",)),
     _empty("replicasets", "ReplicaSet", group="apps", short_names="rs", categories=("all",)),
@@ -339,9 +339,9 @@ METRICS = (
         stored=False,
     ),
 )
-"""What a metrics-server adds to a cluster; there is one where there are simulated kubelets to ask."""
+"""What a metrics-server adds to a cluster; there is one if there are simulated kubelets."""
 
 
 def builtin_resources() -> Resources:
-    """What is served before any CRD is created."""
+    """Returns the resources served before any CRD is created."""
     return Resources(_CORE + _GROUPS + _EMPTY)

@@ -1,4 +1,4 @@
-"""Answers as bytes: an object, a list, a Status, in the form the client asked for.
+"""Answers as bytes: an object, a list, a Status, in the form that the client requested.
 
 Lives here: bodies of responses and their content types. Not here: tables' rows (tables), sockets (server.py).
 """

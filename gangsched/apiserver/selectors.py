@@ -1,9 +1,9 @@
 """Label and field selectors of lists and watches.
 
-Lives here: parsing, with the real server's words for what cannot be parsed, and matching. Not here: which
-fields a kind offers (its strategy); of label selectors in objects' specs only the translation to one of these
-is here. Called by the HTTP face (to parse) and by the store and the watchers (to match). Source of grammar
-and wording: k8s.io/apimachinery pkg/labels/selector.go and pkg/fields/selector.go.
+Lives here: parsing, with the real server's error texts, matching, and the conversion of label selectors in
+objects' specs. Not here: which fields a kind offers (its strategy). Called by the HTTP face (to parse) and by
+the store and the watchers (to match). Source of grammar and wording: k8s.io/apimachinery
+pkg/labels/selector.go and pkg/fields/selector.go.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def _checked(key: str, operator: str, values: set[str]) -> Requirement:
 
 
 def label_key_problem(key: str) -> str:
-    """What is wrong with a label's or an annotation's key, in the server's words; empty if nothing."""
+    """Returns what is wrong with a label's or annotation's key, in the server's words; empty if nothing."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
         return (
@@ -284,7 +284,7 @@ def label_key_problem(key: str) -> str:
 
 
 def label_value_problem(value: str) -> str:
-    """What is wrong with a label's value, in the server's words; empty if nothing."""
+    """Returns what is wrong with a label's value, in the server's words; empty if nothing."""
     if len(value.encode()) > _LIMIT_BYTES:
         return f"must be no more than {_LIMIT_BYTES} bytes"
     return "" if not value or _NAME.fullmatch(value) else _VALUE_RULE
@@ -299,7 +299,7 @@ def _is_integer(text: str) -> bool:
 
 
 def _split(text: str) -> list[str]:
-    """Splits the text at commas without a backslash before them."""
+    """Splits the text at commas that have no backslash before them."""
     return [part for part in re.split(r"((?:\\.|[^\\,])*\\?)(?:,|$)", text, flags=re.DOTALL) if part]
 
 

@@ -36,7 +36,7 @@ _log = structlog.get_logger(__name__)
 # How long requests may go on once the server is closed; watches end at once.
 SHUTDOWN_S = 2.0
 KEEP_ALIVE_S = 3600.0
-# A scheduler has some thirty connections, a load of the benchmark a hundred.
+# A scheduler has about thirty connections, a load of the benchmark a hundred.
 MAX_CONNECTIONS = 1024
 _BACKLOG = 1024
 # Selectors and continue tokens make long request lines; Go's servers take a megabyte of head.
@@ -57,7 +57,7 @@ class HttpServer:
             request_factory=_request,
             handler_cancellation=True,
             access_log=None,
-            # A scheduler keeps connections warm until the next gang, however long that takes.
+            # A scheduler keeps connections open until the next gang, however long that takes.
             keepalive_timeout=KEEP_ALIVE_S,
             max_line_size=MAX_LINE_BYTES,
             max_field_size=MAX_LINE_BYTES,
@@ -85,7 +85,7 @@ class HttpServer:
         self._accepting = asyncio.create_task(accepting.run(self._sockets), name="accepting")
 
     async def _bind(self, host: str, port: int) -> None:
-        """All addresses of this host. Raises: OSError."""
+        """Binds all addresses of this host. Raises: OSError."""
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -164,7 +164,7 @@ def _request(
     writer: AbstractStreamWriter,
     task: asyncio.Task[None],
 ) -> web.BaseRequest:
-    """Makes a request whose body has the real server's limit."""
+    """Makes a request with the real server's limit on the body."""
     return web.BaseRequest(
         message,
         payload,

@@ -1,4 +1,4 @@
-"""Items in the form a client asked for: objects, tables for kubectl, metadata alone; conversion between
+"""Items in the form that a client requested: objects, tables for kubectl, metadata alone; conversion between
 groups.
 
 Lives here: the bytes of an item in an answer or a watch. Not here: a table's columns and cells (tables/).
@@ -66,7 +66,7 @@ class Shapes:
 
 
 class _Plain:
-    """The object in the version asked for."""
+    """The object in the requested version."""
 
     opens_differently = False
 
@@ -82,7 +82,7 @@ class _Plain:
 
 
 class _Converted(_Plain):
-    """The object as it reads in a group that shows another group's objects."""
+    """The object as shown in a group that shows another group's objects."""
 
     def __init__(self, target: Target, registry: Registry) -> None:
         super().__init__(target)

@@ -46,7 +46,7 @@ class FieldProblem(NamedTuple):
 
 
 def field_problem(kind: str, field: str, detail: str = "", value: Any = None) -> FieldProblem:
-    """A problem of one of the kinds above; `value` is what was found there, where the kind prints it."""
+    """Makes a problem of one of the kinds above; `value`: what was found there, if the kind prints it."""
     message = kind if kind in _WITHOUT_VALUE else f"{kind}: {_printed(value)}"
     return FieldProblem(field, _CAUSES[kind], f"{message}: {detail}" if detail else message)
 
@@ -75,7 +75,7 @@ def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldProb
 
 
 def quoted(text: str) -> str:
-    """As Go's %q prints it, for text that JSON quotes the same way."""
+    """Quotes like Go's %q, for text that JSON quotes the same way."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -96,10 +96,10 @@ class Cause(NamedTuple):
 
 
 class StatusError(Exception):
-    """A refused request, with its Status object.
+    """A rejected request, with its Status object.
 
-    `name`, `group` and `kind` are what `details` names; `kind` is a resource's plural, but a kind where
-    the reason is Invalid.
+    `name`, `group` and `kind` go into `details`; `kind` is a resource's plural, but a kind if the reason is
+    Invalid.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class StatusError(Exception):
         self.causes = tuple(causes)
         self.retry_after_s = retry_after_s
         self.headers = headers or {}
-        # A token that continues the list, although inconsistently.
+        # A token that continues the list, though inconsistently.
         self.continue_ = ""
         super().__init__(message)
 
@@ -178,7 +178,7 @@ def success(*, name: str = "", group: str = "", kind: str = "", uid: str = "") -
 
 
 def qualified(group: str, name: str) -> str:
-    """A resource or a kind with its group, as messages write it: `podgroups.scheduling.k8s.io`, `pods`."""
+    """Returns a resource or kind with its group, as in messages: `podgroups.scheduling.k8s.io`, `pods`."""
     return f"{name}.{group}" if group else name
 
 
@@ -256,7 +256,7 @@ def bad_request(message: str) -> StatusError:
 
 
 def expired(message: str) -> StatusError:
-    """The history does not go back so far, or a continue token has grown too old."""
+    """The history does not go back far enough, or a continue token is too old."""
     return StatusError(410, "Expired", message)
 
 
@@ -270,7 +270,7 @@ def too_many_requests(
 
 
 def method_not_supported(resource: str, action: str, *, group: str = "") -> StatusError:
-    """The resource exists and does not have this action (rest.Storage lacks it)."""
+    """The resource exists but lacks this action (not in rest.Storage)."""
     return StatusError(
         405,
         "MethodNotAllowed",

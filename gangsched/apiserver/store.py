@@ -1,11 +1,10 @@
 """The objects, in memory, as JSON bytes; one revision counter; a bounded history for lists and watches.
 
-Lives here: keys in the order of etcd's, put and remove, the state as it was at an earlier revision,
-compaction, subscriptions. Not here: what may be written (registry.py), selectors and pages (lists.py),
-watches (watches.py).
+Lives here: keys in etcd's order, put and remove, the state at an earlier revision, compaction, subscriptions.
+Not here: what may be written (registry.py), selectors and pages (lists.py), watches (watches.py).
 
-An Item is never changed: a write puts another one in its place. So a reader may keep an item, a history entry
-costs one reference, and each change is encoded once for all watchers.
+An Item never changes: a write replaces it. So a reader may keep an item, a history entry costs one reference,
+and each change is encoded once for all watchers.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ import msgspec
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
-# What the history may hold: a watcher or a continue token older than it is told 410. The bytes are those of
-# objects that are kept for the history alone.
+# Limits of the history: a watcher or a continue token older than it gets 410. The bytes are those of objects
+# kept only for the history.
 MAX_CHANGES = 100_000
 MAX_HISTORY_BYTES = 96 * 2**20
 
@@ -28,8 +27,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Item(msgspec.Struct, gc=False, eq=False, frozen=True):
-    """One object as it was at `revision`; `fields` are those that field selectors may name beyond name and
-    namespace.
+    """One object as of `revision`; `fields`: those that field selectors may name besides name and namespace.
 
     `raw` opens with kind and apiVersion and has metadata next, with resourceVersion before labels and
     annotations.
@@ -48,14 +46,13 @@ class Item(msgspec.Struct, gc=False, eq=False, frozen=True):
         return key_of(self.namespace, self.name)
 
     def decode(self) -> dict[str, Any]:
-        """The object, new at each call: the caller may change it."""
+        """Returns the object, new at each call: the caller may change it."""
         decoded: dict[str, Any] = _decode(self.raw)
         return decoded
 
 
 class Change(msgspec.Struct, gc=False, eq=False):
-    """One write; `item` is the object after it (of a DELETED one: its last state, at the deletion's
-    revision).
+    """One write; `item`: the object after it (if DELETED, its last state, at the deletion's revision).
 
     `lines` caches its lines in watches: the first watch encodes one for all.
     """
@@ -72,7 +69,7 @@ Listener = Callable[[Change], None]
 
 
 class Expired(Exception):
-    """The history does not reach back to `revision`; `oldest` is the first one it still knows."""
+    """The history does not reach back to `revision`; `oldest` is the first revision that it has."""
 
     def __init__(self, revision: int, oldest: int) -> None:
         self.revision = revision
@@ -81,7 +78,7 @@ class Expired(Exception):
 
 
 def key_of(namespace: str, name: str) -> str:
-    """The order of keys is etcd's: by namespace and name, as one string."""
+    """Returns a key that sorts as in etcd: by namespace and name, as one string."""
     return f"{namespace}/{name}" if namespace else name
 
 
@@ -95,7 +92,7 @@ class Collection:
         self.keys: list[str] = []
 
     def span(self, prefix: str, start: str = "") -> Iterator[str]:
-        """The keys that begin with `prefix`, from `start` on."""
+        """Yields the keys that begin with `prefix`, from `start` on."""
         keys = self.keys
         at = bisect_left(keys, max(prefix, start))
         while at < len(keys) and keys[at].startswith(prefix):
@@ -122,7 +119,7 @@ class Store:
         return None if held is None else held.items.get(key_of(namespace, name))
 
     def items(self, collection: str, namespace: str = "") -> list[Item]:
-        """The present objects in order, of one namespace or of all."""
+        """Returns the current objects in order, of one namespace or of all."""
         held = self._collections.get(collection)
         if held is None:
             return []
@@ -135,7 +132,7 @@ class Store:
         return 0 if held is None else len(held.items)
 
     def collections(self) -> list[str]:
-        """The collections that hold or held an object."""
+        """Returns the collections that have or had an object."""
         return list(self._collections)
 
     def put(self, collection: str, item: Item) -> Change:
@@ -185,7 +182,7 @@ class Store:
         self.compacted = max(self.compacted, limit)
 
     def changes_since(self, collection: str, revision: int) -> list[Change]:
-        """The collection's changes after `revision`, oldest first. Raises: Expired."""
+        """Returns the collection's changes after `revision`, oldest first. Raises: Expired."""
         if revision < self.compacted:
             raise Expired(revision, self.compacted)
         found: list[Change] = []
@@ -200,7 +197,7 @@ class Store:
     def items_at(
         self, collection: str, revision: int, namespace: str = "", start: str = ""
     ) -> Iterator[Item]:
-        """The objects as they were at `revision`, in order, from the key `start` on. Raises: Expired.
+        """Yields the objects as of `revision`, in order, from the key `start` on. Raises: Expired.
 
         Later writes are undone in an overlay, so a list that is never continued costs no memory.
         """
@@ -226,7 +223,7 @@ class Store:
         """Call `listener` with each change of the collection (of all of them by default); returns a function
         that ends this.
 
-        Called in the middle of a write: a listener notes what it has heard and acts later.
+        It is called in the middle of a write: a listener notes the change and acts later.
         """
         listeners = self._listeners.setdefault(collection, [])
         listeners.append(listener)

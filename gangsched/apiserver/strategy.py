@@ -1,14 +1,14 @@
-"""How kinds differ: what the registry asks a kind while it writes its objects.
+"""Differences between kinds: the hooks that the registry calls while it writes a kind's objects.
 
-Lives here: `Strategy`, whose defaults suit a kind without rules of its own, the `Context` of one request, and
-what a strategy may ask of the cluster. Not here: the rules that hold for every kind (registry.py) and the
-kinds (kinds/). Source of the shape: k8s.io/apiserver pkg/registry/rest (create.go, update.go, delete.go).
+Lives here: `Strategy`, whose defaults suit a kind without its own rules, the `Context` of one request, and
+what a strategy may request from the cluster. Not here: the rules for every kind (registry.py) and the kinds
+(kinds/). Source of the shape: k8s.io/apiserver pkg/registry/rest (create.go, update.go, delete.go).
 
 The registry writes an object in this order:
 
     create   prepare_for_create  -> validate(new, None) -> stored -> after_create
-    update   prepare_for_update  -> validate(new, old)  -> stored -> after_update     (only if something
-    changed) delete   grace_s -> marked with a deletionTimestamp, or gone; gone -> after_delete
+    update   prepare_for_update  -> validate(new, old)  -> stored -> after_update  (only if something changed)
+    delete   grace_s -> marked with a deletionTimestamp, or gone; gone -> after_delete
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from gangsched.apiserver.schema.node import Schema
 from gangsched.apiserver.status import FieldProblem, StatusError, method_not_supported
 from gangsched.apiserver.store import Item
 
-# An object as a request brings it and as JSON decodes it.
+# An object as in a request, decoded from JSON.
 Object = dict[str, Any]
 
 
 class Cluster(Protocol):
-    """The registry as strategies see it: what they may read and write beyond their own object.
+    """The registry for strategies: what they may read and write besides their own object.
 
     Every call takes effect at once (or not at all, with a StatusError); nothing here waits.
     """
@@ -49,11 +49,11 @@ class Cluster(Protocol):
     def create(self, resource: Resource, obj: Object, *, namespace: str = "") -> Item: ...
 
     def admit_to_namespace(self, resource: Resource, name: str, object_name: str) -> None:
-        """Nothing is created in a namespace that is being deleted or does not exist. Raises: StatusError."""
+        """Rejects creation in a namespace that is being deleted or does not exist. Raises: StatusError."""
         ...
 
     def modify(self, resource: Resource, namespace: str, name: str, change: Callable[[Object], None]) -> Item:
-        """Read, change in place, write: no strategy hook is asked. Nothing is written if nothing changed.
+        """Read, change in place, write, without any strategy hook. Writes nothing if nothing changed.
 
         An exception from `change` goes to the caller, and nothing is written.
         """
@@ -80,10 +80,10 @@ class Cluster(Protocol):
 
 
 class Context(msgspec.Struct):
-    """One request, as far as strategies need it.
+    """The part of one request that strategies need.
 
     `subresource` is "" for the object itself. `warn` takes a sentence for a Warning header. With `dry_run`
-    nothing is stored, and a strategy must not write anything else either.
+    nothing is stored, and a strategy must not write anything either.
     """
 
     cluster: Cluster
@@ -109,16 +109,15 @@ class Context(msgspec.Struct):
 
 
 def timestamp(moment: datetime) -> str:
-    """As metav1.Time prints it: whole seconds, UTC."""
+    """Formats a time like metav1.Time: whole seconds, UTC."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Strategy:
-    """A kind without rules of its own; kinds with rules override what differs.
+    """A kind without its own rules; kinds with rules override what differs.
 
-    Objects are plain dicts that the strategy may change in place where it says so; metadata that every object
-    has (uid, creationTimestamp, resourceVersion, deletionTimestamp, managedFields) is the registry's
-    business.
+    Objects are plain dicts, which a method may change in place if it says so. The registry handles the
+    metadata of every object (uid, creationTimestamp, resourceVersion, deletionTimestamp, managedFields).
     """
 
     # metadata.generation is 1 at creation and rises when anything but metadata and status changes.
@@ -137,13 +136,13 @@ class Strategy:
     name_rule = "subdomain"
 
     def prepare_for_create(self, obj: Object, context: Context) -> None:
-        """Defaults and admission, in place; a status sent along is dropped before. Raises: StatusError."""
+        """Applies defaults and admission, in place; a status was dropped before. Raises: StatusError."""
 
     def prepare_for_update(self, new: Object, old: Object, context: Context) -> None:
-        """Defaults and what a request cannot change, in place. Raises: StatusError.
+        """Applies defaults and restores what a request cannot change, in place. Raises: StatusError.
 
-        For `context.subresource` "status" this default keeps all of `old` but its status and what the request
-        says in metadata's labels, annotations, finalizers and ownerReferences.
+        For `context.subresource` "status" this default keeps all of `old` except the status and the request's
+        labels, annotations, finalizers and ownerReferences.
         """
         if context.subresource == "status":
             keep_all_but_status(new, old)
@@ -151,28 +150,28 @@ class Strategy:
             keep("status", new, old)
 
     def validate(self, new: Object, old: Object | None, context: Context) -> list[FieldProblem]:
-        """Problems of `new`, metadata aside; `old` is None at creation. Both have been prepared."""
+        """Returns problems of `new`, except metadata; `old` is None at creation. Both have been prepared."""
         return []
 
     def changes_generation(self, new: Object, old: Object) -> bool:
-        """Whether an update counts for metadata.generation; asked if the kind has one."""
+        """Whether an update counts for metadata.generation; called if the kind has one."""
         ignored = ("metadata", "status", "kind", "apiVersion")
         return any(new.get(key) != old.get(key) for key in {*new, *old} if key not in ignored)
 
     def grace_s(self, obj: Object, requested_s: int | None, context: Context) -> int | None:
-        """How long a deletion waits for its confirmation; None or 0: the object is removed at once.
+        """Returns how long a deletion waits for its confirmation; None or 0: the object is removed at once.
 
-        Asked again for an object that is already being deleted; a longer answer than before has no effect.
+        Called again for an object that is already being deleted; a longer answer than before has no effect.
         """
         return None
 
     def before_delete(self, obj: Object, context: Context) -> None:
-        """Refuse a deletion by raising StatusError, or change the object before it is marked, in place."""
+        """Reject a deletion by raising StatusError, or change the object in place before it is marked."""
 
     def finalizers(self, obj: Object, propagation: str | None) -> list[str]:
-        """metadata.finalizers that a deletion with this propagationPolicy starts with.
+        """Returns the metadata.finalizers with which a deletion with this propagationPolicy starts.
 
-        By default what the object has, and `foregroundDeletion` or `orphan` where the request asks for it.
+        By default those of the object, and `foregroundDeletion` or `orphan` if requested.
         """
         kept = [
             each
@@ -186,43 +185,43 @@ class Strategy:
         return kept
 
     def is_gone(self, obj: Object) -> bool:
-        """Whether an object marked for deletion may go, once it has no finalizers and its grace is 0."""
+        """Whether an object marked for deletion, without finalizers and grace, may be removed."""
         return True
 
     def fields(self, obj: Object) -> dict[str, str]:
-        """What field selectors may name, beyond metadata.name and metadata.namespace: each with its value."""
+        """Returns fields and values for field selectors, besides metadata.name and metadata.namespace."""
         return {}
 
     def field_names(self) -> tuple[str, ...]:
-        """The keys of `fields`, for refusing a selector that names another."""
+        """Returns the keys of `fields`, to reject a selector that names another field."""
         return ()
 
     def schema(self, version: str) -> Schema | None:
-        """The schema of the kind's objects in a version; None for kinds of the built-in catalog."""
+        """Returns the schema of the kind's objects in a version; None for kinds of the built-in catalog."""
         return None
 
     def create_subresource(self, body: Object, context: Context) -> Object:
-        """POST to `context.subresource` of `context.name`; the answer's object. Raises: StatusError."""
+        """Handles a POST to `context.subresource` of an object; returns the answer. Raises: StatusError."""
         raise method_not_supported(context.resource.plural, "create", group=context.resource.group)
 
     def get_subresource(self, context: Context) -> Object:
-        """GET of a subresource other than status. Raises: StatusError."""
+        """Handles a GET of a subresource other than status. Raises: StatusError."""
         raise method_not_supported(context.resource.plural, "get", group=context.resource.group)
 
     def connect(self, context: Context) -> Object:
-        """A request for a stream into a container (exec and the like). Raises: StatusError."""
+        """Handles a request for a stream into a container (exec and the like). Raises: StatusError."""
         raise method_not_supported(context.resource.plural, "create", group=context.resource.group)
 
     def computed(self, context: Context) -> Iterable[Object]:
-        """The objects of a resource that can be read though nothing is stored, in `context.namespace`."""
+        """Returns the computed objects of a resource that is not stored, in `context.namespace`."""
         raise method_not_supported(context.resource.plural, "list", group=context.resource.group)
 
     def review(self, body: Object, context: Context) -> Object:
-        """POST to a resource that stores nothing (access reviews, bindings); the answer's object."""
+        """Handles a POST to a resource that stores nothing (access reviews, bindings); returns the answer."""
         raise method_not_supported(context.resource.plural, "create", group=context.resource.group)
 
     def to_storage(self, obj: Object, version: str, resource: Resource) -> Object:
-        """An object in `version` of `resource` as it is stored; asked only for kinds that convert."""
+        """Converts an object in `version` of `resource` to its stored form; only for kinds that convert."""
         return obj
 
     def from_storage(self, obj: Object, version: str, resource: Resource) -> Object:
@@ -251,7 +250,7 @@ def keep(key: str, new: Object, old: Object) -> None:
 
 
 def keep_all_but_status(new: Object, old: Object) -> None:
-    """`new` becomes `old` with the new status and the new metadata, its identity and deletion aside."""
+    """Makes `new` equal `old` with the new status and metadata, except identity and deletion."""
     for key in {*new, *old} - {"status", "metadata"}:
         keep(key, new, old)
     for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences"):

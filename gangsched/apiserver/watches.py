@@ -1,11 +1,11 @@
-"""Watches: the lines that a watcher gets for each change, and how far it may fall behind.
+"""Watches: the lines that a watcher gets for each change, and the limit of its backlog.
 
 Lives here: the replay from a resourceVersion, initial events, bookmarks, the meaning of a change for a
-watcher that sees only some objects, the backlog. Not here: sockets and time (watching.py drives these). A
-line is encoded once and shared by all watchers that are sent the same. Source: k8s.io/apiserver
+watcher that sees only some objects, the backlog. Not here: sockets and time (watching.py handles them). A
+line is encoded once and shared by all watchers that get the same. Source: k8s.io/apiserver
 pkg/storage/cacher/{cacher,cache_watcher}.go.
 
-| the object passed the selectors before | and passes now | the watcher is sent |
+| the object passed the selectors before | and passes now | the watcher gets |
 |---|---|---|
 | no | yes | ADDED |
 | yes | yes | MODIFIED |
@@ -27,15 +27,15 @@ from gangsched.apiserver.resources import Resource
 from gangsched.apiserver.status import StatusError, expired
 from gangsched.apiserver.store import Change, Expired, Item, Store
 
-# A watcher with more lines unread than this is cut off, as by the real server; its client comes back.
+# A watcher with more unread bytes than this is cut off, as by the real server; its client reconnects.
 MAX_BACKLOG_BYTES = 32 * 2**20
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Form(Protocol):
-    """How objects are shown; forms of one `name` show the same, so that their lines are made once.
+    """How objects are shown; forms of one `name` show the same, so their lines are made once.
 
-    With `opens_differently` the first line of a watch is not like the others (a table's columns).
+    With `opens_differently` the first line of a watch differs from the rest (a table's columns).
     """
 
     name: str
@@ -57,7 +57,7 @@ def error_line(error: StatusError) -> bytes:
 class Watch:
     """One watcher's lines; `wake` is called when the first line is waiting.
 
-    Raises: StatusError (422, 504), at once, for options that cannot be.
+    Raises: StatusError (422, 504), at once, for invalid options.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Watch:
         self._lines: list[bytes] = []
         self._is_first = True
         self.n_bytes = 0
-        # Set when the watch ends after the lines that are already waiting.
+        # Set when the watch ends after the waiting lines.
         self.ended = False
         self.too_slow = False
         # The watcher knows the changes up to this revision.
@@ -88,7 +88,7 @@ class Watch:
         self._begin()
 
     def take(self) -> list[bytes]:
-        """The lines that wait to be sent."""
+        """Returns the lines that wait to be sent."""
         lines, self._lines, self.n_bytes = self._lines, [], 0
         return lines
 
@@ -99,7 +99,7 @@ class Watch:
         self.ended = True
 
     def end(self) -> None:
-        """Ends the watch after the lines that wait, and wakes its reader."""
+        """Ends the watch after the waiting lines, and wakes its reader."""
         self.close()
         self._wake()
 
@@ -184,7 +184,7 @@ class Watch:
     def _send(self, sent: bytes) -> None:
         if self.ended:
             return
-        # The initial state and the replay are not bounded: the watch asked for them.
+        # The initial state and the replay are not bounded: the watch requested them.
         if self.n_bytes > MAX_BACKLOG_BYTES and self._leave is not None:
             self.too_slow = True
             self.close()

@@ -1,4 +1,4 @@
-"""One watch over one connection: lines as they come, bookmarks from time to time, an end.
+"""One watch over one connection: lines as they come, bookmarks from time to time, its end.
 
 Lives here: time and the connection. Not here: which lines (watches.py). Called by server.py.
 """
@@ -15,10 +15,10 @@ from gangsched.apiserver.handlers import Watching
 from gangsched.apiserver.status import StatusError
 from gangsched.apiserver.watches import Watch
 
-# As the real server: about once a minute, and shortly before a watch ends.
+# As in the real server: about once a minute, and shortly before a watch ends.
 BOOKMARK_S = 60.0
 BEFORE_END_S = 2.0
-# The kernel and aiohttp hold some; a client that takes nothing for this long is cut.
+# The kernel and aiohttp buffer some lines; a client that takes nothing for this long is cut off.
 STALLED_S = 60.0
 
 
@@ -46,7 +46,7 @@ async def stream_watch(
         else:
             await response.write_eof()
     except (ConnectionError, TimeoutError):
-        # The client has left, or reads nothing any more.
+        # The client has left, or no longer reads.
         if http.transport is not None:
             http.transport.abort()
     finally:

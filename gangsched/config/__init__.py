@@ -1,7 +1,7 @@
 """The configuration file: KubeSchedulerConfiguration and, beside it, our own settings. Floor 0.
 
-Lives here: text in, one frozen SchedulerConfig out, or a ConfigError that names the path in the file and
-the nearest right name. Not here: reading the file (cli, app), and making plugins of names (plugins).
+Lives here: text in, one frozen SchedulerConfig out, or a ConfigError that names the path in the file and the
+nearest valid name. Not here: reading the file (cli, app), and turning names into plugins (plugins).
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ KUBE_DEFAULT_NAME = "default-scheduler"
 _MAX_PERMIT_WAIT_S = 900.0
 # One placement takes about 0.1 ms on 5,000 nodes, and no other decision is made meanwhile.
 _MAX_SEARCH = 1_000_000
-# A scheduler that is held up for longer loses its lease.
+# A scheduler blocked for longer loses its lease.
 _MAX_BUDGET_S = 10.0
 _MAX_SECONDS = 86_400.0
-# So many take a second of the event loop when a running scheduler takes them over.
+# When a running scheduler adopts this many, it takes a second of the event loop.
 MAX_PROFILES = 1_000
-# Each is a task with a connection of its own, all made at the start.
+# Each is a task with its own connection, all made at the start.
 _MAX_PARALLELISM = 1_000
 _NO_FLAGS: Mapping[str, str | bool] = {}
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How gangs are treated, for all profiles.
+    """Settings of gang scheduling, for all profiles.
 
-    on_partial_bind: what happens to a gang that is bound in part when a bind fails for good; settle_s: how
-    long it may stay so. permit_wait_s: WaitOnPermit's timeout if neither group nor plugin sets one.
+    on_partial_bind: what happens to a partly bound gang when a bind fails for good; settle_s: how long it may
+    stay partly bound. permit_wait_s: WaitOnPermit's timeout if neither group nor plugin sets one.
     hook_timeout_s: the limit of a plugin's Permit, PreBind, Bind or PostBind at the edge. plugin_budget_s:
-    how long an out-of-tree plugin may hold up the scheduler in one turn. topology_key: the node label that
+    how long an out-of-tree plugin may block the scheduler in one turn. topology_key: the node label that
     names a rack. ties: which of equally good nodes a lone pod gets. invalid_inventory: what a node with an
     unreadable inventory offers. allow_eviction: half-bound gangs may be unwound by evicting bound pods.
     fence: binds are listed before they are sent, so that those of a former leader are harmless
@@ -70,11 +70,11 @@ class Settings(msgspec.Struct, frozen=True):
     as not fitting. search_victims: how often one search for victims may compute a node's capacity. devices:
     config.devices. nodes_to_score: percentage of the nodes considered for a lone pod, by profile (0: by the
     cluster's size); without any, all of them. infer_gangs: which controllers' pods are gangs without stating
-    it, by profile (model.owners), in the order of checking. foreign_markers: what
-    happens to pods and groups that ask for what only another system does, by profile: WARN or IGNORE, else
-    REFUSE (config.foreign). packing_weights: how much packing weighs beside the scores, by profile
-    (config.packing); gangs of the others are packed first. queueing: walltimes are read and passes counted
-    (config.queueing); None: neither. queues: the tree (config.queues); None: there are none.
+    it, by profile (model.owners), in the order of checking. foreign_markers: by profile, what happens to pods
+    and groups that request what only another system does: WARN or IGNORE, else REFUSE (config.foreign).
+    packing_weights: the weight of packing among the scores, by profile (config.packing); gangs of other
+    profiles are packed first. queueing: read walltimes and count passes (config.queueing); None: neither.
+    queues: the tree (config.queues); None: no queues.
     """
 
     on_partial_bind: Literal["complete", "unwind"] = "complete"
@@ -105,13 +105,14 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def evicts_for_claims(self) -> bool:
-        """Whether what runs past its stated walltime is evicted for a claim, if that lets its gang start."""
+        """Whether pods past their stated walltime are evicted for a claim, if that lets its gang start."""
         return self.allow_eviction and self.queueing is not None and self.queueing.on_overrun in YIELDS
 
     @property
     def ends_overrun(self) -> bool:
-        """Whether what runs past its stated walltime has to go whoever waits; where evictions are not allowed
-        that is only told."""
+        """Whether pods past their stated walltime are evicted even if nothing waits; if evictions are not
+        allowed, this is only reported.
+        """
         return self.queueing is not None and self.queueing.on_overrun == EVICT
 
 
@@ -151,8 +152,8 @@ def parse_config(
     """Reads a configuration file's text. `plugins` are all known ones, in their default order.
 
     `election_flags` override leaderElection's fields (by LeaderElection's names) before anything is checked.
-    `extenders` replace the file's own: in a running process they stay those it started with. Raises:
-    ConfigError, carrying `source` (the file's name, for the message).
+    `extenders` replace the file's: a running process keeps the ones it started with. Raises: ConfigError,
+    with `source` (the file's name, for the message).
     """
     try:
         kube, ours = _by_kind(read_documents(text))
@@ -171,14 +172,14 @@ def parse_config(
 
 
 def without_writes(config: SchedulerConfig) -> SchedulerConfig:
-    """The same for shadow mode: takes neither lease nor fence, and evicts no half-bound gangs."""
+    """Returns the same for shadow mode: without lease, fence, and eviction of half-bound gangs."""
     election = msgspec.structs.replace(config.leader_election, leader_elect=False)
     settings = msgspec.structs.replace(config.settings, allow_eviction=False, tells_victims=True, fence=False)
     return msgspec.structs.replace(config, leader_election=election, settings=settings)
 
 
 def on_trial(settings: Settings, *, allow_eviction: bool) -> Settings:
-    """The same for a question of what would start: nothing is evicted but for somebody who starts then."""
+    """Returns the same for a what-if question: evicts only for a gang that starts as a result."""
     queueing = settings.queueing
     if queueing is not None and queueing.on_overrun == EVICT:
         queueing = msgspec.structs.replace(queueing, on_overrun=YIELD)

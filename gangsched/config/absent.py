@@ -1,7 +1,7 @@
 """kube-scheduler's plugins that we do not have: the points they serve, and what happens instead.
 
-Lives here: what is needed to read a file that names them as kube-scheduler reads it. Not here: plugins (each
-has its own file, which takes precedence over an entry here). Called by config.profiles. Points, weights and
+Lives here: what it takes to read a file that names them as kube-scheduler does. Not here: plugins (each has
+its own file, which takes precedence over an entry here). Called by config.profiles. Points, weights and
 arguments: kube-scheduler 1.37, as printed by `kube-scheduler -v=2` at start.
 """
 

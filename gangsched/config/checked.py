@@ -33,7 +33,7 @@ def resolved(config: SchedulerConfig, known: Mapping[str, PluginInfo]) -> dict[s
 
 
 def resolved_text(config: SchedulerConfig, known: Mapping[str, PluginInfo]) -> str:
-    """The same in lines: points in their order, plugins in calling order."""
+    """Returns the same as lines: points in their order, plugins in calling order."""
     lines = [f"note: {note}" for note in config.notes]
     for profile in config.profiles:
         lines += _profile_lines(profile)
@@ -89,7 +89,7 @@ def _extender_line(one: ExtenderConfig) -> str:
 
 
 def _args(profile: ProfileConfig) -> Iterator[tuple[str, Any]]:
-    """Of the enabled plugins; a file may have arguments for others."""
+    """Yields arguments of the enabled plugins; a file may have some for disabled ones."""
     ran = {name for names in profile.plugins.values() for name in names}
     return ((name, args) for name, args in profile.args.items() if name in ran)
 

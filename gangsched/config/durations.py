@@ -26,5 +26,5 @@ def duration_s(text: str, path: str = "") -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """In Go's notation, which has no exponents: 15s, 0.5s, 90s. Nanoseconds are the least."""
+    """Formats seconds in Go's notation, without exponents: 15s, 0.5s, 90s. Precise to nanoseconds."""
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"

@@ -33,7 +33,7 @@ def effective_yaml(config: SchedulerConfig) -> str:
     """Both documents as one file."""
     import yaml
 
-    # A quarter of the time of the dumper in Python, which a journal's start would take from the first bind.
+    # Takes a quarter of the Python dumper's time, by which a journal's start would delay the first bind.
     return str(yaml.dump_all(effective_documents(config), Dumper=yaml.CSafeDumper, sort_keys=False))
 
 
@@ -66,7 +66,7 @@ def _kube(config: SchedulerConfig) -> Document:
 
 
 def _by_profile(config: SchedulerConfig) -> Document:
-    """The first profile's options for all, and the others' where they differ."""
+    """Returns the first profile's options for all, and those of other profiles where they differ."""
     settings = config.settings
     options: dict[str, Document] = {
         one.scheduler_name: {
@@ -90,7 +90,7 @@ _WALLTIME = "defaultWalltime"
 
 
 def _walltime(settings: Settings, name: str) -> Document:
-    """For all profiles it stands in `queueing`."""
+    """Returns a profile's walltime; the one for all profiles is in `queueing`."""
     known = settings.queueing
     return {} if known is None else {_WALLTIME: effective_walltime(known, name)}
 
@@ -109,7 +109,7 @@ def _queueing(config: SchedulerConfig) -> Document:
 
 
 def _profile(profile: ProfileConfig, percentage: int | None) -> Document:
-    """Every point with its own list, in calling order: no defaults are left to merge."""
+    """Returns a profile with a list for every point, in calling order: no defaults are left to merge."""
     plugins: Document = {"multiPoint": {"disabled": [{"name": "*"}]}}
     for point, names in profile.plugins.items():
         enabled = [{"name": name} for name in names]

@@ -15,7 +15,7 @@ from gangsched.config.documents import LeaderElection
 from gangsched.config.durations import duration_s
 from gangsched.errors import ConfigError
 
-# client-go's JitterFactor: a retry may come this much later than its period says.
+# client-go's JitterFactor: a retry may come later than its period by this factor.
 _JITTER = 1.2
 # A Lease has its duration in seconds as an int32.
 _MAX_LEASE_S = 2**31 - 1
@@ -25,7 +25,7 @@ _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 
 
 class LeaderElectionSettings(msgspec.Struct, frozen=True):
-    """Who may lead and how long without renewing; meanings as in KubeSchedulerConfiguration."""
+    """Who may lead, and how long without renewal; meanings as in KubeSchedulerConfiguration."""
 
     leader_elect: bool = False
     lease_duration_s: float = 15.0
@@ -38,7 +38,7 @@ class LeaderElectionSettings(msgspec.Struct, frozen=True):
 def resolve_election(document: LeaderElection, flags: Mapping[str, str | bool]) -> LeaderElectionSettings:
     """The file's section with the flags over it. `flags` by the section's field names, as written.
 
-    Raises: ConfigError, whose path is the flag where a flag gave the value.
+    Raises: ConfigError, whose path is the flag if a flag gave the value.
     """
     given = msgspec.structs.replace(document, **flags)
 
@@ -76,7 +76,7 @@ def resolve_election(document: LeaderElection, flags: Mapping[str, str | bool]) 
 def _check_order(
     given: LeaderElection, seconds: Mapping[str, float], lease: str, renew: str, retry: str
 ) -> None:
-    """A leader must have stopped before others may start, and must have had more than one try to renew."""
+    """Checks that a leader stops before another may start, and has more than one try to renew."""
     if seconds["retry_period"] <= 0:
         raise ConfigError(f"{given.retry_period} is not greater than 0", path=retry)
     if seconds["renew_deadline"] <= seconds["retry_period"] * _JITTER:

@@ -94,7 +94,7 @@ class ExtenderConfig(msgspec.Struct, frozen=True):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """The verbs it is called with, for people."""
+        """Returns the verbs it is called with, for people."""
         asked = [
             ("filter", self.filter_verb),
             ("prioritize", self.prioritize_verb),
@@ -191,7 +191,7 @@ def _check_url(url: str, path: str) -> None:
 
 
 def effective_extender(one: ExtenderConfig) -> dict[str, Any]:
-    """As in a file, with defaults; a key is never shown."""
+    """Returns the extender as in a file, with defaults; never shows a key."""
     document = one.document
     said: dict[str, Any] = msgspec.to_builtins(document)
     said["httpTimeout"] = duration_text(one.timeout_s)

@@ -12,7 +12,7 @@ REFUSE, WARN, IGNORE = "refuse", "warn", "ignore"
 
 
 def resolve_foreign(ours: OurDocument, names: Collection[str]) -> Mapping[str, str]:
-    """WARN or IGNORE by profile, REFUSE for those that are left out; `names` are all. Raises: ConfigError."""
+    """Returns WARN or IGNORE by profile; if missing, REFUSE holds. `names`: all. Raises: ConfigError."""
     found = dict.fromkeys(names, str(ours.foreign_markers))
     told: set[str] = set()
     for i, profile in enumerate(ours.profiles):

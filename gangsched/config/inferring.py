@@ -11,7 +11,7 @@ from gangsched.model.owners import ORDERED
 
 
 def resolve_inferred(ours: OurDocument, names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
-    """By profile, in the order in which a pod is checked against them. Raises: ConfigError."""
+    """Returns them by profile, in the order in which a pod is checked against them. Raises: ConfigError."""
     inferred = dict.fromkeys(names, ours.infer_gangs)
     seen: set[str] = set()
     for i, profile in enumerate(ours.profiles):

@@ -1,4 +1,4 @@
-"""How much packing weighs beside the scores, by profile. Called by config only."""
+"""The weight of packing among the scores, by profile. Called by config only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gangsched.model.packing_weight import MAX_PACKING_WEIGHT
 
 
 def resolve_packing(ours: OurDocument, names: Collection[str]) -> Mapping[str, int]:
-    """The weight by profile; gangs of those that are left out are packed first. Raises: ConfigError."""
+    """Returns the weight by profile; without one, gangs are packed first. Raises: ConfigError."""
     found: dict[str, int | None] = dict.fromkeys(names, _weight(ours.packing, "packing"))
     for i, one in enumerate(ours.profiles):
         if one.packing is not None:

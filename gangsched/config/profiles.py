@@ -1,7 +1,7 @@
 """Which plugins a profile runs, in which order, with which weights and arguments.
 
-Orders and overrides exactly as kube-scheduler does: its defaults are merged with the file
-(mergePluginSet), then multiPoint is spread over the points (expandMultiPointPlugins).
+Orders and overrides exactly like kube-scheduler: its defaults are merged with the file (mergePluginSet), then
+multiPoint is expanded over the points (expandMultiPointPlugins).
 Sources: kubernetes `pkg/scheduler/apis/config/v1/default_plugins.go` and
 `pkg/scheduler/framework/runtime/framework.go`.
 """
@@ -57,7 +57,7 @@ class ProfileConfig(msgspec.Struct, frozen=True):
 def resolve(
     profile: Profile, scheduler_name: str, known: Mapping[str, PluginInfo], *, path: str, notes: list[str]
 ) -> ProfileConfig:
-    """Merges the profile with the defaults. Adds to `notes` what is accepted and does nothing here.
+    """Merges the profile with the defaults. Adds to `notes` what is accepted but has no effect here.
 
     Raises: ConfigError.
     """
@@ -91,7 +91,7 @@ def resolve(
 
 
 def _with_absent(known: Mapping[str, PluginInfo]) -> Mapping[str, PluginInfo]:
-    """Absent plugins take part in the merging, so that the others keep kube-scheduler's order."""
+    """Adds absent plugins to the merge, so that the rest keep kube-scheduler's order."""
     absent = {
         one.name: PluginInfo(one.name, frozenset(one.points), one.args_type, is_default=False)
         for one in ABSENT.values()
@@ -102,7 +102,7 @@ def _with_absent(known: Mapping[str, PluginInfo]) -> Mapping[str, PluginInfo]:
 
 
 def _note_absent(plugins: PluginSets, path: str, known: Mapping[str, PluginInfo], notes: list[str]) -> None:
-    """Each missing plugin that the file enables, once, with what happens instead."""
+    """Notes each missing plugin that the file enables, once, with what happens instead."""
     said: set[str] = set()
     for name, attribute in (("multiPoint", "multi_point"), *POINTS):
         for i, ref in enumerate(getattr(plugins, attribute).enabled):
@@ -113,12 +113,12 @@ def _note_absent(plugins: PluginSets, path: str, known: Mapping[str, PluginInfo]
 
 
 def _unstated_weight(info: PluginInfo | None) -> int:
-    """1, also for a default plugin that is named again; other plugins bring their own."""
+    """Returns 1, even for a default plugin that is named again; other plugins have their own."""
     return info.default_weight if info is not None and not info.is_default and info.default_weight else 1
 
 
 def _note_unknown(given: PluginSet, path: str, known: Mapping[str, PluginInfo], notes: list[str]) -> None:
-    """Unknown names that are disabled: kube-scheduler accepts them, and so do files written for it."""
+    """Notes unknown names that are disabled: kube-scheduler accepts them, so its files may have them."""
     for i, ref in enumerate(given.disabled):
         if ref.name != "*" and ref.name not in known:
             where = join(path, f"disabled[{i}].name")
@@ -151,7 +151,7 @@ def _check_known(name: str, path: str, known: Mapping[str, PluginInfo]) -> None:
 
 
 def _with_defaults(given: PluginSet, known: Mapping[str, PluginInfo]) -> list[PluginRef]:
-    """multiPoint after the defaults: a default named again keeps its place and takes the file's weight."""
+    """Adds multiPoint to the defaults: a default named again keeps its place and takes the file's weight."""
     disabled = {ref.name for ref in given.disabled}
     own = {ref.name: ref for ref in given.enabled}
     merged: list[PluginRef] = []
@@ -165,7 +165,7 @@ def _with_defaults(given: PluginSet, known: Mapping[str, PluginInfo]) -> list[Pl
 def _spread(
     point: str, given: PluginSet, everywhere: Iterable[PluginRef], known: Mapping[str, PluginInfo]
 ) -> tuple[str, ...]:
-    """One point's plugins: re-configured defaults first, then the rest of multiPoint, then the others."""
+    """Returns one point's plugins: reconfigured defaults, then the rest of multiPoint, then its own."""
     listed = [ref.name for ref in given.enabled]
     disabled = {ref.name for ref in given.disabled}
     if "*" in disabled:
@@ -183,7 +183,7 @@ def _arguments(
     path: str,
     notes: list[str],
 ) -> dict[str, Any]:
-    """Decoded Args by plugin name, defaults for plugins that the file does not configure."""
+    """Returns decoded Args by plugin name, with defaults for plugins that the file does not configure."""
     found: dict[str, Any] = {
         info.name: info.args_type() for info in known.values() if info.args_type is not None
     }
@@ -207,7 +207,7 @@ def _arguments(
 
 
 def _check_header(given: dict[str, Any], plugin: str, path: str) -> None:
-    """Args may state their kind and version, as kube-scheduler's do; removed from `given`."""
+    """Checks and removes the kind and version that Args may state, as kube-scheduler's do."""
     for key, right in (("apiVersion", KUBE_API_VERSION), ("kind", f"{plugin}Args")):
         said = given.pop(key, None)
         if said not in (None, right):

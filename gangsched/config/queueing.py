@@ -1,4 +1,4 @@
-"""The bound on being passed over, and walltimes by default. Floor 0; called by config only."""
+"""The bound on being passed over, and default walltimes. Floor 0; called by config only."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ AUTO = "auto"
 SHADOW, BUDGET = "shadow", "budget"
 YIELD, EVICT = "yield", "evict"
 YIELDS = (YIELD, EVICT)
-"""Values of onOverrun with which what runs past its stated walltime may be evicted for a claim."""
+"""Values of onOverrun that allow evicting pods past their stated walltime for a claim."""
 _MAX_BOUND = 1_000_000
 _IDLE_PERCENT = 10
 _MAX_WALLTIME_S = 10 * 366 * 86_400.0
 
 
 class QueueingSettings(msgspec.Struct, frozen=True):
-    """bound: how many groups may start in front of a group that does not fit; None: derived from how many run
+    """bound: how many groups may start ahead of a group that does not fit; None: derived from how many run
     when it is first refused (core.queueing.bypasses). default_walltime_s: by profile, if set. mode: shadow:
-    that is counted and told; hard: at its bound a group gets a claim (core.queueing.claims); budget: once
-    that costs no more than may be idle. idle_share: of the cluster, for it (core.queueing.idle_budget).
-    on_overrun: yield: what runs past its stated walltime may be evicted for a claim (core.groups.overrun);
-    evict: and is evicted where nobody waits (core.groups.walltime_evictions)."""
+    passes are only counted and reported; hard: at its bound a group gets a claim (core.queueing.claims);
+    budget: it gets one once the claim leaves no more idle than allowed, idle_share of the cluster
+    (core.queueing.idle_budget). on_overrun: yield: pods past their stated walltime may be evicted for a claim
+    (core.groups.overrun); evict: also if no group waits (core.groups.walltime_evictions).
+    """
 
     bound: int | None = None
     default_walltime_s: Mapping[str, float] = {}
@@ -37,7 +38,7 @@ class QueueingSettings(msgspec.Struct, frozen=True):
 
 
 def resolve_queueing(ours: OurDocument, names: Collection[str]) -> QueueingSettings | None:
-    """None: the file has no `queueing`, and nothing of it is read or counted. Raises: ConfigError."""
+    """Returns None if the file has no `queueing`: nothing is then read or counted. Raises: ConfigError."""
     written = ours.queueing
     own = {one.scheduler_name: one.default_walltime for one in ours.profiles}
     if written is None:
@@ -83,7 +84,7 @@ def _idle_share(bound: Bound) -> float:
 
 
 def effective_walltime(settings: QueueingSettings, name: str) -> str:
-    """As in a file, "" where there is none."""
+    """Returns the walltime as in a file, "" if there is none."""
     default_s = settings.default_walltime_s.get(name)
     return "" if default_s is None else duration_text(default_s)
 

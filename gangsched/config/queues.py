@@ -1,7 +1,7 @@
 """`queues` and `fairness` in the configuration file, checked as a whole. Floor 0; called by config only.
 
 Lives here: the tree as written, parents first, or a ConfigError that names the place. Not here: what queues
-hold and whose turn it is (core.cache.queue_book), which of them a pod is in (core.cache.queue_tree).
+hold and which is next (core.cache.queue_book), a pod's queue (core.cache.queue_tree).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_SHARE = 1_000_000.0
 _MAX_WALLTIME_S = 10 * 366 * 86_400.0
 _MAX_HALF_LIFE_S = 366 * 86_400.0
 _MAX_COMPARED = 16
-# As long as a label's value, which may name a queue.
+# At most as long as a label's value, which may name a queue.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?|([a-z0-9][-a-z0-9]{0,61})?\*")
 
@@ -57,9 +57,9 @@ class QueueConfig(msgspec.Struct, frozen=True):
 class QueuesSettings(msgspec.Struct, frozen=True):
     """The tree, parents before their children, and how shares are compared.
 
-    half_life_s: of what a queue has used, for its decayed share; 0: only what it uses now counts. compare:
-    the resources whose largest part of the cluster is a queue's share. reads_others: other systems' queue
-    labels count too. reclaim: whether pods are evicted for what is guaranteed to another queue, also for its
+    half_life_s: of past usage, for a queue's decayed share; 0: only current usage counts. compare: resources;
+    a queue's share is the largest of its parts of them in the cluster. reads_others: other systems' queue
+    labels count too. reclaim: whether pods are evicted for another queue's guaranteed resources, also for its
     fair share, or for neither.
     """
 
@@ -71,7 +71,7 @@ class QueuesSettings(msgspec.Struct, frozen=True):
 
 
 def resolve_queues(ours: OurDocument) -> QueuesSettings | None:
-    """None: the file has no queues. Raises: ConfigError."""
+    """Returns None if the file has no queues. Raises: ConfigError."""
     if not ours.queues:
         if ours.fairness is not None:
             raise ConfigError("needs queues, of which there are none", path="fairness")
@@ -100,7 +100,7 @@ def with_fairness(
     known: Collection[str],
     notes: list[str],
 ) -> tuple[ProfileConfig, ...]:
-    """Every profile runs the plugin Fairness if there are queues, and none does otherwise.
+    """Makes every profile run the plugin Fairness if there are queues, and none otherwise.
 
     It takes PrioritySort's place; another QueueSort, chosen in the file, stays. Raises: ConfigError.
     """
@@ -126,7 +126,7 @@ def with_fairness(
 
 
 class _Found:
-    """The queues read so far, and where each name and namespace stands."""
+    """The queues read so far, and the place of each name and namespace in the file."""
 
     def __init__(self, *, has_walltimes: bool) -> None:
         self.queues: list[QueueConfig] = []
@@ -135,7 +135,7 @@ class _Found:
         self._namespaces: dict[str, str] = {}
 
     def add(self, written: QueueDocument, parent: QueueConfig | None, path: str, depth: int) -> QueueConfig:
-        """The queue and all below it."""
+        """Adds the queue and all below it."""
         self._check_place(written, path, depth)
         queue = QueueConfig(
             written.name,
@@ -237,7 +237,7 @@ def _check_amounts(queue: QueueConfig, path: str) -> None:
 
 
 def _check_children(queue: QueueConfig, children: Sequence[QueueConfig], path: str) -> None:
-    """What is guaranteed below a queue fits what is guaranteed to it."""
+    """Checks that the guarantees of a queue's children fit its own."""
     sums: dict[str, int] = {}
     for child in children:
         for resource, amount in child.guaranteed.items():
@@ -253,12 +253,12 @@ def _check_children(queue: QueueConfig, children: Sequence[QueueConfig], path: s
 
 
 def _quantity(resource: str, amount: int) -> str:
-    """In a document, to the last byte."""
+    """Formats an amount for a document, exactly."""
     return told_amount(resource, amount) if resource == CPU else str(amount)
 
 
 def effective_queues(settings: QueuesSettings | None) -> dict[str, Any]:
-    """The documents' fields `fairness` and `queues`; nothing where there are none."""
+    """Returns the documents' fields `fairness` and `queues`; empty if there are none."""
     if settings is None:
         return {}
     written: dict[str, dict[str, Any]] = {}

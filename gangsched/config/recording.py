@@ -1,4 +1,4 @@
-"""Where the scheduler records what it is told, and how much of that is kept: the `record` section, checked.
+"""Where the scheduler records its inputs, and how much it keeps: the `record` section, checked.
 
 Not here: recording (gangsched.journal). Called by config.
 """
@@ -15,13 +15,14 @@ from gangsched.errors import ConfigError
 
 _MB = 10**6
 _MOST_MB = 10_000_000
-# An eighth of it is the age of a segment, and each begins with the whole state; ten years, as of walltimes.
+# A segment covers an eighth of the age and begins with the whole state; at most ten years, as for walltimes.
 _LEAST_AGE_S, _MOST_AGE_S = 10.0, 87_840 * 3600.0
 
 
 class RecordSettings(msgspec.Struct, frozen=True):
-    """directory: "" records nothing. max_bytes: all files of the journal together; max_age_s: since they
-    were written."""
+    """directory: "" records nothing. max_bytes: of all the journal's files together; max_age_s: since they
+    were written.
+    """
 
     directory: str = ""
     max_bytes: int = 1000 * _MB
@@ -39,7 +40,7 @@ def resolve_record(document: Record) -> RecordSettings:
 
 
 def effective_record(settings: RecordSettings) -> dict[str, Any]:
-    """The section as a file would have it, every field written out."""
+    """Returns the section as in a file, with every field written out."""
     return {
         "directory": settings.directory,
         "maxSizeMB": settings.max_bytes // _MB,

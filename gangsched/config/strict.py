@@ -1,4 +1,4 @@
-"""Reading YAML strictly into Structs: every mistake is a ConfigError with its path and the nearest name.
+"""Reads YAML strictly into Structs: every mistake is a ConfigError with its path and the nearest name.
 
 Lives here: the YAML reader that refuses duplicate keys, and `decode`, which looks for unknown fields along a
 type before msgspec checks the values. Not here: what any field means. Called by the other rooms of config.
@@ -20,7 +20,7 @@ from gangsched.errors import ConfigError
 T = TypeVar("T")
 # A configuration is a few kB. The limit keeps a wrong file (an image, a core dump) from being parsed.
 MAX_CHARACTERS = 1_000_000
-# An Args' own check may begin its message with the place: `a.b[0]: what is wrong`.
+# An Args class's own check may begin its message with the place: `a.b[0]: what is wrong`.
 _PLACE = re.compile(r"(?s)([a-z]\w*(?:\[\d+\]|\.\w+)*): (.*)")
 _MSGSPEC_PATH = re.compile(r"(?s)(.*?)(?: - at `(?:key in )?\$(.*)`)?")
 
@@ -44,7 +44,7 @@ class _Loader(yaml.CSafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_whole(self, node: yaml.ScalarNode) -> int:
-        """A whole number that every reader of a configuration takes."""
+        """Returns a whole number that every reader of a configuration accepts."""
         value: int = self.construct_yaml_int(node)
         if not -(2**63) <= value < 2**63:
             raise yaml.constructor.ConstructorError(
@@ -57,7 +57,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole)
 
 
 def read_text(path: str) -> str:
-    """What read_documents is to take. A device has no end, so not all of it is read. Raises: ConfigError."""
+    """Reads text for read_documents, up to its limit, as a device has no end. Raises: ConfigError."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read(MAX_CHARACTERS + 1)
@@ -67,7 +67,7 @@ def read_text(path: str) -> str:
 
 
 def read_documents(text: str) -> list[dict[str, Any]]:
-    """The YAML documents of a file, empty ones left out. Raises: ConfigError."""
+    """Returns the YAML documents of a file, without empty ones. Raises: ConfigError."""
     if len(text) > MAX_CHARACTERS:
         raise ConfigError(f"more than {MAX_CHARACTERS} characters are no configuration")
     try:
@@ -89,7 +89,7 @@ def _one_line(error: Exception) -> str:
 
 
 def decode(kind: type[T], value: object, path: str) -> T:
-    """A Struct from plain YAML data; null counts as not given. Raises: ConfigError."""
+    """Makes a Struct from plain YAML data; null counts as not given. Raises: ConfigError."""
     clean = _cleaned(kind, value, path)
     try:
         return msgspec.convert(clean, kind)
@@ -101,7 +101,7 @@ def decode(kind: type[T], value: object, path: str) -> T:
         if inner:
             where, message = join(where, inner[1]), inner[2]
         raise ConfigError(_lower_first(message), path=where) from None
-    except UnicodeEncodeError:  # JSON can write half of a character: "\\ud800"
+    except UnicodeEncodeError:  # JSON can contain a lone surrogate: "\\ud800"
         raise ConfigError("a text in it has half of a character", path=path) from None
 
 
@@ -113,15 +113,15 @@ def join(path: str, more: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean x?`, or "" when nothing is near."""
+    """Returns `; did you mean x?`, or "" if no name is near."""
     meant = nearest_name(name, known)
     return f"; did you mean {meant}?" if meant else ""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """The one that is meant, or "" when nothing is near.
+    """Returns the known name probably meant, or "" if none is near.
 
-    A name that differs only in its numbers is another object and no typo: node-99 is not meant for node-15.
+    A name that differs only in its numbers is another object, not a typo: node-99 does not mean node-15.
     """
     by_lower = {one.lower(): one for one in known}
     import difflib  # only for a mistake: a starting scheduler pays for every import
@@ -146,13 +146,13 @@ def _letters(name: str) -> str:
 
 
 def _numbers(name: str) -> list[int]:
-    """The numbers in it: "node-01" has the same as "node-1"."""
+    """Returns the numbers in a name: the same for "node-01" and "node-1"."""
     return [int(digits) for digits in re.findall(r"[0-9]{1,18}", name)]
 
 
 def _cleaned(kind: Any, value: object, path: str) -> object:
-    """The value without nulls, after recursively checking its field names against the type."""
-    if isinstance(value, str) and "\0" in value:  # no file has it in its name, and no object
+    """Returns the value without nulls, after checking its field names recursively against the type."""
+    if isinstance(value, str) and "\0" in value:  # no name of a file or object may contain it
         raise ConfigError(f"{value[:80]!r} has a character that no text here has", path=path)
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):

@@ -1,7 +1,7 @@
 """Where traces go and how many are made: the `tracing` section, checked.
 
-Lives here: URLs, the ratio, and what is kept beside it. Not here: flags and environment over it
-(telemetry.settings). Called by config.
+Lives here: URLs, the ratio, and which traces are kept besides. Not here: flags and environment that override
+it (telemetry.settings). Called by config.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ _MOST_HELD = 1_000_000
 
 
 class KeepTraces(msgspec.Struct, frozen=True):
-    """Which of the gangs that the ratio leaves out are traced nevertheless. slower_than_s: from the first
-    member seen to the end; 0: no limit. max_held_spans: spans, and their events, held for gangs that are not
-    decided yet.
+    """Which gangs not sampled by the ratio are traced nevertheless. slower_than_s: from the first member seen
+    to the end; 0: no limit. max_held_spans: limit on the spans and their events held for undecided gangs.
     """
 
     slower_than_s: float = 0.0
@@ -41,7 +40,7 @@ class KeepTraces(msgspec.Struct, frozen=True):
 class TracingSettings(msgspec.Struct, frozen=True):
     """endpoint: full URL for OTLP over HTTP, or "". file: OTLP JSON lines, or "". Both empty: no traces.
 
-    sampling_ratio: of the gangs, 0..1; keep: those that are traced whatever the ratio is.
+    sampling_ratio: of the gangs, 0..1; keep: gangs traced whatever the ratio is.
     """
 
     endpoint: str = ""
@@ -93,7 +92,7 @@ def effective_tracing(settings: TracingSettings) -> dict[str, Any]:
 
 
 def traces_url(text: str, path: str, *, as_it_is: bool = False) -> str:
-    """The full URL of a collector; OTLP's own path is added if there is none. "" stays "".
+    """Returns the full URL of a collector, adding OTLP's own path if there is none. "" stays "".
 
     Raises: ConfigError, with `path` as the place of the mistake.
     """

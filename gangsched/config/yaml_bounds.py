@@ -1,9 +1,9 @@
-"""YAML from outside: limits on what a parser makes of it, checked on its events before anything is made.
+"""YAML from outside: limits on what a parser builds from it, checked on its events before it builds anything.
 
-Lives here: depth, what aliases repeat, the length of numbers, and tags that a value does not bear out. Not
-here: the length of the text, which its reader knows. A few lines of aliases of aliases stand for as many
-values as one likes, one line of colons counts as a number to the base 60 whose value takes minutes, and
-libyaml's composer recurses until the process ends. Called by all that read YAML.
+Lives here: limits on depth, on what aliases repeat, on the length of numbers, and a check that values match
+their tags. Not here: the length of the text, which its reader knows. A few lines of aliases of aliases can
+stand for any number of values. One line of colons counts as a base-60 number that takes minutes to compute.
+libyaml's composer recurses until the process crashes. Called by all code that reads YAML.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gangsched.errors import ConfigError
 
 # The C parser recurses and crashes the process somewhere beyond 10,000 levels; a profile has 10.
 MAX_DEPTH = 100
-# A text of 4 MB without aliases has about as many at most, and needs a second for them.
+# A text of 4 MB without aliases has about this many at most, which take a second.
 MAX_VALUES = 1_000_000
-# Integers and floats are read with cost in the square of their length. A digest of 512 bits has 128 digits.
+# Reading integers and floats costs the square of their length. A digest of 512 bits has 128 digits.
 _MAX_NUMBER = 1000
-# Constructors of what a text may say that a value is: of another value each raises whatever comes.
+# Constructors for explicit tags: given a value that does not match, they raise all kinds of errors.
 _BARE = yaml.constructor.SafeConstructor()
 _TAGGED = {
     "tag:yaml.org,2002:bool": _BARE.construct_yaml_bool,
@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[-+.0-9][-+.:_0-9a-fA-Fxob]*")
 
 
 def check_yaml(text: str | bytes, *, max_depth: int = MAX_DEPTH, max_values: int = MAX_VALUES) -> None:
-    """Raises: ConfigError, with its line; yaml.YAMLError (it is none)."""
+    """Raises: ConfigError, with its line; yaml.YAMLError (not YAML)."""
     sizes: dict[str, int] = {}
     open_: list[tuple[str | None, int]] = []
     n_values = 0
@@ -45,7 +45,7 @@ def check_yaml(text: str | bytes, *, max_depth: int = MAX_DEPTH, max_values: int
             name = str(event.anchor)
             if any(anchor == name for anchor, _ in open_):
                 raise _error(event, f"*{name[:80]} stands within what it refers to")
-            n_values += sizes.get(name, 1)  # an unknown one is the composer's to report
+            n_values += sizes.get(name, 1)  # the composer reports an unknown one
         elif isinstance(event, yaml.NodeEvent):
             n_values += 1
             if isinstance(event, yaml.CollectionStartEvent):
@@ -75,7 +75,7 @@ def _check_scalar(event: yaml.ScalarEvent) -> None:
 
 
 def _is_number(scalar: yaml.ScalarEvent) -> bool:
-    """Whether a loader might read it as one."""
+    """Whether a loader might read it as a number."""
     return (scalar.tag is not None or scalar.implicit[0]) and _NUMBER.fullmatch(scalar.value) is not None
 
 

@@ -1,7 +1,7 @@
-"""A question to a recorded day, and all that is answered: every run of the model, and what is not known.
+"""A question about a recorded day, and its answer: every run of the model, and what is not known.
 
-Lives here: which runs there are, in which order. Not here: reading journals and flags (command), how one day
-is run (model), how days are compared (compare).
+Lives here: the runs and their order. Not here: reading journals and flags (command), running one day (model),
+comparing days (compare).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Build = Callable[[SchedulerConfig], Mapping[str, Profile]]
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is to be otherwise. config: None: as recorded. n_seeds: how many shaken days."""
+    """What to change. config: None: as recorded. n_seeds: the number of shaken days."""
 
     config: SchedulerConfig | None = None
     n_added: int = 0
@@ -35,8 +35,9 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of it. changes: in words. Times in seconds; began_wall_s since 1970. changed_by: each figure
-    with the changes, less the same without. largest: of all gangs, the largest difference first."""
+    """The result. changes: in words. Times in seconds; began_wall_s since 1970. changed_by: each figure with
+    the changes minus the same figure without. largest: all gangs, the largest difference first.
+    """
 
     began_wall_s: float
     length_s: float
@@ -58,7 +59,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """What the picture shows beside: the cluster over time, in the recording, in the model, and changed."""
+    """Further data for the picture: the cluster over time, as recorded, in the model, and changed."""
 
     recorded: Sequence[Sample]
     model: Sequence[Sample]
@@ -83,11 +84,12 @@ def answer(
     build: Build,
     tell: Callable[[int, int], None] = lambda done, all_: None,
 ) -> tuple[Answer, Drawn]:
-    """Runs everything. recorded: configurations and from when on; build: fresh profiles of one; tell: how
-    many runs are done, of how many. Raises: ConfigError, GangschedError."""
+    """Runs everything. recorded: configurations and their start times; build: makes fresh profiles of one;
+    tell: gets the number of runs done and in all. Raises: ConfigError, GangschedError.
+    """
     plans = _plans(question, recorded, build, day)
     if question.n_added:
-        gangs.with_nodes(day, question.n_added, question.like)  # a mistake is told before anything is run
+        gangs.with_nodes(day, question.n_added, question.like)  # reports a mistake before any run
     n_runs = 3 + 2 * question.n_seeds
     as_it_was = _Side([_plan(from_s, config, build) for from_s, config in recorded], lambda day: day)
     tell(0, n_runs)
@@ -175,7 +177,7 @@ def _plan(from_s: float, config: SchedulerConfig, build: Build) -> Plan:
 def _plans(
     question: Question, recorded: Sequence[tuple[float, SchedulerConfig]], build: Build, day: Day
 ) -> Sequence[Plan]:
-    """Raises: ConfigError (recorded pods name a scheduler that the other configuration has not)."""
+    """Raises: ConfigError (recorded pods name a scheduler that the new configuration lacks)."""
     if question.config is None:
         return [_plan(from_s, config, build) for from_s, config in recorded]
     names = {one.scheduler_name for one in question.config.profiles}

@@ -1,4 +1,4 @@
-"""`gangsched counterfactual DIR`: its flags, and what is read for it. Called by cli.py."""
+"""`gangsched counterfactual DIR`: its flags, and reading its inputs. Called by cli.py."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if day.length_s <= 0.0:
         raise ConfigError("is too short: ends as the cluster has been listed", source=args.journal)
     if args.svg:
-        _put(args.svg, "a", "")  # before it takes minutes
+        _put(args.svg, "a", "")  # check before the runs, which take minutes
 
     def build(config: SchedulerConfig) -> Mapping[str, Profile]:
         return build_profiles(config, known.factories, with_hooks=False)
@@ -116,7 +116,7 @@ def _question(args: argparse.Namespace, known: KnownPlugins) -> Question:
 
 
 def _recorded(day: Day, known: KnownPlugins) -> list[tuple[float, SchedulerConfig]]:
-    """The configurations of the recording, each with when it began. Raises: ConfigError."""
+    """Returns the recorded configurations, each with its start time. Raises: ConfigError."""
     found, last = [(0.0, _config(day.start, known))], day.start.config
     for at_s, one in day.changes:
         if one.config != last:

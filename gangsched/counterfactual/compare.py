@@ -1,4 +1,4 @@
-"""Side by side: the recording, the recorded configuration in the model, and the same with changes. Pure.
+"""Compares the recording, the recorded configuration in the model, and the same with changes. Pure.
 
 The difference between the first two is the model's error, the difference between the last two its claim.
 """
@@ -16,12 +16,13 @@ from gangsched.counterfactual.gangs import Gang
 from gangsched.counterfactual.model import Outcome, Sample
 
 SAME_S = 1.0
-"""Starts that are no farther apart count as the same."""
+"""Starts no farther apart than this count as the same."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Of a day. Waits of gangs that did not start last to the end of the recording, or to when they were
-    withdrawn. used, split: as Sample, means over time; split of None counts as no share."""
+    """Figures of a day. Waits of gangs that did not start last until the end of the recording, or until they
+    were withdrawn. used, split: means over time, as in Sample; a split of None counts as 0.
+    """
 
     mean_wait_s: float
     p95_wait_s: float
@@ -33,7 +34,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Range(msgspec.Struct, frozen=True):
-    """A difference as the unshaken day has it, and the least and the most over shaken ones; n: how many."""
+    """A difference on the unshaken day, and its least and greatest value over n shaken days."""
 
     value: float
     low: float
@@ -42,7 +43,7 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Of one gang: when it started, None: it did not; and how long it waited, to the end in that case."""
+    """One gang: when it started, None if it did not, and how long it waited, until the end in that case."""
 
     started_s: float | None
     wait_s: float
@@ -61,7 +62,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """How starts moved, of gangs that started in both: totals in seconds, percentiles of differences."""
+    """How starts moved, for gangs that started in both: totals in seconds, percentiles of differences."""
 
     n_earlier: int
     n_later: int
@@ -74,7 +75,7 @@ class Distribution(msgspec.Struct, frozen=True):
 
 
 class ModelError(msgspec.Struct, frozen=True):
-    """The recorded configuration in the model against the recording. n_both: gangs that started in both.
+    """The recorded configuration in the model against the recording. n_both: gangs started in both.
 
     within_1s: the share of them that started within a second of the recorded time. only_*: names.
     """
@@ -89,7 +90,7 @@ class ModelError(msgspec.Struct, frozen=True):
 
 
 def starts_recorded(day: Day, gangs: Sequence[Gang]) -> dict[str, Start]:
-    """By the gang's name."""
+    """Returns the recorded starts, by the gang's name."""
     found = {}
     for gang in gangs:
         lives = [day.lives[uid] for uid in gang.uids]
@@ -100,7 +101,7 @@ def starts_recorded(day: Day, gangs: Sequence[Gang]) -> dict[str, Start]:
 
 
 def starts_in(day: Day, gangs: Sequence[Gang], outcome: Outcome) -> dict[str, Start]:
-    """Of the gangs that are in it; `day` is the one that was run, so that shaken ones are told apart."""
+    """Returns the starts of gangs in an outcome; `day`: the one that was run, which may be shaken."""
     found = {}
     for gang in gangs:
         courses = [outcome.courses[uid] for uid in gang.uids if uid in outcome.courses]
@@ -119,7 +120,7 @@ def _start(came_s: float, bound: Sequence[float], gone: Sequence[float], end_s: 
 
 
 def figures_of(starts: Mapping[str, Start], samples: Sequence[Sample], n_evicted: int) -> Figures:
-    """Of all of these gangs."""
+    """Computes the figures over all these gangs."""
     waits = [one.wait_s for one in starts.values()]
     n_started = sum(one.started_s is not None for one in starts.values())
     return Figures(
@@ -134,7 +135,7 @@ def figures_of(starts: Mapping[str, Start], samples: Sequence[Sample], n_evicted
 
 
 def changes(model: Figures, changed: Figures, shaken: Sequence[tuple[Figures, Figures]]) -> dict[str, Range]:
-    """Each figure's difference, by its name; shaken: both sides of each shaken day."""
+    """Returns each figure's difference, by its name; shaken: both sides of each shaken day."""
     found = {}
     for name in Figures.__struct_fields__:
         by = [getattr(theirs, name) - getattr(ours, name) for ours, theirs in shaken]
@@ -150,7 +151,7 @@ def differences(
     changed: Mapping[str, Start],
     shaken: Sequence[tuple[Mapping[str, Start], Mapping[str, Start]]],
 ) -> list[Difference]:
-    """Of the gangs that are in all of them, the largest difference first."""
+    """Returns differences of the gangs that are in all of them, the largest first."""
     found = []
     for gang in gangs:
         name = gang.name
@@ -165,7 +166,7 @@ def differences(
 
 
 def distribution(found: Sequence[Difference]) -> Distribution:
-    """Of the gangs that started in both."""
+    """Returns the distribution over gangs that started in both."""
     by = [
         one.by_s.value
         for one in found
@@ -179,7 +180,7 @@ def distribution(found: Sequence[Difference]) -> Distribution:
 
 
 def model_error(recorded: Mapping[str, Start], model: Mapping[str, Start]) -> ModelError:
-    """How far the model is from what happened."""
+    """Returns how far the model is from the recording."""
     both = [
         abs(one.wait_s - model[name].wait_s)
         for name, one in recorded.items()
@@ -197,7 +198,7 @@ def model_error(recorded: Mapping[str, Start], model: Mapping[str, Start]) -> Mo
 
 
 def _only(one: Mapping[str, Start], other: Mapping[str, Start]) -> list[str]:
-    """Started in the first and not in the second."""
+    """Returns gangs that started in the first but not in the second."""
     return [
         name
         for name, start in one.items()
@@ -206,7 +207,7 @@ def _only(one: Mapping[str, Start], other: Mapping[str, Start]) -> list[str]:
 
 
 def only_in(found: Sequence[Difference]) -> tuple[list[str], list[str]]:
-    """Gangs that started without the changes only, and with them only."""
+    """Returns gangs that started only without the changes, and only with them."""
     model = [one.gang for one in found if one.changed.started_s is None and one.model.started_s is not None]
     changed = [one.gang for one in found if one.model.started_s is None and one.changed.started_s is not None]
     return model, changed

@@ -1,6 +1,6 @@
-"""A day as values: what came to a cluster, when, and what became of it. Times in seconds from its beginning.
+"""A day as values: what came to a cluster, when, and how it ended. Times in seconds from its beginning.
 
-Lives here: values only. reading makes a day of a journal, model runs it.
+Lives here: values only. reading makes a day from a journal, model runs it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gangsched.model.objects import Pod
 
 
 class Ending(Enum):
-    """Why a pod stopped holding its node, or why that is not known.
+    """Why a pod stopped holding its node, or why that is unknown.
 
-    The first three are ends that a pod has after its run time, wherever it ran. cut off: evicted by the
-    scheduler or gone with its node, so that its run time is not known from it.
+    With the first three the pod ended after its run time, wherever it ran. cut off: evicted by the scheduler
+    or removed with its node, so that it does not show its run time.
     """
 
     SUCCEEDED = "Succeeded"
@@ -30,7 +30,7 @@ class Ending(Enum):
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """A user's change of a pod that was not bound yet; all of it as it is from then on."""
+    """A user's change of a pod that was not yet bound; pod: the whole pod from then on."""
 
     after_s: float
     pod: Pod
@@ -39,11 +39,11 @@ class Edit(msgspec.Struct, frozen=True):
 class Life(msgspec.Struct, frozen=True):
     """One pod of the recording.
 
-    pod: as it came. came_s: 0 for pods that were there when the recording began. bound_s, ended_s, gone_s:
-    when it was on a node, held nothing there any more, and was deleted; None: not in the recording. bound_s
-    is below 0 where it was bound before. evicted: by the scheduler. replaces: UID of the pod that it was made
-    for after an eviction or the end of a node; "": it came by itself. was_bound: when the recording began.
-    placed: with its node and devices, where it was bound.
+    pod: as it came. came_s: 0 for pods that existed when the recording began. bound_s, ended_s, gone_s: when
+    it was bound, held nothing on its node any more, and was deleted; None: not in the recording. bound_s is
+    below 0 if it was bound before. evicted: by the scheduler. replaces: UID of the pod that it replaces after
+    an eviction or a node's removal; "": none. was_bound: when the recording began. placed: with its node and
+    devices, if it was bound.
     """
 
     pod: Pod
@@ -65,14 +65,14 @@ class Life(msgspec.Struct, frozen=True):
 
     @property
     def run_s(self) -> float | None:
-        """How long it held its node, where it ended by itself."""
+        """How long it held its node, if it ended by itself."""
         if self.bound_s is None or self.ended_s is None or self.ending in (Ending.CUT_OFF, Ending.NOT_ENDED):
             return None
         return self.ended_s - self.bound_s
 
 
 class Told(msgspec.Struct, frozen=True):
-    """An event of something other than pods, at its time."""
+    """An event about another object than a pod, at its time."""
 
     at_s: float
     event: Event
@@ -82,12 +82,12 @@ class Day(msgspec.Struct, frozen=True):
     """One recording.
 
     began_wall_s: when it began, in seconds since 1970. lives: by UID, in the order in which pods came.
-    others: events of nodes, groups' objects and all else, in order; those of its beginning are at 0. kinds:
-    those that were followed, with whether the server had them. starts: of processes, the first at 0.
-    changes: of the configuration. gaps: (from, until) without records, in seconds, and why. again_s: from the
-    end of an evicted pod to the pod that was made for it, the median; None: there was none.
-    n_unreadable: objects that could not be read; n_refused: binds and evictions that failed, or whose outcome
-    was not known at once. lost: why some of what was recorded could not be read, a sentence for each place.
+    others: events of nodes, groups' objects and everything else, in order; those of the beginning are at 0.
+    kinds: the kinds watched, and whether the server had them. starts: of processes, the first at 0. changes:
+    of the configuration. gaps: (from, until) without records, in seconds, and why. again_s: the median time
+    from the end of an evicted pod to its replacement; None: there was none. n_unreadable: objects that could
+    not be read; n_refused: binds and evictions that failed, or whose outcome was not known at once. lost: why
+    some recorded data could not be read, a sentence for each place.
     """
 
     began_wall_s: float

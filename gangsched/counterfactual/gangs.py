@@ -1,4 +1,4 @@
-"""Which pods of a day are one gang, a day without one of them, with more nodes, and shaken. Pure."""
+"""Finds a day's gangs; makes days without a gang, with more nodes, and shaken days. Pure."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MOST_SHAKEN_S = 30.0
 SHAKEN_BY_SHARE = 0.05
 MAX_ADDED = 10_000
 _OBJECTS = (ev.PodGroupAdded, ev.PodGroupUpdated, ev.OwnerPut)
-# Taints that the node controller sets while something is wrong with a node.
+# Taints that the node controller sets while a node has problems.
 _TROUBLE = "node.kubernetes.io/"
 
 
 class Gang(msgspec.Struct, frozen=True):
-    """Pods that start together, or one alone. uids: of those that came, without those made in their place."""
+    """Pods that start together, or a lone pod. uids: of the original pods, without replacements."""
 
     name: str
     uids: tuple[str, ...]
@@ -37,9 +37,9 @@ class Gang(msgspec.Struct, frozen=True):
 
 
 def gangs_of(day: Day, outcome: Outcome) -> list[Gang]:
-    """Those that came in the recording, in the order in which they did.
+    """Returns the gangs in the recording, in order of arrival.
 
-    A name that comes again when all of its pods have ended is another gang, numbered: `train#2`.
+    A name used again after all of its pods have ended is another gang, numbered: `train#2`.
     """
     found: list[Gang] = []
     open_: dict[str, list[Life]] = {}
@@ -70,7 +70,7 @@ def _gang(name: str, n_of_name: dict[str, int], members: Sequence[Life]) -> Gang
 
 
 def without(day: Day, outcome: Outcome, names: Sequence[str]) -> Day:
-    """Raises: ConfigError (no gang and no pod has that name)."""
+    """Returns the day without these gangs or pods. Raises: ConfigError (nothing has that name)."""
     taken: set[str] = set()
     for name in names:
         full = name if "/" in name else f"default/{name}"
@@ -85,14 +85,14 @@ def without(day: Day, outcome: Outcome, names: Sequence[str]) -> Day:
 
 
 def _head(lives: Mapping[str, Life], life: Life) -> Life:
-    """The pod that came by itself."""
+    """Returns the original pod that this one replaces, directly or indirectly."""
     while life.replaces:
         life = lives[life.replaces]
     return life
 
 
 def with_nodes(day: Day, n: int, like: str) -> Day:
-    """Empty copies of a node, there from the beginning. Raises: ConfigError."""
+    """Adds empty copies of a node from the beginning. Raises: ConfigError."""
     nodes: dict[str, Node] = {}
     for told in day.others:
         if isinstance(told.event, ev.NodeAdded | ev.NodeUpdated):
@@ -113,16 +113,16 @@ def with_nodes(day: Day, n: int, like: str) -> Day:
 
 
 def shaken_by_s(day: Day) -> float:
-    """How much earlier or later a gang may come: less on short days."""
+    """Returns by how much earlier or later a gang may come: less on short days."""
     return min(MOST_SHAKEN_S, day.length_s / 100)
 
 
 def shaken(day: Day, gangs: Sequence[Gang], seed: int) -> Day:
-    """Each gang comes a little earlier or later, and runs a little longer or shorter.
+    """Makes each gang come a little earlier or later, and run a little longer or shorter.
 
     One order of arrival proves little: Tsafrir, Ouaknine, Feitelson, "Reducing performance evaluation
-    sensitivity and variability by input shaking" (MASCOTS 2007). What gangs need from the API comes as much
-    earlier as any of them may.
+    sensitivity and variability by input shaking" (MASCOTS 2007). API objects that gangs need come earlier by
+    the largest possible shift.
     """
     rng = Random(f"{seed}-counterfactual")
     most_s = shaken_by_s(day)
@@ -156,5 +156,5 @@ def _shaken(life: Life, by_s: float, factor: float) -> Life:
 
 
 def served(day: Day, names: Collection[str]) -> int:
-    """How many pods name one of these schedulers."""
+    """Counts the pods that name one of these schedulers."""
     return sum(life.pod.spec.scheduler_name in names for life in day.lives.values())

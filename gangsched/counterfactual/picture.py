@@ -1,6 +1,6 @@
-"""The answer as a picture: the cluster over time both ways, and waits by size. Pure.
+"""The answer as a picture: the cluster over time with and without changes, and waits by size. Pure.
 
-One file for both backgrounds: its colours follow the reader's setting, light or dark.
+One file for both backgrounds: its colours follow the reader's light or dark setting.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ path.recorded{stroke-dasharray:3 3}
 
 
 def picture(found: Answer, drawn: Drawn) -> str:
-    """One SVG."""
+    """Returns one SVG."""
     split_top = _USE_TOP + _USE_HIGH + 62
     bars_top = split_top + _SPLIT_HIGH + 74
     height = bars_top + _BARS_HIGH + 48

@@ -1,8 +1,8 @@
-"""A journal into a day: which pods came, ran and ended, and what else was told, from all of its processes.
+"""Reads a journal into a day: which pods came, ran and ended, and other inputs, from all its processes.
 
-Only what the core was told is looked at, not what it answered: a bind is one that the watch has shown. Pods
-are followed across processes; what happened while none recorded is found by difference at the next list.
-Called by the command.
+It uses only the core's inputs, not its answers: a bind counts once the watch has shown it. Pods are tracked
+across processes; what happened while no process recorded is found by difference at the next list. Called by
+the command.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from gangsched.model import events as ev
 from gangsched.sim.store import KINDS
 
 MAX_DAYS = 1100
-"""Three years, as the longest logs of the Parallel Workloads Archive; beyond that a time is wrong."""
+"""Three years, like the longest logs of the Parallel Workloads Archive; a longer day has a wrong time."""
 _PODS = (ev.PodAdded, ev.PodUpdated)
 _NODES = (ev.NodeAdded, ev.NodeUpdated)
-# What a process was told of its own doing; the model's core does its own.
+# Outcomes of a process' own effects; the model's core has its own.
 _ANSWERS = (
     *(ev.BindSucceeded, ev.BindCancelled, ev.ExtendersAnswered, ev.PodUnread, ev.PodPatched),
     *(ev.PodPatchFailed, ev.RefusalsRead),
@@ -35,7 +35,7 @@ _ANSWERS = (
 
 
 def read_day(segments: Sequence[Segment], plugin_files: Sequence[str] = ()) -> Day:
-    """Raises: ConfigError (nothing is in it, it cannot be read, two processes recorded at once)."""
+    """Raises: ConfigError (it is empty or unreadable, or two processes recorded at once)."""
     reading = _Reading(plugin_files)
     begun = [list(starts_of(of_one)) for _, of_one in groupby(segments, key=lambda one: one.process)]
     reading.lost = [why for starts in begun for why in empty_among(starts)]
@@ -49,7 +49,7 @@ def read_day(segments: Sequence[Segment], plugin_files: Sequence[str] = ()) -> D
 
 
 class _Reading:
-    """What has been read so far. Times in seconds since 1970, until it is a day."""
+    """What has been read so far. Times in seconds since 1970, until converted to a day."""
 
     def __init__(self, plugin_files: Sequence[str]) -> None:
         self._plugin_files = plugin_files
@@ -86,7 +86,7 @@ class _Reading:
                         if number == 0 or self._is_behind:
                             self._restore(start, record)
                     elif upcoming is not None and n_turns == upcoming[1].n_before:
-                        break  # the next one has it too
+                        break  # the next segment has it too
                     else:
                         why = self._record(record, ago_s) or why
                         n_turns += isinstance(record, Turn | Reconfigured)
@@ -95,7 +95,7 @@ class _Reading:
                 self.lost.append(lost)
 
     def _begin(self, start: Start, segment: Segment, *, is_first: bool, n_turns: int, why: str) -> None:
-        """A segment's first record; only the first of a process, or one after missing calls, is news."""
+        """Takes in a segment's first record; only a process' first, or one after a gap, is new."""
         self._is_behind = not is_first and start.n_before != n_turns
         if not is_first and not self._is_behind:
             return
@@ -118,7 +118,7 @@ class _Reading:
             self._unseen_nodes = set(self._nodes)
 
     def _restore(self, start: Start, state: State) -> None:
-        """The beginning is missing: what the core knew by then is taken from its state."""
+        """Takes the core's knowledge from its state, as the beginning is missing."""
         replay = Replay(start, plugin_files=self._plugin_files)
         replay.play(state)
         self._lives.listed_anew()
@@ -131,7 +131,7 @@ class _Reading:
     # -- records ---------------------------------------------------------------------------------------
 
     def _record(self, record: Record, ago_s: float) -> str:
-        """Returns why the journal ends there; "": it does not."""
+        """Takes in a record; returns why the journal ends there; "": it does not."""
         if isinstance(record, Turn | Reconfigured | End):
             at_s = record.now_s + ago_s
             if at_s > self._first_s + MAX_DAYS * 86_400.0:
@@ -222,7 +222,7 @@ class _Reading:
 
 
 def _same(one: ev.NodeAdded | ev.NodeUpdated, other: ev.NodeAdded | ev.NodeUpdated) -> bool:
-    """But for the version."""
+    """Whether they are equal except for the version."""
     mine, theirs = one.node.metadata, other.node.metadata
     return (
         (one.node.spec, one.node.status) == (other.node.spec, other.node.status)
@@ -233,7 +233,7 @@ def _same(one: ev.NodeAdded | ev.NodeUpdated, other: ev.NodeAdded | ev.NodeUpdat
 
 
 def _known(core: Scheduler) -> Iterator[ev.Event]:
-    """What it has been told of objects, last versions."""
+    """Yields events for the objects that the core knows, in their last versions."""
     cache = core.shared.cache
     yield from (ev.NodeAdded(node) for node in cache.nodes.nodes if node is not None)
     yield from core.group_specs.objects()

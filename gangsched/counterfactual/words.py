@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 _MINUTE, _HOUR = 60.0, 3600.0
-# Before, hours say more.
+# Shorter spans are clearer in hours.
 _DAYS = 3
 
 
 def duration(seconds: float) -> str:
-    """As people say it: 3.2 s, 4 min 10 s, 2 h 05 min."""
+    """Formats a duration for people: 3.2 s, 4 min 10 s, 2 h 05 min."""
     if round(seconds, 1) < _MINUTE:
         return f"{seconds:.1f} s" if seconds >= 0.05 else "0 s"
     if round(seconds) < _HOUR:
@@ -22,10 +22,10 @@ def duration(seconds: float) -> str:
 
 
 def share(value: float) -> str:
-    """43.3 %."""
+    """Formats a share: 43.3 %."""
     return f"{100 * value:.1f} %"
 
 
 def points(value: float) -> str:
-    """A difference of shares: 3.2 points, of a hundred."""
+    """Formats a difference of shares: 3.2 points, of a hundred."""
     return f"{100 * value:.1f} points"

@@ -1,4 +1,4 @@
-"""`gangsched anonymise DIR OUT --key FILE`: a journal under other names, to hand over. Called by cli.py."""
+"""`gangsched anonymise DIR OUT --key FILE`: renames a journal so that it can be shared. Called by cli.py."""
 
 from __future__ import annotations
 
@@ -137,8 +137,9 @@ def _key(path: Path) -> bytes:
 
 
 def _is_prose(key: bytes) -> bool:
-    """Whether it is a file of lines, as /etc/passwd: a key has bytes of all kinds, is one line, or lines of
-    hexadecimal digits or base64."""
+    """Whether it looks like a text file such as /etc/passwd. A key has arbitrary bytes, is one line, or
+    consists of lines of hexadecimal digits or base64.
+    """
     try:
         lines = key.decode("utf-8").strip().replace("\t", " ").splitlines()
     except UnicodeDecodeError:

@@ -1,9 +1,9 @@
-"""Anonymising: a journal under other names, whose decisions are the same up to these names.
+"""Anonymising: renames a journal, keeping its decisions the same except for names.
 
-What the core was told is renamed, record by record, and told to a second core; beside it the first core is
-told what it was told then. What they answer is compared call by call, under the renaming, so a journal is
-written only if no decision hung on a name in a way that the renaming does not keep. Its digests are those of
-the second core. Called by the command.
+The core's inputs are renamed, record by record, and passed to a second core; a first core gets the original
+inputs. Their answers are compared call by call, under the renaming, so a journal is written only if no
+decision depended on a name in a way that the renaming does not preserve. Its digests are those of the second
+core. Called by the command.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.effects import Effect
 
 _FREE_TEXT = frozenset(("message", "problem"))
-"""Sentences that the core makes, which sort and shorten what they tell of."""
+"""Sentences made by the core; they sort and shorten the names in them."""
 _PROCESS = re.compile(r"([0-9]{8}T[0-9]{6}Z)-.*?-([0-9]{1,10})")
 _MANY = 1000
-# What is between quotes in a configuration of this many characters is met as one text.
+# Limit on the characters shown of a differing effect.
 _MAX_SHOWN = 300
 
 
 class NotTheSame(GangschedError):
-    """A decision hangs on a name in a way that the renaming does not keep."""
+    """A decision depends on a name in a way that the renaming does not preserve."""
 
 
 class Done(msgspec.Struct):
-    """What was written.
+    """Counts of what was written.
 
-    n_words: different words, numbers and IDs that were replaced. n_torn: segments that end as a kill leaves
-    them. lost: why others could not be read to their end. plugins: those that are not ours, of which the
-    journal has the names.
+    n_words: distinct words, numbers and IDs that were replaced. n_torn: segments cut off, as by a kill. lost:
+    why other segments could not be read to their end. plugins: out-of-tree plugins whose names the journal
+    contains.
     """
 
     n_words: int = 0
@@ -71,7 +71,7 @@ class Done(msgspec.Struct):
 
 
 class Anonymising:
-    """One journal, in two passes. plugin_files: as for a replay; made: the files that it wrote."""
+    """Anonymises one journal, in two passes. plugin_files: as for a replay; made: the files that it wrote."""
 
     def __init__(self, segments: Sequence[Segment], key: bytes, plugin_files: Sequence[str] = ()) -> None:
         """Raises: ConfigError (a segment cannot be read)."""
@@ -86,8 +86,7 @@ class Anonymising:
         self.made: list[Path] = []
 
     def write(self, out: Path) -> Done:
-        """Into a directory that is there and empty. Raises: ConfigError, Divergence (the journal does not
-        replay), NotTheSame, OSError."""
+        """Writes into an empty directory. Raises: ConfigError, Divergence, NotTheSame, OSError."""
         for segments in self._processes:
             self._meet(segments)
         self._rename.settle()
@@ -97,7 +96,7 @@ class Anonymising:
         return self.done
 
     def _meet(self, segments: Sequence[Segment]) -> None:
-        """Also of each state from which the second pass has to begin, as no calls lead to it."""
+        """Collects all texts, including those of each state from which the second pass has to begin."""
         known: int | None = None
         for segment in segments:
             start: Start | None = None
@@ -112,7 +111,7 @@ class Anonymising:
                 _meet(record, self._rename)
 
     def _process_name(self, process: str, number: int) -> str:
-        """Sorts as it did: by when it began."""
+        """Returns a new name that still sorts by when the process began."""
         found = _PROCESS.fullmatch(process)
         hashed = self._rename.hashed(process, 8)
         return f"{found[1]}-{hashed}-{found[2]}" if found else f"process{number:04}-{hashed}"
@@ -143,7 +142,7 @@ class Anonymising:
 
 
 class _Both:
-    """The core as it was told then, and the core under other names."""
+    """The core with its original inputs, and the core with renamed inputs."""
 
     def __init__(self, start: Start, rename: Renaming, plugin_files: Sequence[str]) -> None:
         self._rename = rename
@@ -154,7 +153,7 @@ class _Both:
         self.n_effects = 0
 
     def records(self, reader: Reader, start: Start, upto: int | None) -> Iterator[bytes]:
-        """Those of a segment, renamed; to the call with which the next one begins."""
+        """Yields a segment's records, renamed, up to the call with which the next segment begins."""
         yield framed(_renamed_start(start, self._rename))
         if start.n_before and self.was.played.n_turns:
             yield framed(State(write_state(self._now.scheduler, self._now.build)))
@@ -190,7 +189,7 @@ class _Both:
 
 
 class _Second(Replay):
-    """Keeps what it answers, of which there is no digest yet."""
+    """Keeps the answers instead of comparing them, as there is no digest yet."""
 
     answer: tuple[Sequence[Effect], Sequence[str]] = ((), ())
 
@@ -202,7 +201,7 @@ class _Second(Replay):
 
 
 def _state_of(start: Start, state: State, plugin_files: Sequence[str], rename: Callable[[str], str]) -> bytes:
-    """The state that a segment begins with, its texts renamed."""
+    """Returns the state with which a segment begins, with renamed texts."""
     core = Replay(start, plugin_files=plugin_files)
     core.play(state)
     try:
@@ -215,7 +214,7 @@ def _state_of(start: Start, state: State, plugin_files: Sequence[str], rename: C
 
 
 def _plugins_in(segments: Sequence[Segment]) -> frozenset[str]:
-    """The names of those that are not ours, also of a configuration that came later."""
+    """Returns the names of out-of-tree plugins, including those of later configurations."""
     records = (record for one in segments for record in Reader(one.path))
     return frozenset(
         name for record in records if isinstance(record, Start | Reconfigured) for name in record.plugins
@@ -242,7 +241,7 @@ def _renamed_start(start: Start, rename: Renaming) -> Start:
 
 
 def _unnamed(plugins: Mapping[str, str]) -> dict[str, str]:
-    """By name, what each comes from."""
+    """Returns the kind of each plugin's origin, by plugin name."""
     return {
         name: f"a {'file' if source.startswith('--plugin') else 'package'}, whose name is left out"
         for name, source in plugins.items()
@@ -264,7 +263,7 @@ def _renamed_config(text: str, rename: Renaming) -> str:
 
 
 def _documents(text: str) -> list[dict[str, Any]]:
-    """Of a configuration. Raises: ConfigError (it cannot be read, or is larger when it is walked)."""
+    """Reads a configuration's documents. Raises: ConfigError (unreadable, or it contains aliases)."""
     documents = read_documents(text)
     if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.CSafeLoader)):
         raise ConfigError("the journal's configuration has aliases, which none has that was recorded")
@@ -283,7 +282,7 @@ def _decoded(turn: Turn) -> Any:
 
 
 def _told(effects: Sequence[Effect], rename: Renaming | None) -> list[Any]:
-    """As plain values, without sentences."""
+    """Returns effects as plain values, without sentences."""
     plain = msgspec.json.decode(named_effects(effects))
     return [_without_text(one if rename is None else walk(one, rename.of_answer)) for one in plain]
 
@@ -297,7 +296,7 @@ def _without_text(value: Any) -> Any:
 
 
 def _first_difference(ours: list[Any], theirs: list[Any]) -> str:
-    """Of two lists that differ. What it shows is renamed."""
+    """Describes the first difference of two lists. What it shows is renamed."""
     at = next((k for k, (one, two) in enumerate(zip(ours, theirs, strict=False)) if one != two), None)
     if at is None:
         return f"{len(ours)} effects, and {len(theirs)} under other names"

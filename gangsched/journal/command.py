@@ -1,4 +1,4 @@
-"""`gangsched replay DIR`: the decisions of a recorded day made again, and compared. Called by cli.py."""
+"""`gangsched replay DIR`: makes the decisions of a recorded day again and compares them. Called by cli.py."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _span(args: argparse.Namespace, starts: Sequence[Start]) -> Span:
-    """Times are of the whole journal, not of each process. Raises: ConfigError."""
+    """Returns the span to replay; times are relative to the whole journal. Raises: ConfigError."""
     if not starts:
         return Span(-math.inf, math.inf)
     began_s = min(one.wall_s for one in starts)
@@ -164,12 +164,12 @@ def _draw(drawing: Drawing, file: str) -> None:
 
 
 def _full(name: str) -> str:
-    """ "" stays."""
+    """Adds the default namespace to a name; "" stays."""
     return name if "/" in name or not name else f"default/{name}"
 
 
 class _Asked:
-    """--story and --explain: of each process what it knows of the gang."""
+    """--story and --explain: prints what each process knew about the gang."""
 
     def __init__(self, args: argparse.Namespace, tools: Tools) -> None:
         self._args = args
@@ -178,10 +178,10 @@ class _Asked:
         self._was_there = False
         self._names: set[str] = set()
         self._ended: Process | None = None
-        """Before the time that is asked for."""
+        """The last process before the requested time."""
 
     def look(self, one: Process) -> None:
-        """It has been played."""
+        """Takes in a process that has been played."""
         if one.watched is None or one.replay is None:
             return
         self._was_there = self._was_there or bool(one.watched.groups)
@@ -194,7 +194,7 @@ class _Asked:
             self._ended = one
 
     def end(self) -> None:
-        """All have. Where none recorded then, the last state before is explained."""
+        """Ends the output. If no process recorded at that time, explains the last state before."""
         one = self._ended
         if self._args.explain and not self._n_told and one is not None and one.replay is not None:
             at = told(one.replay.played.now_s + one.replay.ago_s)
@@ -207,7 +207,7 @@ class _Asked:
         self._n_told += print_explanation(one.replay, one.watched, self._tools.console)
 
     def check(self) -> None:
-        """Raises: ConfigError (there is no such gang)."""
+        """Raises: ConfigError (the gang does not exist)."""
         name = self._tools.name
         if not name or self._n_told:
             return

@@ -1,4 +1,4 @@
-"""What a journal counts, for metrics. Not here: counting (writing, recorder)."""
+"""Counts of a journal, for metrics. Not here: counting (writing, recorder)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 
 class Counted(NamedTuple):
-    """Records written, their bytes on disk, records that are missing, gaps that they make, tries to go on
-    after one, and whether everything is written now."""
+    """Records written, their bytes on disk, missing records, gaps, tries to go on after a gap, and whether
+    records are written now.
+    """
 
     n_records: int
     n_bytes: int

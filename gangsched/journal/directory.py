@@ -1,7 +1,7 @@
-"""The directory of a journal: names of processes, whether the disk takes anything, which files are deleted.
+"""The directory of a journal: names of processes, whether the disk accepts writes, which files are deleted.
 
-Lives here: what the writing thread asks of the file system beside writing; how others that make a
-journal begin. Called by writing, anonymise_command and importing.
+Lives here: the writing thread's other operations on the file system; making the directory for other code that
+writes a journal. Called by writing, anonymise_command and importing.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from gangsched.journal.segments import PART, segments_in
 
 _log = structlog.get_logger(__name__)
 _PROBE = bytes(2**20)
-# What a process left that was killed while it began a segment.
+# Age at which the file of a process that was killed while beginning a segment is deleted.
 _LEFT_S = 86_400.0
 
 
 def process_name(n: int = 1) -> str:
-    """When, where and which: names of files sort by it. n: which journal of this process."""
+    """Names time, host and process, so that file names sort by time. n: which journal of this process."""
     host = re.sub(r"[^\w-]", "-", os.uname().nodename, flags=re.ASCII)
     name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{host}-{os.getpid()}"
     return name if n == 1 else f"{name}-{n}"
 
 
 def try_to_write(directory: Path, process: str, body: bytes = _PROBE) -> None:
-    """Whether a file can be made there, with so much in it; it is gone again. Raises: OSError."""
+    """Checks that a file with this content can be made there, and deletes it. Raises: OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     part = directory / f"{process}{PART}"
     try:
@@ -48,7 +48,7 @@ def try_to_write(directory: Path, process: str, body: bytes = _PROBE) -> None:
 
 
 def begin_empty(directory: Path) -> bool:
-    """Makes it, or finds that it is empty; whether it was there. Raises: ConfigError."""
+    """Makes the directory, or checks that it is empty; returns whether it existed. Raises: ConfigError."""
     try:
         if directory.is_dir():
             if any(directory.iterdir()):
@@ -62,9 +62,9 @@ def begin_empty(directory: Path) -> bool:
 
 
 def take_back(directory: Path, made: Iterable[Path], *, was_there: bool) -> None:
-    """Deletes what was made in it, and it too if it was not there before; files of others stay.
+    """Deletes the files made in it, and the directory if it is new; other files stay.
 
-    Raises: ConfigError (a file is still there).
+    Raises: ConfigError (a file cannot be deleted).
     """
     for path in made:
         try:
@@ -73,7 +73,7 @@ def take_back(directory: Path, made: Iterable[Path], *, was_there: bool) -> None
             why = f"is not whole, and cannot be deleted: {error.strerror}"
             raise ConfigError(why, source=str(path)) from None
     if not was_there:
-        with contextlib.suppress(OSError):  # it is gone, or somebody else's
+        with contextlib.suppress(OSError):  # it is gone, or has other files
             directory.rmdir()
 
 
@@ -85,9 +85,10 @@ class Kept(NamedTuple):
 
 
 def keep_bounds(directory: Path, settings: RecordSettings, *, own: Path | None, n_own: int) -> Kept:
-    """Deletes the oldest where all together are too large, and what is too old.
+    """Deletes the oldest files while all together are too large, and files that are too old.
 
-    Sizes in bytes. own: the file that is written, which stays. Raises: OSError (it is gone, or all).
+    Sizes in bytes. own: the file being written, which stays. Raises: OSError (that file or the directory is
+    gone).
     """
     if own is not None:
         os.stat(own)
@@ -99,7 +100,7 @@ def keep_bounds(directory: Path, settings: RecordSettings, *, own: Path | None, 
         raise OSError(errno.EIO, str(error)) from None
     now_s = time.time()
     for one in found:
-        # Another process keeps the same bounds, where they share a directory.
+        # Another process may apply the same bounds to a shared directory.
         with contextlib.suppress(OSError):
             if one.path != own:
                 stat = os.stat(one.path)

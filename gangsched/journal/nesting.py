@@ -1,8 +1,7 @@
-"""Nesting: how much one value stands for, and how deep it is, while a state is read.
+"""Nesting: the expanded size and depth of values while a state is read.
 
-A value that may be a key is hashed: all of it, once for each place at which it is in itself, and by recursion
-in C. A hundred bytes can stand for more than anybody waits for, or for more than the stack holds. Called by
-journal.state.
+A value that may be a key is hashed as a whole, with a shared part once for each of its places, by recursion
+in C. So a hundred bytes may take unlimited time, or more than the stack holds. Called by journal.state.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import msgspec
 
 from gangsched.errors import ParseError
 
-# A state of 5,000 nodes has tuples of some thousand values, in one another five levels deep.
+# A state of 5,000 nodes has tuples of some thousand values, nested five levels deep.
 _MAX_VALUES = 2**20
 _MAX_DEPTH = 100
 _FLAT = 2
@@ -26,11 +25,12 @@ class Nesting:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, int, Any]] = {}
-        """By id, of what has others in it that have others: how many values it is, written out, its depth,
-        and itself, which keeps its id."""
+        """By id, for values nested more than two levels: the number of expanded values, the depth, and the
+        value itself, so that its id stays taken.
+        """
 
     def weigh(self, made: Any, parts: Iterable[Any]) -> None:
-        """A value that has these in it. Raises: ParseError."""
+        """Takes in a value made of these parts. Raises: ParseError."""
         n, depth = 1, 1
         for part in parts:
             n_of_it, its_depth = self._of(part)
@@ -50,7 +50,7 @@ class Nesting:
 
 
 def weighed(unpickler: Any) -> dict[int, Callable[[Any], None]]:
-    """pickle's steps that make tuples and frozensets, by code, for an unpickler that has a `nesting`."""
+    """Returns weighing steps for tuples and frozensets, by opcode, for unpicklers with a `nesting`."""
     load = unpickler.dispatch
     codes = (pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.FROZENSET)
     return {code[0]: _then_weighs(load[code[0]]) for code in codes}

@@ -1,7 +1,7 @@
-"""New words for old ones: in their order, as long, and none that is something else already.
+"""New words for old ones: in the same order, of the same length, and not already in use.
 
-Lives here: which letters a word gets. Not here: what is a word (renaming, which calls this), and where in the
-alphabet there is room (ordered_names).
+Lives here: the letters of a new word. Not here: what counts as a word (renaming, which calls this), and
+finding room in the alphabet (ordered_names).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from gangsched.journal.ordered_names import CONSONANTS, Hashed, codes, in_betwee
 
 _VOWELS = "aeiou"
 _N_HASHED = 2
-"""Letters at least that are the hash's alone."""
+"""Least number of letters chosen by the hash alone."""
 _SHORT = 4
-"""Letters at most of a word that would be longer by the letters of its place and of the hash."""
+"""Longest word that is too short for the letters of its place and of the hash."""
 
 
 def new_words(words: set[str], anchors: set[str], taken: set[str], hashed: Hashed) -> dict[str, str]:
-    """For each word another one. anchors: words that stay; taken: what none may be.
+    """Returns a new word for each. anchors: words that stay; taken: words not to use.
 
-    Short ones keep their length if all keep their order so: there may be no room for them between those that
-    stay, or for longer ones between them.
+    Short words keep their length if the whole order can be kept that way: there may be no room for them
+    between the anchors, or for longer words between them.
     """
     for alphabets in ((CONSONANTS, ascii_lowercase), (CONSONANTS,), ()):
         new = _new_words(words, anchors, taken, alphabets, hashed)
@@ -35,7 +35,7 @@ def new_words(words: set[str], anchors: set[str], taken: set[str], hashed: Hashe
 def _new_words(
     words: set[str], anchors: set[str], taken: set[str], alphabets: Iterable[str], hashed: Hashed
 ) -> dict[str, str]:
-    """alphabets: of short words, one tried after the other."""
+    """alphabets: for short words, tried in order."""
     fixed = {one: one for one in anchors}
     for alphabet in alphabets:
         short = [one for one in words - fixed.keys() if len(one) <= _SHORT and one.isascii()]
@@ -48,7 +48,7 @@ def _new_words(
 
 
 def _longer(word: str, code: str, taken: set[str], hashed: Hashed) -> str:
-    """No suffix: it ends with a vowel."""
+    """Makes a word that does not look like a suffix: it ends with a vowel."""
     n = max(len(word), len(code) + _N_HASHED)
     for attempt in range(100):
         rest = hashed(f"{attempt}:{word}" if attempt else word, n - len(code), CONSONANTS)
@@ -59,5 +59,5 @@ def _longer(word: str, code: str, taken: set[str], hashed: Hashed) -> str:
 
 
 def number_of(hashed: Hashed, text: str, below: int) -> int:
-    """Of a text one below a bound, by the keyed hash."""
+    """Returns a number below the bound for a text, by the keyed hash."""
     return int(hashed(text, 16, "0123456789abcdef"), 16) % below

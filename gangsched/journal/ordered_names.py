@@ -1,4 +1,4 @@
-"""New words in the order of the old ones: where in the alphabet each begins, and where there is room for it.
+"""New words in the order of the old ones: finds the place in the alphabet where each begins.
 
 Lives here: places in the alphabet, as numbers. Not here: taking texts apart (renaming, which calls it).
 """
@@ -11,16 +11,16 @@ from itertools import groupby
 
 CONSONANTS = "bcdfghjklmnpqrstvwxz"
 SUFFIX_LETTERS = "2456789" + CONSONANTS
-"""Those of the suffixes that Kubernetes makes, in their order."""
+"""The letters of suffixes that Kubernetes makes, in order."""
 
 Number = Callable[[str, int], int]
-"""Of a text one below a bound, by the keyed hash."""
+"""Returns a number below the bound for a text, by the keyed hash."""
 Hashed = Callable[[str, int, str], str]
-"""Of a text so many letters of an alphabet, by the keyed hash."""
-# After all texts.
+"""Returns n letters of an alphabet for a text, by the keyed hash."""
+# Sorts after all texts.
 _LAST = "\U0010ffff"
 _MAX_RANKED = 30
-"""Letters that order chooses; in a longer text the others are the hash's."""
+"""Number of letters chosen by the order; the hash chooses any further ones."""
 
 
 def in_base(number: int, digits: str, n: int) -> str:
@@ -32,20 +32,21 @@ def in_base(number: int, digits: str, n: int) -> str:
 
 
 def place(text: str, alphabet: str, n_letters: int) -> int:
-    """How many words of so many letters of the alphabet come before a text."""
+    """Returns how many words of n_letters letters of the alphabet sort before a text."""
     found = 0
     for at in range(n_letters):
         found *= len(alphabet)
         if at < len(text):
             found += sum(one < text[at] for one in alphabet)
             if text[at] not in alphabet:
-                text = text[:at]  # as after its end
+                text = text[:at]  # treat the rest as past its end
     return found + (len(text) > n_letters)
 
 
 def codes(words: list[str], anchors: Mapping[str, str], number: Number) -> dict[str, str]:
-    """Letters that each begins with now, in the order of the words, and where there is room in their order
-    with `anchors`, which are words by what they are now, in one order too."""
+    """Returns each word's new first letters, in the order of the words and, if there is room, in order with
+    `anchors`: other words and their new words, also in order.
+    """
     n_letters = 3
     while 20 * len(words) + 200 > 20**n_letters:
         n_letters += 1
@@ -54,7 +55,7 @@ def codes(words: list[str], anchors: Mapping[str, str], number: Number) -> dict[
     for anchor in [*sorted(anchors), ""]:
         upto = bisect_left(words, anchor) if anchor else len(words)
         high = place(anchors[anchor][:n_letters], CONSONANTS, n_letters) if anchor else 20**n_letters
-        if high - low > upto - taken:  # else there is no room: order with this one is lost
+        if high - low > upto - taken:  # else there is no room: the order with this anchor is lost
             runs.append((low, high, words[taken:upto]))
             low, taken = high + 1, upto
     while taken < len(words) or not runs:  # no room at the end
@@ -74,9 +75,10 @@ def codes(words: list[str], anchors: Mapping[str, str], number: Number) -> dict[
 def in_between(
     texts: Sequence[str], others: Mapping[str, str], alphabet: str, taken: set[str], hashed: Hashed
 ) -> dict[str, str]:
-    """For each text another one of this alphabet, as long as it is, in its order among all of them and
-    `others`, which are texts by what they are now, in one order too. Those without room there are left out.
-    taken: what none may be."""
+    """Returns for each text a new one of this alphabet, of equal length, keeping the order among the texts
+    and `others`: other texts and their new texts, also in order. Leaves out texts without room there. taken:
+    texts not to use.
+    """
     fixed = sorted(others)
     found: dict[str, str] = {}
     for at, run in groupby(sorted(texts), key=lambda one: bisect_left(fixed, one)):
@@ -89,7 +91,7 @@ def in_between(
 def _between(
     run: list[str], low: str, high: str, alphabet: str, taken: set[str], hashed: Hashed
 ) -> dict[str, str]:
-    """In their order, apart by chance."""
+    """Returns new texts in order, at random distances."""
     n = min(max(map(len, run)), _MAX_RANKED)
     first = place(low, alphabet, n)
     step = max((place(high, alphabet, n) - first) // (len(run) + 1), 1)
@@ -107,7 +109,7 @@ def _between(
 
 
 def elsewhere(texts: Sequence[str], alphabet: str, taken: set[str], hashed: Hashed) -> dict[str, str]:
-    """For each text another one of this alphabet, as long as it is, in no order."""
+    """Returns for each text a new one of this alphabet, of equal length, in no order."""
     found: dict[str, str] = {}
     taken = set(taken)
     for one in texts:

@@ -1,7 +1,7 @@
-"""A picture of the day: each node over time as far as it is in use, evictions, and waits by size.
+"""A picture of the day: each node's usage over time, evictions, and waits by size.
 
-`Drawing` looks at the core after each call of a replay, and what it keeps is bounded; `svg` draws it.
-One file for both backgrounds: its colours follow the reader's setting, light or dark. Called by the command.
+`Drawing` reads the core after each call of a replay and keeps a bounded amount; `svg` draws it. One file for
+both backgrounds: its colours follow the reader's light or dark setting. Called by the command.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WIDTH, _LEFT, _RIGHT = 980.0, 92.0, 24.0
 _PLOT = _WIDTH - _LEFT - _RIGHT
 _TOP, _BARS_HIGH = 116.0, 130.0
 _SIZES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 64), (65, 10**9))
-# Two processes whose clocks were wrong may be as far apart as a journal's times of day go.
+# Two processes with wrong clocks may be as far apart as a journal's times of day allow.
 _EVERY_S = (60, 300, 600, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 604_800, 10**9, 2 * 10**10)
 _SHADES = 6
 _STYLE = """
@@ -43,17 +43,17 @@ text{font-family:system-ui,-apple-system,'Segoe UI',sans-serif;fill:#1f2328}
 
 
 class Drawing:
-    """What a replay has shown so far; times are seconds since 1970. Processes of one cluster share one."""
+    """Data collected from a replay; times are seconds since 1970. Processes of one cluster share one."""
 
     def __init__(self) -> None:
         self.moments: list[tuple[float, dict[str, float]]] = []
         self.evicted_s: list[float] = []
         self.waits: dict[tuple[str, float], tuple[int, float]] = {}
-        """By gang and when it came: its pods, and how long it waited for its first bind."""
+        """By gang and arrival time: its number of pods, and its wait for the first bind."""
         self._step_s = _FIRST_STEP_S
 
     def look(self, replay: Replay, effects: list[Effect]) -> None:
-        """To be called after each call of the core."""
+        """Takes in the core's state; call after each call of the core."""
         at_s = replay.played.now_s + replay.ago_s
         for effect in effects:
             if isinstance(effect, EvictPod | DeletePod):
@@ -68,7 +68,7 @@ class Drawing:
                 self._thin()
 
     def _thin(self) -> None:
-        """Moments are further apart from now on, and those before too."""
+        """Increases the interval between samples, also of earlier ones."""
         self._step_s *= 2
         every, self.moments = self.moments, []
         for one in every:
@@ -83,7 +83,7 @@ class Drawing:
 
 
 def _use(replay: Replay) -> dict[str, float]:
-    """By node, the share of its devices that is in use, or of its cpu where no node has devices."""
+    """Returns by node the share of its devices in use, or of its cpu if no node has devices."""
     nodes = replay.scheduler.shared.cache.nodes
     names = nodes.table.names[: nodes.allocatable.shape[0]]
     columns = [i for i, name in enumerate(names) if is_extended(name)]
@@ -99,7 +99,7 @@ def _use(replay: Replay) -> dict[str, float]:
 
 
 def svg(drawing: Drawing) -> str:
-    """The file. A node's row is that of several where there are many."""
+    """Returns the file. If there are many nodes, one row shows several."""
     moments = drawing.moments
     names = sorted({name for _, use in moments for name in use}, key=lambda one: (len(one), one))
     per_row = -(-len(names) // _MAX_ROWS) or 1
@@ -151,7 +151,7 @@ def _legend(y: float) -> Iterator[str]:
 def _cells(
     drawing: Drawing, rows: list[list[str]], high: float, began_s: float, span_s: float
 ) -> Iterator[str]:
-    """Neighbours in time that look alike are one rectangle."""
+    """Draws equal neighbours in time as one rectangle."""
     times = [at_s for at_s, _ in drawing.moments]
     ends = [*times[1:], times[-1] if times else 0.0]
     for k, names in enumerate(rows):
@@ -202,7 +202,7 @@ def _hours(began_s: float, span_s: float, y: float) -> Iterator[str]:
 
 
 def _waits(drawing: Drawing, top: float) -> Iterator[str]:
-    """The median and the 95th percentile of each size, on a scale of square roots."""
+    """Draws the median and the 95th percentile of each size, on a square-root scale."""
     groups = []
     for low, most in _SIZES:
         found = sorted(wait_s for n, wait_s in drawing.waits.values() if low <= n <= most)

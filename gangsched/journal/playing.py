@@ -1,4 +1,4 @@
-"""One process's journal replayed, segment by segment, and what is printed of it. Called by the command."""
+"""Replays one process's journal, segment by segment, and prints results. Called by the command."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _MAX_SHOWN = 10
 
 
 class Span(NamedTuple):
-    """From when and until when, in seconds since 1970."""
+    """Start and end, in seconds since 1970."""
 
     from_s: float
     until_s: float
 
 
 class Tools(NamedTuple):
-    """What a replay reports to, each for all processes. name: of the gang that is asked for, or ""."""
+    """Receivers of a replay's reports, each for all processes. name: the requested gang's, or ""."""
 
     console: Console
     collector: Collector | None
@@ -45,7 +45,7 @@ class Tools(NamedTuple):
 
 
 class Begun:
-    """One process's segments, each with the record that it begins with."""
+    """One process's segments, each with its first record."""
 
     def __init__(self, segments: Iterable[Segment]) -> None:
         """Raises: ConfigError."""
@@ -58,8 +58,7 @@ class Begun:
 class Process:
     """One process's journal, segment by segment.
 
-    is_over: the time is reached at which it was to end, or the user has seen enough. is_lossy: not all that
-    was recorded could be read.
+    is_over: the end time is reached, or the user has quit. is_lossy: some recorded data could not be read.
     """
 
     def __init__(self, begun: Begun, plugin_files: Sequence[str], span: Span, tools: Tools) -> None:
@@ -75,7 +74,7 @@ class Process:
         self.is_lossy = False
 
     def play(self) -> int:
-        """1: an answer differs. Raises: ConfigError."""
+        """Replays; returns 1 if an answer differs. Raises: ConfigError."""
         starts, until_s = self._begun.starts, self._span.until_s
         if not starts:
             self._say("nothing is in it")
@@ -112,7 +111,7 @@ class Process:
         return 0
 
     def _replay_at(self, start: Start) -> Replay:
-        """The one that has come so far, or after a gap a new one."""
+        """Returns the replay so far, or a new one after a gap."""
         replay = self.replay
         if replay is None or replay.n_turns != start.n_before:
             if replay is not None:
@@ -139,14 +138,14 @@ class Process:
         self._console.print(f"[bold]{escape(self._begun.name)}[/bold]: {escape(text)}", soft_wrap=True)
 
     def _lose(self, why: str) -> None:
-        """What was recorded and could not be read; "": nothing."""
+        """Reports recorded data that could not be read; "": nothing."""
         if why:
             self.is_lossy = True
             self._console.print(f"  Not all of it could be read: {escape(clean(why))}.", soft_wrap=True)
             self._console.print(f"  {REPAIR}", soft_wrap=True)
 
     def _gap(self, before: Replay, after: Start) -> None:
-        """Between the last call that is there and the state with which it goes on."""
+        """Reports a gap between the last recorded call and the next segment's state."""
         from_s, to_s = before.played.now_s + before.ago_s, after.wall_s
         why = clean(after.gap) or "recorded and not readable"
         self._say(
@@ -196,7 +195,7 @@ class Process:
 
 
 class _Run:
-    """One segment, played. is_over: the user has seen enough."""
+    """Plays one segment. is_over: the user has quit."""
 
     def __init__(
         self,

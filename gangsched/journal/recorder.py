@@ -1,9 +1,9 @@
-"""Recorder: stands between the loop and the core, and writes down each call before it is answered.
+"""Recorder: stands between the loop and the core, and records each call before it is answered.
 
-It changes nothing of what goes through it. Where a call cannot be written down the journal has a gap: calls
-are counted and no more, until the sink asks for a segment, which begins with the core's state and says why
-those before are missing. Called by app.py in the core's place; without a journal there is none, and the loop
-calls the core itself.
+It changes nothing that passes through it. If a call cannot be recorded, the journal has a gap: calls are only
+counted until the sink requests a segment, which begins with the core's state and states why the earlier ones
+are missing. Called by app.py instead of the core; without a journal there is no recorder, and the loop calls
+the core itself.
 """
 
 from __future__ import annotations
@@ -51,25 +51,26 @@ class Sink(Protocol):
     """Takes a journal's records; never waits."""
 
     def put(self, framed: bytes) -> str:
-        """The next record. Returns why it was not taken; "": it was."""
+        """Takes the next record. Returns why it was not taken; "": it was."""
         ...
 
     def skip(self) -> None:
-        """There is a record that cannot be taken."""
+        """Takes in that a record is missing."""
         ...
 
     def lose(self, why: str) -> None:
-        """The next record cannot follow those before: there is a gap."""
+        """Begins a gap: the next record cannot follow the earlier ones."""
         ...
 
     @property
     def wants_segment(self) -> bool:
-        """Whether a new one should begin, since this one is long, or since it can go on after a gap."""
+        """Whether a new segment should begin, as this one is long, or as recording can resume after a gap."""
         ...
 
     def begin_segment(self, number: int, write: Callable[[], list[bytes]]) -> None:
-        """It begins with what `write` returns, of this moment, and goes on with what is put from now on; if
-        `write` raises NotWritable the old one goes on alone, or the gap."""
+        """Begins a segment with what `write` returns now, followed by later records; if `write` raises
+        NotWritable, the old segment, or the gap, continues.
+        """
         ...
 
     @property
@@ -77,7 +78,7 @@ class Sink(Protocol):
 
 
 class Picks:
-    """Chance, written down: pairs of out of how many and which, since `take`."""
+    """Records random choices since `take`: pairs of (number of options, choice)."""
 
     def __init__(self, pick: Callable[[int], int]) -> None:
         self.pick = pick
@@ -94,9 +95,9 @@ class Picks:
 
 
 class Recorder:
-    """The core, with a journal of what it is asked.
+    """The core, with a journal of its calls.
 
-    ended: why nothing is recorded any more; gap: why nothing is recorded now.
+    ended: why recording has ended; gap: why nothing is recorded now.
     """
 
     _scheduler: Scheduler
@@ -105,7 +106,7 @@ class Recorder:
     _leading: bool
 
     def __init__(self, sink: Sink, pick: Callable[[int], int], known: KnownPlugins | None = None) -> None:
-        """pick: what the core is to ask in place of it is `picks`. known: the plugins it may name."""
+        """pick: makes random choices; the core calls `picks` instead. known: the plugins it may name."""
         self._sink = sink
         self.picks = Picks(pick)
         self._known = known
@@ -124,10 +125,10 @@ class Recorder:
         leading: bool,
         from_state: bool = False,
     ) -> None:
-        """Stands before the core from now on.
+        """Begins recording the core's calls.
 
-        from_state: it has been called before, and remembers. build: makes another core of a configuration,
-        with an observer, chance, and who is told of faults.
+        from_state: the core was called before, so it has state. build: makes a core from a configuration, an
+        observer, a random choice, and a function that reports faults.
         """
         self._scheduler = scheduler
         self._config = config
@@ -160,7 +161,7 @@ class Recorder:
         )
 
     def _next_segment(self) -> None:
-        """The state is written by another process, which has it as it is now."""
+        """Begins a segment; a copy of this process writes the current state."""
         gap, self.gap = self.gap, ""
 
         def write() -> list[bytes]:
@@ -173,11 +174,11 @@ class Recorder:
 
     @property
     def counted(self) -> Counted:
-        """The sink's."""
+        """The sink's counts."""
         return self._sink.counted
 
     def end(self, why: str, now_s: float) -> None:
-        """The last record; deciding goes on without."""
+        """Writes the last record; the core goes on unrecorded."""
         if self._writes:
             self._write(End(now_s, why))
         self.ended, self._writes = why, False
@@ -203,7 +204,7 @@ class Recorder:
         return effects
 
     def pop(self) -> Group | None:
-        """Its group is written down with the attempt that follows."""
+        """Returns the core's next group, which is recorded with the attempt that follows."""
         return self._scheduler.pop()
 
     def schedule(self, group: Group, now_s: float) -> list[Effect]:
@@ -218,7 +219,7 @@ class Recorder:
     def reconfigure(
         self, profiles: Mapping[str, Profile], config: SchedulerConfig, now_s: float
     ) -> tuple[list[Effect], tuple[str, ...]]:
-        """The core's; `profiles` were made from `config`."""
+        """Reconfigures the core and records it; `profiles` were made from `config`."""
         self._begin()
         effects, more = self._scheduler.reconfigure(profiles, config.settings, now_s)
         self._config = config
@@ -236,19 +237,19 @@ class Recorder:
     # -- writing it down ---------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Plugins are called at the edge too, between two turns."""
+        """Notes the count of plugin calls, as the edge makes some between two turns."""
         if self._known is not None:
             self._n_plugin_calls = self._known.budget.n_calls
 
     def _stopped(self) -> tuple[int, ...]:
-        """Which calls of plugins in this turn were, counted from 1."""
+        """Returns which plugin calls of this turn were stopped, counted from 1."""
         if self._known is None:
             return ()
         before = self._n_plugin_calls
         return tuple(n - before for n in self._known.budget.stopped_since(before))
 
     def _sources(self, config: SchedulerConfig) -> dict[str, str]:
-        """Of plugins that are not ours."""
+        """Returns the origins of out-of-tree plugins."""
         if self._known is None:
             return {}
         names = {name for one in config.profiles for listed in one.plugins.values() for name in listed}
@@ -295,7 +296,7 @@ class Recorder:
 
 
 def versions() -> dict[str, str]:
-    """What the core's arithmetic and order depend on."""
+    """Returns the versions on which the core's arithmetic and order depend."""
     return {
         "gangsched": __version__,
         "python": platform.python_version(),

@@ -1,7 +1,7 @@
-"""Records: one call of the core each, with everything that it was told, and their bytes.
+"""Records: one call of the core each, with all its inputs, and their bytes.
 
-JSON, as events came as JSON: a journal can be read without this program (`zstd -dc FILE`). Before each
-record stand its length and its checksum. Called by the recorder and by replaying.
+They are JSON, as are the events, so a journal can be read without this program (`zstd -dc FILE`). Each record
+is preceded by its length and checksum. Called by the recorder and by replaying.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from gangsched.model.dialects.dialect import GroupKey
 from gangsched.model.effects import Effect
 
 FORMAT = 1
-"""Raised with every change that an earlier reader would misread."""
+"""Incremented with every change that an older reader would misread."""
 HEAD = struct.Struct("<II")
-"""Length and CRC-32 of the record that follows; the line feed at its end is counted."""
+"""Length and CRC-32 of the record that follows, including its final line feed."""
 MAX_RECORD = 256 * 2**20
-"""What a list of 5,000 nodes has at most comes in one call; a state of 150,000 pods may have more."""
-# What reading a record may cost beyond its bytes. A comma stands for 30 bytes of a cluster's objects, a list
-# for 190; a record of the shortest values takes 20 bytes of memory for each of its own.
+"""The largest list of 5,000 nodes comes in one call; a state of 150,000 pods may be larger."""
+# Limit on the cost of reading a record beyond its bytes. A cluster's objects have a comma per 30 bytes and a
+# list per 190; a record of the shortest values takes 20 bytes of memory for each of its own.
 _SPARE_VALUES = 1_000_000
 _BYTES_A_VALUE, _BYTES_A_LIST = 12, 64
 _WallS = Annotated[float, msgspec.Meta(ge=0.0, le=2.3e11)]
-"""To the year 9258: later days, after some decades of a clock, have no date."""
+"""Up to the year 9258: after some decades more of a clock there are no dates."""
 _NowS = Annotated[float, msgspec.Meta(ge=-4e9, le=4e9)]
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
@@ -41,12 +41,11 @@ _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 class Start(msgspec.Struct, tag="start", array_like=True, frozen=True):
     """The first record of a segment: how the core was made.
 
-    n_before: calls before it, which earlier segments have, or which are missing: `gap` then says why.
-    observed: whether the core had an observer, and whether of plugins' calls too: its objects are arranged by
-    it. Others:
+    n_before: calls before it, in earlier segments or missing; `gap` states why they are missing. observed:
+    whether the core had an observer, and whether also of plugins' calls, as its objects depend on that.
     wall_s: the time of day, in seconds since 1970, when the core's clock was at now_s. config: both documents
-    of the configuration in effect, in YAML. plugins: of plugins that are not ours, where they came from.
-    versions: of this program and of what it computes with.
+    of the configuration in effect, in YAML. plugins: the origins of out-of-tree plugins. versions: of this
+    program and its numeric libraries.
     """
 
     format: int
@@ -62,16 +61,16 @@ class Start(msgspec.Struct, tag="start", array_like=True, frozen=True):
 
 
 class State(msgspec.Struct, tag="state", array_like=True, frozen=True):
-    """All that the core remembers (journal.state), after `n_before` calls."""
+    """The core's whole state (journal.state), after `n_before` calls."""
 
     body: bytes
 
 
 class Turn(msgspec.Struct, tag="turn", array_like=True, frozen=True):
-    """One call. events: pairs of type and event, for handle; group: whose attempt it was, for schedule.
+    """One call. events: pairs of type and event, for handle; group: the one tried, for schedule.
 
-    picks: what chance answered, pairs of out of how many and which; stopped: which calls of out-of-tree
-    plugins in this turn, counted from 1, were stopped for their time. effects: the digest of the answer.
+    picks: random choices, pairs of (number of options, choice); stopped: which calls of out-of-tree plugins
+    in this turn, counted from 1, hit their time limit. effects: the digest of the answer.
     """
 
     do: Literal["handle", "advance", "schedule"]
@@ -84,7 +83,7 @@ class Turn(msgspec.Struct, tag="turn", array_like=True, frozen=True):
 
 
 class Reconfigured(msgspec.Struct, tag="config", array_like=True, frozen=True):
-    """Another configuration is in effect; fields as in Start and Turn."""
+    """A new configuration is in effect; fields as in Start and Turn."""
 
     now_s: _NowS
     effects: str
@@ -94,7 +93,7 @@ class Reconfigured(msgspec.Struct, tag="config", array_like=True, frozen=True):
 
 
 class End(msgspec.Struct, tag="end", array_like=True, frozen=True):
-    """The journal ends here, and why."""
+    """The journal ends here; why: the reason."""
 
     now_s: _NowS
     why: str
@@ -109,9 +108,9 @@ _EVENTS: dict[str, type[Any]] = {one.__name__: one for one in get_args(ev.Event)
 
 
 def framed(record: Record) -> bytes:
-    """The record's bytes, as they stand in a segment.
+    """Returns the record's bytes, as in a segment.
 
-    Raises: ValueError, TypeError (it has no JSON, or is longer than any that is read).
+    Raises: ValueError, TypeError (it has no JSON form, or is too long to be read again).
     """
     body = _encode(record) + b"\n"
     if len(body) > MAX_RECORD:
@@ -133,9 +132,9 @@ def read_record(body: bytes) -> Record:
 
 
 def encoded_events(events: Iterable[ev.Event]) -> bytes:
-    """Taken before the core has them, which keeps parts of what it is told.
+    """Encodes events before the core gets them, as it keeps parts of them.
 
-    Raises: ValueError, TypeError, RecursionError (one of them has no JSON).
+    Raises: ValueError, TypeError, RecursionError (one of them has no JSON form).
     """
     return _encode([(type(event).__name__, event) for event in events])
 
@@ -164,10 +163,10 @@ def _read_event(name: str, body: msgspec.Raw) -> ev.Event:
     return event
 
 
-# Kinds are named by plugins, so there are few.
+# Plugins name the kinds, so there are few.
 @cache
 def _reader_of(kind: str) -> Any:
-    """How the watch reads an object of this kind."""
+    """Returns the watch's decoder for objects of this kind."""
     return followed(kind).decode_object
 
 
@@ -180,9 +179,9 @@ def _decoder_of(name: str) -> Any:
 
 
 def digest(effects: Sequence[Effect], more: Sequence[str] = ()) -> str:
-    """16 hexadecimal digits that differ where effects do; "" for no effects.
+    """Returns 16 hexadecimal digits that differ if effects differ; "" for no effects.
 
-    more: the kinds that a new configuration has us follow.
+    more: the further kinds to watch for a new configuration.
     """
     if not effects and not more:
         return ""
@@ -191,7 +190,7 @@ def digest(effects: Sequence[Effect], more: Sequence[str] = ()) -> str:
 
 
 def named_effects(effects: Sequence[Effect]) -> bytes:
-    """Pairs of type and effect, as JSON. Raises: ValueError, TypeError (one of them has none)."""
+    """Returns pairs of type and effect as JSON. Raises: ValueError, TypeError (one has no JSON form)."""
     return _encode(_named(effects))
 
 

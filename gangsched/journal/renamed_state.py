@@ -1,7 +1,8 @@
-"""A core's state under other names: written as journal.state writes it, with every text renamed.
+"""Writes a core's state as journal.state does, with every text renamed.
 
-What is no text of a user stays: names of classes, attributes and kinds of arrays, and where things are. Not
-here: what is renamed how (journal.renaming). Called by anonymising, for a journal that begins in the middle.
+Texts that are not a user's stay: names of classes, attributes and array types, and places of objects. Not
+here: how texts are renamed (journal.renaming). Called by anonymising, for a journal that begins in the
+middle.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _QUOTED = re.compile(r"(?<=/key )'((?:[^'\\]|\\.)*)'")
 
 
 def renamed_by(rename: Callable[[str], str]) -> WriteStates:
-    """What journal.state.write_state is to write with. rename: also told of what it does not change."""
+    """Returns the writer for journal.state.write_state. rename: also called for texts that it keeps."""
 
     def write(out: BinaryIO, places: dict[int, str], states: States) -> None:
         _RenamingWriter(out, places, rename).dump(states)
@@ -33,13 +34,13 @@ def renamed_by(rename: Callable[[str], str]) -> WriteStates:
 
 
 class _Kept(str):
-    """A text that is written as it is."""
+    """A text to write unchanged."""
 
     __slots__ = ()
 
 
 class _KeptBytes(bytes):
-    """Numbers, and no text."""
+    """Bytes of numbers, not of a text."""
 
     __slots__ = ()
 
@@ -48,7 +49,7 @@ _Pickler: Any = pickle._Pickler
 
 
 class _RenamingWriter(Forms, _Pickler):  # type: ignore[misc]
-    """In Python, which is slower, since only there each text can be looked at."""
+    """Uses the slower pickler in Python, since only there each text can be intercepted."""
 
     def __init__(self, out: BinaryIO, places: dict[int, str], rename: Callable[[str], str]) -> None:
         super().__init__(out, protocol=5)
@@ -57,11 +58,11 @@ class _RenamingWriter(Forms, _Pickler):  # type: ignore[misc]
         self._is_plain = False
 
     def dump(self, states: States) -> None:
-        """Places and attributes are keys of it."""
+        """Writes the states, keeping their keys, which are places and attributes."""
         super().dump({_Kept(self._place(place)): _keys_kept(one) for place, one in states.items()})
 
     def _place(self, place: str) -> str:
-        """Names of profiles are in it, as Python shows them."""
+        """Renames the profile names in a place, where they appear as Python literals."""
         return _QUOTED.sub(lambda found: f"'{self._rename(found[1])}'", place)
 
     def reducer_override(self, one: Any) -> Any:
@@ -73,7 +74,7 @@ class _RenamingWriter(Forms, _Pickler):  # type: ignore[misc]
             return make, tuple(map(_kept, args))
         return found
 
-    # Names of pickle's own, called by it.
+    # Methods called by pickle, with its names.
 
     def save_pers(self, pid: Any) -> None:
         kept = self._place(pid) if isinstance(pid, str) else pid
@@ -91,8 +92,9 @@ class _RenamingWriter(Forms, _Pickler):  # type: ignore[misc]
         self._save_once(new, super().save_str)
 
     def _save_once(self, made: str | bytes, save: Callable[[Any], None]) -> None:
-        """What is made here may be an object that is written already: Python has one empty text, and one of
-        each single byte."""
+        """Handles that a value made here may already be written: Python shares the empty text and single
+        bytes.
+        """
         known = self.memo.get(id(made))
         if known is None:
             save(made)
@@ -100,7 +102,7 @@ class _RenamingWriter(Forms, _Pickler):  # type: ignore[misc]
             self.write(self.get(known[0]))
 
     def _save_bytes(self, body: bytes) -> None:
-        """MessagePack, by which what is alike is found, or numbers."""
+        """Renames bytes: MessagePack, which serves as a key for equal objects; numbers stay."""
         if type(body) is _KeptBytes:
             self._save_once(bytes(body), super().save_bytes)
             return
@@ -125,7 +127,7 @@ class _RenamingWriter(Forms, _Pickler):  # type: ignore[misc]
 
 
 def _reduced(one: Any) -> Any:
-    """As it would be, with its attributes' names as they are."""
+    """Returns the usual reduction, with unchanged attribute names."""
     if isinstance(one, Enum):
         return type(one), (_Kept(one.value) if isinstance(one.value, str) else one.value,)
     if isinstance(one, datetime | timedelta):

@@ -1,12 +1,12 @@
-"""Renaming: every word of a text replaced, the same one each time, in the order in which they were.
+"""Renaming: replaces every word of a text, consistently and keeping the order of words.
 
-A text is taken apart where names are put together (`/`, `.`, `-`, `,`, JSON), so that what the core takes
-apart or puts together is renamed alike. Words that the program itself knows stay, as do times and numbers
-with their units; every other word becomes letters that its place in the alphabet and a keyed hash
-(HMAC-SHA256) choose. Order stays, since ties are broken by names: that takes two passes, one that meets all
-words and one that replaces them. So do case, length (of short words where there is room), and whether
-a part of a name looks like the suffix that Kubernetes makes: such a one, letters and digits in one, has its
-length and its place among all other parts and numbers. UUIDs and addresses become others (special_texts).
+A text is split where names are joined (`/`, `.`, `-`, `,`, JSON), so that names that the core splits or joins
+are renamed consistently. Words that the program itself knows stay, as do times and numbers with their units.
+Every other word becomes letters chosen by its place in the alphabet and a keyed hash (HMAC-SHA256). Order is
+kept, since ties are broken by names; that takes two passes, one that collects all words and one that replaces
+them. Also kept are case, length (of short words if there is room), and whether a part of a name looks like a
+suffix made by Kubernetes: such a mix of letters and digits keeps its length and its place among all other
+parts and numbers. UUIDs and addresses are replaced by others (special_texts).
 
 Lives here: texts. Not here: records. Called by anonymising.
 """
@@ -34,14 +34,14 @@ from gangsched.journal.ordered_names import (
 )
 from gangsched.journal.special_texts import SPECIAL, new_addresses
 
-# Shorter numbers are ordinals, sizes and times; longer ones in a name are somebody's number.
+# Shorter numbers are ordinals, sizes and times; longer ones in a name may identify a person.
 _MAX_DIGITS = 7
 _MAX_NESTED = 6
-"""JSON in a string of JSON and so on."""
+"""Depth of JSON within strings of JSON."""
 _DIGITS = "0123456789"
 _HEX = "0123456789abcdef"
 _HEX_RANKED = 8
-"""Digits that order chooses; the others are the hash's."""
+"""Number of digits chosen by the order; the hash chooses the rest."""
 
 _LETTER = r"[A-Za-z0-9\u0080-\U0010ffff]"
 _CHUNK = re.compile(rf"{_LETTER}(?:(?:{_LETTER}|[._/-])*{_LETTER})?")
@@ -53,13 +53,13 @@ _NUMBER = re.compile(
 _BARE = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[KMGTPE]i?|[num])?")
 _PREFIXES = ("hugepages-", "attachable-volumes-", "requests.")
 _SUFFIX = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5,10}")
-"""As gangsched.core.queueing.walltimes knows them."""
+"""The same as in gangsched.core.queueing.walltimes."""
 _PARTS = re.compile(r"[-_]|[^-_]+")
 _RUNS = re.compile(r"[0-9]+|[^0-9]+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-# Whose values are amounts, however long.
+# Fields whose values are amounts, however long.
 _AMOUNTS = frozenset(("requests", "limits", "allocatable", "capacity", "overhead"))
 _AMOUNT = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3}|[A-Za-z]{1,2})?")
 _VERSIONS = frozenset(("resourceVersion", "resource_version"))
@@ -70,7 +70,7 @@ class Kind(Enum):
     WORD = "word"
     SUFFIX = "suffix"
     MIXED = "mixed"
-    """Letters and digits, each of which is renamed for itself."""
+    """Runs of letters and digits, each renamed separately."""
     DIGITS = "digits"
     HEX = "hex"
     ADDRESS = "address"
@@ -81,10 +81,10 @@ Token = tuple[Kind, str]
 
 
 class Renaming:
-    """The first pass is `meet`, for every text; after `settle` a call replaces."""
+    """First call `meet` for every text, then `settle`; after that, calling it replaces a text."""
 
     def __init__(self, key: bytes, known: Iterable[str], prose: Iterable[str] = ()) -> None:
-        """known: words that stay; prose: in sentences these too."""
+        """known: words that stay; prose: words that also stay in sentences."""
         self._key = key
         self._known = frozenset(known)
         self._prose = frozenset(prose)
@@ -104,7 +104,7 @@ class Renaming:
             return
         self._texts.add(text)
         for one in _strings_of(text):
-            if one is text or _is_json(one):  # JSON too deep in JSON is replaced as it is written
+            if one is text or _is_json(one):  # JSON nested too deep in JSON is replaced as plain text
                 self._meet_words(one)
             else:
                 self.meet(one)
@@ -116,14 +116,15 @@ class Renaming:
                 self._met[run_kind].add(run)
 
     def meet_state(self, text: str) -> str:
-        """The same for a text of which nobody knows the place; returns it as it is. One that is a number is
-        an amount or a version there."""
+        """Does the same for a text in a state, whose field is unknown; returns it unchanged. A number there
+        is an amount or a version.
+        """
         if not _BARE.fullmatch(text):
             self.meet(text)
         return text
 
     def settle(self) -> None:
-        """Every word has been met."""
+        """Chooses the new words, once every text has been met."""
         self._texts.clear()
         met = self._met
         words = {one.lower() for one in met[Kind.WORD]}
@@ -138,15 +139,15 @@ class Renaming:
         self._settle_suffixes(bounds, taken)
 
     def __call__(self, text: str) -> str:
-        """Raises: InvariantError (it was not met: nothing goes out as it is)."""
+        """Returns the renamed text. Raises: InvariantError (it was not met; it must not go out as is)."""
         return self._replaced(text)
 
     def of_answer(self, text: str) -> str:
-        """The same for what the core answered, whose own words were never met."""
+        """Does the same for a text of the core's answer, whose own words were never met."""
         return self._answered(text)
 
     def hashed(self, text: str, n: int, alphabet: str = _HEX) -> str:
-        """So many letters that this key and the text make."""
+        """Returns n letters derived from the key and the text."""
         found: list[str] = []
         for block in range(-(-n // 32)):
             digest = hmac.digest(self._key, f"{block}:{text}".encode(errors="surrogatepass"), "sha256")
@@ -176,14 +177,14 @@ class Renaming:
         new = self._new.get((kind, token.lower() if kind is Kind.WORD else token))
         if new is not None:
             return _as_cased(new, token) if kind is Kind.WORD else new
-        if strict and kind is not Kind.DIGITS:  # an amount in a state is no name, and was not met
+        if strict and kind is not Kind.DIGITS:  # an amount in a state is not a name and was not met
             raise InvariantError("a text that is to be renamed was not met before")
         return token
 
     # -- the table ---------------------------------------------------------------------------------------
 
     def _settle_digits(self, bounds: dict[str, str]) -> None:
-        """Among the shorter numbers, which stay; no zero comes in front."""
+        """Chooses numbers in order with the shorter ones, which stay; without a leading zero."""
         met = self._met[Kind.DIGITS]
         others = {one: one for one in self._met[Kind.KEPT] if one.isdigit()} | {"1": "1"} | bounds
         found = in_between(sorted(met), others, _DIGITS, met, self.hashed)
@@ -192,7 +193,7 @@ class Renaming:
         self._new |= {(Kind.DIGITS, one): new for one, new in found.items()}
 
     def _settle_hex(self) -> None:
-        """In order, apart by chance, each with as many digits as before."""
+        """Chooses digits in order, at random distances, each with the old number of digits."""
         ordered = sorted(self._met[Kind.HEX], key=lambda one: one.lower())
         low = 16 ** (_HEX_RANKED - 1)
         step = max(15 * low // (len(ordered) + 1), 1)
@@ -203,9 +204,10 @@ class Renaming:
             self._new[Kind.HEX, one] = new.upper() if one != one.lower() else new
 
     def _settle_suffixes(self, bounds: dict[str, str], taken: set[str]) -> None:
-        """Among all other parts of names. One without room between its neighbours is no suffix, as the srv24
-        of srv2, srv24 and srv4, if its runs were met: these are renamed. Else its order with what is mixed is
-        lost, that with words and suffixes is not."""
+        """Chooses suffixes in order with all other parts of names. One without room between its neighbours,
+        as srv24 in srv2, srv24 and srv4, counts as no suffix if its runs were met: these are renamed.
+        Otherwise it loses its order with mixed parts, but not with words and suffixes.
+        """
         met = self._met[Kind.SUFFIX]
         words = self._parts(Kind.WORD) | bounds
         others = self._parts(Kind.WORD, Kind.MIXED, Kind.DIGITS) | bounds
@@ -223,7 +225,7 @@ class Renaming:
         return all(kind is Kind.KEPT or (kind, run) in self._new for kind, run in _runs(part))
 
     def _parts(self, *kinds: Kind) -> dict[str, str]:
-        """Parts of names by what they are now, without the kept words with which order is lost."""
+        """Returns parts of names and their new texts, without kept words whose order is lost."""
         now = {one: self._renamed(kind, one, strict=True) for kind in kinds for one in self._met[kind]}
         kept = {one for one in self._met[Kind.KEPT] if one.isalnum()} - now.keys()
         now |= {one: one for one in kept if one.isdigit()}
@@ -249,7 +251,7 @@ class Renaming:
         yield from self._chunks(text[at:])
 
     def _chunks(self, text: str) -> Iterator[Token]:
-        """A sentence is what has spaces: the core compares those that it makes with those it made."""
+        """Splits a text; spaces mark a sentence. The core compares its new sentences with earlier ones."""
         at = 0
         is_sentence = " " in text
         for found in _CHUNK.finditer(text):
@@ -278,7 +280,7 @@ class Renaming:
             yield from self._piece(piece)
 
     def _piece(self, piece: str) -> Iterator[Token]:
-        """Between two slashes: a name, or a domain, of which a known one may be a part."""
+        """Splits the text between two slashes: a name, or a domain, possibly with a known domain in it."""
         if self._is_kept(piece):
             yield Kind.KEPT, piece
             return
@@ -319,7 +321,7 @@ def _runs(part: str) -> Iterator[Token]:
 
 
 def _bounds(suffixes: Iterable[str]) -> dict[str, str]:
-    """What each begins with in digits stays, and after it come letters, as numbers are among them."""
+    """Returns bounds that keep each suffix's leading digits, followed by letters, in order with numbers."""
     leads = {one[: len(one) - len(one.lstrip(_DIGITS))] for one in suffixes}
     return {bound: bound for lead in leads for bound in (lead, f"{lead}:", f"{lead}{{")}
 
@@ -335,7 +337,7 @@ def _is_json(text: str) -> bool:
 
 
 def _strings_of(text: str, nested: int = 0) -> Iterator[str]:
-    """It, or the strings of the JSON that it is."""
+    """Yields the text, or the strings in it if it is JSON."""
     if nested < _MAX_NESTED and _is_json(text):
         for raw in _STRING.findall(text):
             yield from _strings_of(json.loads(raw, strict=False), nested + 1)
@@ -354,7 +356,7 @@ def _as_cased(new: str, like: str) -> str:
 
 
 def walk(value: Any, rename: Callable[[str], Any], is_amount: bool = False) -> Any:
-    """The same with every text renamed, but for amounts and versions, which are numbers."""
+    """Returns the value with every text renamed, except amounts and versions, which are numbers."""
     if isinstance(value, str):
         return value if is_amount and _AMOUNT.fullmatch(value) else rename(value)
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""Replaying: a journal into calls of a new core, its answers compared as it goes.
+"""Replaying: turns a journal into calls of a new core, and compares each answer.
 
-The core is built as the recorded process built it: its configuration, its plugins, what chance answered and
-which plugins were stopped for their time are the journal's. Nothing is sent anywhere. The first answer that
-is not the recorded one ends the replay: what follows would be another day. Called by the command and tests.
+The core is built as in the recorded process: configuration, plugins, random choices and plugin calls stopped
+for their time come from the journal. Nothing is sent anywhere. The first answer that differs from the
+recorded one ends the replay: what follows would be another day. Called by the command and tests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Divergence(GangschedError):
-    """The core answered otherwise than it is recorded. effects: what it answered now."""
+    """The core's answer differs from the recorded one. effects: its answer now."""
 
     def __init__(self, message: str, *, at_s: float, effects: Sequence[Effect] = ()) -> None:
         self.at_s = at_s
@@ -44,7 +44,7 @@ class Divergence(GangschedError):
 
 
 class Played(msgspec.Struct):
-    """What has been replayed so far. ended: why the journal ends, as it says itself."""
+    """What has been replayed so far. ended: why the journal ends, as recorded."""
 
     n_turns: int = 0
     n_events: int = 0
@@ -55,17 +55,17 @@ class Played(msgspec.Struct):
 
 
 class _Stopped(TurnBudget):
-    """Stops the calls that were stopped, and takes no time."""
+    """Stops the calls that were recorded as stopped, without measuring time."""
 
     def __init__(self) -> None:
         super().__init__(1.0)
         self.calls: frozenset[int] = frozenset()
 
     def arm(self) -> None:
-        """Nothing is sampled."""
+        """Does nothing, as nothing is sampled."""
 
     def begin(self, calls: Iterable[int]) -> None:
-        """A turn begins, of which these calls are stopped, counted from 1."""
+        """Begins a turn in which these calls are stopped, counted from 1."""
         self.n_calls = 0
         self.calls = frozenset(calls)
 
@@ -79,7 +79,7 @@ class _Stopped(TurnBudget):
 
 
 class _Picks:
-    """Answers as chance did. compares: it is an error to be asked otherwise; if not, the first is taken."""
+    """Repeats random choices. compares: a different question is an error; else the first option is taken."""
 
     def __init__(self, *, compares: bool) -> None:
         self._compares = compares
@@ -102,15 +102,14 @@ class _Picks:
 
 
 class _OtherChoice(BaseException):
-    """Not an Exception: what contains the faults of one object must not contain this."""
+    """Not an Exception, so that code that contains the faults of one object does not catch it."""
 
 
 class Listener(Protocol):
-    """Follows what a replay makes happen; it alters nothing."""
+    """Observes a replay without changing it."""
 
     def observer(self, observed: str) -> Observer:
-        """What stands in the place of the observer that the recorded core had: no, yes, or calls of plugins
-        too."""
+        """Returns the stand-in for the recorded core's observer: no, yes, or calls of plugins too."""
         ...
 
     def began(self, events: Sequence[Event], now_s: float) -> None:
@@ -118,7 +117,7 @@ class Listener(Protocol):
         ...
 
     def ended(self, effects: Sequence[Effect]) -> None:
-        """It was answered."""
+        """The call was answered."""
         ...
 
 
@@ -133,8 +132,9 @@ class Replay:
         listener: Listener | None = None,
         compares: bool = True,
     ) -> None:
-        """plugin_files: out-of-tree plugins of the recorded configuration. compares: whether an answer that
-        differs ends it; another order of groups always does. Raises: ConfigError."""
+        """plugin_files: out-of-tree plugins of the recorded configuration. compares: whether a differing
+        answer ends it; a different order of groups always does. Raises: ConfigError.
+        """
         self.start = start
         self._budget = _Stopped()
         self._compares = compares
@@ -143,7 +143,7 @@ class Replay:
         self.config = self._read(start.config, start.plugins)
         self._extenders = _extenders(self.config)
         self.defects: list[Defect] = []
-        """Faults of our own that the core has contained."""
+        """Bugs of our own that the core has contained."""
         self._listener = listener
         observer = observer_of(start.observed) if listener is None else listener.observer(start.observed)
         self._given = Given(observer, self._picks, self.defects.append)
@@ -151,10 +151,10 @@ class Replay:
         self.played = Played(now_s=start.now_s)
         self.began_s = time.perf_counter()
         self.events: Sequence[Event] = ()
-        """Those of the call that was made last."""
+        """The events of the last call."""
 
     def build(self, given: Given) -> Scheduler:
-        """A new core of the configuration in effect."""
+        """Makes a new core with the configuration in effect."""
         return Scheduler(
             self._profiles(self.config),
             self.config.settings,
@@ -166,7 +166,7 @@ class Replay:
 
     @property
     def n_turns(self) -> int:
-        """Calls since the recorded process began, those before this replay too."""
+        """Calls since the recorded process began, including those before this replay."""
         return self.start.n_before + self.played.n_turns
 
     @property
@@ -186,10 +186,10 @@ class Replay:
             return []
         if isinstance(record, State):
             self._remember(record)
-        return []  # a segment goes on where the one before ended
+        return []  # a segment continues the previous one
 
     def _remember(self, state: State) -> None:
-        """At a segment's beginning; a replay that comes from an earlier one has it."""
+        """Restores the state at a segment's beginning, unless replaying an earlier segment led here."""
         if self.played.n_turns:
             return
         if self._listener is not None and self.start.observed == "no":
@@ -281,7 +281,7 @@ class Replay:
 
 
 def check_plugins(plugins: Mapping[str, str], known: Collection[str]) -> None:
-    """plugins: where those that the journal names came from. Raises: ConfigError (one is not here)."""
+    """plugins: origins of the journal's plugins, by name. Raises: ConfigError (one is missing here)."""
     for name in sorted(plugins):
         if name not in known:
             raise ConfigError(
@@ -291,5 +291,5 @@ def check_plugins(plugins: Mapping[str, str], known: Collection[str]) -> None:
 
 
 def _extenders(config: SchedulerConfig) -> ExtenderVerdicts | None:
-    """As the process had them, without a connection: their answers are events."""
+    """Returns the process' extenders without a connection: their answers are events."""
     return verdicts_of(config.extenders) if config.extenders else None

@@ -1,10 +1,10 @@
 """Segments: the files of a journal, written and read.
 
-A segment is framed records in zstd streams, one for what it begins with and one for what follows, flushed at
-the end of a record, so that what was flushed can be read whatever became of the rest: a process that is
-killed, or a disk that is full, costs the last record at most. Files are named after their process and
-numbered: `PROCESS.0001.journal.zst`. Reading trusts nothing: lengths are bounded before anything is read,
-checksums compared before anything is decoded.
+A segment consists of framed records in zstd streams, one for its beginning and one for the rest. Streams are
+flushed at the end of a record, so that flushed data can be read whatever happens to the rest: a killed
+process or a full disk loses at most the last record. Files are named after their process and numbered:
+`PROCESS.0001.journal.zst`. Reading trusts nothing: lengths are bounded before anything is read, checksums
+compared before anything is decoded.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from gangsched.kube.files import open_regular
 
 SUFFIX = ".journal.zst"
 PART = ".journal.part"
-"""Of a file that is no segment yet."""
+"""Suffix of a file that is not yet a segment."""
 _NAME = re.compile(r"(?P<process>[\w.-]+)\.(?P<number>[0-9]{4,9})\.journal\.zst")
 _LEVEL = 1
-"""Of zstd: half the time of level 3 for a tenth more bytes."""
-# A window beyond is nothing that we write, and costs whoever reads it that much memory.
+"""zstd's level: half the time of level 3 for a tenth more bytes."""
+# We never write a larger window, and reading one takes that much memory.
 _MAX_WINDOW = 2**27
-# Four bytes can stand for a block of 128 kB of one letter, so that this much becomes 32 MB at most.
+# Four bytes can expand to a block of 128 kB of one letter, so this much becomes 32 MB at most.
 _PIECE = 2**10
 
 
@@ -45,13 +45,13 @@ class Segment(NamedTuple):
 
 
 class Stream:
-    """Compresses records; what `take` returns is to be written as it is."""
+    """Compresses records; write what `take` returns unchanged."""
 
     def __init__(self) -> None:
         self._stream = zstandard.ZstdCompressor(level=_LEVEL).compressobj()
 
     def take(self, records: list[bytes]) -> bytes:
-        """These records, whole, and readable once they are written."""
+        """Returns these records compressed and flushed, so that they are readable once written."""
         packed = self._stream.compress(b"".join(records))
         return packed + self._stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
 
@@ -64,13 +64,13 @@ def name_of(process: str, number: int) -> str:
 
 
 def part_of(path: Path) -> Path:
-    """Where a segment is begun."""
+    """Returns the path where a segment is begun."""
     return path.with_name(path.name.removesuffix(SUFFIX) + PART)
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """A mistake in what is read there is told with the file's name. Raises: ConfigError."""
+    """Adds the file's name to errors in what is read there. Raises: ConfigError."""
     try:
         yield
     except ConfigError as error:
@@ -78,7 +78,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def segments_in(directory: Path) -> list[Segment]:
-    """All segments in it, oldest process first. Raises: ConfigError (it cannot be read)."""
+    """Returns all segments in it, oldest process first. Raises: ConfigError (it cannot be read)."""
     try:
         names = os.listdir(directory)
     except OSError as error:
@@ -92,7 +92,7 @@ def segments_in(directory: Path) -> list[Segment]:
 
 
 def segments_at(path: Path) -> list[Segment]:
-    """Those in a directory, or the one that is this file. Raises: ConfigError (there is none)."""
+    """Returns the segments in a directory, or this file as one. Raises: ConfigError (there is none)."""
     try:
         is_directory = stat.S_ISDIR(os.stat(path).st_mode)
     except (OSError, ValueError) as error:
@@ -117,8 +117,8 @@ class _Cut(ParseError):
 class Reader:
     """The records of one segment, to the last whole one.
 
-    torn: why that is not the end, and at which byte behind the compression, "" where it is. is_cut: nothing
-    follows there, as where the process was killed.
+    torn: why that is not the end, and at which byte of the decompressed data; "" if it is. is_cut: nothing
+    follows there, as after a kill.
     """
 
     def __init__(self, path: Path) -> None:
@@ -155,7 +155,7 @@ class Reader:
             yield record
 
     def _body(self, unpacked: _Unpacked) -> bytes | None:
-        """The next record's; None at the end. Raises: ParseError."""
+        """Returns the next record's body; None at the end. Raises: ParseError."""
         head = unpacked.read(HEAD.size)
         if not head:
             return None
@@ -184,7 +184,7 @@ def _stream() -> zstandard.ZstdDecompressionObj:
 
 
 class _Unpacked:
-    """The bytes behind the compression. What was flushed is read, also where the end is missing.
+    """The decompressed bytes. Flushed data is read even if the end is missing.
 
     n_taken: how many were read.
     """
@@ -196,10 +196,10 @@ class _Unpacked:
         self.n_taken = 0
 
     def read(self, n: int) -> bytes:
-        """So many bytes, or fewer at the end. Raises: ParseError."""
+        """Returns n bytes, or fewer at the end. Raises: ParseError."""
         while len(self._ready) < n:
             piece = b""
-            if self._stream.eof:  # the state at a segment's beginning is a stream of its own
+            if self._stream.eof:  # the state at a segment's beginning is a separate stream
                 piece = self._stream.unused_data
                 self._stream = _stream()
             piece = piece or self._file.read(_PIECE)

@@ -1,7 +1,6 @@
-"""What is no word in a text though it has letters or digits: times, UUIDs, digests and addresses.
+"""Texts with letters or digits that are not words: times, UUIDs, digests and addresses.
 
-Lives here: finding them, and other addresses for addresses. Not here: taking the rest apart (renaming, which
-calls this).
+Lives here: finding them, and replacing addresses. Not here: splitting the rest (renaming, which calls this).
 """
 
 from __future__ import annotations
@@ -32,13 +31,14 @@ SPECIAL = re.compile(
 )
 """Groups: time, hex and address."""
 _HEX = "0123456789abcdef"
-# Octets of three digits, so that there are 3.8 million addresses whose order is that of their texts.
+# Octets of three digits: 3.8 million addresses that sort like their texts.
 _OCTETS = range(100, 256)
 
 
 def new_addresses(met: Set[str]) -> dict[str, str]:
-    """For each another one of its form, private, and in their order as texts within a form: nodes and domains
-    may be named by them, and ties are broken by names."""
+    """Returns for each a private address of the same form, keeping the text order within a form: nodes and
+    domains may be named by addresses, and ties are broken by names.
+    """
     dotted = {one: one.replace("-", ".") for one in met if ":" not in one}
     new = {one: _ip(at) for at, one in enumerate(sorted(set(dotted.values())))}
     found = {one: new[plain].replace(".", "-" if "-" in one else ".") for one, plain in dotted.items()}

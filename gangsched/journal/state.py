@@ -1,13 +1,13 @@
-"""State: all that a core remembers, as bytes, and into a core that was built anew.
+"""State: writes all that a core remembers as bytes, and restores it into a newly built core.
 
-Lists of objects do not have it: backoffs, places in line, attempts, messages sent. So the core's own
-objects are written as they are. What a core consists of from the start (its rooms, the functions that they
-share) is found in a new core at the same place, and stays what it is there; what came since is written by
-value. That takes a new core of the same version and configuration.
+Lists of API objects lack it: backoffs, queue positions, attempts, messages sent. So the core's own objects
+are written. Parts that a core has from the start (its rooms, the functions that they share) are found at the
+same place in a new core and stay as they are there; everything added since is written by value. That requires
+a new core of the same version and configuration.
 
-The form is pickle's, but what reads it makes values and nothing else: it knows the classes of the core and of
-the values that it keeps, arrays, times and containers, and refuses every other name, so a journal from a
-stranger runs nothing of its own. Called by the recorder and by replaying.
+The format is pickle's, but the reader only makes values: it knows the classes of the core and of its values,
+arrays, times and containers, and rejects every other name, so a stranger's journal cannot run code. Called by
+the recorder and by replaying.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ _CONTAINERS = {
 
 
 class NotWritable(GangschedError):
-    """The core, or a plugin, remembers something that has no form here."""
+    """The core, or a plugin, has state that cannot be written here."""
 
 
-# -- what there is from the start ------------------------------------------------------------------------
+# -- parts from the start ----------------------------------------------------------------------------------
 
 
 def _attributes(one: Any) -> dict[str, Any]:
@@ -76,14 +76,14 @@ def _attributes(one: Any) -> dict[str, Any]:
 
 
 def _is_part(one: Any) -> bool:
-    """A room of the core, a plugin, or what they are made of from the start."""
+    """Whether it is a room of the core, a plugin, or a part that they have from the start."""
     return type(one).__module__.startswith(("gangsched.", _OF_USERS)) and not isinstance(
         one, (*_VALUES, *_CODE)
     )
 
 
 def _steps(one: Any) -> Iterator[Step]:
-    """From it to what it holds."""
+    """Yields the steps from an object to what it holds."""
     if isinstance(one, types.MethodType):
         yield "self", None
     elif isinstance(one, types.FunctionType):
@@ -102,7 +102,7 @@ def _steps(one: Any) -> Iterator[Step]:
 
 
 def _follow(one: Any, step: Step) -> Any:
-    """Raises: LookupError, AttributeError, ValueError (it has no such thing)."""
+    """Raises: LookupError, AttributeError, ValueError (the object lacks it)."""
     how, what = step
     if how == "self":
         return one.__self__
@@ -123,7 +123,7 @@ def _named(step: Step) -> str:
 
 
 class Given(NamedTuple):
-    """What a core has from outside."""
+    """What a core gets from outside."""
 
     observer: Observer | None
     pick: Callable[[int], int]
@@ -136,7 +136,7 @@ WriteStates = Callable[[BinaryIO, dict[int, str], States], None]
 
 
 def _pairs(new: Scheduler, live: Scheduler, given: Given) -> dict[str, tuple[Any, Any]]:
-    """By place: what both have there from the start. given: to `new`."""
+    """Returns by place the parts that both cores have there from the start. given: passed to `new`."""
     outside = {id(one) for one in given if one is not None}
     found: dict[str, tuple[Any, Any]] = {}
     seen: set[int] = set()
@@ -169,14 +169,14 @@ def _nothing(_: Defect) -> None:
 
 
 def write_state(live: Scheduler, build: BuildCore, write: WriteStates | None = None) -> bytes:
-    """All that it remembers. build: makes a core of the same configuration. write: in place of what writes
-    states of parts by their places, with the places of all that there is from the start. Raises: NotWritable.
+    """Writes the core's state. build: makes a core of the same configuration. write: replaces the writer of
+    the parts' states by place; also gets the places of all parts from the start. Raises: NotWritable.
     """
-    # Objects of their own: the core may have these functions in other places too.
+    # New objects: the core may also have these functions in other places.
     given = Given(observer_like(live.shared.observer), partial(first_of), partial(_nothing))
     new = build(given)
     pairs = _pairs(new, live, given)
-    # A reader has no live core to compare with: it must come to the same places.
+    # A reader has no live core to compare with: it must find the same places.
     unknown = pairs.keys() - _pairs(new, new, given).keys()
     if unknown:
         raise NotWritable(f"what is at {min(unknown)} is at another place in a new core")
@@ -202,7 +202,7 @@ def _written(out: BinaryIO, places: dict[int, str], states: States) -> None:
 
 
 class Forms:
-    """How each thing is written: half of a pickler."""
+    """How each object is written: half of a pickler."""
 
     _places: dict[int, str]
 
@@ -244,7 +244,7 @@ class _Writer(Forms, pickle.Pickler):
 
 
 def _written_code(one: Any) -> Any:
-    """A method by its object; other functions have no form."""
+    """Writes a method with its object; other functions cannot be written."""
     if isinstance(one, types.MethodType):
         return _method, (one.__self__, one.__func__.__name__)
     raise NotWritable(f"the function {getattr(one, '__qualname__', one)}")
@@ -254,7 +254,7 @@ def _written_code(one: Any) -> Any:
 
 
 def read_state(body: bytes, new: Scheduler, given: Given) -> None:
-    """Makes a core that was built anew, with what it was given, remember what was written.
+    """Restores a written state into a newly built core. given: what the core was built with.
 
     Raises: ParseError.
     """
@@ -269,14 +269,14 @@ def read_state(body: bytes, new: Scheduler, given: Given) -> None:
                 object.__setattr__(part, name, value)
     except ParseError:
         raise
-    except Exception as error:  # whatever bytes may bring about in a reader of values
+    except Exception as error:  # malformed bytes may cause any error in a reader of values
         raise ParseError(f"is no state of a core: {type(error).__name__}: {error}"[:500]) from None
 
 
 class _Reader(pickle._Unpickler):
-    """Knows values and classes of the core, refuses every other name, and calls nothing but what makes them.
+    """Knows values and classes of the core, rejects every other name, and calls only their constructors.
 
-    The reader in Python, which is slower, since only there each step can be looked at.
+    Uses the slower reader in Python, since only there each step can be checked.
     """
 
     def __init__(self, body: BinaryIO, places: dict[str, Any]) -> None:
@@ -313,7 +313,7 @@ class _Reader(pickle._Unpickler):
         return found
 
     def _make(self) -> None:
-        """REDUCE: what would call anything else."""
+        """REDUCE: rejects calls of anything but constructors of values."""
         make = self.stack[-2]  # type: ignore[attr-defined]
         is_value = isinstance(make, type) and issubclass(make, Enum | BaseException)
         if not (is_value or make in _MAKERS.values() or make in _CONTAINERS.values()):
@@ -324,17 +324,17 @@ class _Reader(pickle._Unpickler):
             self.nesting.weigh(self.stack[-1], given[1])  # type: ignore[attr-defined]
 
     def _new(self) -> None:
-        """NEWOBJ: of the tuples with names."""
+        """NEWOBJ: makes named tuples."""
         given = self.stack[-1]  # type: ignore[attr-defined]
         self.load_newobj()  # type: ignore[attr-defined]
         self.nesting.weigh(self.stack[-1], given)  # type: ignore[attr-defined]
 
     def _call(self) -> None:
-        """INST and OBJ, which the writer never uses: they call whatever they name."""
+        """INST and OBJ: rejected; the writer never uses them, and they call whatever they name."""
         raise ParseError("calls what is not to be called")
 
     def _build(self) -> None:
-        """BUILD: sets attributes, which a class or a function shares with all others."""
+        """BUILD: sets attributes; rejected for a class or function, as these are shared."""
         if isinstance(self.stack[-2], type | types.FunctionType):  # type: ignore[attr-defined]
             raise ParseError("changes what is no value")
         self.load_build()  # type: ignore[attr-defined]

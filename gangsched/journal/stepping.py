@@ -1,4 +1,4 @@
-"""Stepping: one decision of a journal after the other, with a command line between them.
+"""Stepping: shows a journal decision by decision, with a command line in between.
 
 Called by the command for each call that has been replayed.
 """
@@ -29,7 +29,7 @@ _MAX_BINDS = 16
 
 
 class Steps:
-    """Stops after each attempt of a group until it is told to go on, journal after journal."""
+    """Stops after each attempt of a group until the user continues, journal after journal."""
 
     _replay: Replay
 

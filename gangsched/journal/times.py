@@ -1,4 +1,4 @@
-"""Times of a journal, as people write them on a command line."""
+"""Times of a journal as written on a command line."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1
 
 
 def wall_s(text: str, began_s: float, flag: str) -> float:
-    """Seconds since 1970. began_s: when the journal began, from which +1h30m counts, and after which 02:15 is
-    the first of that time of day in UTC. Raises: ConfigError at `flag`."""
+    """Parses a time as seconds since 1970. began_s: the journal's begin; +1h30m counts from it, and 02:15 is
+    the first such time of day in UTC after it. Raises: ConfigError at `flag`.
+    """
     if text.startswith("+"):
         return began_s + duration_s(text[1:], flag)
     clock = _CLOCK.fullmatch(text)
@@ -31,7 +32,7 @@ def wall_s(text: str, began_s: float, flag: str) -> float:
 
 
 def told(at_s: float) -> str:
-    """The time of day in UTC, to milliseconds."""
+    """Formats the time of day in UTC, to milliseconds."""
     return (
         datetime.fromtimestamp(at_s, UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
     )

@@ -1,9 +1,9 @@
-"""Traces of a replay: the spans that the scheduler would have sent, with the times of the journal.
+"""Traces of a replay: the spans that the scheduler would have sent, with the journal's times.
 
-The tracer is the scheduler's own. Its clock is the journal's, which has when each call was made and not how
-long it took: what happens within a call (Cycle and its points) has no length. Spans are sent as they end, in
-batches, and each is waited for: a replay has time, and none may be lost. Called by the command where
-`--trace-endpoint` is given; importing it loads OpenTelemetry.
+The tracer is the scheduler's own. Its clock is the journal's, which has the time of each call but not its
+duration: spans within a call (Cycle and its points) have no length. Spans are sent as they end, in batches,
+and each batch is awaited: a replay has time, and no span may be lost. Called by the command with
+`--trace-endpoint`; importing it loads OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from gangsched.telemetry.tracer import GangTracer
 
 _FLAG = "--trace-endpoint"
 _BATCH = 128
-# Of one batch, tries and pauses included.
+# For one batch, including retries and pauses.
 _TIMEOUT_S = 10.0
 
 
 class Collector:
-    """Where spans go. n_spans and n_traces: how many it has taken; a trace is counted by its root."""
+    """Sends spans to a collector. n_spans, n_traces: how many it has taken; a trace counts by its root."""
 
     def __init__(self, endpoint: str) -> None:
-        """endpoint: the full URL. Asks it once. Raises: ConfigError (it does not take spans)."""
+        """endpoint: the full URL, which is tried once. Raises: ConfigError (it does not take spans)."""
         self._target = shown(endpoint)
         self._exporter = OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT_S, session=Answers().session())
         self._waiting: list[ReadableSpan] = []
@@ -79,7 +79,7 @@ class ReplayTraces:
     """The tracer of one replay."""
 
     def __init__(self, start: Start, process: str, collector: Collector) -> None:
-        """process: the name of the journal, which is told apart by it in a collector."""
+        """process: the journal's name, which distinguishes it in a collector."""
         self._now_s = start.now_s
         ago_ns = int((start.wall_s - start.now_s) * 1e9)
         resource: dict[str, str | bool] = {
@@ -100,7 +100,7 @@ class ReplayTraces:
         return int(self._now_s * 1e9)
 
     def observer(self, observed: str) -> Observer:
-        """In the place of the one that the recorded core had."""
+        """Returns the stand-in for the recorded core's observer."""
         return _OfCalls(self._tracer) if observed == "calls" else self._tracer
 
     def began(self, events: Sequence[Event], now_s: float) -> None:
@@ -112,13 +112,13 @@ class ReplayTraces:
         self._tracer.turn_ended(effects)
 
     def stop(self, now_s: float) -> None:
-        """Ends the spans of gangs that still wait then."""
+        """Ends the spans of gangs that still wait."""
         self._now_s = max(self._now_s, now_s)
         self._tracer.stop()
 
 
 class _OfCalls:
-    """The tracer where an observer of plugins' calls was, to which it does not listen."""
+    """The tracer in place of an observer of plugins' calls; it ignores those calls."""
 
     def __init__(self, tracer: GangTracer) -> None:
         self._tracer = tracer

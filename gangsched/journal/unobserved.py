@@ -1,4 +1,4 @@
-"""Observers that stand for those of a running core, in one that is otherwise built as it was.
+"""Stand-ins for a running core's observers, in a core that is otherwise built the same way.
 
 Called by state and replaying.
 """
@@ -12,7 +12,7 @@ from gangsched.core.framework.status import Code
 
 
 class Unobserved:
-    """An observer in the place of one: it looks at nothing."""
+    """A stand-in for an observer; it does nothing."""
 
     def moved(self, *_: Any) -> None: ...
     def attempt_began(self, *_: Any) -> None: ...
@@ -24,19 +24,19 @@ class Unobserved:
 
 
 class UnobservedCalls(Unobserved):
-    """The same, in the place of one that looks at plugins' calls too."""
+    """A stand-in for an observer that also observes plugins' calls."""
 
     def plugin_began(self) -> None: ...
     def plugin_ended(self, plugin: str, point: str, code: Code) -> None: ...
 
 
 def observer_like(observer: Observer | None) -> Observer | None:
-    """What stands for it in a core that is otherwise built as the one that has it."""
+    """Returns the stand-in for this observer in a core that is otherwise built the same way."""
     if observer is None:
         return None
     return observer_of("calls" if isinstance(observer, PluginObserver) else "yes")
 
 
 def observer_of(observed: str) -> Observer | None:
-    """As a journal says: no, yes, or calls of plugins too."""
+    """Returns the stand-in for a journal's value: no, yes, or calls of plugins too."""
     return {"no": None, "yes": Unobserved(), "calls": UnobservedCalls()}[observed]

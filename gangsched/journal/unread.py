@@ -1,7 +1,7 @@
-"""What a journal once had and cannot be read: damaged files, and files that are not there.
+"""Reports data of a journal that cannot be read: damaged and missing files.
 
-The last record of a process may be cut, as a kill leaves it, the oldest segments may be deleted, and a gap
-that the journal tells of was never recorded: none of these is meant. Called by who reads whole journals.
+Not reported: a last record cut off by a kill, deleted oldest segments, and gaps stated in the journal, which
+were never recorded. Called by all code that reads whole journals.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ REPAIR = "Copy it again from where it was recorded; what is damaged there too is
 
 
 class Ended(NamedTuple):
-    """A segment that was read as far as possible. n_turns: the process's calls up to there."""
+    """A segment read as far as possible. n_turns: the process's calls up to there."""
 
     segment: Segment
     reader: Reader
@@ -24,7 +24,7 @@ class Ended(NamedTuple):
 
 
 def starts_of(segments: Iterable[Segment]) -> Iterator[tuple[Segment, Start | None]]:
-    """Each with the record that it begins with; None: nothing is in it. Raises: ConfigError."""
+    """Yields each segment with its first record; None: it is empty. Raises: ConfigError."""
     for segment in segments:
         start = next(iter(Reader(segment.path)), None)
         assert start is None or isinstance(start, Start)  # as the reader checks
@@ -32,7 +32,7 @@ def starts_of(segments: Iterable[Segment]) -> Iterator[tuple[Segment, Start | No
 
 
 def empty_among(starts: Sequence[tuple[Segment, Start | None]]) -> list[str]:
-    """Those of a process with nothing in them. One that is alone was begun right before a kill."""
+    """Reports a process's empty segments. A single one is fine: it was begun right before a kill."""
     return [
         f"{segment.path} has not one whole record"
         for segment, start in starts
@@ -41,7 +41,7 @@ def empty_among(starts: Sequence[tuple[Segment, Start | None]]) -> list[str]:
 
 
 def lost_after(ended: Ended, upcoming: tuple[Segment, Start] | None) -> str:
-    """Why calls are missing after a segment; "": none are, or a kill or the journal itself explains it.
+    """Returns why calls are missing after a segment; "": none are, or a kill or the journal explains it.
 
     upcoming: the process's next segment, if there is one.
     """
@@ -58,7 +58,7 @@ def lost_after(ended: Ended, upcoming: tuple[Segment, Start] | None) -> str:
 
 
 def _absent(before: Segment, after: Segment) -> str:
-    """Why calls between two segments are missing that are whole."""
+    """Returns why calls between two complete segments are missing."""
     first, last = before.number + 1, after.number - 1
     if first > last:
         return f"{before.path} ends too early"

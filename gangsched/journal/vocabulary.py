@@ -1,8 +1,8 @@
-"""The vocabulary of journals: words that decisions may hang on by what they are, not only by being equal.
+"""The vocabulary of journals: words whose text itself, not only its equality, may affect decisions.
 
-They are what stands in the program itself: every word between quotes in the code that decides, the names of
-the fields that it reads, and those of plugins that are given as files. Nobody's secret, so anonymising keeps
-them. Called by the command that anonymises.
+They come from the program: every string in the code that decides, the names of the fields that it reads, and
+the same from plugins given as files. They are no secret, so anonymising keeps them. Called by the command
+that anonymises.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MORE = (
     *("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/instance-type"),
     *("node-role.kubernetes.io/control-plane", "pod-template-hash", "amd64", "arm64", "linux", "windows"),
 )
-"""What libraries know for us, and what each cluster has."""
+"""Words known to libraries that we use, and words that every cluster has."""
 _MAX_LITERAL = 400
 _APART = re.compile(r"[^A-Za-z0-9._/-]+")
 _KEY = re.compile(r"[a-z0-9]\.[a-z0-9]|[a-z]+[./]|[./][a-z]+")
@@ -52,7 +52,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")
 
 
 class Vocabulary(NamedTuple):
-    """words: kept wherever they stand. prose: those of sentences, kept in sentences."""
+    """words: kept everywhere. prose: words from sentences, kept only in sentences."""
 
     words: frozenset[str]
     prose: frozenset[str]
@@ -60,13 +60,13 @@ class Vocabulary(NamedTuple):
 
 @cache
 def own_words() -> Vocabulary:
-    """Of this program."""
+    """Returns this program's vocabulary."""
     names = (one.name for room in _ROOMS for one in pkgutil.walk_packages(room.__path__, f"{room.__name__}."))
     return _words_of(map(importlib.import_module, (*names, *_WHY_IT_ENDS)))
 
 
 def words_of_plugins(files: Sequence[str]) -> Vocabulary:
-    """Of plugins of files, which are loaded."""
+    """Returns the vocabulary of plugins given as files, which are loaded."""
     names = sorted({module_name(Path(file)) for file in files})
     return _words_of(sys.modules[name] for name in names)
 
@@ -75,7 +75,7 @@ def _words_of(modules: Iterable[ModuleType]) -> Vocabulary:
     words, prose = set(_MORE), set[str]()
     for module in modules:
         for text, is_piece in _literals(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))):
-            # A piece of a message is no word, unless it is one of a label's key.
+            # A piece of a message is not a word, unless it is part of a label key.
             if " " in text.replace(r"\ ", "").strip() or (is_piece and not _KEY.search(text)):
                 prose.update(_PROSE.findall(text))
             elif len(text) <= _MAX_LITERAL:
@@ -83,13 +83,13 @@ def _words_of(modules: Iterable[ModuleType]) -> Vocabulary:
         for one in vars(module).values():
             if isinstance(one, type) and issubclass(one, msgspec.Struct):
                 words.update((one.__name__, *one.__struct_encode_fields__))
-    # A name's domain stands alone too, in the keys of labels about devices.
+    # A name's domain also occurs alone, in the keys of device labels.
     parts = {part for one in words for part in one.split("/") if part}
     return Vocabulary(frozenset(words | parts), frozenset(prose))
 
 
 def _literals(tree: ast.Module) -> Iterator[tuple[str, bool]]:
-    """Texts, and whether each is a piece of a longer one; a type's name and a docstring are none."""
+    """Yields strings, and whether each is part of a longer one; skips type annotations and docstrings."""
     todo: list[ast.AST] = [tree]
     while todo:
         one = todo.pop()
@@ -111,7 +111,7 @@ def _is_docstring(one: ast.AST) -> bool:
 
 
 def _words_in(text: str) -> Iterator[str]:
-    """Of a pattern those that it looks for."""
+    """Yields the words in a string or pattern."""
     for one in (text, *_APART.split(text)):
         if _WORD.fullmatch(one):
             yield one.rstrip("./-") or one

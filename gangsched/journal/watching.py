@@ -1,4 +1,4 @@
-"""Watching one gang while a journal is replayed: what it was, though it may be gone at the end.
+"""Watches one gang while a journal is replayed, as it may be gone at the end.
 
 Lives here: finding it, its story, its explanation. Called by the command.
 """
@@ -25,7 +25,7 @@ _MAX_MOVES = 8
 
 
 class Watched:
-    """The groups of a name, in the order in which they came; lone pods may follow one another under it."""
+    """The groups of a name, in order of arrival; several lone pods may have used it in turn."""
 
     def __init__(self, name: str) -> None:
         namespace, _, rest = name.partition("/")
@@ -35,7 +35,7 @@ class Watched:
         self.groups: list[Group] = []
 
     def look(self, replay: Replay) -> None:
-        """To be called after each call of the core."""
+        """Call after each call of the core."""
         shared = replay.scheduler.shared
         for key in self._keys:
             self._keep(shared.groups.get(key))
@@ -54,14 +54,14 @@ class Watched:
 
 
 def print_stories(replay: Replay, watched: Watched, console: Console) -> int:
-    """As of now; returns how many there are."""
+    """Prints the stories up to now; returns how many there are."""
     for group in watched.groups:
         print_story(story_of(group, replay.played.now_s, replay.ago_s), console)
     return len(watched.groups)
 
 
 def print_explanation(replay: Replay, watched: Watched, console: Console) -> int:
-    """Why those that exist now do not run; returns how many there are."""
+    """Prints why the existing groups do not run; returns how many there are."""
     now_s = replay.played.now_s
     groups = [one for one in watched.groups if replay.scheduler.shared.groups.get(one.key) is one]
     for group in groups:

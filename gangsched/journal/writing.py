@@ -1,21 +1,20 @@
 """DiskJournal: a thread that writes a journal's records, and keeps the directory within its bounds.
 
-The loop only puts bytes into a list. Where the disk is slower than the cluster for so long that the list is
-full, or refuses, the journal has a gap: what is lost is counted, and scheduling never waits. What follows a
-gap cannot be replayed from what was before, so it goes on with a new segment, once the disk takes one again:
-the thread tries that after seconds, then ever more seldom.
+The loop only puts bytes into a list. If the disk is too slow for so long that the list is full, or rejects
+writes, the journal has a gap: lost records are counted, and scheduling never waits. Records after a gap
+cannot be replayed from earlier ones, so recording resumes with a new segment once the disk accepts one: the
+thread tries that after seconds, then less and less often.
 
-A segment that is long is followed by another, which begins with the core's state. A copy of this process, as
-the kernel makes it in a moment, writes that; until it is done records go to both segments, and if it fails
-the old one goes on. The oldest segments are deleted where all together are too large, and where one is too
-old.
+A long segment is followed by another, which begins with the core's state. A forked copy of this process
+writes that state; until it is done, records go to both segments, and if it fails, the old one continues.
+Oldest segments are deleted when all together are too large, and each when it is too old.
 
-| file | next segment | what becomes of a record |
+| file | next segment | a record |
 |---|---|---|
-| open | none | it is written |
-| open | begun by a copy | it is written, and to the next one too when the copy is done |
-| none: a gap | none | it is dropped, and counted |
-| none: a gap | begun by a copy | it is written to the next one when the copy is done, or dropped |
+| open | none | is written |
+| open | begun by a copy | is written, and also to the next segment when the copy is done |
+| none: a gap | none | is dropped, and counted |
+| none: a gap | begun by a copy | is written to the next segment when the copy is done, or dropped |
 """
 
 from __future__ import annotations
@@ -41,28 +40,29 @@ from gangsched.process_copy import forked, write_and_end
 
 _log = structlog.get_logger(__name__)
 
-# The first lists of a large cluster come faster than any disk writes.
+# The first lists of a large cluster arrive faster than any disk writes.
 _MAX_WAITING = 256 * 2**20
 _MANY_BYTES = 2**18
-# What a kill may cost beyond what is on its way.
+# How much a kill may lose beyond data being written.
 _WRITE_S = 0.2
-# So many segments fill the room that there is, and the time; hours at most, so that a replay is soon there.
+# This many segments fill the size and age limits; at most hours each, so that a replay reaches a time
+# quickly.
 _N_SEGMENTS = 8
 _SEGMENT_S = 3600.0
 _AGAIN_S = 600.0
 _COPY_S = 600.0
 _LOOK_S = 60.0
-# After a gap: first soon, then twice as late each time, and from the beginning after a while without one.
+# Tries after a gap: the first one soon, then doubling; starts over after a while without a gap.
 _FIRST_TRY_S = 2.0
 _LAST_TRY_S = 600.0
 _LONG_S = 300.0
 _UNTOLD = -1
-# Why nothing is written before the first segment is; nobody is told.
+# Why nothing is written before the first segment; not reported.
 _NOT_BEGUN = "unbegun"
 
 
 class _Next(NamedTuple):
-    """A segment that is being begun by a copy of this process."""
+    """A segment that a copy of this process is beginning."""
 
     pid: int
     path: Path
@@ -70,10 +70,10 @@ class _Next(NamedTuple):
 
 
 class DiskJournal:
-    """The journal of one process. n_*: what has been, for metrics; bytes are those on disk."""
+    """The journal of one process. n_*: counts for metrics; bytes are those on disk."""
 
     def __init__(self, settings: RecordSettings, process: str, *, from_state: bool = False) -> None:
-        """from_state: it has no first record, but begins with begin_segment.
+        """from_state: it begins with begin_segment instead of a first record.
 
         Raises: ConfigError (the directory cannot be written to).
         """
@@ -115,7 +115,7 @@ class DiskJournal:
         self._thread.start()
 
     def change(self, settings: RecordSettings) -> None:
-        """Other bounds for the same directory, from now on."""
+        """Applies new bounds to the same directory."""
         self._settings = settings
 
     @property
@@ -123,7 +123,7 @@ class DiskJournal:
         return min(_SEGMENT_S, self._settings.max_age_s / _N_SEGMENTS)
 
     def put(self, framed: bytes) -> str:
-        """Takes a record, if there is room for it; returns why it is not taken."""
+        """Takes a record if there is room for it; returns why it was not taken."""
         n = len(framed)
         with self._lock:
             if self._next is not None and not self._is_late:
@@ -142,17 +142,17 @@ class DiskJournal:
         return ""
 
     def skip(self) -> None:
-        """Counts a record that is missing."""
+        """Counts a missing record."""
         with self._lock:
             self.n_dropped += 1
 
     def lose(self, why: str) -> None:
-        """A record will be missing: what comes from now on cannot follow what has come."""
+        """Begins a gap: later records cannot follow the earlier ones."""
         with self._lock:
             self._lose(why)
 
     def _lose(self, why: str) -> None:
-        """With the lock held."""
+        """Does so with the lock held."""
         if self.lost and self.lost != _NOT_BEGUN:
             return
         self.lost = why
@@ -165,13 +165,13 @@ class DiskJournal:
         _log.error("the journal has a gap from here on; scheduling goes on", why=why)
 
     def _put_off(self, now_s: float) -> None:
-        """The next try to go on."""
+        """Schedules the next try to resume."""
         self.wants_segment = False
         self._not_before_s = now_s + self._try_s
         self._try_s = min(2.0 * self._try_s, _LAST_TRY_S)
 
     def begin_segment(self, number: int, write: Callable[[], list[bytes]]) -> None:
-        """A copy of this process writes what it begins with, as of now."""
+        """Forks a copy of this process that writes the segment's beginning, as of now."""
         self._is_beginning = True
         self.wants_segment = False
         path = self._directory / name_of(self._process, number)
@@ -192,7 +192,7 @@ class DiskJournal:
         self._is_beginning = False
 
     def _failed(self, why: str) -> None:
-        """There is no next segment now. In a gap that is what the log says already, and it is counted."""
+        """Handles a failure to begin a segment. In a gap, that is already logged and counted."""
         if self.lost == _NOT_BEGUN:
             self.lose(why)
         elif self.lost:
@@ -208,12 +208,12 @@ class DiskJournal:
 
     @property
     def counted(self) -> Counted:
-        with self._lock:  # a gap and what is lost with it are counted together
+        with self._lock:  # counts a gap together with its lost records
             n_missing, goes_on = self.n_dropped, not self.lost
             return Counted(self.n_records, self.n_bytes, n_missing, self.n_gaps, self.n_tries, goes_on)
 
     def close(self, timeout_s: float) -> None:
-        """Writes what waits, within that time; 0: the thread does that alone."""
+        """Writes the waiting records within that time; 0: leaves it to the thread."""
         self._is_closing = True
         self._wanted.set()
         self._thread.join(timeout_s)
@@ -234,7 +234,7 @@ class DiskJournal:
                 self._next.part.unlink(missing_ok=True)
 
     def _step(self, *, is_last: bool = False) -> None:
-        has_gap = bool(self.lost)  # before the rest is taken, which still follows what was written
+        has_gap = bool(self.lost)  # before taking the rest, which still follows the written records
         try:
             self._write(self._taken())
             if is_last or has_gap:
@@ -246,7 +246,7 @@ class DiskJournal:
             self._refused(error)
 
     def _refused(self, error: OSError) -> None:
-        """The disk refuses: what waits is lost, and what was written in part is taken back."""
+        """Handles a write error: drops the waiting records, and removes a partly written one."""
         with self._lock:
             self._lose(f"{self._path.name}: {error.strerror}")
             self.n_dropped += len(self._waiting)
@@ -297,7 +297,7 @@ class DiskJournal:
             self.n_dropped += n
 
     def _turn_over(self) -> None:
-        """Goes on to the next segment, once its beginning is written. Raises: OSError."""
+        """Switches to the next segment, once its beginning is written. Raises: OSError."""
         upcoming = self._next
         if upcoming is None:
             self._look_ahead()
@@ -307,7 +307,7 @@ class DiskJournal:
                 os.kill(upcoming.pid, signal.SIGKILL)
         try:
             pid, status = os.waitpid(upcoming.pid, os.WNOHANG)
-        except ChildProcessError:  # somebody else, a plugin say, was told how it ended
+        except ChildProcessError:  # other code, such as a plugin, has collected its exit status
             pid, status = upcoming.pid, _UNTOLD
         if not pid:
             return
@@ -332,15 +332,15 @@ class DiskJournal:
             raise
         self._write(others)
         if not lost:
-            self.n_records -= len(others)  # they are in both
+            self.n_records -= len(others)  # they are in both segments
         elif lost != _NOT_BEGUN:
             gap_s = round(time.monotonic() - self._lost_s, 3)
             n_missing = self.n_dropped - self._n_dropped_before
             _log.warning("the journal goes on after a gap", missing=n_missing, gap_s=gap_s)
 
     def _go_on(self, upcoming: _Next) -> None:
-        """Into a file that has its beginning. Raises: OSError."""
-        with contextlib.suppress(OSError):  # that nothing follows is known without
+        """Continues in the file that has the beginning. Raises: OSError."""
+        with contextlib.suppress(OSError):  # its end is known anyway
             self._end_segment()
         self._file = open(upcoming.part, "ab", buffering=0)  # noqa: SIM115
         upcoming.part.rename(upcoming.path)
@@ -350,7 +350,7 @@ class DiskJournal:
         self._began_s = time.monotonic()
 
     def _look_ahead(self) -> None:
-        """Whether a segment should begin now, by this one's length and age, or after a gap."""
+        """Decides whether a segment should begin now, by this one's length and age, or after a gap."""
         now_s = time.monotonic()
         if self._is_beginning or self.lost == _NOT_BEGUN:
             return
@@ -385,7 +385,7 @@ class DiskJournal:
 
 
 def _beginning(write: Callable[[], list[bytes]]) -> tuple[bytes, int]:
-    """In the copy: how a segment begins; or why there is none, and status 1."""
+    """In the copy: returns the begin of a segment; or why there is none, and status 1."""
     stream = Stream()
     try:
         return stream.take(write()) + stream.end(), 0

@@ -7,7 +7,7 @@ Rooms, from the ground up:
     election    leading: the lease, and the fence that makes a late bind harmless
     effects     the core's effects carried out, lane by lane, and their outcomes
 
-Below them: our identity towards the server (`credentials`, with kubeconfig, loaders and proxies) and how its
-answers are judged (`status`, `evidence`). Above them: `take_over`, the steps of a new leader before it
+Below them: our identity towards the server (`credentials`, with kubeconfig, loaders and proxies) and how to
+judge its answers (`status`, `evidence`). Above them: `take_over`, the steps of a new leader before it
 decides.
 """

@@ -2,8 +2,8 @@
 
 Lives here: queries, the verbs, answers of many megabytes. Not here: how a request is sent
 (kube.transport.pool), requests for each pod and gang (kube.transport.lane, kube.transport.stream), and
-how to react to an error (the callers). aiohttp would do the same, but costs 75 ms of CPU to import and as
-much again to read the first lists: a tenth of what a scheduler's start costs.
+how to react to an error (the callers). aiohttp would do the same, but importing it costs 75 ms of CPU, and
+reading the first lists as much again: a tenth of a scheduler's start.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ async def offers(client: ApiClient, group: str, version: str, resource: str) -> 
     """Whether the server serves this resource now. Raises: ApiError, when its answer leaves that open.
 
     Only a document of the server counts as a no: the list of the version's resources, or the list of all
-    groups. A plain "404 page not found" does not: kube-apiserver answers so for a version that it does not
-    serve, but any proxy before it may too.
+    groups. A plain "404 page not found" does not: kube-apiserver sends it for a version that it does not
+    serve, but so may any proxy in front of it.
     """
     if not group and version != "v1":
         return False

@@ -2,21 +2,21 @@
 
 Lives here: finding the configuration, noticing that it has changed or expired, renewing it, and notifying the
 owners of connections. Not here: reading it (kube.loaders), requests (kube.client, kube.transport.lane).
-The assembly loads them once; both of those then ask here.
+The assembly loads them once; both requesters then get their headers here.
 
 None of this needs a restart:
 
 | what changed | noticed | reaction |
 |---|---|---|
-| a file that it was read from: kubeconfig, token, certificate, key, CA | within FILE_REFRESH_S | read again |
+| a source file: kubeconfig, token, certificate, key, CA | within FILE_REFRESH_S | read again |
 | a plugin's token or certificate is about to expire | by its date | the plugin is run again |
 | a TLS handshake fails | within RETRY_S | the files are checked |
 | the API server answers 401 | at once | read again, the plugin is run again |
 
-A TLS context is never changed once connections use it: a CA can be added to it, but none can be removed. New
-certificates make a new context. Connections of an older context are closed as soon as each has been answered;
-otherwise a client that the server once accepted, or a CA that we once trusted, would stay accepted for as
-long as they live.
+A TLS context is never changed once connections use it: a CA can be added to it, but not removed. New
+certificates make a new context. Connections of an older context are closed once their requests are answered.
+Otherwise a client that the server once accepted, or a CA that we once trusted, would stay accepted as long as
+they live.
 """
 
 from __future__ import annotations
@@ -139,13 +139,13 @@ class Credentials:
         self._look_s = min(self._look_s, self._clock() + RETRY_S)
 
     def not_reached(self, error: OSError) -> Unreachable:
-        """No connection, for this reason; returns the error to raise."""
+        """Reports that no connection was possible; returns the error to raise."""
         if isinstance(error, ssl.SSLError):
             self.doubt()
         return self.reach.not_reached(plain(error))
 
     def not_accepted(self, error: ApiError) -> ApiError:
-        """The newest credentials got a 401: the same error, with what was tried and the cure."""
+        """Adds to a 401 for the newest credentials what was tried and the cure; returns the error."""
         loaded = self._loaded
         why = self._why_refused()
         tried = f"{loaded.tried} ({why})" if why else loaded.tried
@@ -195,7 +195,7 @@ class Credentials:
             self.last_error = why
 
     def _why_refused(self) -> str:
-        """What to tell the operator when nothing new was found; "" when the cause is unknown."""
+        """Returns what to tell the operator when nothing new was found; "" if the cause is unknown."""
         path = self._loaded.cert_file
         try:
             end = end_of_certificate(path) if path is not None else None
@@ -237,7 +237,7 @@ class Credentials:
 
 
 def header_of(token: str, *, path: str = "") -> str:
-    """A token as a header has it, whatever blanks are around it. Raises: ConfigError, with this path."""
+    """Returns the header of a token, without surrounding blanks. Raises: ConfigError, with `path`."""
     # Token files usually end in a newline, which must not get into a header.
     header = " ".join(token.split())
     if len(header) > MAX_TOKEN:
@@ -279,7 +279,7 @@ def _ssl_context(loaded: Loaded) -> ssl.SSLContext:
         raise ConfigError(
             f"the certificate authority cannot be used: {error}", path=loaded.ssl_ca_cert or ""
         ) from None
-    # CAs made by older tools lack extensions that Python 3.13 asks for by default; kubectl takes them.
+    # CAs made by older tools lack extensions that Python 3.13 requires by default; kubectl accepts them.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.set_alpn_protocols(["http/1.1"])
     if not loaded.verify_ssl:
@@ -303,10 +303,10 @@ async def load_credentials(
     environ: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.monotonic,
 ) -> Credentials:
-    """Credentials from `kubeconfig`, else KUBECONFIG, else the pod's own account, else ~/.kube/config.
+    """Loads credentials from `kubeconfig`, else KUBECONFIG, else the pod's own account, else ~/.kube/config.
 
-    `context` selects a context other than the current one, `master` overrides the server's address; where
-    nothing else is configured, `master` alone is enough, as with `kubectl --server`. Raises: ConfigError.
+    `context` selects a context other than the current one. `master` overrides the server's address; it is
+    enough if nothing else is configured, as with `kubectl --server`. Raises: ConfigError.
     """
     if master:
         _check_master(master)
@@ -340,7 +340,7 @@ def _home_kubeconfig(environ: Mapping[str, str]) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError:
-        pass  # who reads it tells why it cannot
+        pass  # the reader reports why it cannot be read
     return path
 
 

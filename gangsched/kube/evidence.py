@@ -2,13 +2,13 @@
 
 Lives here: judging one answer. Not here: reading it (kube.status), and the reaction to it (the lanes, the
 elector, the reflector). A status code alone proves nothing: load balancers, proxies and login pages answer
-404, 403 and even 200, whether they have passed the request on or not. What decides is a Status that names the
-object, by its reason; the API server names it by its resource (NotFound, Forbidden, Conflict), its
-subresource (a Binding's Conflict: pods/binding) or its kind (Invalid, a precondition's Conflict).
+404, 403 and even 200, whether or not they forwarded the request. Only the reason in a Status that names the
+object decides. The API server names it by its resource (NotFound, Forbidden, Conflict), its subresource (a
+Binding's Conflict: pods/binding) or its kind (Invalid, a precondition's Conflict).
 
 | the answer | proves |
 |---|---|
-| a Status that names the object | what its reason says |
+| a Status that names the object | what its reason states |
 | a Status that names nothing (a webhook's denial, BadRequest, Unauthorized) | only that the server refused |
 | a Status that names another object; no Status; a success without the expected body | nothing |
 """
@@ -42,7 +42,7 @@ def pod(namespace: str, name: str) -> Target:
 
 
 def names(error: ApiError, target: Target) -> bool:
-    """Whether the API server itself says this, and about `target`."""
+    """Whether the error comes from the API server itself and is about `target`."""
     subject = error.subject
     if subject is None or subject.name != target.name or subject.group != target.group:
         return False
@@ -50,24 +50,24 @@ def names(error: ApiError, target: Target) -> bool:
 
 
 def names_nothing(error: ApiError) -> bool:
-    """Whether the API server itself says this, without naming an object."""
+    """Whether the error comes from the API server itself and names no object."""
     return error.subject is not None and not error.subject.name
 
 
 def is_gone(error: ApiError, target: Target) -> bool:
-    """Whether the API server itself says that there is no such object."""
+    """Whether the API server itself reports that the object does not exist."""
     return error.reason == "NotFound" and names(error, target)
 
 
 def is_refusal(error: ApiError, target: Target) -> bool:
-    """Whether the API server itself says that it did not and will not do this to `target`."""
+    """Whether the API server itself reports that it did not and will not do this to `target`."""
     return error.code < 500 and error.reason not in _MAY_PASS and names(error, target)
 
 
 def is_doubtful(error: ApiError, target: Target) -> bool:
     """Whether the answer proves nothing about `target` and cannot be explained by server trouble either.
 
-    A 429 or 5xx without a Status may well come from kube-apiserver itself, or from a proxy waiting for it.
+    A 429 or 5xx without a Status may come from kube-apiserver itself, or from a proxy waiting for it.
     """
     if not error.code or error.code == 429 or error.code >= 500:
         return False

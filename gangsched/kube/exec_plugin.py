@@ -1,9 +1,9 @@
-"""Runs a kubeconfig's credential plugin: its outputs are read, within limits, and it is not left running.
+"""Runs a kubeconfig's credential plugin: reads its outputs within limits, and never leaves it running.
 
-Lives here: the process. Not here: which plugin, and what its answer means (kubernetes-asyncio's loader, which
-is given this in place of its own: that one reads any length into memory, reads the errors only after the
-answer, so that a plugin with much to complain about and its reader wait for each other, and leaves behind a
-plugin that it gives up). Called by loaders.
+Lives here: the process. Not here: which plugin, and what its answer means (kubernetes-asyncio's loader). This
+replaces that loader's own way to run plugins, which reads output of any length into memory, leaves behind a
+plugin that it gives up, and reads stderr only after stdout, so that it deadlocks with a plugin that writes
+many errors. Called by loaders.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ import anyio
 from gangsched.model import bounded
 from gangsched.model.printable import one_line
 
-# A token and a certificate with its chain have a tenth.
+# A token and a certificate with its chain take a tenth of this.
 MAX_ANSWER = 2**20
-# Its last words are shown, and the rest is read so that it can write on.
+# The last errors are shown; the rest is read so that the plugin can go on writing.
 _MAX_ERRORS = 16 * 2**10
-# A process that is killed ends at once, but for one that the kernel holds up.
+# A killed process ends at once unless the kernel holds it up.
 _KILLED_S = 1.0
 _TEXTS = ("token", "clientCertificateData", "clientKeyData")
 
 
 def limited(provider: Any) -> Any:
-    """kubernetes-asyncio's ExecProvider with another way to run the plugin."""
+    """Returns kubernetes-asyncio's ExecProvider with another way to run the plugin."""
 
     class LimitedExecProvider(provider):  # type: ignore[misc]  # no stubs
         async def run(self, previous_response: str | None = None) -> Any:
-            """The answer's status. Raises: ValueError, RecursionError, OSError."""
+            """Returns the answer's status. Raises: ValueError, RecursionError, OSError."""
             spec: dict[str, Any] = {"interactive": sys.stdout.isatty()}
             if previous_response:
                 spec["response"] = previous_response
@@ -47,8 +47,8 @@ def limited(provider: Any) -> Any:
 
 
 async def _output(arguments: list[str], environ: dict[str, str]) -> bytes:
-    """What it prints. Raises: ValueError (it fails, or prints too much), OSError (it cannot be run)."""
-    # Somebody at a terminal may be asked by it, which only a process of the terminal's own group may do.
+    """Returns the plugin's output. Raises: ValueError (it fails, or prints too much), OSError."""
+    # The plugin may prompt a user at a terminal; only a process in the terminal's own group may do that.
     is_alone = sys.stdin is None or not sys.stdin.isatty()
     process = await asyncio.create_subprocess_exec(
         *arguments,
@@ -68,11 +68,11 @@ async def _output(arguments: list[str], environ: dict[str, str]) -> bytes:
     finally:
         errors.cancel()
         _kill(process, is_alone=is_alone)
-        # asyncio logs what it hears of a process's end once its loop has ended, and that it cannot read a
-        # status which closing the transport has read before it.
+        # asyncio logs a process's end that it sees after its loop has ended, and also if it cannot read an
+        # exit status because closing the transport has read it already.
         with anyio.move_on_after(_KILLED_S, shield=True):
             await process.wait()
-        process._transport.close()  # type: ignore[attr-defined]  # else a child of it keeps its pipes open
+        process._transport.close()  # type: ignore[attr-defined]  # else its children keep its pipes open
     if code != 0:
         raise ValueError(f"exec: process returned {code}" + (f". {said}" if said else ""))
     return answer
@@ -95,7 +95,7 @@ async def _last(stream: asyncio.StreamReader) -> bytes:
 
 
 def _kill(process: asyncio.subprocess.Process, *, is_alone: bool) -> None:
-    """Kills what still runs of it, with what it has started; not by Popen, which may read its exit status."""
+    """Kills the plugin and its children if still running; not by Popen, which may read its exit status."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             (os.killpg if is_alone else os.kill)(process.pid, signal.SIGKILL)
@@ -114,7 +114,7 @@ def _status(answer: bytes, api_version: str) -> dict[str, Any]:
         raise ValueError("exec: its answer is no ExecCredential with a status")
     if found.get("apiVersion") != api_version:
         raise ValueError(f"exec: its answer has apiVersion {found.get('apiVersion')!r}, not {api_version!r}")
-    # Null and the empty text are absent, as to client-go.
+    # Null and empty text count as absent, as in client-go.
     status = {name: value for name, value in found["status"].items() if value is not None and value != ""}
     for name in _TEXTS:
         if not isinstance(status.get(name, ""), str):

@@ -1,7 +1,7 @@
-"""The fields of a kubeconfig's cluster and user, made as kubectl reads them, before kubernetes-asyncio does.
+"""Rewrites a kubeconfig's cluster and user as kubectl reads them, before kubernetes-asyncio reads them.
 
-Lives here: the differences that would be silent, as with "false" in quotes, which is true to its loader. Not
-here: mistakes that it fails at, which kube.kubeconfig then finds. Called by loaders.
+Lives here: differences that would go unnoticed, such as "false" in quotes, which its loader takes for true.
+Not here: mistakes at which it fails, which kube.kubeconfig then finds. Called by loaders.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _IS_UNSAFE = "insecure-skip-tls-verify"
 
 
 def settle(node: Any, kind: str) -> Any:
-    """A ConfigNode like this one, to be read instead: what is saved to the file later is not touched.
+    """Returns a copy of this ConfigNode to read instead; what is later saved to the file does not change.
 
-    kind: cluster or user. What is null or empty is left out, as it is to kubectl. Raises: ConfigError.
+    kind: cluster or user. Leaves out null and empty values, as kubectl does. Raises: ConfigError.
     """
     value = {name: one for name, one in node.value.items() if one is not None and one != ""}
     _check(node, kind, value, _TEXTS[kind], str, "text")
@@ -51,7 +51,7 @@ def _check(
 
 
 def _check_impersonation(node: Any, value: dict[str, Any]) -> None:
-    """The loader leaves it out, and everything would be done with the rights of the user itself."""
+    """Rejects impersonation: the loader ignores it, so requests would have the user's own rights."""
     for name in _IMPERSONATION:
         if name in value:
             raise ConfigError(
@@ -62,7 +62,7 @@ def _check_impersonation(node: Any, value: dict[str, Any]) -> None:
 
 
 def _check_name(node: Any, name: str) -> None:
-    """TLS fails at some names in ways that no connection expects."""
+    """Rejects names at which TLS fails in ways that no connection expects."""
     try:
         name.encode("idna")
         is_name = name.isprintable()
@@ -74,6 +74,6 @@ def _check_name(node: Any, name: str) -> None:
 
 
 def with_plain_scheme(server: str) -> str:
-    """With `https` for `HTTPS`, by which the loader and we see whether to speak TLS."""
+    """Lower-cases the scheme, by which the loader and we decide whether to use TLS."""
     scheme, separator, rest = server.strip().partition("://")
     return f"{scheme.lower()}{separator}{rest}"

@@ -1,8 +1,7 @@
-"""Reading files that somebody names: regular ones, and those that credentials are in of bounded length.
+"""Reads files named by users: only regular ones, and credential files only up to a length limit.
 
-Lives here: the one way to open them, and where a user's kubeconfig is. Not here: what is in them. A named
-pipe would hold the reader for ever, a device has no end, and files named in a kubeconfig are read anew each
-minute.
+Lives here: the one way to open them, and where a user's kubeconfig is. Not here: their content. A named pipe
+would block the reader for ever, a device has no end, and files named in a kubeconfig are reread every minute.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from typing import BinaryIO
 
 from gangsched.errors import ConfigError
 
-# A kubeconfig with a thousand clusters and their certificates has a third of this.
+# A kubeconfig with a thousand clusters and their certificates takes a third of this.
 MAX_BYTES = 8 * 2**20
 
 
 def home_kubeconfig(environ: Mapping[str, str]) -> str:
-    """~/.kube/config, whether it is there or not.
+    """Returns ~/.kube/config, whether or not it exists.
 
-    An account without HOME that the machine does not know, as in many containers, has no such file.
+    An account that has no HOME and is unknown to the machine, as in many containers, has no such file.
     """
     return os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".kube", "config")
 
 
 def read_regular(path: str, what: str, max_bytes: int = MAX_BYTES) -> bytes:
-    """All of it. `what`: it is, in words. Raises: OSError; ConfigError (it is no regular file, or longer)."""
+    """Reads it all. `what`: its name in errors. Raises: OSError; ConfigError (not regular, or too long)."""
     with open_regular(path) as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
@@ -37,8 +36,8 @@ def read_regular(path: str, what: str, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def open_regular(path: str) -> BinaryIO:
-    """For reading. Raises: OSError; ConfigError (it is no regular file)."""
-    # Opening a named pipe waits for its other end, but for this flag.
+    """Opens for reading. Raises: OSError; ConfigError (not a regular file)."""
+    # Without O_NONBLOCK, opening a named pipe waits for its other end.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         mode = os.fstat(descriptor).st_mode

@@ -1,4 +1,4 @@
-"""Finds the first mistake in a kubeconfig: its file, its field, and what would be right.
+"""Finds the first mistake in a kubeconfig: its file, its field, and what would be correct.
 
 Lives here: searching for the mistake after the loaders have failed. Not here: reading a good file
 (kube.loaders, which calls this). Good files are not checked, and what kubectl accepts is no mistake here.
@@ -75,7 +75,7 @@ def find_mistake(paths: str, context: str, *, needs_server: bool = True) -> None
 
 
 def names_nothing(paths: str) -> bool:
-    """Whether the files are there and readable, and have no context and no cluster."""
+    """Whether the files exist, are readable, and have no context and no cluster."""
     try:
         documents = [(path, _document(path)) for path in files_of(paths) if os.path.exists(path)]
         return not any(_entries(documents, kind) for kind in _BODIES)
@@ -98,7 +98,7 @@ def _document(path: str) -> dict[str, Any]:
 
 
 def _entries(documents: list[tuple[str, dict[str, Any]]], kind: str) -> dict[str, _Entry]:
-    """By name; the first file that has a name wins, as with kubectl. Raises: ConfigError."""
+    """Returns the entries by name; the first file with a name wins, as in kubectl. Raises: ConfigError."""
     found: dict[str, _Entry] = {}
     for file, document in documents:
         for name, entry in _read(file, document.get(kind), kind):

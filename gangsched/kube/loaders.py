@@ -32,21 +32,21 @@ from gangsched.kube.fields import settle
 from gangsched.kube.files import read_regular
 from gangsched.kube.kubeconfig import files_of, find_mistake, names_nothing
 
-# client-go reads token files anew once a minute; the kubelet replaces them long before they expire.
+# client-go rereads token files once a minute; the kubelet replaces them long before they expire.
 FILE_REFRESH_S = 60.0
 # Renewed this long before they expire, so that no request leaves with a token about to expire.
 EXPIRY_SKEW_S = 60.0
 RETRY_S = 10.0
 # A plugin may ask a person to log in, but must not hold the scheduler for ever.
 EXEC_TIMEOUT_S = 60.0
-# A CA, a certificate and its key of each kubeconfig, and those before them.
+# Room for a CA, a certificate and its key of each kubeconfig, and for earlier ones.
 _MAX_FILES = 32
 
 _PACKAGE = "kubernetes_asyncio"
 _CONFIG = f"{_PACKAGE}.config"
 _OPENID = f"{_CONFIG}.openid"
 _INCLUSTER = f"{_CONFIG}.incluster_config"
-# The loader names a field by all that is beside it: "…/{'name': 'u', 'user': {'token': …}}/user/exec".
+# The loader names a field with everything beside it: "…/{'name': 'u', 'user': {'token': …}}/user/exec".
 _SECRETS = re.compile(r"/\{.*\}")
 # Other threads must not import while the stand-ins are in place.
 _importing = threading.Lock()
@@ -54,20 +54,20 @@ _importing = threading.Lock()
 
 @cache
 def import_loaders() -> tuple[ModuleType, ModuleType]:
-    """kubernetes-asyncio's configuration loaders, without the rest of that package.
+    """Imports kubernetes-asyncio's configuration loaders without the rest of that package.
 
-    The one place that fakes modules, and why: `import kubernetes_asyncio.config` runs its parent package,
-    which builds thousands of model classes that we do not use: 1.4 s and 35 MiB (2.1-2.8 s against 0.2 s on a
-    busy machine), in a process that must place its first pod within a second. The loaders need only the names
-    `Configuration` and `ApiClient` from there, and only set attributes on a Configuration; a plain namespace
-    accepts those, which also keeps urllib3 and six out. So stand-ins replace these packages while the loaders
-    are imported, and are removed before other code can see them: a later import of kubernetes_asyncio gets
-    the whole package, with loaders of its own.
+    This is the one place that fakes modules. The reason: `import kubernetes_asyncio.config` runs its parent
+    package, which builds thousands of model classes that we do not use. That costs 1.4 s and 35 MiB (2.1-2.8
+    s against 0.2 s on a busy machine) in a process that must place its first pod within a second. The loaders
+    need only the names `Configuration` and `ApiClient` from there, and only set attributes on a
+    Configuration; a plain namespace accepts those, which also keeps urllib3 and six out. So stand-ins replace
+    these packages during the import and are removed before other code can see them: a later import of
+    kubernetes_asyncio gets the whole package, with its own loaders.
     """
     if _PACKAGE in sys.modules:
         return _with_limits(), importlib.import_module(_INCLUSTER)
     with _stand_ins():
-        # Only renewing an OpenID token needs aiohttp here: 100 ms and 12 MiB.
+        # Only renewing an OpenID token needs aiohttp here, which costs 100 ms and 12 MiB.
         openid = ModuleType(_OPENID)
         openid.__dict__.update(OpenIDRequestor=_openid_requestor)
         sys.modules[_OPENID] = openid
@@ -77,15 +77,16 @@ def import_loaders() -> tuple[ModuleType, ModuleType]:
 def _with_limits() -> ModuleType:
     kube_config = importlib.import_module(f"{_CONFIG}.kube_config")
     kube_config.__dict__["ExecProvider"] = limited(kube_config.ExecProvider)
-    # It logs what it then raises: a second line, and the only one that shows the user's secrets.
+    # It logs errors before raising them: a duplicate, and the only line that shows the user's secrets.
     kube_config.logger.disabled = True
     kube_config.FileOrData._create_temp_file_with_content = _kept_in_a_file
     return kube_config
 
 
 def _kept_in_a_file(_: Any, content: str | bytes) -> str:
-    """In place of the loader's own, which leaves each file open, keeps all for ever, and does not notice that
-    one is gone, as when /tmp is cleared of what is ten days old. The loader deletes those left at exit."""
+    """Replaces the loader's own, which leaves each file open, keeps all for ever, and does not notice that
+    one is gone, as when /tmp is cleared of old files. The loader deletes the remaining ones at exit.
+    """
     data = content.encode() if isinstance(content, str) else content
     files: dict[str, str] = import_loaders()[0]._temp_files
     if not files:
@@ -96,14 +97,14 @@ def _kept_in_a_file(_: Any, content: str | bytes) -> str:
         with open(descriptor, "wb") as file:
             file.write(data)
     files[str(data)] = name
-    while len(files) > _MAX_FILES:  # the one that was wanted least recently
+    while len(files) > _MAX_FILES:  # the least recently used
         with suppress(OSError):
             os.unlink(files.pop(next(iter(files))))
     return name
 
 
 def import_client() -> ModuleType:
-    """kubernetes_asyncio.client, all of it; takes long, and may be called in a thread."""
+    """Imports all of kubernetes_asyncio.client; takes long, and may be called in a thread."""
     with _importing:
         return importlib.import_module(f"{_PACKAGE}.client")
 
@@ -137,7 +138,7 @@ def _ours_in(modules: Mapping[str, ModuleType]) -> list[str]:
 
 
 def _openid_requestor(*args: Any, **kwargs: Any) -> Any:
-    """Loads kubernetes-asyncio's own, once a token has to be renewed."""
+    """Loads kubernetes-asyncio's own requestor, once a token has to be renewed."""
     return _import_openid().OpenIDRequestor(*args, **kwargs)
 
 
@@ -150,7 +151,7 @@ def _import_openid() -> ModuleType:
 
 
 class Loaded(SimpleNamespace):
-    """What a loader found; names as kubernetes-asyncio's loaders set them, except for the last four.
+    """What a loader found; the names are those that kubernetes-asyncio's loaders set, except the last four.
 
     `files`: all files read; `renew_after_s`: None when only a changed file or a 401 makes it stale. `tried`:
     describes the credentials; `cure`: what to do when the server does not accept them.
@@ -194,7 +195,7 @@ def _any_exists(paths: str) -> bool:
 
 
 def _why_absent(paths: str) -> str:
-    """What to say of files of which none was found: perhaps they are where this account may not look."""
+    """Explains why no file was found: perhaps this account may not look where they are."""
     for path in files_of(paths):
         try:
             os.stat(path)
@@ -226,7 +227,7 @@ def from_pod(environ: Mapping[str, str]) -> Loaded:
 async def from_kubeconfig(paths: str, context: str, *, needs_server: bool = True) -> Loaded:
     """Merges the files of a KUBECONFIG; runs credential plugins. Raises: ConfigError.
 
-    `needs_server`: the server's address must be in it too; if not, files that name nothing count as missing.
+    `needs_server`: the server's address must be present too; else files that name nothing count as missing.
     """
     kube_config, _ = import_loaders()
     loaded = blank()
@@ -253,7 +254,7 @@ async def from_kubeconfig(paths: str, context: str, *, needs_server: bool = True
             loader._user = user = settle(user, "user")
         loader._cluster = settle(loader._cluster, "cluster")
         if user is not None and "tokenFile" in user:
-            read_regular(_token_file(loader, user), "token")  # the loader reads any
+            read_regular(_token_file(loader, user), "token")  # the loader would read any file
         with anyio.fail_after(EXEC_TIMEOUT_S):
             await loader.load_and_set(loaded)
         loaded.files = _files(loader, user, loaded, paths)
@@ -273,7 +274,7 @@ async def from_kubeconfig(paths: str, context: str, *, needs_server: bool = True
 
 
 def _check_files(paths: str) -> None:
-    """Raises: ConfigError for a file that is too long, or beyond what the loaders' parser bears."""
+    """Raises: ConfigError for a file that is too long or that the loaders' parser cannot take."""
     for path in filter(os.path.exists, map(os.path.expanduser, filter(None, paths.split(os.pathsep)))):
         try:
             check_yaml(read_regular(path, "kubeconfig").decode())
@@ -296,7 +297,7 @@ def _token_file(loader: Any, user: Any) -> str:
 
 
 def _shown(loader: Any, user: Any) -> tuple[str, str]:
-    """(the credentials in words, the cure when the server does not accept them)."""
+    """Returns (the credentials in words, the cure if the server does not accept them)."""
     again = "it is read again, without a restart"
     if user is None:
         return "none: the context names no user", "name one of the kubeconfig's users in the context"

@@ -1,7 +1,7 @@
 """Polls metrics-server for the nodes' usage: for scores of nodes that have no agent.
 
 Lives here: the loop. Not here: parsing the numbers (model.load), using them (a tracker in the core). Run by
-app; polls as long as a plugin wants it to. When metrics-server is missing: logged once, then retried.
+app; polls while a plugin needs it. A missing metrics-server is logged once, then retried.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REQUEST_S = 10.0
 
 
 async def read_usage(client: ApiClient) -> tuple[list[ReportedUsage], list[ParseError]]:
-    """The usage of every node, and why some are left out.
+    """Reads the usage of every node, and why some are left out.
 
     Raises: ApiError (404, 503: there is no metrics-server), ParseError.
     """
@@ -32,7 +32,7 @@ async def read_usage(client: ApiClient) -> tuple[list[ReportedUsage], list[Parse
 
 
 def told_unread(unread: Sequence[ParseError]) -> str:
-    """A sentence about the nodes whose usage cannot be read; "" if there are none."""
+    """Returns a sentence about the nodes whose usage cannot be read; "" if there are none."""
     if not unread:
         return ""
     more = f", and {several(len(unread) - 1, 'more node')}" if len(unread) > 1 else ""

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import anyio
 
-# When a name has several addresses, one that does not answer must not use up the others' time.
+# If a name has several addresses, a silent one must not use up the time of the rest.
 ADDRESS_TIMEOUT_S = 3.0
 
 
@@ -39,7 +39,7 @@ class Network:
     """The kernel's network."""
 
     async def connect(self, host: str, port: int) -> socket.socket:
-        """A connected, non-blocking socket; a name's addresses are tried in their order. Raises: OSError."""
+        """Returns a connected, non-blocking socket, trying a name's addresses in order. Raises: OSError."""
         sock = await _connected(asyncio.get_running_loop(), host, port)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,7 +1,7 @@
-"""The limits of one list that is read page by page: a server may answer with another token without end.
+"""Limits on a list that is read page by page: a server may send continue tokens without end.
 
-Lives here: which token the next request carries, and when to stop. Not here: requests, and what is in a page.
-Used by all that read a list to its end: watches before they begin, commands, snapshots, plugins.
+Lives here: which token the next request carries, and when to stop. Not here: requests and a page's content.
+Used by all code that reads a list to its end: watches before they begin, commands, snapshots, plugins.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from gangsched.errors import ApiError
 
 # A page has 500 objects at most, so this is five million; no cluster has that many of one kind.
 MAX_PAGES = 10_000
-# Servers skip what a selector leaves out before they answer, so a page with a token after it has objects.
+# Servers apply selectors before they fill a page, so a page followed by a token has objects.
 MAX_EMPTY_PAGES = 100
 # One page of a command's list: 500 objects of a quarter of a MiB each, where 15 KiB is a large pod.
 MAX_PAGE_BYTES = 128 * 2**20
-# All pages together: 150,000 pods, which is as many as Kubernetes is made for, of 14 KiB. etcd holds 8 GiB at
-# most, of all kinds.
+# All pages together: 150,000 pods of 14 KiB, the most that Kubernetes is made for. etcd holds at most 8 GiB
+# of all kinds.
 MAX_BYTES = 2 * 2**30
 
 
@@ -40,9 +40,9 @@ class Pages:
         self._n_bytes = 0
 
     def after(self, token: str, *, n_items: int, n_bytes: int) -> str:
-        """The token to ask the next page with, "" after the last. `token`: what the page says.
+        """Returns the token for the next page, "" after the last. `token`: the one in this page.
 
-        Raises: ApiError, when the list cannot be one that ends.
+        Raises: ApiError, when the list would never end.
         """
         self._n_pages += 1
         self._n_bytes += n_bytes

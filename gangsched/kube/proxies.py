@@ -29,7 +29,7 @@ _ANSWER = re.compile(rb"HTTP/1\.[01] (\d{3})(?: ([\t -~\x80-\xff]*))?\r\n")
 
 
 class Proxy(NamedTuple):
-    """Its address, and the Proxy-Authorization it wants; "" for none."""
+    """A proxy's address, and its Proxy-Authorization ("": none)."""
 
     host: str
     port: int
@@ -37,7 +37,7 @@ class Proxy(NamedTuple):
 
 
 class Tunnel(Network):
-    """Sockets that a proxy has connected for us, on top of the network that leads to the proxy."""
+    """Sockets connected through a proxy, on top of the network that leads to it."""
 
     def __init__(self, proxy: Proxy, *, network: Network = KERNEL) -> None:
         self.proxy = proxy
@@ -84,7 +84,7 @@ class Tunnel(Network):
 
 
 def network_to(server: str, *, proxy_url: str | None, source: str, environ: Mapping[str, str]) -> Network:
-    """The way to the server: through the kubeconfig's proxy, else the environment's. Raises: ConfigError."""
+    """Returns the way to the server: the kubeconfig's proxy, else the environment's. Raises: ConfigError."""
     try:
         target = urlsplit(server)
         port = target.port or (443 if target.scheme == "https" else 80)
@@ -118,7 +118,7 @@ def _of_environment(scheme: str, environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _first(environ: Mapping[str, str], name: str) -> tuple[str, str]:
-    """Capitals first, as Go does; returns the variable's name and value."""
+    """Returns a variable's name and value, trying capitals first, as Go does."""
     for one in (name, name.lower()):
         if environ.get(one):
             return one, environ[one].strip()
@@ -126,7 +126,7 @@ def _first(environ: Mapping[str, str], name: str) -> tuple[str, str]:
 
 
 def is_excepted(host: str, port: int, no_proxy: str) -> bool:
-    """Whether this host is reached directly: it is the machine itself, or NO_PROXY names it."""
+    """Whether to reach this host directly: it is this machine, or NO_PROXY names it."""
     host = host.lower().rstrip(".")
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):

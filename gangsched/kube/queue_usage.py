@@ -1,8 +1,8 @@
-"""QueueUsage: keeps what queues have held lately in an annotation of a Lease, from one process to the next.
+"""QueueUsage: keeps the queues' recent usage in an annotation of a Lease, from one process to the next.
 
-A Lease needs no right beyond one more name in leader election's role; its renewTime says when it was written.
+A Lease needs no right beyond one more name in leader election's role; its renewTime is when it was written.
 Lives here: the requests, and checks of an answer. Not here: when requests are made (gangsched.queue_memory),
-what follows from the answer (core.cache.queue_book).
+using the answer (core.cache.queue_book).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from gangsched.kube.evidence import Target, is_gone
 from gangsched.model import bounded
 
 KEY = "gangsched.io/queue-usage"
-# A thousand queues with long names need half of it.
+# A thousand queues with long names need half of this.
 _MAX_BYTES = 128 * 1024
 _MAX_DEPTH = 2
 TIMEOUT_S = 5.0
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):
-    """at_s: Unix time; decayed: a part of the cluster, 0 to 1, by queue."""
+    """at_s: Unix time; decayed: queue -> share of the cluster, 0 to 1."""
 
     at_s: float
     decayed: dict[str, float]
@@ -52,9 +52,9 @@ class QueueUsage:
         )
 
     async def read(self) -> tuple[dict[str, float], float] | None:
-        """Reads (what each queue had, how many seconds ago); None: nothing is kept.
+        """Reads (each queue's usage, its age in seconds); None: nothing is stored.
 
-        Raises: ApiError; ValueError, if what is kept cannot be believed.
+        Raises: ApiError; ValueError, if the stored value is implausible.
         """
         lease = await self._lease()
         kept = None if lease is None else (lease["metadata"].get("annotations") or {}).get(KEY)
@@ -105,9 +105,9 @@ class QueueUsage:
 
 
 def believed(text: object, now_s: float) -> tuple[dict[str, float], float]:
-    """Read what is kept, as (by queue, how many seconds ago). `now_s`: Unix time.
+    """Parses the stored value as (usage by queue, age in seconds). `now_s`: Unix time.
 
-    Everything is checked: anybody with the right to write the Lease may have written it. Raises: ValueError.
+    Checks everything: anybody with the right to write the Lease may have written it. Raises: ValueError.
     """
     if not isinstance(text, str):
         raise ValueError("it is no text")

@@ -1,8 +1,8 @@
 """Reach: whether the API server can be reached and accepts our credentials, logged once for all connections.
 
 Lives here: what is logged, and how often. Not here: individual refusals (kube.complaints), and waiting before
-a retry, which each caller does itself. A scheduler has over twenty connections, and each of them finds out by
-itself; a person needs one line, repeated while the trouble lasts, and one when it is over. A first failure
+a retry, which each caller does itself. A scheduler has over twenty connections, and each notices an outage by
+itself. A person needs one line, repeated while the trouble lasts, and one when it is over. A first failure
 alone is not logged: a command that ends with it prints it. Kept by kube.credentials; updated by
 kube.transport.pool, kube.transport.lane and kube.transport.stream.
 """
@@ -33,12 +33,12 @@ UNAUTHORIZED = 401
 
 
 def is_told(error: Exception) -> bool:
-    """Whether Reach has logged it already; then the caller only retries."""
+    """Whether Reach has already logged it; then the caller only retries."""
     return isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.code == UNAUTHORIZED)
 
 
 def plain(error: OSError) -> str:
-    """Why there is no connection, without numbers and addresses that mean nothing to a reader."""
+    """Returns why there is no connection, without numbers and addresses that mean nothing to a reader."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
@@ -67,13 +67,13 @@ class Reach:
         self._due_s = 0.0
 
     def not_reached(self, why: str) -> Unreachable:
-        """No connection, or cut before an answer; returns the error to raise."""
+        """Reports no connection, or one cut before an answer; returns the error to raise."""
         text = f"cannot reach {self._server}: {why}"
         self._trouble(text, is_refused=False)
         return Unreachable(text)
 
     def refused(self, why: str) -> None:
-        """The server answered 401 to the newest credentials."""
+        """Reports that the server answered 401 to the newest credentials."""
         self._trouble(why, is_refused=True)
 
     def _trouble(self, text: str, *, is_refused: bool) -> None:
@@ -83,7 +83,7 @@ class Reach:
             self._n_failures = 0
             self._reasons.clear()
         self._n_failures += 1
-        # Answers are looked at only during an outage.
+        # Answers are watched only during an outage.
         self._is_refused = is_refused
         self._answers.hear = self._heard
         if self._n_failures == 1:

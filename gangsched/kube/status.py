@@ -27,7 +27,7 @@ class StatusDetails(msgspec.Struct, gc=False, rename="camel"):
 
 
 class ApiStatus(msgspec.Struct, gc=False, rename="camel"):
-    """The API server's own words about a failure."""
+    """The API server's own description of a failure."""
 
     kind: str = ""
     api_version: str = ""
@@ -43,7 +43,7 @@ _decode_status = bounded.lenient_decoder(ApiStatus)
 
 
 def api_error(code: int, retry_after: str | None, body: bytes) -> ApiError:
-    """The error for an answer of status `code`; a body that is no Status is quoted."""
+    """Returns the error for an answer of status `code`; quotes a body that is no Status."""
     seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
     try:
         status = _decode_status(body)
@@ -56,7 +56,7 @@ def api_error(code: int, retry_after: str | None, body: bytes) -> ApiError:
 
 
 def status_error(status: ApiStatus, *, code: int = 0, retry_after_s: float | None = None) -> ApiError:
-    """The error for a Status object; `code`: of the answer that carried it."""
+    """Returns the error for a Status object; `code`: of the answer that carried it."""
     reason, details = status.reason, status.details or _NO_DETAILS
     if retry_after_s is None and details.retry_after_seconds > 0:
         retry_after_s = float(details.retry_after_seconds)
@@ -78,7 +78,7 @@ def status_error(status: ApiStatus, *, code: int = 0, retry_after_s: float | Non
 
 
 def is_success(body: bytes) -> bool:
-    """Whether this is a Status that says Success: the answer to a Binding and to an Eviction."""
+    """Whether this is a Status with Success: the answer to a Binding and to an Eviction."""
     try:
         status = _decode_status(body)
     except ValueError:
@@ -87,7 +87,7 @@ def is_success(body: bytes) -> bool:
 
 
 def read_status(raw: bytes | msgspec.Raw) -> ApiError:
-    """The error for a Status in JSON, as an ERROR line of a watch carries it."""
+    """Returns the error for a Status in JSON, as in an ERROR line of a watch."""
     try:
         return status_error(_decode_status(raw))
     except ValueError as error:

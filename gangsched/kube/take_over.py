@@ -1,12 +1,12 @@
-"""Steps from the lease to the first decision: stop earlier leaders' binds, learn which have landed.
+"""Steps from the lease to the first decision: stop earlier leaders' binds, learn which ones succeeded.
 
 Lives here: the order of the steps. Not here: each step (kube.election.fence_keeper, kube.effects.bumps,
 kube.watch.catch_up), who leads (kube.election.lease). Called by the assembly, once per process.
 
-1. With a fence: the epoch is swapped. Only the pods in its list can have binds in flight.
-2. Every listed pod that is not bound is bumped: none of those binds can land any more.
-3. Then the bound pods are listed, and we wait until the watch has shown them all. A list from before the
-   bumps would miss a bind that landed in between.
+1. With a fence: begin a new epoch. Only the pods in the fence's list can have binds in flight.
+2. Bump every listed pod that is not bound: none of those binds can succeed any more.
+3. Then list the bound pods, and wait until the watch has shown them all. A list from before the bumps would
+miss a bind that succeeded in between.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _decode_item = msgspec.json.Decoder(_Item).decode
 async def take_over(
     client: ApiClient, pods: WatchState, fence: FenceKeeper | None, bumps: Bumps, rng: Random
 ) -> None:
-    """Returns when decisions may be based on what `pods` has shown. All its parts must be running."""
+    """Returns when decisions may be based on the state of `pods`. All its parts must be running."""
     if fence is not None:
         await fence.take()
         inherited = fence.fence.inherited
@@ -108,7 +108,7 @@ async def _catch_up(client: ApiClient, pods: WatchState, rng: Random) -> None:
                 _log.warning("the bound pods cannot be listed; not leading yet", err=str(error))
             await anyio.sleep(backoff.next_s(error.retry_after_s))
     say_at_s = time.monotonic() + _CATCH_UP_SAY_S
-    # Once per process, and mostly not at all; a signal would cost every event something.
+    # Happens at most once per process; a signal would add cost to every event.
     while n_missing := catch_up.n_missing():
         if time.monotonic() >= say_at_s:
             _log.warning("the watch of pods is behind; not leading yet", n_missing=n_missing)

@@ -17,7 +17,7 @@ class AnswerTally:
         self.doubtful: dict[str, int] = {}
         """By method: doubtful answers, not from the API server or not about the requested object."""
         self.hear: Callable[[int], None] | None = None
-        """Called with each status; set during an outage, which an answer would end."""
+        """Called with each status; set during an outage, as an answer ends it."""
 
     def doubt(self, method: str) -> None:
         """Count one doubtful answer."""

@@ -40,7 +40,7 @@ _decode = bounded.lenient_decoder(_Version)
 async def require_binding_labels(client: ApiClient, backoff: Backoff, *, source: str = "") -> None:
     """Returns once the server is known to merge a Binding's labels; waits for one that does not answer.
 
-    Raises: ConfigError (it is too old, or does not say how old).
+    Raises: ConfigError (it is too old, or does not state its version).
     """
     found, name = await _ask(client, backoff)
     if found < BINDING_LABELS_SINCE:

@@ -1,1 +1,1 @@
-"""Floor 0: frozen values used by all other rooms; no behaviour that needs a clock or the network."""
+"""Floor 0: frozen values that every other room uses. Nothing here needs a clock or the network."""

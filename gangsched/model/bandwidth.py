@@ -1,7 +1,7 @@
-"""Remaining bandwidth: a node's annotation of what is left, a pod's annotations of what it requests.
+"""Remaining bandwidth: a node's annotation with what is left, a pod's annotations with its request.
 
-Lives here: the values and their parsing, every mistake with its place. Not here: measuring (agent.probes) and
-promises (core.cache.usage_trackers). Unit inside: bytes a second, as integers; MB is 10^6 bytes. Source of
+Lives here: the values and their parsing, with the place of every mistake. Not here: measuring (agent.probes)
+and reservations (core.cache.usage_trackers). Unit inside: integer bytes a second; MB is 10^6 bytes. Source of
 required and expected: the published method of scheduling by remaining available bandwidth. Formats: wire.md.
 """
 
@@ -27,7 +27,7 @@ PLAIN_REQUIRED, PLAIN_EXPECTED = "requiredRBW", "expectedRBW"
 REQUEST_KEYS = frozenset(
     (REQUIRED_KEY, EXPECTED_KEY, DIRECTION_KEY, SCOPE_KEY, PLAIN_REQUIRED, PLAIN_EXPECTED)
 )
-"""All keys of a pod; a pod without any of them requests no bandwidth."""
+"""All keys on a pod; a pod without any of them requests no bandwidth."""
 
 Direction = Literal["egress", "ingress", "both", "total"]
 """`both`: in each direction; `total`: in and out together, against the link's total."""
@@ -69,7 +69,7 @@ class RemainingBandwidth(msgspec.Struct, frozen=True, gc=False):
 class BandwidthRequest(msgspec.Struct, frozen=True, gc=False):
     """A pod's request, bytes a second in each of its directions. required <= expected.
 
-    scope `group`: the amounts are the whole gang's, and each member has an equal share of them.
+    scope `group`: the amounts are for the whole gang, shared equally among its members.
     """
 
     required: int
@@ -79,9 +79,9 @@ class BandwidthRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def amounts(self) -> tuple[int, int, int]:
-        """What to reserve for it: egress, ingress, and of both together.
+        """Returns what to reserve: egress, ingress, and the sum for a shared total.
 
-        With `total` either direction may come to carry all of it.
+        With `total`, either direction may end up carrying all of it.
         """
         egress = self.required if self.direction != "ingress" else 0
         ingress = self.required if self.direction != "egress" else 0
@@ -189,9 +189,9 @@ def parse_remaining(text: str) -> RemainingBandwidth:
 def remaining_annotation(
     remaining: RemainingBandwidth, used: Mapping[str, tuple[float, float]] | None = None
 ) -> str:
-    """The annotation that the agent writes: parse_remaining reads it back, to a tenth of an MB/s.
+    """Returns the annotation that the agent writes; parse_remaining reads it back, to a tenth of an MB/s.
 
-    used: (egress, ingress) over longer windows by their names, for people; no decision depends on it.
+    used: window name -> (egress, ingress) over that longer window, for people; no decision depends on it.
     """
     document: dict[str, object] = {
         "egressMBps": _rounded(remaining.egress),
@@ -213,7 +213,7 @@ def mbps(amount: float) -> str:
 
 
 def utc_text(when: datetime) -> str:
-    """In Kubernetes' time format, with milliseconds."""
+    """Formats a time as Kubernetes does, with milliseconds."""
     return when.strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03d}Z"
 
 

@@ -1,11 +1,11 @@
 """JSON from outside: limits on length and nesting depth, checked before anything walks it.
 
-Decoding, comparing and encoding nested values recurse, and at some hundred levels end in a RecursionError
-that depends on the caller's own depth. So depth is counted first, here, on the bytes, without recursion and
-at memory speed. Two ways to decode: `decoder` rejects what is too long or too deep, with its place, for
-annotations and files that people write; `lenient_decoder` reads an object of the API server without the parts
-that are too deep, because in such an object (managedFields are a tree that any user shapes) no field that we
-read lies as deep. Used by all rooms that decode JSON.
+Decoding, comparing and encoding nested values recurse. At a few hundred levels they raise a RecursionError
+that depends on the caller's own depth. So depth is counted here first, on the bytes, without recursion and at
+memory speed. There are two ways to decode. `decoder` rejects text that is too long or too deep, with the
+place; it is for annotations and files that people write. `lenient_decoder` reads an API server object without
+the parts that are too deep: managedFields are a tree that any user shapes, and no field that we read is that
+deep. Used by all rooms that decode JSON.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy.typing as npt
 
 T = TypeVar("T")
 Text = bytes | str | msgspec.Raw
-# The deepest field that we read, a term of a pod's affinity, has a third of it.
+# The deepest field that we read, a term of a pod's affinity, is a third as deep.
 MAX_DEPTH = 64
 # The API server's limit for all annotations of an object together.
 MAX_ANNOTATION = 256 * 1024
-# A list of 5,000 nodes with everything that kubelets write has a quarter of it.
+# A list of 5,000 nodes with everything that kubelets write is a quarter of this.
 MAX_ANSWER = 256 * 2**20
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*\Z')
 _MAX_SHOWN_KEYS = 6
@@ -33,17 +33,17 @@ _QUOTE, _OPEN, _CLOSE = ord('"'), (ord("{"), ord("[")), (ord("}"), ord("]"))
 
 
 class TooLong(msgspec.DecodeError):
-    """More bytes than such a text may have."""
+    """The text has too many bytes."""
 
 
 class TooDeep(msgspec.DecodeError):
-    """Nested deeper than such a text may be."""
+    """The text is nested too deep."""
 
 
 def decoder(
     form: type[T], *, max_bytes: int = MAX_ANNOTATION, max_depth: int = MAX_DEPTH
 ) -> Callable[[Text], T]:
-    """Decodes JSON as `form`. The decoder raises: msgspec.MsgspecError, of which TooLong and TooDeep."""
+    """Returns a decoder of JSON as `form`. It raises: msgspec.MsgspecError, including TooLong and TooDeep."""
     decode = msgspec.json.Decoder(form).decode
 
     def decode_bounded(text: Text) -> T:
@@ -58,7 +58,7 @@ def decoder(
 
 
 def lenient_decoder(form: type[T]) -> Callable[[Text], T]:
-    """Decodes JSON as `form`, leaving out parts nested too deep. The decoder raises: msgspec.MsgspecError."""
+    """Returns a decoder of JSON as `form` that leaves out parts nested too deep. It raises: MsgspecError."""
     keeps_all = form == dict[str, Any]
     return leniently(msgspec.json.Decoder(form).decode, keeps_all=keeps_all)
 
@@ -66,11 +66,11 @@ def lenient_decoder(form: type[T]) -> Callable[[Text], T]:
 def leniently(
     decode: Callable[[bytes], T], *, keeps_all: bool = False, tell: Callable[[str], None] | None = None
 ) -> Callable[[Text], T]:
-    """`decode`, leaving out parts nested too deep for it.
+    """Wraps `decode` so that it leaves out parts nested too deep.
 
-    keeps_all: it keeps nested values of unknown form, so that MAX_DEPTH is a limit for all of it; else only
-    skipped parts can be as deep, and only parts that cannot be skipped are emptied. tell: called with what
-    was too deep, and where.
+    keeps_all: `decode` keeps nested values of unknown form, so MAX_DEPTH limits the whole text. Otherwise
+    only skipped parts can be that deep, and only parts that cannot be skipped are emptied. tell: called with
+    what was too deep, and where.
     """
 
     def decode_leniently(text: Text) -> T:
@@ -109,16 +109,16 @@ def check(text: Text, *, max_bytes: int = MAX_ANNOTATION, max_depth: int = MAX_D
 
 
 def is_deep(data: bytes, max_depth: int = MAX_DEPTH) -> bool:
-    """Whether it is nested deeper; brackets are examined one by one only if there are enough of them."""
+    """Whether the text is nested deeper; examines brackets one by one only if there are enough of them."""
     if data.count(b"{") + data.count(b"[") <= max_depth:
         return False
     return _Nesting(data).deepest > max_depth
 
 
 def emptied_below(text: Text, max_depth: int = MAX_DEPTH) -> tuple[bytes, str]:
-    """The text with lists and objects at `max_depth` that contain others emptied, and what was too deep.
+    """Empties lists and objects at `max_depth` that contain others; returns the text and what was too deep.
 
-    Also for several lines of JSON at once; "" if nothing was.
+    Also for several lines of JSON at once; "" if nothing was too deep.
     """
     data = _bytes(text)
     nesting = _Nesting(data)
@@ -138,13 +138,13 @@ def emptied_below(text: Text, max_depth: int = MAX_DEPTH) -> tuple[bytes, str]:
 class _Nesting:
     """The brackets of a JSON text outside its strings.
 
-    Shapes: places int64[n] in the text, opens bool[n], levels int64[n]: 1 for those of the outermost value.
+    Shapes: places int64[n] in the text, opens bool[n], levels int64[n], 1 for the outermost value's brackets.
     """
 
     __slots__ = ("levels", "opens", "places")
 
     def __init__(self, data: bytes) -> None:
-        # Pairs of backslashes first: of a run, the remaining one before a quote escapes it.
+        # Pairs of backslashes first: in an odd run, the one left over before a quote escapes the quote.
         plain = data.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in data else data
         codes = np.frombuffer(plain, dtype=np.uint8)
         opens = (codes == _OPEN[0]) | (codes == _OPEN[1])
@@ -168,7 +168,7 @@ def _described(data: bytes, nesting: _Nesting, max_depth: int) -> str:
 
 
 def _path(data: bytes, nesting: _Nesting, to: int) -> str:
-    """The keys that lead to a bracket, the outermost first and only a few of them: `metadata.labels…`."""
+    """Returns the first few keys that lead to a bracket, outermost first: `metadata.labels…`."""
     keys: list[str] = []
     for level in range(2, int(nesting.levels[to]) + 1):
         if len(keys) == _MAX_SHOWN_KEYS:

@@ -19,19 +19,19 @@ from gangsched.model.quantity import to_int
 from gangsched.model.resources import MEMORY, is_extended, told_amount
 
 CONSTRAINTS_KEY = "gangsched.io/device-constraints"
-# The farthest path that `"linked": true` allows: any NVLink, under any name that an inventory gives it.
+# The farthest path that `"linked": true` allows: any NVLink, whatever name an inventory gives it.
 _DIRECT = "NV1"
 _MAX_MODELS = 32
 _MAX_BYTES = 8192
-# Its levels: resources, requirements of one, and a list of models.
+# Nesting levels: resources, the requirements on one resource, a list of models.
 _MAX_DEPTH = 3
 
 
 class DeviceConstraint(msgspec.Struct, frozen=True, gc=False):
     """The requirements on one resource, for the whole set that a pod gets.
 
-    same_numa: all on one NUMA node, a known one. link_weight: every two of them at least this near
-    (model.device_topology.link_weight), 0: however far. models: each device is one of these, empty: any.
+    same_numa: all on one known NUMA node. link_weight: each pair is at least this near
+    (model.device_topology.link_weight); 0: any distance. models: each device is one of these; empty: any.
     min_memory_mib: each has at least this.
     """
 
@@ -147,6 +147,6 @@ _WORD = re.compile(r"[a-z0-9.+]+")
 
 
 def _is_model(wanted: str, model: str) -> bool:
-    """H100 is "NVIDIA H100 80GB HBM3", A10 is not "NVIDIA A100": whole words, in order, in any case."""
+    """Whether `model` has the words of `wanted` in order: H100 is "NVIDIA H100", A10 not "NVIDIA A100"."""
     asked, has = _WORD.findall(wanted.lower()), _WORD.findall(model.lower())
     return any(has[i : i + len(asked)] == asked for i in range(len(has) - len(asked) + 1)) and bool(asked)

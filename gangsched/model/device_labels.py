@@ -3,12 +3,12 @@
 | on | key | value |
 |---|---|---|
 | Node | `nvidia.com.devices.gangsched.io/gpu` | `g0.g1.g2`: what the node lists of nvidia.com/gpu, in order |
-| Node | `nvidia.com.unhealthy-devices.gangsched.io/gpu` | `g2`: those of them that are not given out |
+| Node | `nvidia.com.unhealthy-devices.gangsched.io/gpu` | `g2`: the unhealthy ones, never allocated |
 | Pod | `main.nvidia.com.allocated-devices.gangsched.io/gpu` | `g0.g1`: what the container main has |
 
-The key's prefix has the resource's domain (and the container, which has no dot in it), the key's name is the
-resource's own; IDs are joined by a dot, so an ID has none. Both directions are exact. NUMA nodes, models,
-memory and links do not fit. If an object has the annotation too, the annotation takes precedence: it has more
+The key's prefix has the resource's domain (and the container, whose name has no dot). The key's name is the
+resource's own name. IDs are joined by dots, so no ID may contain one. Both directions are exact. NUMA nodes,
+models, memory and links do not fit. If an object has the annotation too, the annotation wins: it has more
 detail.
 
 Labels are converted to the text of the equivalent annotation, so code that compares or parses that text need
@@ -39,7 +39,7 @@ from gangsched.model.printable import several
 INVENTORY_SUFFIX = "devices.gangsched.io"
 UNHEALTHY_SUFFIX = "unhealthy-devices.gangsched.io"
 ALLOCATED_SUFFIX = "allocated-devices.gangsched.io"
-"""What ends a key's prefix."""
+"""The end of a key's prefix."""
 SEPARATOR = "."
 # apimachinery `pkg/api/validate/content` (label values) and `pkg/util/validation` (DNS-1123 subdomain).
 MAX_VALUE_CHARS = 63
@@ -54,7 +54,7 @@ _NONE: Mapping[str, str] = {}
 
 
 def inventory_text(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> str | None:
-    """A Node's list in the format of `gangsched.io/devices`; None without annotation and labels."""
+    """Returns a Node's list in the format of `gangsched.io/devices`; None without annotation and labels."""
     text = annotations.get(INVENTORY_KEY) if annotations else None
     if text is not None or not labels:
         return text
@@ -63,7 +63,7 @@ def inventory_text(annotations: Mapping[str, str] | None, labels: Mapping[str, s
 
 
 def allocation_text(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> str | None:
-    """A Pod's devices in the format of `gangsched.io/allocated-devices`; None if nothing states them."""
+    """Returns a Pod's devices in the format of `gangsched.io/allocated-devices`; None without both."""
     text = annotations.get(ALLOCATED_KEY) if annotations else None
     if text is not None or not labels:
         return text
@@ -74,7 +74,7 @@ def allocation_text(annotations: Mapping[str, str] | None, labels: Mapping[str, 
 
 
 def inventory_labels(listed: Mapping[str, Iterable[Device]]) -> dict[str, str]:
-    """Labels that list the devices and the unhealthy ones; check `inventory_problem` before."""
+    """Returns labels that list the devices and the unhealthy ones; check `inventory_problem` first."""
     labels: dict[str, str] = {}
     for resource, devices in listed.items():
         there = tuple(devices)
@@ -86,7 +86,7 @@ def inventory_labels(listed: Mapping[str, Iterable[Device]]) -> dict[str, str]:
 
 
 def allocation_labels(allocation: Allocation) -> dict[str, str]:
-    """The labels that carry an allocation in the Binding; check `label_room` and `bad_key` before."""
+    """Returns the labels that carry an allocation in the Binding; check `label_room` and `bad_key` first."""
     return {
         allocated_key(resource, container): SEPARATOR.join(ids)
         for container, sets in allocation.items()
@@ -96,7 +96,7 @@ def allocation_labels(allocation: Allocation) -> dict[str, str]:
 
 
 def fits_labels(allocation: Allocation) -> bool:
-    """Whether labels can express it."""
+    """Whether labels can express the allocation."""
     return all(
         not bad_key(resource, container) and label_room(ids) >= len(ids)
         for container, sets in allocation.items()
@@ -122,7 +122,7 @@ def bad_key(resource: str, container: str = "") -> str:
 
 
 def label_room(ids: Iterable[str]) -> int:
-    """How many of these IDs one label holds, whichever are taken; 0: one of them does not fit a label."""
+    """Returns how many of these IDs fit one label, whichever are taken; 0: one ID alone does not fit."""
     n_chars = -len(SEPARATOR)
     room = 0
     for n in sorted([len(each) if _ID.fullmatch(each) else MAX_VALUE_CHARS + 1 for each in ids])[::-1]:
@@ -134,7 +134,7 @@ def label_room(ids: Iterable[str]) -> int:
 
 
 def inventory_problem(resource: str, ids: Sequence[str]) -> str:
-    """Why a node's list of one resource does not fit labels, with what would be right; "" if it fits."""
+    """Returns why a node's list of one resource does not fit labels, and what would; "" if it fits."""
     if problem := bad_key(resource):
         return problem
     for each in ids:
@@ -160,17 +160,17 @@ def _fitting(n: int) -> str:
 
 
 def inventory_keys(labels: Mapping[str, str]) -> list[str]:
-    """Those of a Node's labels that list devices."""
+    """Returns the keys of a Node's labels that list devices."""
     return sorted(key for key in labels if _INVENTORY in key or _UNHEALTHY in key)
 
 
 def allocated_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Those of a Pod's labels that list its devices."""
+    """Returns the labels of a Pod that list its devices."""
     return {key: value for key, value in (labels or _NONE).items() if _ALLOCATED in key}
 
 
 def where_listed(annotations: Mapping[str, str] | None) -> str:
-    """Which of the two carries a Node's list, for an error message."""
+    """Returns whether the annotation or labels carry a Node's list, for an error message."""
     return INVENTORY_KEY if INVENTORY_KEY in (annotations or _NONE) else f"label …{_INVENTORY}…"
 
 
@@ -213,7 +213,7 @@ def _allocation_text(labels: Mapping[str, str]) -> str:
 
 
 def allocation_of(pod: Pod) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]:
-    """The devices in a bound pod's annotation or labels, and what is wrong with them ("" if nothing)."""
+    """Returns the devices in a bound pod's annotation or labels, and the problem with them ("": none)."""
     text = allocation_text(pod.metadata.annotations, pod.metadata.labels)
     if text is None:
         return {}, ""

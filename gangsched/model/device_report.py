@@ -1,9 +1,9 @@
 """The agent's report of which devices kubelet gave to which pods: annotation `gangsched.io/device-report`.
 
-Written on the Node by the agent from kubelet's PodResources API, read by the scheduler's audit and by
-`gangsched devices`. It covers the resources that the agent's device plugin hands out by the plan; other
-resources kubelet only counts, and the IDs it picks for itself do not determine what a container sees. It has
-no times, so it is written only when something changed.
+The agent writes it on the Node from kubelet's PodResources API; the scheduler's audit and `gangsched devices`
+read it. It covers the resources that the agent's device plugin hands out by the plan. Kubelet only counts
+other resources, and the IDs it picks do not determine what a container sees. The report contains no times, so
+it is written only when something changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEVICE_REPORT_KEY = "gangsched.io/device-report"
 
 
 class PodDevices(msgspec.Struct, frozen=True, gc=False):
-    """What one pod's containers have. containers: container name -> resource -> device IDs."""
+    """The devices of one pod. containers: container name -> resource -> device IDs."""
 
     uid: str
     namespace: str
@@ -29,9 +29,9 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeviceReport(msgspec.Struct, frozen=True, gc=False):
-    """resources: those covered; a pod that is not in `pods` has none of these (yet).
+    """resources: the ones covered; a pod that is not in `pods` has none of them (yet).
 
-    ended: pods that hold nothing any more, whose annotation differs from what they had.
+    ended: pods that no longer hold devices and whose annotation differs from what they had.
     """
 
     resources: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def parse_report(text: str) -> DeviceReport:
-    """Reads the annotation. Raises: ParseError (not of that form; a device that two pods have)."""
+    """Reads the annotation. Raises: ParseError (malformed, or two pods have one device)."""
     try:
         report = _decode(text)
     except msgspec.MsgspecError as error:
@@ -69,7 +69,7 @@ def parse_report(text: str) -> DeviceReport:
 def report_annotation(
     resources: Iterable[str], pods: Iterable[PodDevices], ended: Iterable[PodDevices] = ()
 ) -> str:
-    """The annotation's value; the same for the same facts in any order."""
+    """Returns the annotation's value; the order of the arguments does not affect it."""
     written: dict[str, object] = {"resources": sorted(set(resources)), "pods": _ordered(pods)}
     if late := _ordered(ended):
         written["ended"] = late

@@ -20,29 +20,29 @@ _BUDGET = 30_000
 # If there are more sets, only the first this many are compared.
 _MAX_COMPARED = 2_000
 _MAX_KEPT = 20_000
-# Where wishes compete, each set that is tried costs a search for the next wish and a count for each: a
-# fraction of a millisecond for this many devices, and the square as much more for more.
+# Where wishes compete, each set tried costs a search for the next wish and a count for each wish: a fraction
+# of a millisecond for this many devices, growing with the square of their number.
 _CHEAP = 8
 _MAX_TOGETHER = 2_000
 _TOGETHER = "together"
 
 
 class Packing(NamedTuple):
-    """Disjoint sets, as masks; not `exact`: the search ended before it had ruled out more."""
+    """Disjoint sets, as masks; not `exact`: the search ended before it ruled out more sets."""
 
     sets: tuple[int, ...]
     exact: bool = True
 
 
 class Most(NamedTuple):
-    """As Packing, where only the number matters."""
+    """Like Packing, but only the number of sets."""
 
     n: int
     exact: bool = True
 
 
 class SearchBudget:
-    """Counts steps down; `is_spent` once more was requested than available."""
+    """Counts steps down; `is_spent` once more steps were taken than available."""
 
     __slots__ = ("left",)
 
@@ -62,8 +62,8 @@ class SearchBudget:
 class DeviceSets:
     """The sets that one constraint allows on nodes of one topology. Masks are by device index.
 
-    near[i]: the devices that may share a set with i. parts: if the graph is a union of cliques (NUMA nodes;
-    all linked with all), their masks: then counting is arithmetic.
+    near[i]: the devices that may share a set with i. parts: the masks of the cliques if the graph is a union
+    of them (NUMA nodes; all linked with all), so that counting is arithmetic.
     """
 
     __slots__ = ("_best", "_packed", "eligible", "near", "parts", "topology")
@@ -89,7 +89,7 @@ class DeviceSets:
         self._best: dict[tuple[int, int, int], int] = {}
 
     def most(self, free: int, count: int) -> Most:
-        """How many disjoint sets of `count` there are among the devices `free`."""
+        """Returns how many disjoint sets of `count` exist among the devices `free`."""
         free &= self.eligible
         if count <= 1:
             return Most(free.bit_count())
@@ -99,7 +99,7 @@ class DeviceSets:
         return Most(len(packing.sets), packing.exact)
 
     def packed(self, free: int, count: int) -> Packing:
-        """As many disjoint sets as exist, in no preference; `best` is for the good ones."""
+        """Returns as many disjoint sets as exist, without preferring well-linked ones; `best` does that."""
         free &= self.eligible
         if count <= 1:
             return Packing(tuple(1 << i for i in bits_of(free)))
@@ -116,7 +116,7 @@ class DeviceSets:
         return found
 
     def best(self, free: int, count: int, *, leaving: int = 0) -> int:
-        """The set to take, as a mask, that leaves at least `leaving` more; 0: none was found.
+        """Returns the set to take, as a mask, that leaves at least `leaving` more sets; 0: none was found.
 
         The best-linked first, as in DeviceTopology.best_set.
         """
@@ -129,7 +129,7 @@ class DeviceSets:
         return found
 
     def choose(self, free: int, count: int, n: int) -> list[int]:
-        """The sets of n equal pods, each the best one that leaves enough for the others; fewer: no more."""
+        """Returns sets for n equal pods, each the best that leaves enough for the rest; fewer if need be."""
         if self.parts is not None and self.topology.is_flat and self.most(free, count).n >= n:
             rooms = sum(part for part in self.parts if (free & part).bit_count() >= count)
             return list(self.topology.best_sets(free & rooms, count, n))
@@ -144,7 +144,7 @@ class DeviceSets:
         return chosen
 
     def sets(self, free: int, count: int) -> tuple[list[int], bool]:
-        """(sets of `count` among `free`, the best first; whether that is all of them)."""
+        """Returns (sets of `count` among `free`, best first; whether they are all the sets)."""
         indices = list(bits_of(free))
         budget = SearchBudget(_BUDGET)
         found = list(islice(self._cliques(free & self.eligible, count, budget), _MAX_COMPARED))
@@ -154,7 +154,7 @@ class DeviceSets:
 
     def _search(self, free: int, count: int, leaving: int) -> int:
         if self.parts is not None:
-            # A set within one part costs that part one set, whichever it is: the others certainly remain.
+            # Any set within one part costs that part one set: the other sets certainly remain.
             if self.most(free, count).n <= leaving:
                 return 0
             indices = list(bits_of(free))
@@ -180,7 +180,7 @@ class DeviceSets:
         return tuple(parts)
 
     def _cliques(self, among: int, count: int, budget: SearchBudget) -> Iterator[int]:
-        """Each clique of `count` once, by its lowest device first; ends early when the budget is spent."""
+        """Yields each clique of `count` once, lowest device first; ends early when the budget is spent."""
         if count == 0:
             yield 0
             return
@@ -195,7 +195,7 @@ class DeviceSets:
     def _pack(
         self, free: int, count: int, budget: SearchBudget, known: dict[int, tuple[int, ...]]
     ) -> tuple[int, ...]:
-        """The most disjoint cliques among `free`; with the budget spent, those that were found."""
+        """Returns as many disjoint cliques in `free` as possible; without budget left, those found so far."""
         free = self._pruned(free, count)
         n_free = free.bit_count()
         if n_free < count:
@@ -237,7 +237,7 @@ class DeviceSets:
         return tuple(found)
 
     def _pruned(self, free: int, count: int) -> int:
-        """Without devices that have too few near ones left to be in any set."""
+        """Removes devices with too few near devices left to be in any set."""
         while True:
             alone = sum(1 << i for i in bits_of(free) if (self.near[i] & free).bit_count() < count - 1)
             if not alone:
@@ -256,7 +256,7 @@ class DeviceSets:
 
 
 def sets_of(topology: DeviceTopology, constraint: DeviceConstraint = ANY) -> DeviceSets:
-    """Cached by arguments; nodes of one type share it."""
+    """Returns the sets, cached by arguments; nodes of one type share them."""
     found: DeviceSets | None = topology.kept.get(constraint)
     if found is None:
         if len(topology.kept) > 1_000:  # users write constraints; forged ones must not accumulate
@@ -266,7 +266,7 @@ def sets_of(topology: DeviceTopology, constraint: DeviceConstraint = ANY) -> Dev
 
 
 class Wish(NamedTuple):
-    """`n_pods` that ask for `n_devices` each, of these sets."""
+    """`n_pods` pods that each request `n_devices` from these sets."""
 
     sets: DeviceSets
     n_devices: int
@@ -274,10 +274,10 @@ class Wish(NamedTuple):
 
 
 def pack_together(free: int, wishes: Sequence[Wish]) -> tuple[list[list[int]] | None, bool]:
-    """Disjoint sets for all pods of all wishes: (masks by wish, or None, exact).
+    """Returns disjoint sets for all pods of all wishes: (masks by wish or None, exact).
 
-    None and exact: there is no such assignment; None and not exact: none was found within the budget. Cached
-    by arguments, for equal nodes and further attempts: not to be changed.
+    None and exact: no assignment exists; None and not exact: none was found within the budget. The result is
+    cached by arguments for equal nodes and further attempts: do not change it.
     """
     kept = wishes[0].sets.topology.kept.setdefault(_TOGETHER, {})
     key = (free, tuple(wishes))
@@ -306,7 +306,7 @@ def _pack_together(free: int, wishes: Sequence[Wish]) -> tuple[list[list[int]] |
 def _place_wishes(
     free: int, wishes: Sequence[Wish], order: Sequence[int], taken: list[list[int]], budget: SearchBudget
 ) -> bool | None:
-    """None: done, `taken` is the answer; else whether it is certain that there is none."""
+    """Fills `taken` and returns None; on failure, returns whether it is certain that none exists."""
     left = [i for i in order if len(taken[i]) < wishes[i].n_pods]
     if not left:
         return None
@@ -324,7 +324,7 @@ def _place_wishes(
     candidates, is_all = wish.sets.sets(free, wish.n_devices)
     certain = certain and is_all
     for one in candidates:
-        # Equal pods are interchangeable: each combination of their sets is tried once.
+        # Equal pods are interchangeable: try each combination of their sets once.
         if last is not None and one > last:
             continue
         if not budget.spend(free.bit_count()):
@@ -339,7 +339,7 @@ def _place_wishes(
 
 
 def _place_alike(free: int, wish: Wish, taken: list[int]) -> bool | None:
-    """The last wish: it has the node to itself now, and `most` has confirmed that there is room."""
+    """Places the last wish, which has the node to itself now; `most` has confirmed that there is room."""
     chosen = wish.sets.choose(free, wish.n_devices, wish.n_pods - len(taken))
     if len(chosen) < wish.n_pods - len(taken):
         return False
@@ -348,7 +348,7 @@ def _place_alike(free: int, wish: Wish, taken: list[int]) -> bool | None:
 
 
 def _homes(topology: DeviceTopology, eligible: int) -> tuple[int, ...]:
-    """The devices of each NUMA node; those with an unknown node are in none."""
+    """Returns the devices of each NUMA node; a device of unknown node forms a mask by itself."""
     by_node: dict[tuple[int, int], int] = {}
     for i in bits_of(eligible):
         numa = topology.numa[i]

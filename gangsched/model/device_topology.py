@@ -1,7 +1,7 @@
-"""How the devices of a node are linked, and the best set to take from those that are free.
+"""How the devices of a node are linked, and the best set to take from the free ones.
 
-Nodes of one type have the same wiring and share one DeviceTopology, so what is found is kept. Called by
-model.devices, which reads inventories, and by whoever chooses devices.
+Nodes of one type have the same wiring and share one DeviceTopology, so its results are cached. Called by
+model.devices, which reads inventories, and by all code that chooses devices.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ _NVLINK = re.compile(r"NV(\d{1,3})")
 _NVLINK_BASE_WEIGHT = 100
 _SAME_NUMA_WEIGHT = 5
 LINK_KINDS = tuple(reversed(_LINK_WEIGHT))
-"""Paths without NVLink, the nearest first."""
+"""Kinds of path without NVLink, nearest first."""
 # Every pair of linked devices has a weight: 4,096 would take six seconds and 130 MiB for one node.
 MAX_LINKED = 256
-# Pairs of all cached topologies together, some tens of MiB.
+# Limit on the pairs of all cached topologies together, some tens of MiB.
 _MAX_PAIRS = 4 * 2**20
-# Above this many candidate sets, or members of all of them, a greedy search replaces the exact one; 8 devices
-# never reach it, and those that are linked never the second.
+# Above this many candidate sets, or members of all sets together, a greedy search replaces the exact one. 8
+# devices never reach it, and linked devices never reach the second limit.
 _EXACT_SETS = 5000
 _EXACT_MEMBERS = 500_000
-# Devices that say to be on more NUMA nodes than that, if there are more than MAX_LINKED, are on none.
+# If there are more than MAX_LINKED devices and they list more NUMA nodes than this, all their nodes are taken
+# as unknown.
 _MAX_NUMA_NODES = 64
-# Bounds memory; refilled in microseconds a set.
+# Bounds memory; recomputing takes microseconds a set.
 _MAX_REMEMBERED = 20_000
 
 
@@ -38,10 +39,10 @@ Quality = tuple[int, int, int, tuple[int, ...]]
 
 
 class DeviceTopology:
-    """How n devices are linked, by index; nodes of one type share one, so that choices can be cached.
+    """How n devices are linked, by index; nodes of one type share one, so choices can be cached.
 
     Shapes: weight int[n][n], symmetric, larger is nearer; numa int[n], -1 unknown; models and memory_mib of
-    length n, "" and 0 unknown. kept: results that others have computed from this (model.device_sets).
+    length n, "" and 0 unknown. kept: results that other modules computed from this (model.device_sets).
     is_flat: all weights are 0, since no links are known or there are more devices than MAX_LINKED.
     """
 
@@ -64,7 +65,7 @@ class DeviceTopology:
         self.kept: dict[Hashable, Any] = {}
 
     def best_set(self, free: int, count: int) -> int:
-        """The `count` devices of the bit mask `free` to take, as a bit mask.
+        """Returns the `count` devices to take from the bit mask `free`, as a bit mask.
 
         Best linked first, then on the fewest NUMA nodes, then leaving the best-linked rest, then the lowest
         indices. Exact up to 5,000 candidate sets, greedy beyond. Raises: ValueError when fewer than `count`
@@ -79,7 +80,7 @@ class DeviceTopology:
         return found
 
     def best_sets(self, free: int, count: int, n: int) -> tuple[int, ...]:
-        """`best_set` n times, each from what the previous ones have left."""
+        """Returns n sets, each the `best_set` of what the previous ones left."""
         found = self._best_of.get((free, count, n))
         if found is None:
             sets = self._of_single_homes(free, count, n) if self.is_flat else []
@@ -118,7 +119,7 @@ class DeviceTopology:
         return list(homes.values())
 
     def _of_single_homes(self, free: int, count: int, n: int) -> list[int]:
-        """The best n sets if nothing is linked, as long as one NUMA node has room for a whole one."""
+        """Returns the best n sets if nothing is linked, while one NUMA node has room for a whole set."""
         homes = [home for home in self._homes(bits_of(free)) if len(home) >= count]
         first = [(home[0], k, 0) for k, home in enumerate(homes)]
         heapify(first)
@@ -131,9 +132,10 @@ class DeviceTopology:
         return sets
 
     def quality(self, free: Sequence[int]) -> Callable[[Iterable[int]], Quality]:
-        """The key that `best_set` maximizes among these devices, by the indices of a set.
+        """Returns the key that `best_set` maximizes among these devices, by the indices of a set.
 
-        What is left costs as much as the smaller of the two: it is worked out from what each has to all.
+        Rating the rest costs as much as the smaller of set and rest, as it is derived from each device's
+        total.
         """
         near = {} if self.is_flat else {i: sum(map(self.weight[i].__getitem__, free)) for i in free}
         whole = sum(near.values()) // 2
@@ -181,10 +183,10 @@ _topologies: dict[Wiring, DeviceTopology] = {}
 
 
 def topology_of(wiring: Wiring) -> DeviceTopology:
-    """Nodes of one type have the same wiring except for IDs; its topology is computed once for all."""
+    """Returns the topology of a wiring, computed once: nodes of one type differ only in IDs."""
     found = _topologies.get(wiring)
     if found is None:
-        # A cluster has a handful of node types; forged ones must not accumulate.
+        # A cluster has a handful of node types; forged wirings must not accumulate.
         if sum(map(_n_pairs, _topologies)) > _MAX_PAIRS or len(_topologies) > 10_000:
             _topologies.clear()
         found = _topologies[wiring] = DeviceTopology(
@@ -221,7 +223,7 @@ def _weights(wiring: Wiring) -> tuple[tuple[int, ...], ...]:
 
 
 def link_weight(kind: str) -> int:
-    """How near two devices are: NV18 above NV4 above PIX above SYS; an unknown name counts as SYS."""
+    """Returns how near two devices are: NV18 above NV4 above PIX above SYS; an unknown name counts as SYS."""
     match = _NVLINK.fullmatch(kind)
     if match:
         return _NVLINK_BASE_WEIGHT + int(match.group(1))
@@ -229,5 +231,5 @@ def link_weight(kind: str) -> int:
 
 
 def is_link_kind(kind: str) -> bool:
-    """Whether `nvidia-smi topo -m` has such a name."""
+    """Whether `nvidia-smi topo -m` uses this name."""
     return kind in _LINK_WEIGHT or _NVLINK.fullmatch(kind) is not None

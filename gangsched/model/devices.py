@@ -1,8 +1,8 @@
-"""Devices of a node: the inventory in its annotation, and the pod's annotation with what it has of them.
+"""Devices of a node: the inventory in its annotation, and the pod's annotation with its allocation.
 
 Formats: wire.md of the project's design notes, key `gangsched.io/devices` on nodes and
-`gangsched.io/allocated-devices` on pods. How devices are linked is in model.device_topology. Who holds what
-now is state and lives in core.cache.device_ledger.
+`gangsched.io/allocated-devices` on pods. How devices are linked is in model.device_topology. Which pod holds
+which device now is state and lives in core.cache.device_ledger.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ VISIBLE_KEY = "gangsched.io/visible-devices"
 VISIBLE_BY_CONTAINER = "visible-devices.gangsched.io"
 """The end of the prefix of keys that list what one container sees of one resource (`visible_key`)."""
 
-# kubelet refuses longer device IDs: they travel in its checkpoint and its gRPC API with this limit.
+# kubelet refuses longer device IDs: its checkpoint and its gRPC API have this limit.
 MAX_ID_LENGTH = 63
 MAX_DEVICES = 4096
-# Sets whose masks a node's inventory remembers.
+# Limit on the sets whose masks a node's inventory caches.
 _MAX_MASKS = 16
 Allocation = Mapping[str, Mapping[str, tuple[str, ...]]]
 """container name -> resource name -> device IDs."""
 
 
 class Device(msgspec.Struct, rename="camel", gc=False, frozen=True):
-    """One device as an inventory lists it; unknown properties have their default.
+    """One device as listed in an inventory; unknown properties have their default.
 
     links: ID of a device of the same resource -> the kind of path to it, as `nvidia-smi topo -m` names it.
     """
@@ -63,7 +63,7 @@ class DeviceInventory:
         self._masks: dict[tuple[str, ...], int] = {}
 
     def mask_of(self, ids: tuple[str, ...]) -> int:
-        """The bit mask of those of the IDs that are listed; remembered for a few."""
+        """Returns the bit mask of the IDs that are listed; caches a few."""
         mask = self._masks.get(ids)
         if mask is None:
             if len(self._masks) >= _MAX_MASKS:
@@ -73,11 +73,11 @@ class DeviceInventory:
         return mask
 
     def ids_of(self, mask: int) -> tuple[str, ...]:
-        """The IDs of a bit mask, in index order."""
+        """Returns the IDs of a bit mask, in index order."""
         return self.ids_of_each((mask,))[0]
 
     def ids_of_each(self, masks: Iterable[int]) -> list[tuple[str, ...]]:
-        """The IDs of each bit mask, in index order."""
+        """Returns the IDs of each bit mask, in index order."""
         ids = self.ids
         return [
             (ids[mask.bit_length() - 1],)
@@ -101,7 +101,7 @@ def parse_inventory(text: str) -> dict[str, DeviceInventory]:
 
 
 def parse_devices(text: str) -> dict[str, list[Device]]:
-    """The same annotation as written, each device with all its properties. Raises: ParseError."""
+    """Reads the same annotation as written, each device with all its properties. Raises: ParseError."""
     listed = _decoded(text)
     for resource, devices in listed.items():
         _inventory(resource, devices)
@@ -109,14 +109,14 @@ def parse_devices(text: str) -> dict[str, list[Device]]:
 
 
 def inventory_annotation(listed: Mapping[str, Iterable[Device]]) -> str:
-    """The value of `gangsched.io/devices`; `parse_devices` of it gives the same devices in the same order."""
+    """Returns the value of `gangsched.io/devices`; `parse_devices` restores the same devices in order."""
     return _encode(
         {resource: [_said(device) for device in devices] for resource, devices in listed.items()}
     ).decode()
 
 
 def _said(device: Device) -> dict[str, object]:
-    """A device without unknown properties; its health is always included."""
+    """Returns a device's known properties; its health is always included."""
     said: dict[str, object] = {"id": device.id, "health": device.health}
     if device.numa >= 0:
         said["numa"] = device.numa
@@ -190,7 +190,7 @@ def parse_allocation(text: str) -> dict[str, dict[str, tuple[str, ...]]]:
 
 
 def ids_of(allocation: Allocation) -> Mapping[str, tuple[str, ...]]:
-    """resource -> the IDs of all containers, each once."""
+    """Returns resource -> the IDs of all containers, each once."""
     if len(allocation) == 1:  # usually one container has devices
         for sets in allocation.values():
             return sets
@@ -203,10 +203,10 @@ def ids_of(allocation: Allocation) -> Mapping[str, tuple[str, ...]]:
 
 
 def visible_key(resource: str, container: str) -> str:
-    """The annotation with the IDs that one container has of one resource, for an env `fieldRef`.
+    """Returns the annotation key for one container's IDs of one resource, for an env `fieldRef`.
 
-    nvidia.com/gpu of the container trainer: `gpu.nvidia.com.visible-devices.gangsched.io/trainer`; "" where
-    the resource's name cannot be a part of such a key.
+    nvidia.com/gpu of the container trainer: `gpu.nvidia.com.visible-devices.gangsched.io/trainer`; "" if the
+    resource's name cannot be part of a key.
     """
     domain, _, name = resource.partition("/")
     prefix = f"{name}.{domain}.{VISIBLE_BY_CONTAINER}"
@@ -219,10 +219,10 @@ def is_device_key(key: str) -> bool:
 
 
 def allocation_annotations(allocation: Allocation, by_container: bool = False) -> dict[str, str]:
-    """The annotations that carry an allocation in the Binding; empty for an empty allocation.
+    """Returns the annotations that carry an allocation in the Binding; empty for an empty allocation.
 
-    by_container: also what each container sees of each resource, which for one container with one resource is
-    what the pod sees.
+    by_container: also list what each container sees of each resource; with one container and one resource
+    that is what the pod sees.
     """
     if len(allocation) == 1 and not by_container:  # usually one container has devices
         for sets in allocation.values():
@@ -246,10 +246,10 @@ def allocation_annotations(allocation: Allocation, by_container: bool = False) -
 
 
 def device_demand(spec: PodSpec, resource: str) -> tuple[tuple[str, int, bool], ...]:
-    """The pod's requests for `resource`: (container, count, runs) in the pod's order.
+    """Returns the pod's requests for `resource`: (container, count, runs) in the pod's order.
 
-    `runs` is False for a plain init container: it ends before the others start, and kubelet passes its
-    devices on to them (its device manager reuses them), so it draws from the same set.
+    `runs` is False for a plain init container: it ends before the main containers start and kubelet's device
+    manager reuses its devices for them, so it draws from the same set.
     """
     demand: list[tuple[str, int, bool]] = []
     for container, runs in _phases(spec):
@@ -269,7 +269,7 @@ def _phases(spec: PodSpec) -> Iterable[tuple[Container, bool]]:
 def split_among_containers(
     inventory: DeviceInventory, mask: int, demand: tuple[tuple[str, int, bool], ...]
 ) -> dict[str, tuple[str, ...]]:
-    """Divides a pod's set among its containers, the largest demand choosing the best-linked part first."""
+    """Divides a pod's set among its containers; the largest demand gets the best-linked part first."""
     if len(demand) == 1:
         return {demand[0][0]: inventory.ids_of(mask)}
     shares: dict[str, tuple[str, ...]] = {}

@@ -1,7 +1,7 @@
-"""Effects, in the imperative: everything that the core returns.
+"""Effects, named in the imperative: everything that the core returns.
 
-Carried out by kube.effects.dispatcher (or the simulator), whose every outcome comes back as an event.
-`cause_id` ties an effect to the attempt that wanted it, so that one gang's life can be traced.
+kube.effects.dispatcher (or the simulator) carries them out, and every outcome comes back as an event.
+`cause_id` ties an effect to the attempt that caused it, so that one gang's life can be traced.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class _Effect(msgspec.Struct, frozen=True, gc=False):
 class BindPod(_Effect, frozen=True):
     """POST pods/{name}/binding: node, annotations and labels in one write, `uid` as precondition.
 
-    A non-empty `resource_version` is a precondition too, and makes the bind a fenced one: it is sent when the
-    fence lists its pod, which was written after that version was read.
+    A non-empty `resource_version` is a precondition too and makes the bind fenced: it is sent once the fence,
+    written after that version was read, lists its pod.
 
     Answered by exactly one of BindSucceeded, BindFailed, BindUnknown, BindCancelled with the same `uid` and
-    `attempt`. A 429 or a connection that could not be opened counts as no answer: the edge retries.
+    `attempt`. A 429 or a failure to connect counts as no answer: the edge retries.
     """
 
     uid: str
@@ -48,7 +48,7 @@ class CancelBinds(_Effect, frozen=True):
 
 
 class GetPod(_Effect, frozen=True):
-    """Consistent read of one pod; retried until the server answers, then PodRead."""
+    """Read one pod consistently; retried until the server answers, then PodRead."""
 
     uid: str
     namespace: str
@@ -57,9 +57,9 @@ class GetPod(_Effect, frozen=True):
 
 
 class BumpPod(_Effect, frozen=True):
-    """Patch pods/status so that the pod's resource version changes, `uid` as precondition; then PodBumped.
+    """Patch pods/status to change the pod's resource version, `uid` as precondition; then PodBumped.
 
-    No bind that was sent for the pod before can land after that. Retried until the outcome is certain.
+    After that, no bind sent earlier for the pod can succeed. Retried until the outcome is certain.
     """
 
     uid: str
@@ -78,10 +78,9 @@ class EvictPod(_Effect, frozen=True):
 
 
 class PatchPod(_Effect, frozen=True):
-    """Merge-patch annotations and labels of a pod, `uid` and `resource_version` as preconditions; None: taken
-    away.
+    """Merge-patch a pod's annotations and labels (None removes), with `uid` and `resource_version` fixed.
 
-    Answered by PodPatched or PodPatchFailed. The only write to a pod that is bound already.
+    Answered by PodPatched or PodPatchFailed. The only write to a pod that is already bound.
     """
 
     uid: str
@@ -94,8 +93,9 @@ class PatchPod(_Effect, frozen=True):
 
 
 class DeletePod(_Effect, frozen=True):
-    """Writes the condition DisruptionTarget (PreemptionByScheduler) with `message`, then DELETE, both with
-    `uid` as precondition; then EvictionSucceeded or EvictionFailed. Disruption budgets do not stop it."""
+    """Write the condition DisruptionTarget (PreemptionByScheduler) with `message`, then DELETE, both with
+    `uid` as precondition; then EvictionSucceeded or EvictionFailed. Disruption budgets do not stop it.
+    """
 
     uid: str
     namespace: str
@@ -140,7 +140,7 @@ class WritePodGroupStatus(_Effect, frozen=True):
 
 
 class RecordEvent(_Effect, frozen=True):
-    """Create an events.k8s.io/v1 Event about an object; the first thing dropped under load, and counted."""
+    """Create an events.k8s.io/v1 Event about an object; dropped first under load, and then counted."""
 
     kind: str
     api_version: str
@@ -155,7 +155,7 @@ class RecordEvent(_Effect, frozen=True):
 
 
 class ReadRefusals(_Effect, frozen=True):
-    """Read what a group's controller (kind, name, its `uid`) was told when it made pods, from its Events.
+    """Read from the Events of a group's controller (kind, name, its `uid`) why its pods were refused.
 
     Answered by RefusalsRead, or not at all.
     """
@@ -169,11 +169,11 @@ class ReadRefusals(_Effect, frozen=True):
 
 
 class RunHook(_Effect, frozen=True):
-    """Call one plugin of a profile at one point, at the edge, where it may do I/O.
+    """Call one plugin of a profile at one extension point, at the edge, where it may do I/O.
 
     point: Permit (of the whole group; `pod` is None), PreEnqueue, PreBind, Bind or PostBind. PreBind and Bind
     run once the fence, if there is one, lists the pod. Answered by exactly one HookAnswered with the same
-    `ticket`, at the hook's deadline at the latest, unless it is cancelled.
+    `ticket`, by the hook's deadline, unless cancelled.
     """
 
     ticket: int
@@ -188,13 +188,13 @@ class RunHook(_Effect, frozen=True):
 
 
 class CancelHooks(_Effect, frozen=True):
-    """These hooks are not needed any more: cancel them, without an answer."""
+    """Cancel these hooks, which are no longer needed; there is no answer."""
 
     tickets: tuple[int, ...]
 
 
 class BlamePlugin(_Effect, frozen=True):
-    """Log that a plugin raised, answered nonsense or took too long."""
+    """Log that a plugin raised, returned an invalid answer or took too long."""
 
     plugin: str
     point: str
@@ -203,9 +203,9 @@ class BlamePlugin(_Effect, frozen=True):
 
 
 class AskExtenders(_Effect, frozen=True):
-    """Ask the configuration's extenders, by index, about a pod and the nodes that would take it.
+    """Ask the configured extenders, by index, about a pod and the nodes where it fits.
 
-    One pod represents all of its template in its group. Answered by exactly one ExtendersAnswered.
+    One pod represents all pods of its template in its group. Answered by exactly one ExtendersAnswered.
     """
 
     ticket: int

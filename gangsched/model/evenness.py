@@ -5,13 +5,13 @@
 
 | mode | a term of S | a term of L |
 |---|---|---|
-| literal | the capacity, in PAPER_UNITS | the node's utilisation, 0..1, as it is printed |
+| literal | the capacity, in PAPER_UNITS | the node's utilisation, 0..1, as printed in the paper |
 | paper | the same | the utilisation times the term of S: the used part of the capacity |
 | normalized | the capacity as a share of the cluster's largest | the same |
 
-In the last two score lies in 0..10, and H is 1 on every node if all are used to the same share. In the first
-a sum of shares is set against a sum of capacities: scores are all near 10, and H is 1 where a node of twice
-the strength is used to twice the share. Shapes: [4, n], the terms in the order of model.load.TERMS.
+In the last two modes the score is in 0..10, and H is 1 on every node if all have the same utilisation. In the
+first, a sum of shares is compared with a sum of capacities: all scores are near 10, and H is 1 if a node
+twice as strong has twice the utilisation. Shapes: [4, n], the terms in the order of model.load.TERMS.
 Called by plugins.load_aware, `gangsched load`, the bench and the metrics.
 """
 
@@ -31,8 +31,8 @@ Mode = Literal["literal", "paper", "normalized"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 PAPER_UNITS = ("GHz, of all cores together", "GB (10^9 bytes)", "Gbit/s", "Gbit/s")
-"""Of the terms of S in modes `literal` and `paper`; the paper prints none. Chosen so that a common server's
-terms have about two digits each.
+"""Units of S's terms in modes `literal` and `paper`; the paper prints none. With these units a common
+server's terms have about two digits each.
 """
 
 _GIGA = 1e9
@@ -50,7 +50,7 @@ def terms_of(performance: Performance) -> tuple[float, float, float, float]:
 
 
 def terms_without_data(performance: Performance) -> tuple[Term, ...]:
-    """Terms of which nothing is known: they are 0 in S, and so in L, whatever is used."""
+    """Returns the terms without data: they are 0 in S, and so in L, whatever the utilisation."""
     return tuple(name for name, known in zip(TERMS, terms_of(performance), strict=True) if known <= 0)
 
 
@@ -63,7 +63,7 @@ def scaled(terms: FloatArray, largest: FloatArray) -> FloatArray:
 def load_and_strength(
     utilisation: FloatArray, terms: FloatArray, *, mode: Mode, largest: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """(L, S), each float64[n]. terms: of terms_of, 0 for one that does not count, whose use counts neither;
+    """Returns (L, S), each float64[n]. terms: from terms_of; a term of 0 does not count, nor does its use.
     largest: float64[4], the cluster's.
     """
     if mode == "normalized":
@@ -81,11 +81,11 @@ def paper_score(load: FloatArray, strength: FloatArray) -> FloatArray:
 
 
 class Evenness(msgspec.Struct, frozen=True):
-    """h: a node each, 1 where its load has the average relation to its performance. spread: the standard
-    deviation of h, 0 in a cluster that is loaded perfectly evenly; range: the largest less the smallest.
+    """h: one per node, 1 if its ratio of load to performance is average. spread: the standard deviation of h,
+    0 in a perfectly evenly loaded cluster; range: the largest h minus the smallest.
 
-    The paper calls a larger H better. But weighted by S the H of all nodes have the mean 1 whatever is placed
-    where, so that it can only be larger on one node by being smaller on others: the spread is what differs.
+    The paper calls a larger H better. But weighted by S, the mean of H is 1 for every placement: H grows on
+    one node only by shrinking on others. What differs between placements is the spread.
     """
 
     h: tuple[float, ...]
@@ -94,7 +94,7 @@ class Evenness(msgspec.Struct, frozen=True):
 
 
 def evenness(load: FloatArray, strength: FloatArray) -> Evenness:
-    """Of some nodes; those without any known performance have h = 0. An idle cluster is even: h = 1."""
+    """Computes the evenness of nodes; h = 0 without known performance. An idle cluster is even: h = 1."""
     if not len(load):
         return Evenness((), 0.0, 0.0)
     mean_load, mean_strength = float(load.mean()), float(strength.mean())

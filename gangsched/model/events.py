@@ -1,8 +1,8 @@
-"""Events, in the past tense: the only way anything reaches the core.
+"""Events, named in the past tense: the only way anything reaches the core.
 
-Made by the edge (kube.watch.reflector from the API server's messages, kube.effects.dispatcher from outcomes
-of effects) and by the simulator. Every event is idempotent: receiving it twice, or an older one again,
-changes nothing.
+The edge makes them (kube.watch.reflector from the API server's messages, kube.effects.dispatcher from
+outcomes of effects), and so does the simulator. Every event is idempotent: receiving it twice, or an older
+one again, changes nothing.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class PodGroupDeleted(_Event, frozen=True):
 
 
 class OwnerPut(_Event, frozen=True):
-    """What the object of a controller says of its pods now."""
+    """A controller's object, as it describes its pods now."""
 
     owner: Owner
 
@@ -104,10 +104,10 @@ class ObjectGone(_Event, frozen=True):
 
 
 class ObjectRefused(_Event, frozen=True):
-    """An object that does not parse: what was known under its UID is kept, `message` says what is wrong.
+    """An object that does not parse: the last state known under its UID is kept; `message` says why.
 
-    `kind` is Pod, Node, PodGroup or that of a controller's object. `node_name` and `scheduler_name` as far
-    as they could be read.
+    `kind` is Pod, Node, PodGroup or the kind of a controller's object. `node_name` and `scheduler_name` are
+    set if they could be read.
     """
 
     kind: str
@@ -120,15 +120,16 @@ class ObjectRefused(_Event, frozen=True):
 
 
 class KindSynced(_Event, frozen=True):
-    """The first consistent list of a kind (`pods`, `podgroups.core`, …) has been delivered completely."""
+    """The first consistent list of a kind (`pods`, `podgroups.core`, …) is complete."""
 
     kind: str
 
 
 class KindMissing(_Event, frozen=True):
-    """The server does not serve this kind (now); not an error. KindSynced follows when it appears.
+    """The server does not serve this kind now; not an error. KindSynced follows when it appears.
 
-    is_unread: it may serve it, and the list has failed for long; only gangs that need an object of it wait.
+    is_unread: the kind may be served, but its list has failed for long; only gangs that need such an object
+    wait.
     """
 
     kind: str
@@ -136,33 +137,34 @@ class KindMissing(_Event, frozen=True):
 
 
 class LeadershipGained(_Event, frozen=True):
-    """This process may decide from now on; before, it only follows. Once lost, it never leads again."""
+    """This process may decide from now on; before, it only followed. Once lost, it never leads again."""
 
 
 class QueueUsageRead(_Event, frozen=True):
-    """What an earlier process knew, age_s ago: the part of the cluster that each queue has held lately."""
+    """The recent usage of each queue, as a share of the cluster, that an earlier process saved age_s ago."""
 
     decayed: dict[str, float]
     age_s: float
 
 
 class StartsEstimated(_Event, frozen=True):
-    """When groups in line start if nothing else comes (core.estimates), as worked out from `from_s` on; both
-    on the core's clock. Of groups in line that are missing nothing can be said."""
+    """When queued groups start if nothing else arrives (core.estimates), computed as of `from_s`; both on the
+    core's clock. A queued group that is missing has no estimate.
+    """
 
     from_s: float
     starts: tuple[tuple[GroupKey, float], ...]
 
 
 class BindSucceeded(_Event, frozen=True):
-    """The server answered that this pod is bound as asked."""
+    """The server answered that this pod is bound as requested."""
 
     uid: str
     attempt: int
 
 
 class BindFailed(_Event, frozen=True):
-    """The server itself, naming this pod, refused for good: this bind did not and will not take effect."""
+    """The server itself refused this pod for good: the bind did not and will not take effect."""
 
     uid: str
     attempt: int
@@ -174,8 +176,8 @@ class BindFailed(_Event, frozen=True):
 class BindUnknown(_Event, frozen=True):
     """The outcome of this bind is unknown (timeout, cut, 5xx, 409, a proxy's page): a GET must decide.
 
-    refused: the server itself refused something, without naming a pod, as it does when a webhook denies: if
-    the pod is not bound, the same bind is hardly worth many more tries.
+    refused: the server itself refused without naming a pod, as when a webhook denies. If the pod is not
+    bound, the same bind is worth few more tries.
     """
 
     uid: str
@@ -192,9 +194,9 @@ class BindCancelled(_Event, frozen=True):
 
 
 class ExtendersAnswered(_Event, frozen=True):
-    """The extenders' answer for a pod: the nodes that passed, the others' reasons, and scores by node.
+    """The extenders' answer for a pod: the nodes that passed, the reasons for the rest, and scores by node.
 
-    error: the failure of an extender that may not be ignored; the rest is empty then.
+    error: the failure of an extender that may not be ignored; the other fields are empty then.
     """
 
     ticket: int
@@ -212,14 +214,14 @@ class PodRead(_Event, frozen=True):
 
 
 class PodUnread(_Event, frozen=True):
-    """A GetPod has had several answers, none from the API server itself; it is retried further."""
+    """A GetPod got several answers, none from the API server itself; retries continue."""
 
     uid: str
     message: str
 
 
 class PodBumped(_Event, frozen=True):
-    """The answer to BumpPod: the pod since then; if it has a node, a bind was faster. None: it is gone."""
+    """The answer to BumpPod: the pod after it; if it has a node, a bind came first. None: the pod is gone."""
 
     uid: str
     pod: Pod | None
@@ -232,7 +234,7 @@ class PodPatched(_Event, frozen=True):
 
 
 class PodPatchFailed(_Event, frozen=True):
-    """It has not, or that is unknown (`code` 0, 5xx). 409, 422: another version or pod; 403: no right."""
+    """The patch failed, or may have (`code` 0, 5xx). 409, 422: another version or pod; 403: no right."""
 
     uid: str
     code: int
@@ -252,7 +254,7 @@ class EvictionFailed(_Event, frozen=True):
 
 
 class RefusalsRead(_Event, frozen=True):
-    """What a controller of the group (kind, name) was last told when it made pods; "": nothing of late."""
+    """Why the API server last refused pods of the group's controller (kind, name); "": no recent refusal."""
 
     group: GroupKey
     kind: str
@@ -263,7 +265,7 @@ class RefusalsRead(_Event, frozen=True):
 class HookAnswered(_Event, frozen=True):
     """The outcome of RunHook. `code` is the value of a framework.Code.
 
-    Error: the plugin raised, answered nonsense or was late, so its side effects are unknown.
+    Error: the plugin raised, returned an invalid answer or was late, so its side effects are unknown.
     """
 
     ticket: int

@@ -1,4 +1,4 @@
-"""Load: how busy a node is, and its capacity: annotation gangsched.io/load, and metrics-server's report.
+"""Load: a node's utilisation and capacity, from annotation gangsched.io/load and metrics-server's report.
 
 Lives here: the values, their parsing and writing. Not here: measuring (agent.probes), scores
 (plugins.load_aware), evenness over a cluster (model.evenness). Utilisations are shares, 0..1.
@@ -136,9 +136,9 @@ _decode_name = msgspec.json.Decoder(_Named).decode
 
 
 def parse_node_metrics(body: bytes) -> tuple[list[ReportedUsage], list[ParseError]]:
-    """The answer of /apis/metrics.k8s.io/v1beta1/nodes, and why nodes are left out that cannot be read.
+    """Parses the answer of /apis/metrics.k8s.io/v1beta1/nodes; also returns an error per unreadable node.
 
-    Raises: ParseError, if it is no such answer.
+    Raises: ParseError, if the answer as a whole is malformed.
     """
     try:
         found_list = _decode_list(body)

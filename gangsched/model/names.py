@@ -17,15 +17,15 @@ _VALUE = re.compile(rf"(?:{_NAME})?")
 
 
 def is_qualified_name(text: str) -> bool:
-    """A label's key, or a resource's name: at most 63 characters, after a domain and a slash if need be."""
+    """Whether it may be a label key or resource name: at most 63 characters after an optional domain/."""
     return _QUALIFIED.fullmatch(text) is not None
 
 
 def is_label_value(text: str) -> bool:
-    """At most 63 letters, digits, `-`, `_` and `.`, the first and the last a letter or digit; or nothing."""
+    """Whether it is empty, or at most 63 letters, digits, `-`, `_`, `.`, alphanumeric at both ends."""
     return _VALUE.fullmatch(text) is not None
 
 
 def is_subdomain(text: str) -> bool:
-    """What most objects' names are: at most 253 lower-case letters, digits, `-` and `.`."""
+    """Whether it may name most objects: at most 253 lower-case letters, digits, `-` and `.`."""
     return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None

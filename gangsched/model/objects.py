@@ -119,7 +119,7 @@ class WeightedPodAffinityTerm(_Wire):
 
 
 class PodAffinity(_Wire):
-    """Terms towards other pods, or against them."""
+    """Terms that attract a pod to other pods, or repel it."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
     preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = None
@@ -172,7 +172,7 @@ class CinderVolume(_Wire):
 
 
 class RbdImage(_Wire):
-    """An inline volume's monitors have this name in a PersistentVolume too."""
+    """The monitors of an inline volume have the same field name in a PersistentVolume."""
 
     monitors: list[str] | None = None
     pool: str = "rbd"
@@ -242,8 +242,8 @@ class PodSpec(_Wire):
     volumes: list[Volume] | None = None
     """Only volumes that restrict nodes.
 
-    The API server gives each pod a token volume with a random name, by which no two pods of a gang would be
-    alike.
+    The API server gives each pod a token volume with a random name, which would make all pods of a gang
+    differ.
     """
     resource_claims: list[dict[str, Any]] | None = None
 
@@ -286,7 +286,7 @@ class Pod(_Wire):
 
     @property
     def bound_at(self) -> datetime | None:
-        """When it was bound, as its condition says; None: it does not, or the pod was made on its node."""
+        """When the pod was bound, by its condition; None: no condition, or it was created on its node."""
         for one in self.status.conditions or ():
             if one.type == "PodScheduled" and one.status == "True" and one.last_transition_time is not None:
                 return one.last_transition_time
@@ -313,7 +313,7 @@ class NodeStatus(_Wire):
     allocatable: dict[str, str | int | float] | None = None
     conditions: list[Condition] | None = None
     images: list[NodeImage] | None = None
-    """Fifty a node as kubelets report them; core.cache.images keeps them, and the cache's nodes omit them."""
+    """Kubelets report fifty a node; core.cache.images keeps them, and the cache's nodes omit them."""
 
 
 class Node(_Wire):
@@ -331,7 +331,7 @@ class CustomObject(_Wire):
 
 
 class PlainObject(dict[str, Any]):
-    """An object of a kind that only an out-of-tree plugin knows: its JSON as it is."""
+    """An object of a kind that only an out-of-tree plugin knows, as plain JSON."""
 
     @property
     def metadata(self) -> ObjectMeta:

@@ -1,6 +1,6 @@
-"""How much a gang's packing weighs beside the scores: annotation `gangsched.io/packing-weight`.
+"""The weight of a gang's packing among the scores: annotation `gangsched.io/packing-weight`.
 
-On a pod or a PodGroup. Without it the profile's setting `packing` holds; without that too a gang is packed
+On a pod or a PodGroup. Without it the profile's setting `packing` applies; without that too, a gang is packed
 first, and scores decide among equally tight placements. The points are those of core.framework.packing_score.
 """
 
@@ -13,7 +13,7 @@ from gangsched.errors import ParseError
 
 PACKING_WEIGHT_KEY = "gangsched.io/packing-weight"
 MAX_PACKING_WEIGHT = 100_000
-"""More than all scores together can reach, and sums stay exact."""
+"""Exceeds all scores together, yet sums stay exact."""
 _NUMBER = re.compile(r"[0-9]{1,6}")
 
 

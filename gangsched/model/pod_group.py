@@ -8,9 +8,9 @@ To add a dialect, write `model/dialects/<name>.py` with one `Dialect` in it: the
 which a pod names its group, those by which it states the group's numbers, how the numbers are read from a pod
 or from an object, and which kinds of object. Then add it to DIALECTS below, at its place: if a pod states one
 name in several dialects, the first one wins. All else follows from the table: which kinds are watched, what
-makes a pod change its group, what members must agree on. Beside that it needs a line in
+makes a pod change its group, what members must agree on. A dialect also needs a line in
 gangsched.sim.reading, which reads pods for the checkers and shares no code with this, rights for its kinds in
-deploy/rbac.yaml, and its words in docs/migrating.md.
+deploy/rbac.yaml, and a text in docs/migrating.md.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ RANK_KEY = "gangsched.io/rank"
 ATTEMPT_KEY = "gangsched.io/attempt"
 STARTED_IN_KEY = "gangsched.io/started-in-queue"
 BIND_KEYS = (GANG_KEY, RANK_KEY, ATTEMPT_KEY, STARTED_IN_KEY)
-"""What a bind writes beside devices; nothing else writes it."""
+"""The keys that a bind writes besides devices; nothing else writes them."""
 
 GROUP_LABEL = ours.LABEL
 MIN_MEMBERS_KEY = ours.MIN_MEMBERS_KEY
@@ -85,7 +85,7 @@ DIALECTS: tuple[Dialect, ...] = (
     yunikorn.DIALECT,
     lightweight.DIALECT,
 )
-"""All of them; if several state one name, the first is the group's dialect."""
+"""All dialects; if several state one name, the first is the group's dialect."""
 
 OBJECT_KINDS: Mapping[str, tuple[str, ObjectKind]] = {
     f"podgroups.{dialect.name}" + (f".{kind.api_group}" if kind is not dialect.kinds[0] else ""): (
@@ -95,7 +95,7 @@ OBJECT_KINDS: Mapping[str, tuple[str, ObjectKind]] = {
     for dialect in DIALECTS
     for kind in dialect.kinds
 }
-"""By the name of the kind in events: its dialect, and its place in it."""
+"""By the kind's name in events: its dialect, and its index there."""
 
 CORE = core.DIALECT.name
 COSCHEDULING = coscheduling.DIALECT.name
@@ -163,7 +163,7 @@ _NAMING_ANNOTATIONS = frozenset(key for dialect in DIALECTS for key in dialect.a
 _NOTHING: Mapping[str, str] = {}
 _COMMON = ("spec.schedulerName", "spec.priority", TOPOLOGY_KEY, PACKING_WEIGHT_KEY)
 N_COMMON = len(_COMMON)
-"""How many of stated_names are of dialects; these come first."""
+"""How many of stated_names come from the dialect; these are first."""
 
 _TELLING_LABELS = frozenset(
     (
@@ -188,11 +188,11 @@ def _not_told(key: GroupKey) -> bool | None:
 
 
 def group_key(pod: Pod, is_basic: Callable[[GroupKey], bool | None] = _not_told) -> GroupKey:
-    """The group a pod names, or the group of one that it is. Raises: ParseError if it names two.
+    """Returns the group a pod names, or the pod's own group of one. Raises: ParseError if it names two.
 
-    is_basic: whether the core PodGroup of that key requires no gang, None while unknown. If it requires none,
-    a name in the pod's metadata, or an unsupported mark (model.dialects.foreign), takes precedence; while
-    that is unknown the pod belongs to the core group, which waits for its object.
+    is_basic: whether the core PodGroup of that key requires no gang; None while unknown. If it requires none,
+    a name in the pod's metadata, or an unsupported mark (model.dialects.foreign), takes precedence. While
+    unknown, the pod belongs to the core group, which waits for its object.
     """
     meta, reference = pod.metadata, pod.spec.scheduling_group
     named = _named(pod)
@@ -215,7 +215,7 @@ def group_key(pod: Pod, is_basic: Callable[[GroupKey], bool | None] = _not_told)
 
 
 def core_key(pod: Pod) -> GroupKey | None:
-    """The core PodGroup's key, where the pod names one."""
+    """Returns the core PodGroup's key if the pod names one."""
     reference = pod.spec.scheduling_group
     if reference is None or not reference.pod_group_name:
         return None
@@ -223,7 +223,7 @@ def core_key(pod: Pod) -> GroupKey | None:
 
 
 def core_key_beside(pod: Pod) -> GroupKey | None:
-    """The core PodGroup's key where the pod's metadata names a group as well, or has a foreign mark."""
+    """Returns the core PodGroup's key if the pod's metadata names a group too, or has a foreign mark."""
     key = core_key(pod)
     if key is None or not (_named(pod) or foreign.unsupported_marks(pod.metadata)):
         return None
@@ -258,7 +258,7 @@ def _names(labels: Mapping[str, str], annotations: Mapping[str, str]) -> list[tu
 
 
 def lone_key(pod: Pod) -> GroupKey:
-    """The group of one that the pod is where it names none."""
+    """Returns the key of the pod's own group of one, if it names no group."""
     meta = pod.metadata
     return GroupKey(POD, meta.namespace, meta.name, meta.uid)
 
@@ -275,11 +275,11 @@ def is_inferred(key: GroupKey) -> bool:
 
 
 def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:
-    """The group's numbers as this member states them. Raises: ParseError naming the key."""
+    """Reads the group's numbers as this member states them. Raises: ParseError naming the key."""
     meta = pod.metadata
     if key.dialect == POD:
         asked = annotated_topology(meta.annotations)
-        annotated_packing_weight(meta.annotations)  # means nothing for one pod, and is no number
+        annotated_packing_weight(meta.annotations)  # only checked: it means nothing for one pod
         return PodGroup(key, topology=asked, unsupported=foreign.unsupported_marks(meta))
     dialect = _BY_NAME[key.dialect]
     numbers = dialect.from_pod(key, meta.labels or _NOTHING, meta.annotations or _NOTHING)
@@ -289,8 +289,9 @@ def group_from_pod(key: GroupKey, pod: Pod) -> PodGroup:
 
 
 def with_wishes_of(group: PodGroup, pod: Pod) -> PodGroup:
-    """A group described by an object, with the settings in its pods' annotations added: the author of a Job
-    cannot annotate the PodGroup that its controller makes. Raises: ParseError naming the key."""
+    """Adds the settings in a pod's annotations to a group described by an object: the author of a Job cannot
+    annotate the PodGroup that its controller makes. Raises: ParseError naming the key.
+    """
     asked = annotated_topology(pod.metadata.annotations)
     weight = annotated_packing_weight(pod.metadata.annotations)
     if asked:
@@ -301,7 +302,7 @@ def with_wishes_of(group: PodGroup, pod: Pod) -> PodGroup:
 
 
 def group_from_object(dialect: str, api_version: str, item: CustomObject) -> PodGroup:
-    """The group's numbers from its object. Raises: ParseError naming the field."""
+    """Reads the group's numbers from its object. Raises: ParseError naming the field."""
     meta = item.metadata
     key = GroupKey(dialect, meta.namespace, meta.name)
     numbers = annotated_numbers(meta.annotations or _NOTHING, key)
@@ -336,17 +337,17 @@ def one_speaks(key: GroupKey) -> bool:
 
 
 def api_group_order(dialect: str, api_version: str) -> int:
-    """For a dialect whose objects may be of several API groups: the smallest wins."""
+    """Ranks the API groups of a dialect whose objects may come from several: the smallest wins."""
     groups = [kind.api_group for kind in _BY_NAME[dialect].kinds]
     group = api_version.rpartition("/")[0]
     return groups.index(group) if group in groups else 0
 
 
 def identity_of(pod: Pod) -> tuple[object, ...]:
-    """Everything, as written, by which the pod names its group or states its numbers, and that can be edited.
+    """Returns every editable value, as written, by which the pod names its group or states its numbers.
 
-    Not its labels as such: kube-apiserver copies a node's zone and region onto the pods bound to it
-    (KEP-4742, on by default since 1.35).
+    Not all its labels: kube-apiserver copies a node's zone and region onto the pods bound to it (KEP-4742, on
+    by default since 1.35).
     """
     spec, labels, annotations = pod.spec, pod.metadata.labels, pod.metadata.annotations
     return (
@@ -364,7 +365,7 @@ def _told_by(metadata: Mapping[str, str], keys: frozenset[str]) -> Mapping[str, 
 
 
 def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
-    """A member's statements about its group, as written, in the order of stated_names."""
+    """Returns a member's statements about its group, as written, in the order of stated_names."""
     spec, meta = pod.spec, pod.metadata
     topology = weight = None
     if meta.annotations:
@@ -383,7 +384,7 @@ def stated_by(key: GroupKey, pod: Pod) -> tuple[object, ...]:
 
 
 def stated_names(key: GroupKey) -> tuple[str, ...]:
-    """What members of a group must agree on."""
+    """Returns the keys that members of a group must agree on."""
     dialect = _BY_NAME.get(key.dialect)
     if dialect is None or dialect.kinds:
         return _COMMON

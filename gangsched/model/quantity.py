@@ -25,9 +25,10 @@ _SUFFIX: dict[str, Decimal] = {
 }  # fmt: skip
 
 MAX_VALUE = 2**61
-"""Larger quantities, and larger sums of them, count as this much, 2 EiB. An int64 holds three of them: what a
-node has, what is used beyond that, and another pod's request."""
-# The API server writes them in a dozen; a megabyte of digits must not reach arithmetic.
+"""Larger quantities and sums count as this much, 2 EiB. An int64 holds three of them: what a node has, what
+is used beyond that, and another pod's request.
+"""
+# The API server writes a dozen; a megabyte of digits must not reach arithmetic.
 _MAX_CHARS = 8192
 
 
@@ -50,7 +51,7 @@ def to_int(text: str) -> int:
 
 
 def saturated(amount: int) -> int:
-    """A sum of quantities, as one of them."""
+    """Clamps a sum of quantities to MAX_VALUE."""
     if -MAX_VALUE <= amount <= MAX_VALUE:  # nearly always, and twice as fast as min and max
         return amount
     return MAX_VALUE if amount > 0 else -MAX_VALUE

@@ -1,7 +1,7 @@
-"""Which resources' device IDs must be known where a pod goes: annotation `gangsched.io/require-device-ids`.
+"""The resources whose device IDs must be known on a pod's node: annotation `gangsched.io/require-device-ids`.
 
 `nvidia.com/gpu,example.com/nic`, or `true`: of every extended resource that the pod requests. On a pod, or on
-a PodGroup for all its members. Without it a node that does not list its devices gives as many as it counts.
+a PodGroup for all its members. Without it, a node that does not list devices provides the number it reports.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAX_CHARACTERS = 2048
 
 
 def parse_required_ids(text: str) -> frozenset[str]:
-    """Names of resources, or ALL_RESOURCES. Raises: ParseError."""
+    """Returns names of resources, or ALL_RESOURCES. Raises: ParseError."""
     if text == "true":
         return ALL_RESOURCES
     if text == "false":
@@ -36,6 +36,6 @@ def parse_required_ids(text: str) -> frozenset[str]:
 
 
 def annotated_required_ids(annotations: Mapping[str, str]) -> frozenset[str]:
-    """Of a pod or a PodGroup. Raises: ParseError."""
+    """Reads the annotation of a pod or a PodGroup. Raises: ParseError."""
     text = annotations.get(REQUIRE_IDS_KEY)
     return NONE_REQUIRED if text is None else parse_required_ids(text)

@@ -30,14 +30,15 @@ _BINARY = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _NOTHING: Mapping[str, int] = {}
 SCORING_DEFAULTS: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 2**20}
-"""For scores only: a container that requests none of it counts as if it requested this, so that pods
-without requests do not all go to one node. Source: kube-scheduler `util/pod_resources.go`."""
-# Volcano caps at 256 kinds, kube-scheduler has no cap; a cluster we have seen has under 40.
+"""For scores only: what a container without a request counts as requesting, so that pods without requests do
+not all go to one node. Source: kube-scheduler `util/pod_resources.go`.
+"""
+# Volcano caps at 256 kinds, kube-scheduler has no cap; clusters we have seen have under 40.
 MAX_RESOURCES = 1024
 
 
 class ResourceTable:
-    """Grows a column the first time a resource name is seen; columns are never removed or renumbered."""
+    """Adds a column the first time a resource name is seen; columns are never removed or renumbered."""
 
     __slots__ = ("_column", "names")
 
@@ -52,7 +53,7 @@ class ResourceTable:
         return name in self._column
 
     def column(self, name: str) -> int:
-        """The column of `name`, new if need be. Raises: ParseError beyond MAX_RESOURCES names."""
+        """Returns the column of `name`, adding it if new. Raises: ParseError beyond MAX_RESOURCES names."""
         found = self._column.get(name)
         if found is None:
             if len(self.names) >= MAX_RESOURCES:
@@ -62,7 +63,7 @@ class ResourceTable:
         return found
 
     def vector(self, amounts: Mapping[str, int]) -> Vector:
-        """Amounts as one row. Shape: int64[len(self)], zeros for unnamed resources."""
+        """Returns amounts as one row. Shape: int64[len(self)], zeros for unnamed resources."""
         columns = [(self.column(name), amount) for name, amount in amounts.items()]
         row = np.zeros(len(self.names), dtype=np.int64)
         for column, amount in columns:
@@ -71,7 +72,7 @@ class ResourceTable:
 
 
 def is_extended(name: str) -> bool:
-    """Whether it is a resource of a device plugin or an operator: with a domain other than Kubernetes' own.
+    """Whether a device plugin or an operator provides it: its domain is not Kubernetes' own.
 
     Source: kubernetes `pkg/apis/core/v1/helper/helpers.go`, IsExtendedResourceName.
     """
@@ -95,7 +96,7 @@ def parse_quantities(quantities: Quantities | None) -> dict[str, int]:
 def container_requests(container: Container, unstated: Mapping[str, int] = _NOTHING) -> dict[str, int]:
     """One container's requests; a limit stands in for a missing request, as the API server defaults.
 
-    unstated: used if there is neither; a request of zero counts as one. Raises: ParseError.
+    unstated: used if there is neither; an explicit request of zero counts as stated. Raises: ParseError.
     """
     asked: dict[str, int] = {}
     if container.resources is not None:
@@ -111,17 +112,16 @@ def container_requests(container: Container, unstated: Mapping[str, int] = _NOTH
 def pod_requests(
     spec: PodSpec, *, unstated: Mapping[str, int] = _NOTHING, pod_level: bool = True
 ) -> dict[str, int]:
-    """The pod's use of its node, `pods` = 1 included, zeros left out.
+    """Returns what the pod uses on its node, including `pods` = 1; zeros are left out.
 
-    unstated: as for container_requests; pod_level: whether the requests of the pod as a whole count.
-    Raises: ParseError.
+    unstated: as for container_requests; pod_level: whether pod-level requests count. Raises: ParseError.
     """
     running: dict[str, int] = {}
     for container in spec.containers:
         _add(running, container_requests(container, unstated))
     init_peak: dict[str, int] = {}
     sidecars: dict[str, int] = {}
-    # There may be thousands of both: only what this container asks for can exceed the peak so far.
+    # There may be thousands of both: only what this container requests can exceed the peak so far.
     for container in spec.init_containers or ():
         asked = container_requests(container, unstated)
         at_once = {name: quantity.saturated(sidecars.get(name, 0) + n) for name, n in asked.items()}
@@ -143,9 +143,9 @@ def pod_requests(
 
 
 def unstated_room(spec: PodSpec, requests: Mapping[str, int]) -> tuple[int, int] | None:
-    """(cpu, memory) that scores count for a pod on a node beyond its `requests`; None: nothing.
+    """Returns the (cpu, memory) that scores count for a pod beyond its `requests`; None: nothing.
 
-    With pod-level requests, only what no container states is filled in. Source: kube-scheduler
+    With pod-level requests, only resources that no container states are filled in. Source: kube-scheduler
     `framework/types.go`, getNonMissingContainerRequests. Raises: ParseError.
     """
     unstated = SCORING_DEFAULTS
@@ -176,9 +176,9 @@ def _max(total: dict[str, int], other: Mapping[str, int]) -> None:
 
 
 def told_amount(resource: str, amount: int) -> str:
-    """A quantity for people: cores, a number, or bytes in the largest of Gi, Mi and Ki that there is one of.
+    """Formats a quantity for people: cores, a number, or bytes in the largest fitting unit of Gi, Mi, Ki.
 
-    Bytes to hundredths, towards 0: what is nearly there is not told as if it were all there.
+    Bytes are truncated to hundredths, so that nearly enough is not shown as enough.
     """
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"

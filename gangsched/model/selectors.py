@@ -14,12 +14,12 @@ import msgspec
 
 from gangsched.model.objects import LabelSelector
 
-# More values than that are looked up in a set.
+# More values than this are looked up in a set.
 _FEW = 16
 
 
 class _Values(tuple[str, ...]):
-    """Values in thousands: compared and hashed as the tuple that they are, and looked up as in a set."""
+    """Thousands of values: compared and hashed as a tuple, looked up in a set."""
 
     @cached_property
     def _all(self) -> frozenset[str]:
@@ -52,7 +52,7 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
 
 
 class Selector(msgspec.Struct, frozen=True, gc=False):
-    """All requirements hold; none matches everything. A selector that matches nothing is None."""
+    """Matches if all requirements hold; without any, everything. None is the selector of nothing."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -61,11 +61,11 @@ class Selector(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The labels that it looks at."""
+        """Returns the label keys that it tests."""
         return tuple(one.key for one in self.requirements)
 
     def with_requirements(self, more: Iterable[Requirement]) -> Selector:
-        """Adds the others; duplicates are dropped."""
+        """Returns the selector with these added; drops duplicates."""
         return Selector(tuple(dict.fromkeys((*self.requirements, *more))))
 
 
@@ -73,7 +73,7 @@ EVERYTHING = Selector()
 
 
 def selector_of(wire: LabelSelector | None) -> Selector | None:
-    """None if there is none: that one matches nothing; an empty one matches everything."""
+    """Compiles a selector. None stays None and matches nothing; an empty one matches everything."""
     if wire is None:
         return None
     found = [*requirements_of(wire.match_labels or {})]
@@ -84,15 +84,15 @@ def selector_of(wire: LabelSelector | None) -> Selector | None:
 
 
 def requirements_of(labels: Mapping[str, str]) -> list[Requirement]:
-    """Exactly these labels, as conditions, in the order of their keys."""
+    """Returns conditions for exactly these labels, in the order of their keys."""
     return [Requirement(key, "In", (labels[key],)) for key in sorted(labels)]
 
 
 class PodTerm(msgspec.Struct, frozen=True, gc=False):
     """Which pods match: by namespace and by labels.
 
-    namespaces: by name, in order; namespace_selector: those whose labels match besides; selector None: none.
-    skip_leaving: pods that are being deleted do not count. also: further conditions on the same pod.
+    namespaces: by name, sorted; namespace_selector: adds those whose labels match; selector None: no pod
+    matches. skip_leaving: pods being deleted do not count. also: further conditions on the same pod.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class PodTerm(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The labels of pods that it looks at."""
+        """Returns the keys of the pod labels that it tests."""
         own = self.selector.keys if self.selector is not None else ()
         return (*own, *(key for term in self.also for key in term.keys))
 

@@ -1,7 +1,6 @@
-"""What volumes are made of: claims, volumes, classes and drivers' reports about nodes; only the fields we
-read.
+"""Storage objects: claims, volumes, classes and drivers' reports about nodes; only the fields we read.
 
-Decoded like model.objects. A plugin that names their kind in its `watches` finds them in view.objects(kind).
+Decoded like model.objects. A plugin that lists their kind in its `watches` finds them in view.objects(kind).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from gangsched.model.objects import (
     ResourceRequirements,
 )
 
-# As events and view.objects name the kinds.
+# The kinds, as named in events and view.objects.
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
 CLASSES = "storageclasses.storage.k8s.io"

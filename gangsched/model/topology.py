@@ -1,4 +1,4 @@
-"""Topology: the node labels whose value a gang's members must, or should, have in common.
+"""Topology: the node labels whose value a gang's members must, or should, share.
 
 Lives here: reading it, from the annotation `gangsched.io/topology` of pods and PodGroups and from
 `spec.schedulingConstraints` of the core API's PodGroup. Not here: placing by it (core.cycle.topology). Source
@@ -29,8 +29,9 @@ _EXAMPLE = "'required: topology.example.com/block, preferred: topology.example.c
 
 
 class TopologyLevel(msgspec.Struct, frozen=True, gc=False):
-    """One label of nodes. required: all members go where its value is the same; else where it has as few
-    values as possible."""
+    """One node label. required: all members go to nodes with one value of it; else to nodes with as few
+    values as possible.
+    """
 
     key: str
     required: bool = True
@@ -41,7 +42,7 @@ Topology = tuple[TopologyLevel, ...]
 
 
 def annotated_topology(annotations: Mapping[str, str] | None) -> Topology:
-    """The topology in the annotations of a pod or a PodGroup. Raises: ParseError."""
+    """Reads the topology in the annotations of a pod or a PodGroup. Raises: ParseError."""
     text = annotations.get(TOPOLOGY_KEY) if annotations else None
     return () if text is None else parse_topology(text)
 
@@ -67,8 +68,9 @@ def parse_topology(text: str) -> Topology:
 
 
 def parse_constraints(spec: Mapping[str, Any]) -> Topology:
-    """What a core PodGroup's `spec.schedulingConstraints` requires. Raises: ParseError, also for an unknown
-    constraint: ignoring it would break what the pods' user relies on."""
+    """Reads a core PodGroup's `spec.schedulingConstraints`. Raises: ParseError, also for an unknown
+    constraint: ignoring it would break what the pods' user relies on.
+    """
     constraints = spec.get("schedulingConstraints")
     if constraints is None:
         return ()
@@ -93,14 +95,14 @@ def parse_constraints(spec: Mapping[str, Any]) -> Topology:
 
 
 def both(first: Topology, second: Topology) -> Topology:
-    """The union of two topologies; a label that both name is required if either requires it."""
+    """Returns the union of two topologies; a label in both is required if either requires it."""
     required = {level.key for level in (*first, *second) if level.required}
     keys = dict.fromkeys(level.key for level in (*first, *second))
     return tuple(TopologyLevel(key, key in required) for key in keys)
 
 
 def topology_level(text: object, field: str, *, required: bool) -> TopologyLevel:
-    """The level of a label's key, from anybody's field. Raises: ParseError, naming the field."""
+    """Returns the level of a label key read from `field`. Raises: ParseError, naming the field."""
     return TopologyLevel(_label_key(text if isinstance(text, str) else "", field), required)
 
 

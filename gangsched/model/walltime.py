@@ -1,8 +1,8 @@
 """Walltime: how long a pod or a group runs, as its annotations, a label or a field state it.
 
-Lives here: one object's statement, and what is wrong with it. Not here: predictions and defaults, and a
-gang's walltime by those of its members (core.queueing.walltimes). A statement that cannot be read never
-refuses a pod: it counts as not stated, and is reported.
+Lives here: what one object states, and what is wrong with it. Not here: predictions and defaults, and a
+gang's walltime as derived from its members' (core.queueing.walltimes). An unreadable statement never makes a
+pod unschedulable: it counts as not stated, and is reported.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ WALLTIME_ANNOTATIONS = frozenset((WALLTIME_KEY, SLURM_WALLTIME_KEY))
 
 Source = Literal["stated", "enforced", "predicted", "default", "never"]
 SOURCES: tuple[Source, ...] = ("stated", "enforced", "predicted", "default", "never")
-"""From the one that counts most."""
+"""The highest precedence first."""
 
-# Pods of these controllers are replaced when they end, and those of a node (mirror pods) come back with it:
-# the end of one of them frees nothing.
+# Pods of these controllers are replaced when they end, and those of a node (mirror pods) return with it: such
+# a pod frees nothing when it ends.
 _ENDLESS = frozenset(("ReplicaSet", "DaemonSet", "Node"))
 _WHOLE = re.compile(r"[0-9]{1,9}")
 
@@ -46,7 +46,7 @@ class Walltime(msgspec.Struct, frozen=True, gc=False):
 
 
 def pod_walltime(pod: Pod) -> Walltime:
-    """The pod's own statement. If there is a statement and a deadline, the shorter one, which ends it."""
+    """Reads the pod's own walltime. With both a statement and a deadline, the shorter one ends the pod."""
     for owner in pod.metadata.owner_references or ():
         if owner.controller and owner.kind in _ENDLESS:
             return Walltime(field=f"its {owner.kind} replaces it")
@@ -58,7 +58,7 @@ def pod_walltime(pod: Pod) -> Walltime:
 
 
 def stated_walltime(labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None) -> Walltime:
-    """The statement in an object's metadata; of several the first that can be read."""
+    """Reads the walltime in an object's metadata; of several, the first readable one."""
     problems: list[str] = []
     for name, key, read in _STATEMENTS:
         found = labels if name == "labels" else annotations

@@ -1,6 +1,6 @@
-"""Namespaces, classes of priority, and the objects that own or select pods: only the fields we read.
+"""Namespaces, priority classes, and the objects that own or select pods: only the fields we read.
 
-Decoded like model.objects. A plugin that names their kind in its `watches` finds them in
+Decoded like model.objects. A plugin that lists their kind in its `watches` finds them in
 `view.objects(kind)`.
 """
 
@@ -25,7 +25,7 @@ PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 
 
 class PriorityClass(_Kept):
-    """The API server itself gives pods their priority by it; a PodGroup of another system only names it."""
+    """The API server sets pods' priority from it; a PodGroup of another system only names it."""
 
     metadata: ObjectMeta
     value: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] = 0
@@ -68,7 +68,7 @@ class DisruptionBudgetStatus(_Kept):
 
 
 class PodDisruptionBudget(_Kept):
-    """`status.disruptions_allowed` is how many of its pods may be evicted now; disrupted_pods are counted."""
+    """`status.disruptions_allowed`: how many more pods may be evicted; disrupted_pods already count."""
 
     metadata: ObjectMeta
     spec: _SelectorSpec = msgspec.field(default_factory=_SelectorSpec)
@@ -76,9 +76,9 @@ class PodDisruptionBudget(_Kept):
 
 
 def selector_keys(obj: Any) -> tuple[str, ...]:
-    """The pod labels by which placing distinguishes the object's pods from others.
+    """Returns the pod labels by which placement distinguishes the object's pods.
 
-    Empty for objects that select no pods, or select them for other ends (a disruption budget).
+    Empty for objects that select no pods, or select them for other purposes (a disruption budget).
     """
     if not isinstance(obj, Service | ReplicationController | ReplicaSet | StatefulSet):
         return ()

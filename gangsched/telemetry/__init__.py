@@ -1,8 +1,8 @@
-"""Traces: one a gang, from its first member seen to its last bind, built outside the core from what it does.
+"""Traces: one a gang, from its first member seen to its last bind, built by observing the core.
 
-`settings` is all that a scheduler without traces loads; `tracer` makes spans of the core's events, effects
-and Observer calls; `tail` holds those of gangs that the ratio leaves out; `export` sends them to a collector
-or a file, `service` ties these together; `reading` and `waterfall` show them in a terminal. Not here: metrics
+A scheduler without traces loads only `settings`. `tracer` makes spans from the core's events, effects and
+Observer calls; `tail` holds spans of gangs that the ratio leaves out; `export` sends spans to a collector or
+a file; `service` combines these; `reading` and `waterfall` show traces in a terminal. Not here: metrics
 (gangsched.web), decisions.
 
     span            parent         from                        to
@@ -19,11 +19,11 @@ or a file, `service` ties these together; `reading` and `waterfall` show them in
       Unwind        schedule gang  bound members are evicted   the last of them is gone
 
 A lone pod's trace is named `schedule pod`. Only ended spans are exported, and children end before their
-parents: of a gang that still waits a reader sees spans whose parent is missing, and Jaeger shows them side by
-side under `<trace-without-root-span>`. A process that dies never exports its open spans. Pods that it bound
-carry `gangsched.io/traceparent`, the context of the root: the process that completes or unwinds the gang
-continues the same trace and ends the same root, so that it becomes one tree. A gang without a bound pod
-starts a new trace in the new process; the old one's finished attempts stay behind without a root. (A gang
-that was never fully bound cannot be told from one that was and lost members in the same second: then both
-processes end the root.)
+parents: for a waiting gang a reader sees spans without their parent, and Jaeger shows them side by side under
+`<trace-without-root-span>`. A process that dies never exports its open spans. Pods that it bound carry
+`gangsched.io/traceparent`, the context of the root: the process that completes or unwinds the gang continues
+the same trace and ends the same root, so that it becomes one tree. A gang without a bound pod starts a new
+trace in the new process; the old process' finished attempts stay without a root. (A gang that was never fully
+bound cannot be distinguished from one that was and lost members in the same second: then both processes end
+the root.)
 """

@@ -8,7 +8,7 @@ from gangsched.telemetry.spans import Attributes
 
 
 def of_gang(group: Group) -> Attributes:
-    """The root's attributes for its gang."""
+    """Returns the root's attributes for its gang."""
     said: Attributes = {
         names.NAMESPACE: group.key.namespace,
         names.GROUP: str(group.key),
@@ -26,7 +26,7 @@ def of_gang(group: Group) -> Attributes:
 
 
 def of_reservation(group: Group) -> Attributes:
-    """Reserved nodes and devices; a long list is cut, the counts are not."""
+    """Returns reserved nodes and devices; long lists are cut, counts are not."""
     nodes: dict[str, None] = {}
     devices: list[str] = []
     n_members = n_devices = 0
@@ -46,7 +46,7 @@ def of_reservation(group: Group) -> Attributes:
 
 
 def of_member(info: PodInfo, message: str) -> Attributes:
-    """An event's attributes for one member; `message` is cut."""
+    """Returns an event's attributes for one member; cuts `message`."""
     said: Attributes = {
         names.POD_NAME: info.pod.metadata.name,
         names.POD_UID: info.uid,

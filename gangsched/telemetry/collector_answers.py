@@ -1,7 +1,7 @@
-"""Answers of a trace collector, of which only the begin is read: an answer without end would fill the memory.
+"""Answers of a trace collector, read only up to a limit: an endless answer would fill the memory.
 
-One that sends elsewhere is a refusal: OpenTelemetry's exporter follows no redirect and takes it for success.
-Called by telemetry.service; loads requests, with which that exporter sends.
+A redirect counts as a refusal: OpenTelemetry's exporter does not follow it and takes it for success. Called
+by telemetry.service; loads requests, which that exporter uses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from gangsched.model.printable import one_line
 
-# What a collector says of spans that it refuses has some hundred bytes.
+# A collector's message about refused spans takes some hundred bytes.
 MAX_ANSWER = 64 * 1024
 _LIMIT_S = 10.0
 _MAX_WHY = 400
@@ -27,20 +27,20 @@ _OWN_SESSIONS = (
 
 
 class Answers:
-    """What one collector has answered last: how many spans it has refused of a batch, and why.
+    """A collector's last answer: how many spans of a batch it refused, and why.
 
-    OpenTelemetry's exporter takes a partial success for a whole one.
+    OpenTelemetry's exporter takes a partial success for a full one.
     """
 
     def __init__(self) -> None:
         self._refused = (0, "")
 
     def refused(self) -> tuple[int, str]:
-        """Of the batch that was sent last."""
+        """How many spans of the last batch were refused, and why."""
         return self._refused
 
     def session(self) -> requests.Session | None:
-        """None: the environment names a provider of sessions, which OpenTelemetry asks for one."""
+        """The session to use; None: the environment names a session provider, which OpenTelemetry uses."""
         if any(os.environ.get(name) for name in _OWN_SESSIONS):
             return None
         session = _bounded_session()
@@ -52,14 +52,14 @@ class Answers:
         try:
             partial = ExportTraceServiceResponse.FromString(response.content).partial_success
         except DecodeError:
-            return  # no word of what OTLP says, and none is needed
+            return  # not an OTLP answer, and none is needed
         self._refused = (partial.rejected_spans, one_line(partial.error_message[:_MAX_WHY]))
 
 
 def _bounded_session() -> requests.Session:
-    """One that reads no answer to its end."""
+    """Returns a session that reads only the begin of an answer."""
     session = requests.Session()
-    # A compressed answer of 64 KiB is one of 64 MiB.
+    # A compressed answer of 64 KiB may be 64 MiB uncompressed.
     session.headers["Accept-Encoding"] = "identity"
     session.hooks["response"].append(_read)
     return session

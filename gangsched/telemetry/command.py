@@ -69,8 +69,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _present(args: argparse.Namespace, gang: str) -> str:
-    """The gang's present state, from the running scheduler: before its first attempt there is no trace to
-    read."""
+    """Returns the gang's current state from the running scheduler: before its first attempt there is no trace
+    to read.
+    """
     from gangsched.core.state.reporter import clean
     from gangsched.signals import run_loop
     from gangsched.web.explanations import Page, path_of

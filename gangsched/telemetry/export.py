@@ -1,7 +1,7 @@
-"""Exports ended spans: a bounded queue and a thread for each exporter, counted, never waited for.
+"""Exports ended spans: a bounded queue and a thread for each exporter, without ever blocking the loop.
 
-Lives here: what happens when a collector is down or hangs (spans are dropped, counted, and it is logged), and
-the flush at the end. Not here: the protocol (OpenTelemetry's exporter, telemetry.otlp_json). Called by
+Lives here: what happens when a collector is down or hangs (spans are dropped, counted and logged), and the
+flush at the end. Not here: the protocol (OpenTelemetry's exporter, telemetry.otlp_json). Called by
 telemetry.service from the scheduler's loop, and by the exporters' threads.
 """
 
@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 
 # 9 spans a gang: the output of 900 gangs while a collector does not answer, about 20 MB.
 MAX_WAITING = 8192
-# The thread holds the interpreter's lock while it encodes a batch: small batches, so that the loop gets it
+# The thread holds the interpreter's lock while it encodes a batch: batches are small so that the loop gets it
 # back soon.
 BATCH = 128
 DELAY_MS = 1000.0
@@ -51,7 +51,7 @@ class Said(logging.Handler):
 class SpanLane(SpanExporter):
     """One exporter with its queue and thread. `target` is its name in the log.
 
-    refused: how many spans of the batch that was sent last were refused though it was taken, and why.
+    refused: returns how many spans of the last batch were refused though it was accepted, and why.
     """
 
     def __init__(
@@ -121,11 +121,11 @@ class SpanLane(SpanExporter):
         why = ""
         try:
             result = self._exporter.export(spans)
-        except Exception as error:  # a full disk, a bug of the exporter: lose spans and nothing else
+        except Exception as error:  # a full disk, a bug of the exporter: lose only spans
             result, why = SpanExportResult.FAILURE, one_line(f"{type(error).__name__}: {error}"[:512])
         n_refused, said = self._refused() if result is SpanExportResult.SUCCESS else (0, "")
         if n_refused > 0:
-            n_refused = min(n_refused, len(spans))  # a collector can count as it likes
+            n_refused = min(n_refused, len(spans))  # a collector may report any number
             self.n_exported += len(spans) - n_refused
             self.n_failed += n_refused
             self._failing = True

@@ -1,7 +1,7 @@
 """GangTrace: one gang's open spans, and how its next state changes them.
 
 The tree is drawn in gangsched.telemetry. A gang's states follow each other without gaps, so at any moment one
-phase is open, and an attempt around it from the first cycle on. telemetry.tracer calls it with each event and
+phase is open, and from the first cycle on an attempt around it. telemetry.tracer calls it with each event and
 its time; it passes ended spans to `out`.
 
     state                            phase         an attempt that is open
@@ -13,8 +13,8 @@ its time; it passes ended spans to `out`.
     UNWINDING                        Unwind        ends
     BOUND, DELETED                   none          ends, and so does the trace
 
-A gang that waits in Permit is reconsidered whenever a member or a sibling comes; the core counts each of
-these as an attempt, and here they are events of one Permit wait, until one of them ends it.
+A gang that waits in Permit is tried again whenever a member or a sibling arrives. The core counts each try as
+an attempt; here they are events of one Permit wait, until one of them ends it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class GangTrace:
     # -- events ----------------------------------------------------------------------------------------
 
     def attempt_began(self, now_ns: int, tried_with: Iterable[GangTrace]) -> None:
-        """Its turn has come, alone or with others."""
+        """The gang's turn has come, alone or with other gangs."""
         self._cycle_ns = now_ns
         self._number = self.group.attempts
         phase = self.phase
@@ -180,13 +180,13 @@ class GangTrace:
         self._emit(span, now_ns)
 
     def preempted(self, victims: Iterable[PodInfo], now_ns: int) -> None:
-        """The wait that has begun is for these victims: one event each."""
+        """The wait that has begun is for these victims: adds one event each."""
         if self.phase is not None:
             for info in victims:
                 self.phase.event(names.PREEMPTS, now_ns, of_member(info, ""))
 
     def told(self, message: str) -> None:
-        """A message for people: the reason of the spans that ended in this turn, and of those open now."""
+        """Adds a message for people as the reason of spans that ended in this turn and of open spans."""
         self._said = message = message[: names.MAX_TEXT]
         for attributes in self._unreasoned:
             attributes.setdefault(names.REASON, message)
@@ -197,7 +197,7 @@ class GangTrace:
             phase.attributes[names.REASON] = message
 
     def answered(self, uid: str, outcome: str, message: str, now_ns: int) -> None:
-        """A bind's outcome: bound, failed, cancelled; an unknown one is queried, so another follows."""
+        """Adds a bind's outcome: bound, failed, cancelled; after an unknown one, another follows."""
         info = self.unanswered.get(uid)
         if info is None or self.phase is None:
             return
@@ -208,12 +208,12 @@ class GangTrace:
         self.phase.event(outcome, now_ns, of_member(info, message), trouble=outcome != "bound")
 
     def turn_ended(self) -> None:
-        """Spans that ended in this turn get no further messages."""
+        """Ends the turn: its ended spans get no further messages."""
         self._said = ""
         self._unreasoned = []
 
     def stop(self, now_ns: int) -> None:
-        """The process ends. The root of a half-bound gang is left to the next process."""
+        """Ends open spans as the process ends. The root of a half-bound gang is left to the next process."""
         binding = self.phase is not None and self.phase.name == names.BIND
         if binding and self._n_bound and not self.unanswered and not self._n_failed_binds:
             self.enter(GroupState.BOUND, now_ns, {})
@@ -229,7 +229,7 @@ class GangTrace:
     # -- ends ------------------------------------------------------------------------------------------
 
     def _verdict_of_phase(self, state: GroupState) -> str:
-        """How the open phase ends when the group enters `state`; "" for nothing."""
+        """Returns the open phase's verdict when the group enters `state`; "" if there is none."""
         if state is GroupState.DELETED:
             return names.GONE
         name = self.phase.name if self.phase is not None else ""
@@ -343,7 +343,7 @@ class GangTrace:
     def _flush(self) -> None:
         """Export an attempt's spans together, when it ends or begins to wait in Permit.
 
-        So a process that dies during the moments of binding leaves no spans without their parent.
+        So a process that dies while binding leaves no spans without their parent.
         """
         if self._buffer:
             self.out(self._buffer)

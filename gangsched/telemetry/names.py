@@ -1,4 +1,4 @@
-"""Names and limits of traces. Keys are Kubernetes' semantic conventions where these have one.
+"""Names and limits of traces. Keys follow Kubernetes' semantic conventions if these have one.
 
 Used by every room of telemetry; imports nothing of OpenTelemetry, so that reading a file does not load it.
 Source: OpenTelemetry semantic conventions, resource/k8s.
@@ -54,7 +54,7 @@ N_BOUND = "gangsched.members.bound"
 N_FAILED = "gangsched.members.failed"
 EVENTS_UNTOLD = "gangsched.events.untold"
 SPANS_UNTOLD = "gangsched.spans.untold"
-"""On a root: how many spans were dropped before it was known that the gang is to be traced."""
+"""On a root: how many spans were dropped before it was known that the gang would be traced."""
 KEPT = "gangsched.kept"
 """On a root outside the ratio: why the gang is traced nevertheless; `slow`, `failed` or `preempting`."""
 PREEMPTS = "preempts"
@@ -82,7 +82,7 @@ MAX_TEXT = 1024
 MAX_LISTED = 64
 MAX_EVENTS = 256
 MAX_PLAIN_EVENTS = 224
-"""Of MAX_EVENTS; the rest is kept for failures."""
+"""Part of MAX_EVENTS; the rest is kept for failures."""
 MAX_QUEUE_EVENTS = 32
 MAX_LINKS = 16
 MAX_LOOKED_AT = 64

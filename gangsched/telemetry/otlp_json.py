@@ -1,7 +1,7 @@
 """Spans as OTLP JSON, one request a line, as the OpenTelemetry Collector's file exporter writes them.
 
-Called by telemetry.export, in the exporter's thread. Ids are hex and 64-bit numbers strings, as OTLP's JSON
-mapping has it (unlike protobuf's own, which would write ids in base64).
+Called by telemetry.export, in the exporter's thread. Ids are hex and 64-bit numbers are strings, as in OTLP's
+JSON mapping (unlike protobuf's own, which would write ids in base64).
 Source: opentelemetry-proto, `docs/specification.md`, JSON Protobuf Encoding.
 """
 
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_line(spans: Sequence[ReadableSpan]) -> bytes:
-    """One line for spans of one resource and one scope, as a GangTracer's are."""
+    """Encodes one line of spans that share a resource and a scope, as a GangTracer's do."""
     scope = spans[0].instrumentation_scope
     scope_spans = {
         "scope": {} if scope is None else {"name": scope.name, "version": scope.version or ""},
@@ -100,7 +100,7 @@ def _value(value: object) -> dict[str, Any]:
 
 
 class FileExporter(SpanExporter):
-    """Appends to a file, made anew where it was moved or deleted.
+    """Appends to a file, and recreates it if it was moved or deleted.
 
     Raises: ConfigError, when it cannot be opened for appending.
     """
@@ -118,7 +118,7 @@ class FileExporter(SpanExporter):
         line = encode_line(spans)
         if not self._is_there():
             self._open_again()
-        # Not where the last write ended: somebody may have emptied the file since.
+        # Not where the last write ended: the file may have been truncated since.
         n_before = os.fstat(self._file.fileno()).st_size
         if n_before and n_before + len(line) > self._max_bytes:
             os.replace(self._path, f"{self._path}{BEFORE}")
@@ -130,14 +130,14 @@ class FileExporter(SpanExporter):
         return SpanExportResult.SUCCESS
 
     def _is_there(self) -> bool:
-        """Whether the file that is open is still the one of that name."""
+        """Whether the open file still has that name."""
         try:
             return os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno()))
         except FileNotFoundError:
             return False
 
     def _open_again(self) -> None:
-        """Raises: OSError; the file that was open still is."""
+        """Raises: OSError; the old file then stays open."""
         before, self._file = self._file, opened(self._path)
         before.close()
 

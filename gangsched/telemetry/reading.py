@@ -40,9 +40,9 @@ _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _LOOK_BACK_S = 7 * 86_400
 _JAEGER_LIMIT = 200
 _ANSWER_S = 30.0
-# 200 traces of gangs of a hundred have some ten MiB, and 40 bytes for each comma.
+# 200 traces of gangs of a hundred take some ten MiB, with 40 bytes for each comma.
 _MAX_ANSWER = 128 * 2**20
-# Of an answer, or of a line: what two bytes stand for may take 130 of memory.
+# Limit for an answer or a line: two bytes of text may take 130 bytes of memory.
 _MAX_VALUES = 5_000_000
 _FORWARD = "kubectl -n gangsched-system port-forward deployment/gangsched-jaeger 16686"
 
@@ -67,8 +67,9 @@ class SpanView(msgspec.Struct, frozen=True):
 
 
 class TraceView(msgspec.Struct, frozen=True, dict=True):
-    """The spans of one trace, by start; the longer first if two start together. What is asked of all of them
-    is found once: each line of a picture asks."""
+    """The spans of one trace, by start; the longer first if two start together. Values derived from all spans
+    are cached, as each line of a picture needs them.
+    """
 
     trace_id: str
     spans: tuple[SpanView, ...]
@@ -153,7 +154,7 @@ _decode_list = bounded.decoder(list[Any])
 
 
 def from_file(path: Path, gang: str) -> list[TraceView]:
-    """The gang's traces, oldest first; also what stood in the file before it grew to its limit.
+    """Returns the gang's traces, oldest first, including those in the earlier file that reached its limit.
 
     Raises: ConfigError, naming the line, or the nearest gang.
     """
@@ -179,14 +180,14 @@ def from_file(path: Path, gang: str) -> list[TraceView]:
 def _is_pipe(path: Path) -> bool:
     try:
         return stat.S_ISFIFO(os.stat(path).st_mode)
-    except OSError:  # told when it is read
+    except OSError:  # reported when it is read
         return False
 
 
 def _spans(path: Path) -> Iterator[_Span]:
     try:
         with open(path, "rb") as lines:
-            # A byte more than is decoded, so that a file without lines does not fill the memory.
+            # At most one byte more than is decoded, so that a file without lines does not fill the memory.
             parts = iter(partial(lines.readline, bounded.MAX_ANSWER + 1), b"")
             for number, line in enumerate(parts, 1):
                 if not line.strip():
@@ -276,9 +277,9 @@ def _ask(url: str, more: dict[str, str]) -> list[SpanView]:
 
 
 def _fetched(url: str) -> bytes:
-    """The answer, as far as it is read. Raises: OSError, http.client.HTTPException, ValueError.
+    """Returns the answer, up to a limit. Raises: OSError, http.client.HTTPException, ValueError.
 
-    In a thread: the time that urllib takes is that of each byte, and an answer may come in drops.
+    Runs in a thread: urllib's timeout applies to each read, and an answer may arrive in small pieces.
     """
     done: list[bytes | BaseException] = []
 
@@ -348,7 +349,7 @@ def _text(value: Any) -> str:
 
 
 def _ns(at: int) -> int:
-    """A time since 1970 as OTLP writes it, in 64 bits. Raises: ValueError."""
+    """Checks a time since 1970 as OTLP writes it, in 64 bits. Raises: ValueError."""
     if not 0 <= at < 2**64:
         raise ValueError("its times are not in nanoseconds since 1970")
     return at

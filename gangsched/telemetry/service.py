@@ -1,4 +1,4 @@
-"""Tracing: the tracer and its exporters as one object that a scheduler is given.
+"""Tracing: the tracer and its exporters as one object, passed to a scheduler.
 
 Called by the command line, which makes it, hands it to app.SchedulerApp, and closes it when the loop has
 ended. Importing this loads OpenTelemetry; a scheduler without traces does not.
@@ -46,11 +46,11 @@ class Tracing:
         )
 
     def hear(self, events: Sequence[Event]) -> None:
-        """Called before the core handles them."""
+        """Takes in events before the core handles them."""
         self.tracer.hear(events)
 
     def turn_ended(self, effects: Sequence[Effect]) -> Sequence[Effect]:
-        """The turn's effects, with our traceparent in every Binding."""
+        """Returns the turn's effects, with our traceparent in every Binding."""
         return self.tracer.turn_ended(effects)
 
     def close(self, timeout_s: float = FLUSH_S) -> None:
@@ -69,7 +69,7 @@ class Tracing:
 
 
 def _resource() -> Resource:
-    """The reporting process; OTEL_RESOURCE_ATTRIBUTES may add attributes but not replace our name."""
+    """Describes the reporting process; OTEL_RESOURCE_ATTRIBUTES may add attributes, not replace our name."""
     own = {
         "service.name": names.SERVICE,
         "service.version": __version__,

@@ -24,7 +24,7 @@ _GRPC_PORT = 4317
 def resolve(
     section: TracingSettings, *, endpoint_flag: str, file_flag: str, env: Mapping[str, str]
 ) -> tuple[TracingSettings, list[str]]:
-    """The settings in effect, and notes for the user. Raises: ConfigError."""
+    """Returns the settings in effect, and notes for the user. Raises: ConfigError."""
     if env.get(_DISABLED, "").strip().lower() == "true":
         asked = section.is_on or endpoint_flag or file_flag
         return TracingSettings(), [f"{_DISABLED} is set: no traces are made"] if asked else []

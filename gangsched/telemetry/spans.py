@@ -1,9 +1,9 @@
 """Spans of one trace, built when they end, and their open state until then.
 
 Lives here: ids, times, attributes and events in the exporters' form. Not here: when anything begins or ends
-(telemetry.gang_trace, the only caller). Spans are built as ReadableSpans, the exporters' own input, and not
-by a Tracer: a tracer's span costs 19 us and exists while its gang waits, this one 4 us and nothing before its
-end; and a root that another process began keeps its id.
+(telemetry.gang_trace, the only caller). Spans are built as ReadableSpans, the exporters' own input, not by a
+Tracer. A tracer's span costs 19 us and exists while its gang waits; this one costs 4 us and nothing before
+its end. And a root that another process began keeps its id.
 """
 
 from __future__ import annotations

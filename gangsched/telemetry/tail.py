@@ -1,8 +1,9 @@
-"""TailSampling: spans of gangs outside the ratio are held until it is known whether the gang is to be traced.
+"""TailSampling: holds spans of gangs outside the ratio until it is known whether to trace the gang.
 
 Lives here: which gangs are kept, and how much is held. Not here: the ratio (telemetry.tracer), a span's
 content (telemetry.gang_trace). A gang is kept as soon as one of its ended spans, the root at the latest,
-gives a reason; from then on its spans are sent like any other's. Without a reason it leaves no span.
+gives a reason; from then on its spans are sent like those of any other gang. Without a reason it leaves no
+span.
 
     kept as      where one of its spans
     ───────────  ─────────────────────────────────────────────────────────────────────────────────────────
@@ -24,12 +25,12 @@ from gangsched.telemetry import names
 from gangsched.telemetry.gang_trace import GangTrace
 
 FAILED, PREEMPTING, SLOW = "failed", "preempting", "slow"
-# One gang holds no more than this part of all.
+# One gang holds at most this fraction of the limit.
 _SHARE = 4
 
 
 class _Held:
-    """A gang that is not decided yet. size: spans and events."""
+    """A gang that is not yet decided. size: spans and events."""
 
     __slots__ = ("n_untold", "size", "spans", "trace", "was_rejected")
 
@@ -42,16 +43,16 @@ class _Held:
 
 
 class TailSampling:
-    """Holds gangs that the ratio leaves out. `send` takes the spans of those that are kept."""
+    """Holds gangs that the ratio leaves out. `send` takes the spans of kept gangs."""
 
     def __init__(self, keep: KeepTraces, send: Callable[[list[ReadableSpan]], None]) -> None:
         self._keep = keep
         self._send = send
         self._slower_than_ns = int(keep.slower_than_s * 1e9)
-        # Not by trace id: two gangs have one, where their bound members' annotations name one.
+        # Not by trace id: two gangs share one if their bound members' annotations name the same.
         self._held: dict[GangTrace, _Held] = {}
         self.size = 0
-        """Spans and events held for all of them."""
+        """Spans and events held for all gangs."""
 
     def begin(self, trace: GangTrace) -> None:
         """Takes the ended spans of this gang from now on."""
@@ -63,7 +64,7 @@ class TailSampling:
         return trace in self._held
 
     def clear(self) -> None:
-        """The process ends: what is still undecided is not traced."""
+        """Drops undecided gangs, as the process ends."""
         self._held.clear()
         self.size = 0
 

@@ -1,6 +1,6 @@
 """Opens the file to which traces are appended.
 
-Called by telemetry.otlp_json, and by the demo, which looks at the file before it starts.
+Called by telemetry.otlp_json, and by the demo, which checks the file before it starts.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from io import FileIO
 from pathlib import Path
 
 BEFORE = ".1"
-"""What is added to the name of a file that has grown to its limit."""
+"""Suffix for the name of a file that has reached its limit."""
 _IS_PIPE = "it is a pipe or a terminal, and no file"
 
 
 def opened(path: Path) -> FileIO:
-    """The file, for appending. Raises: OSError."""
+    """Opens the file for appending. Raises: OSError."""
     try:
-        # Opening a named pipe that nobody reads waits for a reader, but for this flag.
+        # Without O_NONBLOCK, opening a named pipe without a reader waits for one.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
         file = FileIO(os.open(path, flags, 0o666), "ab")
     except OSError as error:

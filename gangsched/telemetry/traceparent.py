@@ -15,7 +15,7 @@ from gangsched.core.types.group import Group, MemberState
 from gangsched.telemetry.names import MAX_LOOKED_AT, TRACEPARENT_KEY
 
 _read = TraceContextTextMapPropagator().extract
-# The propagator logs values longer than its own limit; bad values are the tracer's to report.
+# The propagator logs values longer than its own limit; the tracer reports bad values.
 _MAX_CHARS = 512
 
 
@@ -28,7 +28,7 @@ def parse(text: str) -> SpanContext | None:
 
 
 def written(trace_id: int, span_id: int, *, sampled: bool) -> str:
-    """A traceparent of version 00."""
+    """Formats a traceparent of version 00."""
     return f"00-{trace_id:032x}-{span_id:016x}-{'01' if sampled else '00'}"
 
 

@@ -63,8 +63,9 @@ class GangTracer:
         ids: IdGenerator | None = None,
         logs: bool = True,
     ) -> None:
-        """`ratio` of the gangs are traced, chosen by their trace ids, and those that `keep` names; clock_ns
-        never goes back. logs: whether failed attempts are logged with their trace's ids."""
+        """Traces the `ratio` of gangs, chosen by trace id, and those that match `keep`; clock_ns never goes
+        back. logs: whether failed attempts are logged with their trace's ids.
+        """
         self._emit = emit
         self._resource = resource
         self._sampler = TraceIdRatioBased(ratio)
@@ -75,7 +76,7 @@ class GangTracer:
         self._scope = InstrumentationScope(names.SCOPE, __version__)
         self._traces: dict[GroupKey, GangTrace] = {}
         self._unsampled: dict[GroupKey, str] = {}
-        """The traceparent of each group that is not traced: readers must not begin a trace either."""
+        """The traceparent of each untraced group, so that readers do not begin a trace either."""
         self._objects: dict[GroupKey, str] = {}
         """The submitters' traces named in PodGroup objects."""
         self._of_member: dict[str, tuple[GangTrace | None, str]] = {}
@@ -99,14 +100,14 @@ class GangTracer:
     # -- from the loop ---------------------------------------------------------------------------------
 
     def hear(self, events: Sequence[Event]) -> None:
-        """Events that the core is about to handle: answers to binds, and objects that name a trace."""
+        """Takes in events before the core does: answers to binds, and objects that name a trace."""
         for event in events:
             heard = self._hears.get(type(event))
             if heard is not None:
                 heard(event)
 
     def turn_ended(self, effects: Sequence[Effect]) -> Sequence[Effect]:
-        """The turn's effects, with our traceparent in every Binding; sends off ended spans."""
+        """Returns the turn's effects, with our traceparent in every Binding; sends ended spans."""
         for group, since_ns in list(self._to_gather.values()):
             if group.state in _RESTING:
                 self._enter(group, since_ns)
@@ -124,8 +125,9 @@ class GangTracer:
         return effects
 
     def trace_id_of(self, key: GroupKey) -> str:
-        """The trace that the group is in now, as 32 hexadecimal digits; "" if it is not traced, or not known
-        to be."""
+        """Returns the group's current trace as 32 hexadecimal digits; "" if it is not traced, or not yet
+        known to be.
+        """
         trace = self._traces.get(key)
         if trace is None or (self.tail is not None and self.tail.holds(trace)):
             return ""
@@ -212,7 +214,7 @@ class GangTracer:
             self._of_member.update(dict.fromkeys(uids, (trace, traceparent)))
 
     def _trace_of(self, group: Group, now_ns: int) -> GangTrace | None:
-        """The group's trace, started now if it has none; None if it is not traced, or its trace has ended."""
+        """Returns the group's trace, starting one if needed; None if untraced, or if its trace has ended."""
         trace = self._traces.get(group.key)
         if trace is not None or group.key in self._unsampled or group.state in NOT_QUEUED:
             return trace
@@ -299,7 +301,7 @@ class GangTracer:
 
 
 def _say(span: ReadableSpan) -> None:
-    """A log line with the trace's ids for rare events; for all of them only with -v=4."""
+    """Logs the trace's ids for rare events; for all events only with -v=4."""
     attributes = span.attributes or {}
     verdict = attributes.get(names.VERDICT)
     if span.name != names.ATTEMPT or verdict not in names.TOLD_IN_LOG:
@@ -322,7 +324,7 @@ def _ids_of(maker: SpanMaker) -> tuple[str, str]:
 
 
 def _created_ns(group: Group, now_ns: int, maker: SpanMaker) -> int:
-    """When the gang's first member was created, on our clock: about when its first process saw it."""
+    """Returns when the gang's first member was created, on our clock: about when a first process saw it."""
     created = [
         t.timestamp() for info in group.members.values() if (t := info.pod.metadata.creation_timestamp)
     ]

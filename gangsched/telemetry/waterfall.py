@@ -22,7 +22,7 @@ MAX_MEMBERS = 16
 _MIN_BAR = 12
 _MAX_DEPTH = 10
 _NUMBERS = 22
-"""Width of the start, the duration and the space around them."""
+"""Width of the start time, the duration and the space around them."""
 _STYLES = {
     names.SCHEDULED: "green",
     names.ALLOWED: "green",
@@ -62,8 +62,8 @@ def _tree(trace: TraceView) -> Iterator[_Line]:
     for span in trace.spans:
         children.setdefault(span.parent_id if span.parent_id in known else "", []).append(span)
     seen: set[str] = set()
-    # A file may hold what no tracer makes, such as a span that is its own parent: spans not reachable from a
-    # root come last.
+    # A file may contain impossible spans, such as one that is its own parent: spans not reachable from a root
+    # come last.
     todo = [(0, span) for span in reversed([*children.get("", ()), *trace.spans])]
     while todo:
         depth, span = todo.pop()
@@ -121,7 +121,7 @@ def _bar(span: SpanView, trace: TraceView, width: int, ascii_only: bool) -> str:
 
 
 def _notes(span: SpanView) -> Iterator[tuple[str, str]]:
-    """Lines below a span: reason, nodes, pods."""
+    """Yields the lines below a span: reason, nodes, pods."""
     attributes = span.attributes
     for key, word in ((names.WAITS_FOR, "waits for: "), (names.REASON, "")):
         if attributes.get(key):

@@ -2,5 +2,5 @@
 
 Rooms: measures (counted while scheduling), metrics (all numbers under their Prometheus names), health and
 checks (probes), access (authorization), configz (the configuration in effect), server (HTTP). Built by app.py
-when a port is configured; parts that the first bind need not wait for are imported after it.
+when a port is configured; parts not needed for the first bind are imported after it.
 """

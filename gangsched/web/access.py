@@ -1,4 +1,4 @@
-"""Who may read a page: asks the API server, as kube-scheduler does (delegated authentication).
+"""Decides who may read a page by asking the API server, as kube-scheduler does (delegated authentication).
 
 Lives here: TokenReview, SubjectAccessReview, the cache of recent answers, and the rate limit for unknown
 clients. Not here: HTTP (server.py). The role needs `create` on both. Tokens only: client certificates would
@@ -35,12 +35,12 @@ REVIEW_TIMEOUT_S = 10.0
 # apart from "yes", so that it evicts none), the number of concurrent requests, and their rate.
 MAX_CACHED = 1024
 MAX_ASKED_AT_ONCE = 4
-# A user of 10,000 groups has half of it.
+# A user with 10,000 groups takes half of this.
 MAX_REVIEW_BYTES = 2**20
 STRANGERS_A_SECOND = 2.0
 STRANGERS_AT_ONCE = 20.0
-# Those are limits of one address; all together have so many times as much. After a restart nobody is known,
-# and one address that makes up tokens must not be in the way of all others.
+# The limits above are per address; all addresses together get this many times as much. After a restart no
+# client is known, and one address that makes up tokens must not block all others.
 ADDRESSES_WORTH = 2
 MAX_ADDRESSES = 1024
 # A request that was allowed within this time has its own rate limit: a flood does not lock out clients that
@@ -48,7 +48,7 @@ MAX_ADDRESSES = 1024
 REMEMBERED_S = 600.0
 KNOWN_A_SECOND = 10.0
 KNOWN_AT_ONCE = 50.0
-# May do everything; the API server would answer the same.
+# Its members may do everything; the API server would answer the same.
 MASTERS = "system:masters"
 _CANNOT_ASK = "the API server cannot be asked who may read this"
 _MAX_SHOWN = 256
@@ -79,7 +79,7 @@ class Refused(Exception):
 
 
 class Poster(Protocol):
-    """What is needed of the API server's client."""
+    """The part of the API server's client that is needed here."""
 
     async def post(self, path: str, body: bytes, *, timeout_s: float = ...) -> bytes: ...
 
@@ -90,13 +90,13 @@ class _TokenStatus(msgspec.Struct):
 
 
 class _TokenReview(msgspec.Struct, tag_field="kind", tag="TokenReview"):
-    """Without a status it is no answer, and no "no" either."""
+    """Without a status it is not an answer, not even a "no"."""
 
     status: _TokenStatus
 
 
 class _AccessStatus(msgspec.Struct):
-    """Both: an authorizer contradicts itself, which kube-scheduler takes for a no."""
+    """If both are set, an authorizer contradicts itself; kube-scheduler takes that as a no."""
 
     allowed: bool = False
     denied: bool = False
@@ -152,7 +152,7 @@ class _Recent(Generic[ValueT]):
 
 
 class _Share:
-    """How often, and how many at once, one kind of clients has the API server asked."""
+    """Limits on the rate and number of concurrent reviews for one kind of client."""
 
     def __init__(self, clock: Callable[[], float], *, a_second: float, at_once: float, turns: int) -> None:
         self.bucket = _Bucket(clock, a_second=a_second, at_once=at_once)
@@ -160,7 +160,7 @@ class _Share:
 
 
 class _Strangers:
-    """The shares of unknown clients: one of each address, and one of all together."""
+    """The shares of unknown clients: one for each address, and one for all together."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -168,7 +168,7 @@ class _Strangers:
         self._by_address: OrderedDict[str, _Share] = OrderedDict()
 
     def of(self, address: str) -> tuple[_Share, _Share]:
-        """Both that a client at this address needs a part of."""
+        """Returns the two shares that a client at this address uses."""
         network = _network(address)
         own = self._by_address.setdefault(network, self._share(1))
         self._by_address.move_to_end(network)
@@ -186,7 +186,7 @@ class _Strangers:
 
 
 def _network(address: str) -> str:
-    """What one client has: an address of IPv4, or the 64 bits before a host's part of IPv6."""
+    """Returns the part of an address that one client controls: all of IPv4, the first 64 bits of IPv6."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -199,7 +199,7 @@ def _network(address: str) -> str:
 
 
 class Access:
-    """Lets a request through, or raises Refused. `always_allow`: paths, a trailing * is a prefix."""
+    """Lets a request through, or raises Refused. `always_allow`: paths; a trailing * marks a prefix."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class Access:
         return path in self._exact or path.startswith(self._prefixes)
 
     async def check(self, path: str, authorization: str, *, verb: str = "get", address: str = "") -> str:
-        """The user's name; "" for an open path. `authorization`: the request's header; address: who sent it.
+        """Returns the user's name; "" for an open path. `authorization`: the header; address: the client's.
 
         Raises: Refused. Open paths are open for reading only: changes are always authorized.
         """
@@ -247,10 +247,10 @@ class Access:
         token = token.strip()
         if not authorization:
             return ANONYMOUS
-        # RFC 6750: a token is ASCII. Bytes that are no text come as halves of characters, no text either.
+        # RFC 6750: a token is ASCII. Bytes that are not text arrive as lone surrogates, which are not ASCII.
         if scheme.lower() != "bearer" or not token or not token.isascii():
             raise Refused(401, "Unauthorized")
-        key = _key(TOKEN_REVIEWS, token.encode())  # keep no secrets of others
+        key = _key(TOKEN_REVIEWS, token.encode())  # do not keep users' secrets
         if self._refused.get(key):
             raise Refused(401, "Unauthorized")
         user = self._users.get(key)
@@ -287,17 +287,18 @@ class Access:
         return False
 
     async def _ask(self, path: str, body: bytes, key: bytes, address: str) -> bytes:
-        """Raises: ApiError; Refused when a rate limit for unknown clients is reached, or none has a turn.
+        """Raises: ApiError; Refused when a rate limit for unknown clients is reached, or no turn is free.
 
-        Strangers have turns of their own: an API server that needs long for each token, as one does that asks
-        others, would let the known ones wait behind them.
+        Unknown clients have their own turns: if the API server needs long for each token, because it asks
+        another service, known clients would wait behind them.
         """
         shares = (self._share_of_known,) if self._known.get(key) else self._strangers.of(address)
         if not all(share.bucket.take() for share in shares):
             raise Refused(429, "too many requests from unknown users; try again in a few seconds")
         async with AsyncExitStack() as turns:
             try:
-                # What waits here has no end of its own: aiohttp does not tell a handler that its client left.
+                # A waiting request would never end by itself: aiohttp does not notify a handler that its
+                # client left.
                 with anyio.fail_after(REVIEW_TIMEOUT_S):
                     for share in shares:
                         await turns.enter_async_context(share.turns)
@@ -314,7 +315,7 @@ class Access:
 
 
 def _key(kind: str, text: bytes) -> bytes:
-    """`kind` is part of it: a stranger may send the text of another user's review as a token."""
+    """Makes a cache key that includes `kind`: a client may send the text of a user's review as a token."""
     return hashlib.sha256(kind.encode() + b"\0" + text).digest()
 
 

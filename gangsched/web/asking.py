@@ -1,7 +1,7 @@
 """Requests pages from a running scheduler's port: the client of our own pages, for commands.
 
-Lives here: the address, trust, the token, errors that state what would be right. Not here: the content of a
-page. The token is the kubeconfig's token for the API server; the scheduler has the API server review it.
+Lives here: the address, trust, the token, errors that state what would be correct. Not here: the content of a
+page. The token is the kubeconfig's token for the API server; the scheduler lets the API server review it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from gangsched.web.listening import LEADER_HEADER
 
 DEFAULT_SERVER = "https://127.0.0.1:10259"
 _TIMEOUT_S = 10.0
-# For what a scheduler has to work out first.
+# Long enough for pages that a scheduler has to compute first.
 _ANSWER_TIMEOUT_S = 30.0
 _MAX_BYTES = 16 * 2**20
 _MAX_ERROR_BYTES = 500
-# More than the bytes and the microseconds of any cluster: with such numbers one can calculate.
+# More than the bytes and microseconds of any cluster, yet safe to calculate with.
 _MAX_NUMBER = 10**30
-# The demo's scheduler serves its pages without TLS, on the loopback alone.
+# The demo's scheduler serves its pages without TLS, on loopback only.
 _PLAIN = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):[0-9]{1,5}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _T = TypeVar("_T")
@@ -41,14 +41,14 @@ _T = TypeVar("_T")
 class Ask(Protocol):
     """Requests a page, or the answer to a `body` of JSON; None if the scheduler has no such object.
 
-    Raises: ConfigError (the scheduler refuses what the body says), ApiError.
+    Raises: ConfigError (the scheduler rejects the body), ApiError.
     """
 
     async def __call__(self, path: str, body: bytes | None = None) -> bytes | None: ...
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Flags for the scheduler's address and the client's credentials."""
+    """Adds flags for the scheduler's address and the client's credentials."""
     add_server_flags(
         parser,
         default=DEFAULT_SERVER,
@@ -61,7 +61,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_server_flags(parser: argparse.ArgumentParser, *, default: str, text: str) -> None:
-    """The scheduler's address, and trust. `text`: help on the address."""
+    """Adds flags for the scheduler's address, and trust. `text`: help on the address."""
     parser.add_argument("--server", metavar="URL", default=default, help=text)
     parser.add_argument("--token", metavar="TOKEN", default="", help="default: the kubeconfig's")
     parser.add_argument("--ca", metavar="FILE", default="", help="the CA of its certificate")
@@ -71,7 +71,7 @@ def add_server_flags(parser: argparse.ArgumentParser, *, default: str, text: str
 
 
 async def ask(args: argparse.Namespace, path: str, body: bytes | None = None) -> bytes | None:
-    """As `Ask`, on a connection of its own; a replica that does not lead is noted on stderr.
+    """Asks like `Ask`, on a new connection; notes a replica that does not lead on stderr.
 
     Raises: ConfigError, ApiError.
     """
@@ -84,7 +84,7 @@ async def ask(args: argparse.Namespace, path: str, body: bytes | None = None) ->
 
 
 def _of_follower(server: str, leader: str) -> str:
-    """`leader`: who holds the lease, as that replica has seen it. In a cluster a host's name is its pod's."""
+    """`leader`: the lease's holder as seen by that replica. In a cluster a host's name is its pod's."""
     note = f"{server} is a replica that does not lead: it decides nothing, and its queue does not move"
     host = leader.rpartition("_")[0]
     if host and _HOST.fullmatch(host):
@@ -94,9 +94,9 @@ def _of_follower(server: str, leader: str) -> str:
 
 @asynccontextmanager
 async def connected(args: argparse.Namespace, leaders: list[str] | None = None) -> AsyncIterator[Ask]:
-    """`ask` for several pages, on one connection. Raises: ConfigError.
+    """Yields an `Ask` for several pages, on one connection. Raises: ConfigError.
 
-    leaders: gets who leads, for each answer of a replica that does not.
+    leaders: gets the leader's name for each answer of a replica that does not lead.
     """
     server = str(args.server).rstrip("/")
     is_plain = _PLAIN.fullmatch(server) is not None
@@ -106,7 +106,7 @@ async def connected(args: argparse.Namespace, leaders: list[str] | None = None) 
     async with aiohttp.ClientSession() as session:
 
         async def asked(path: str, body: bytes | None = None) -> bytes | None:
-            # Each time: it may be one that is renewed. A token goes over no plain connection.
+            # Each time, as it may be renewed. A token is never sent over a plain connection.
             token = "" if is_plain else await _token(args)
             headers = {"Authorization": f"Bearer {token}"} if token else {}
             return await _ask(session, server, path, headers, trust, body, [] if leaders is None else leaders)
@@ -115,7 +115,7 @@ async def connected(args: argparse.Namespace, leaders: list[str] | None = None) 
 
 
 def decoded(args: argparse.Namespace, body: bytes | None, kind: type[_T]) -> _T:
-    """The page that `body` holds. Raises: ApiError (another program answers at that address)."""
+    """Decodes the page in `body`. Raises: ApiError (another program answers at that address)."""
     try:
         page = msgspec.json.decode(body or b"", type=kind)
         if _has_giant(page):
@@ -126,7 +126,7 @@ def decoded(args: argparse.Namespace, body: bytes | None, kind: type[_T]) -> _T:
 
 
 def _has_giant(page: object) -> bool:
-    """Whether it has a number whose sums and products may have no float."""
+    """Whether it contains a number whose sums and products may not fit a float."""
     todo = [msgspec.to_builtins(page)]
     while todo:
         one = todo.pop()
@@ -187,11 +187,12 @@ async def _ask(
 
 
 def _cure(code: int, headers: dict[str, str]) -> str:
-    """What would be right where the scheduler does not let this client ask; "" for other codes."""
+    """Returns what would help if the scheduler rejects this client; "" for other codes."""
     if code not in (401, 403):
         return ""
     if "Authorization" not in headers:
-        # The API server alone can judge a client certificate: kubeadm's and kind's kubeconfigs have no more.
+        # Only the API server can check a client certificate, and kubeadm's and kind's kubeconfigs have
+        # nothing else.
         return (
             ". The scheduler knows users by their tokens, and none was sent: the kubeconfig's user has none,"
             " and a client certificate is for the API server alone. Give --token, for example of a service"
@@ -222,11 +223,11 @@ async def _token(args: argparse.Namespace) -> str:
             raise
         return ""
     scheme, _, token = (await credentials.headers()).get("Authorization", "").partition(" ")
-    return token if scheme == "Bearer" else ""  # a password is for the API server alone
+    return token if scheme == "Bearer" else ""  # a password is only for the API server
 
 
 def _is_address(server: str) -> bool:
-    """Whether it is https:// with a host, and with a port that there can be; it names no user."""
+    """Whether it is https:// with a host, a valid port and no user."""
     try:
         parts = urlsplit(server)
         return (
@@ -242,5 +243,5 @@ def _trust(args: argparse.Namespace, server: str) -> ssl.SSLContext | bool:
             return ssl.create_default_context(cadata=Path(args.ca).read_text())
         except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot be used: {error}", path=f"--ca {args.ca}") from None
-    # A scheduler without a configured certificate makes its own, which no client can verify.
+    # A scheduler without a configured certificate generates one, which no client can verify.
     return not (args.insecure or urlsplit(server).hostname in ("127.0.0.1", "localhost", "::1"))

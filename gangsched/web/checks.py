@@ -5,16 +5,16 @@ Lives here: one function a check, each over the values it reads. Not here: the p
 | check | livez | readyz | fails when |
 |---|---|---|---|
 | ping | x | x | never: an answer proves that the event loop runs |
-| leaderElection | x | x | the lease was lost, or expired unnoticed: nothing is bound any more |
+| leaderElection | x | x | the lease was lost, or expired unnoticed: no more pods are bound |
 | informer-sync | | x | a kind is not fully listed yet; a standby that follows everything is ready |
 | watch | | x | a kind had no working watch for too long: decisions use stale data |
 | credentials | | x | they could not be renewed |
-| event-loop | | x | recently a turn took so long that leases and watches were in danger |
+| event-loop | | x | a recent turn took so long that it endangered leases and watches |
 | inbox | | x | more events arrive than are handled, for some time |
 | shutdown | | x | it is shutting down |
 
-Names are kube-scheduler's where it has the same check. A restart does not help when the API server cannot be
-reached, so livez checks nothing of that kind.
+Names are kube-scheduler's if it has the same check. A restart does not help when the API server cannot be
+reached, so livez does not check that.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Watched(Protocol):
 
     @property
     def is_missing(self) -> bool:
-        """The server does not serve the kind."""
+        """Whether the server does not serve the kind."""
         ...
 
 

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_story(told: Story, console: Console) -> None:
-    """A line for its present state, and one for each move."""
+    """Prints a line for the current state, and one for each move."""
     who = escape(clean(told.group)) + (f" (pod {escape(clean(told.uid))})" if told.uid else "")
     tries = "no attempt" if not told.attempts else f"{told.attempts} attempt{'s'[: told.attempts != 1]}"
     console.print(

@@ -1,4 +1,4 @@
-"""`gangsched explain NAMESPACE/GANG`: why it does not run, and what would cure it. Called by cli.py.
+"""`gangsched explain NAMESPACE/GANG`: why it does not run, and what would help. Called by cli.py.
 
 As the plugin `kubectl gangsched explain` too (deploy/kubectl-gangsched).
 """
@@ -70,13 +70,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 class StartedPage(Page, frozen=True, kw_only=True):
-    """With when it starts."""
+    """A page with the gang's start time."""
 
     start: Start
 
 
 def _with_starts(args: argparse.Namespace, namespace: str, pages: Sequence[Page]) -> list[Page]:
-    """By the running scheduler, as only it keeps room and counts ends."""
+    """Adds starts from the running scheduler, as only it keeps room for gangs and knows when pods end."""
     rows: dict[str, QueueRow] = {}
     problem = "no scheduler that leads tells it" if any(page.instead for page in pages) else ""
     if not problem:
@@ -96,7 +96,7 @@ def _with_starts(args: argparse.Namespace, namespace: str, pages: Sequence[Page]
 
 
 def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
-    """The scheduler's, else a snapshot's. Raises: ConfigError, ApiError."""
+    """Returns the scheduler's pages, else a snapshot's. Raises: ConfigError, ApiError."""
     gang = f"{namespace}/{name}"
     try:
         body = run_loop(ask, args, path_of(namespace, name))
@@ -118,7 +118,7 @@ def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
     try:
         return run_loop(partial(explain_snapshot.explain_snapshot, args, gang, why, runs=runs))
     except ApiError as problem:
-        if problem.code == 404:  # the sentence says all
+        if problem.code == 404:  # the sentence states everything
             raise ApiError(problem.message) from None
         raise ApiError(f"{error.message}; nor does the API server tell: {problem.message}") from None
     except ConfigError:
@@ -128,7 +128,7 @@ def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
 
 
 def _led(args: argparse.Namespace, gang: str, pages: list[Page]) -> list[Page]:
-    """The pages; where a replica has made them that decides nothing, a snapshot's if there can be one."""
+    """Returns the pages; if a replica that does not lead made them, a snapshot's if possible."""
     if any(page.leads for page in pages):
         return pages
     why = f"the replica at {args.server} does not lead"
@@ -139,7 +139,7 @@ def _led(args: argparse.Namespace, gang: str, pages: list[Page]) -> list[Page]:
 
 
 def print_page(page: Page, console: Console) -> None:
-    """The answer, then everything that supports it."""
+    """Prints the answer, then everything that supports it."""
     told = page.explanation
     who = escape(clean(told.group)) + (f" (pod {escape(clean(told.uid))})" if told.uid else "")
     console.print(f"[bold]{who}[/bold]: {escape(clean(told.answer))}")
@@ -174,7 +174,7 @@ def print_page(page: Page, console: Console) -> None:
 
 
 def _place(told: Explanation, *, is_remembered: bool) -> str:
-    """is_remembered: by a scheduler that runs; of times and attempts a snapshot knows nothing."""
+    """is_remembered: a running scheduler answered; a snapshot has no times and attempts."""
     parts = [escape(clean(told.state)) + f" for {duration(told.state_s)}" * is_remembered]
     if told.position:
         parts.append(f"place {told.position} of {told.n_waiting} in the queue")

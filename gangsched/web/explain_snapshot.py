@@ -1,8 +1,8 @@
-"""An explanation without a running scheduler, by a core fed with the API server's lists.
+"""An explanation without a running scheduler, from a core fed with the API server's lists.
 
 Lives here: finding the gang in a snapshot, and pods that belong to another scheduler. Not here: the snapshot
 (gangsched.snapshot), the explanation itself (core.explain). Called by explain_command if no scheduler
-answers, or the one that does has not seen the gang. Reads only.
+answers, or the scheduler has not seen the gang. Reads only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_GROUPS = 5
 
 
 def add_flags(parser: argparse.ArgumentParser, used: str = "used where no scheduler answers") -> None:
-    """Flags for the configuration that the snapshot is judged by. used: when, or for what."""
+    """Adds flags for the configuration applied to the snapshot. used: when, or for what."""
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -48,10 +48,9 @@ def add_flags(parser: argparse.ArgumentParser, used: str = "used where no schedu
 async def explain_snapshot(
     args: argparse.Namespace, name: str, why: str, *, runs: bool = False
 ) -> list[Page]:
-    """Pages made from the API server's lists alone; `why`: why no scheduler has made them; `runs`: one runs
-    all the same.
+    """Makes pages from the API server's lists. `why`: why no scheduler made them; `runs`: although one runs.
 
-    Raises: ConfigError, ApiError (not to be read; no such gang and no such pod).
+    Raises: ConfigError, ApiError (unreadable, or neither a gang nor a pod of that name).
     """
     plugins = KnownPlugins(args.plugin)
     config = ConfigSource(args.config, plugins).read()
@@ -83,7 +82,7 @@ def _page(snapshot: Snapshot, group: Group, now_s: float, why: str, *, runs: boo
 
 
 def condition_of(group: Group) -> str:
-    """The last message that a scheduler wrote on a pod of the gang, however old."""
+    """Returns the last message that a scheduler wrote on a pod of the gang, however old."""
     for info in group.members.values():
         for condition in info.pod.status.conditions or ():
             if condition.type == "PodScheduled" and condition.status == "False":
@@ -92,7 +91,7 @@ def condition_of(group: Group) -> str:
 
 
 def _not_ours(pods: Sequence[Pod], name: str, served: Sequence[str], why: str) -> str:
-    """Whose the pods of that name are."""
+    """Explains which scheduler the pods of that name belong to."""
     found = [(pod, gang) for pod in pods if name in (pod.key, gang := _gang_of(pod))]
     if not found:
         return f"there is no gang and no pod {name} ({why})"
@@ -119,6 +118,6 @@ def _gang_of(pod: Pod) -> str:
 def can_stand_in(error: ApiError) -> bool:
     """Whether a snapshot may answer instead: no answer came, none from a scheduler, or none for this user.
 
-    The snapshot is made by what the API server lets the user list, so it shows nobody what he may not see.
+    The snapshot uses what the API server lets the user list, so it reveals nothing that the user may not see.
     """
     return error.code in (0, 401, 403, 502, 503, 504)

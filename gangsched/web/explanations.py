@@ -1,6 +1,6 @@
 """Why a gang does not run: GET /explain/{namespace}/{name}.
 
-Lives here: the page's JSON, and one answer for requests that come at once. Not here: the explanation itself
+Lives here: the page's JSON, and one answer for concurrent requests. Not here: the explanation itself
 (core.explain), HTTP (server), the command that requests it (explain_command).
 """
 
@@ -23,14 +23,15 @@ from gangsched.web.stories import Move, moves_of
 # Explaining may cost a whole cycle: requests within this time get the same answer.
 _FRESH_S = 1.0
 _MAX_KEPT = 64
-# Lone pods that used one name follow one another.
+# Several lone pods may have used one name in turn.
 _MAX_GROUPS = 5
 _MAX_MOVES = 8
 
 
 class Page(msgspec.Struct, frozen=True):
     """One group. moves: its last moves; trace: where its trace is, "" without tracing; leads: whether this
-    replica decides anything. instead: why this comes from the API server's lists and not from a scheduler."""
+    replica decides anything. instead: why this comes from the API server's lists rather than a scheduler.
+    """
 
     leads: bool
     explanation: Explanation
@@ -59,7 +60,7 @@ class Explanations:
         self._kept: dict[str, tuple[float, bytes]] = {}
 
     def told(self, name: str) -> bytes | None:
-        """JSON: a Page for each group of that name; None if there is none."""
+        """Returns JSON with a Page for each group of that name; None if there is none."""
         now_s = self._clock_s()
         kept = self._kept.get(name)
         if kept is not None and now_s - kept[0] < _FRESH_S:

@@ -24,7 +24,7 @@ def counter_family(name: str, about: str, labels: Labels, values: Mapping[KeyT, 
 
 
 def gauge_family(name: str, about: str, labels: Labels, values: Mapping[KeyT, float]) -> Metric:
-    """Of values by their label values."""
+    """A gauge: values by their label values."""
     family = GaugeMetricFamily(name, about, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)

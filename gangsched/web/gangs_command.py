@@ -1,7 +1,7 @@
-"""`gangsched gangs`: every gang of every dialect, with how far it is. Called by cli.py.
+"""`gangsched gangs`: every gang of every dialect, with its progress. Called by cli.py.
 
-Read from the API server alone, by the scheduler's own core on a snapshot: gangs of annotations and of
-controllers' objects have no PodGroup that kubectl could show. Lone pods are left out.
+Reads only the API server, with the scheduler's own core on a snapshot: gangs from annotations and from
+controllers' objects have no PodGroup that kubectl could show. Leaves out lone pods.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _COLUMNS = ("GANG", "OF", "SCHEDULER", "PRIO", "STATE", *_COUNTS, "AGE", "WHY")
 
 
 class GangRow(msgspec.Struct, frozen=True, rename="camel"):
-    """One gang. dialect: who states it; needed: how many start together, None while that is not known;
-    bound: those that have started, the ended ones too; why: what its pods' condition says."""
+    """One gang. dialect: that states it; needed: how many start together, None while unknown; bound: members
+    that have started, including ended ones; why: the message in its pods' condition.
+    """
 
     gang: str
     dialect: str
@@ -95,7 +96,7 @@ async def _read(args: argparse.Namespace) -> list[GangRow]:
 
 
 def gangs_of(scheduler: Scheduler, now: datetime) -> list[GangRow]:
-    """By namespace and name."""
+    """Returns the gangs, sorted by namespace and name."""
     groups = [group for group in scheduler.shared.groups.values() if group.is_gang]
     return [_row(group, now) for group in sorted(groups, key=lambda one: (str(one.key), one.key))]
 
@@ -122,7 +123,7 @@ def _row(group: Group, now: datetime) -> GangRow:
 
 
 def _state(group: Group, n_running: int) -> str:
-    """As far as the API server shows it: what is reserved and not yet bound is in no object."""
+    """Returns the state as far as the API server shows it: no object shows reservations before the bind."""
     if group.is_half_bound:
         return "partly bound"
     if group.state is GroupState.BOUND or group.satisfied:
@@ -131,7 +132,7 @@ def _state(group: Group, n_running: int) -> str:
 
 
 def print_gangs(found: list[GangRow], console: Console) -> None:
-    """One line each."""
+    """Prints one line for each gang."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in _COLUMNS:
         right = heading in ("PRIO", *_COUNTS, "AGE")

@@ -43,7 +43,7 @@ class Health:
         return {check.name: why for check in self._checks if (why := check.problem())}
 
     def page(self, *, verbose: bool = False, exclude: Collection[str] = ()) -> Page:
-        """All checks. Reasons go to the log only: this page is readable without authorization."""
+        """Returns all checks. Reasons go only to the log: this page is readable without authorization."""
         lines: list[str] = []
         wrong: dict[str, str] = {}
         for check in self._checks:
@@ -65,7 +65,7 @@ class Health:
         return Page(200, "\n".join([*lines, f"{self.name} check passed"]) + "\n" if verbose else "ok")
 
     def one(self, name: str) -> Page | None:
-        """A single check, with its reason; None: there is no such check."""
+        """Returns a single check, with its reason; None: there is no such check."""
         for check in self._checks:
             if check.name == name:
                 why = check.problem()

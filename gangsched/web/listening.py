@@ -15,16 +15,15 @@ import msgspec
 
 from gangsched.errors import ConfigError
 
-# In the answers of a replica that does not lead: who does, as it has seen in the lease.
+# In the answers of a replica that does not lead: the leader, as seen in the lease.
 LEADER_HEADER = "Gangsched-Leader"
 _BACKLOG = 128
 
 
 class WebSettings(msgspec.Struct, frozen=True):
     """port: 0 takes any free one. certificate and key: files, both or neither; neither: generated at start.
-
-    always_allow: paths that need no token; a trailing * is a prefix. dashboard: whether it is
-    served. plain: HTTP without TLS, for a loopback address.
+    always_allow: paths that need no token; a trailing * marks a prefix. dashboard: whether to serve it.
+    plain: HTTP without TLS, for a loopback address.
     """
 
     port: int

@@ -1,7 +1,7 @@
 """Loads: a snapshot of the books of LoadAware and RemainingBandwidth, for /metrics.
 
 Lives here: finding the books, one walk over their rows. Not here: names and text (metrics.py). If no profile
-runs the plugin there is no book, and no metric.
+runs the plugin, there is no book and no metric.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Loads(msgspec.Struct, frozen=True):
 
 
 def read_loads(scheduler: Scheduler) -> Loads:
-    """From the first profile that keeps each book; all books get the same events."""
+    """Reads each book from the first profile that has it; all books get the same events."""
     names = scheduler.shared.cache.nodes.names
     usage_trackers = [one for profile in scheduler.shared.profiles.values() for one in profile.usage_trackers]
     load = next((one for one in usage_trackers if isinstance(one, LoadBook)), None)

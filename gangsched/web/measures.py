@@ -3,7 +3,7 @@
 Lives here: plain numbers, by the labels they will have. Not here: their names and formats (metrics.py), and
 values that can be read on demand (queue lengths, cache sizes). Updated by the core as its Observer and by the
 app; exists only if a port is configured. No Prometheus here: a client library's histogram takes a lock and a
-walk over the buckets for each pod; here it is a bisection and an addition, and n equal values are one.
+walk over the buckets for each pod. Here it is a bisection and an addition, once for n equal values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gangsched.model.pod_group import GroupKey
 KeyT = TypeVar("KeyT")
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
-# An attempt's result, by the state that its group enters; one that waits in Permit is not over.
+# An attempt's result, by the state that its group enters; an attempt that waits in Permit is not over.
 _VERDICTS = {
     GroupState.BINDING: SCHEDULED,
     GroupState.UNSCHEDULABLE: UNSCHEDULABLE,
@@ -48,7 +48,7 @@ _PERMITTED, _NOT_PERMITTED = "Success", "Unschedulable"
 MAX_ATTEMPTS = 15
 # kube-scheduler times the plugins of one pod in ten (pluginMetricsSamplePercent).
 _SAMPLED_ATTEMPTS = 10
-# Fully bound groups whose last answers may still come.
+# Limit on fully bound groups whose last answers may still come.
 MAX_DONE = 2048
 
 
@@ -70,7 +70,7 @@ LAG_S = exponential(0.001, 2, 14)
 class Distribution:
     """A histogram. `counts` are by bucket, not cumulative; the last one is above all bounds.
 
-    exemplars: by bucket, the last value that came with a trace, and that trace's ID.
+    exemplars: by bucket, the last value with a trace, and that trace's ID.
     """
 
     __slots__ = ("bounds", "counts", "exemplars", "total")
@@ -124,7 +124,7 @@ class Measures:
         clock_s: Callable[[], float] = time.monotonic,
         trace_id_of: Callable[[GroupKey], str] | None = None,
     ) -> None:
-        """`trace_id_of`: the trace that a group is in now, "" if none; it becomes the exemplar."""
+        """`trace_id_of`: returns a group's current trace, "" if none; it becomes the exemplar."""
         self._clock_s = clock_s
         self._trace_id_of = trace_id_of
         self._plugin_failed = False
@@ -144,8 +144,9 @@ class Measures:
         self.permit_wait: dict[str, Distribution] = {}
         self.points: dict[tuple[str, str, str], Distribution] = {}
         self.plugins: dict[tuple[str, str, str], Distribution] = {}
-        """(plugin, point, status), of one attempt in _SAMPLED_ATTEMPTS: one value a call; a plugin that is
-        called per node gets one for about all its nodes."""
+        """(plugin, point, status), for one attempt in _SAMPLED_ATTEMPTS: one value a call; a plugin called
+        per node gets one value for roughly all its nodes.
+        """
         self.evaluations: dict[tuple[str, str, str], int] = {}
         """(plugin, point, profile)."""
         self._n_attempts = 0
@@ -155,7 +156,7 @@ class Measures:
         """(queue, event): pods."""
         self.n_preemption_attempts = 0
         self.victims = Distribution(VICTIMS)
-        """One value a unit that waits for victims."""
+        """One value for each unit that waits for victims."""
         self.lag = Distribution(LAG_S)
 
     @property
@@ -210,7 +211,7 @@ class Measures:
         n = group.n_pending + group.n_assumed
         if result == UNSCHEDULABLE and self._plugin_failed:
             result = ERROR
-        # Groups that start together are one decision: its time is shared among the pods.
+        # Groups that start together are one decision, whose time is divided among the pods.
         self.algorithm.observe(lasted_s / max(self._n_pods, 1), n)
         if group.is_gang:
             self.group_algorithm.observe(lasted_s)

@@ -2,8 +2,8 @@
 
 Lives here: one table from numbers to Prometheus families, and their text. Not here: how a family is made
 (families.py), counting (measures.py), reading state (reading.py). Nothing is kept between two scrapes.
-Changing numbers are copied on the scheduler's loop; the text is made in a thread, because that may take
-longer than a turn in a large cluster.
+Changing numbers are copied on the scheduler's loop; the text is made in a thread, because in a large cluster
+that may take longer than a turn.
 Sources of the names: kubernetes `pkg/scheduler/metrics`, component-base `metrics/prometheus`.
 """
 
@@ -45,7 +45,7 @@ def measured(measures: Measures) -> list[Metric]:
 
 
 def format_for(accept: str) -> str:
-    """The format of /metrics for a request's Accept header; exemplars come with OpenMetrics alone."""
+    """Returns the format of /metrics for an Accept header; only OpenMetrics has exemplars."""
     asked = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
     return OPENMETRICS if "application/openmetrics-text" in asked else PLAIN_TEXT
 
@@ -307,7 +307,7 @@ def _devices(reading: Reading) -> Iterator[Metric]:
 
 
 def _journal(reading: Reading) -> Iterator[Metric]:
-    """Where everything that the core is told is recorded."""
+    """Metrics of the journal of the core's inputs."""
     if reading.journal is None:
         return
     counted = reading.journal
@@ -370,7 +370,7 @@ def _configuration(reading: Reading) -> Iterator[Metric]:
 
 
 def load_families(loads: Loads) -> Iterator[Metric]:
-    """Metrics of H, its spread and the nodes' links, if a plugin keeps books of them."""
+    """Metrics of H, its spread and the nodes' links, if a plugin tracks them."""
     yield gauge_family(
         "gangsched_load_h",
         "A node's measured load against its performance, relative to the cluster's averages: 1 is even.",

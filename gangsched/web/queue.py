@@ -1,4 +1,4 @@
-"""What has not started yet, and why: GET /queue, in QueueSort's order.
+"""The groups that have not started, and why: GET /queue, in QueueSort's order.
 
 Lives here: the page's JSON. Not here: the order (core.state.queue), HTTP (server), the command that requests
 the page (queue_command). Text of users and servers is made safe to print; a reader must escape markup.
@@ -27,28 +27,28 @@ from gangsched.model.pod_group import GroupKey
 from gangsched.web.queues_page import queues_page
 from gangsched.web.turns import Turns
 
-# Building a row takes some 20 us of the scheduler's loop; the rest is a number.
+# Building a row takes some 20 us of the scheduler's loop; further groups are only counted.
 MAX_ROWS = 500
-# Requests within this time get the same answer: the page takes 10 ms where thousands wait.
+# Requests within this time get the same answer: with thousands of groups the page takes 10 ms.
 _FRESH_S = 1.0
 _MAX_KEPT = 16
-# Estimates that take a second of work are kept for ten.
+# Estimates that take a second of work are kept for ten seconds.
 _MOST_OF_TIME = 0.1
 
 
 class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
-    """A group that has not started whole, or that runs in part.
+    """A group that has not fully started, or that runs in part.
 
-    position: its place by QueueSort, among all that wait. age_s: since all of its members existed (for a
-    group found at start-up, since the last one was created; for one that runs, since the first that waits
-    was); None while it gathers. next_s: when its state ends by itself, as a backoff does. needed: None while
-    that is not known. `why`: the message on its pods.
-    If the configuration has `queueing`: walltime_s, None for one that never ends, with
-    its source and the field that says so; passes: how many groups have started in front of it since it was
-    first refused, and how many may; claimed_s: for how long it has been, or would have been,
-    claimed. With a claim: starts_in_s, is_promised (else it is an estimate), and on how many nodes.
-    Without one, if starts were asked for: estimate_in_s, by core.estimates; None: nothing can be said; and
-    between what four in five start, by those that started last, where enough have (core.groups.forecasts).
+    position: its place by QueueSort, among all waiting groups. age_s: since all of its members existed (for a
+    group found at start-up, since the last one was created; for a running group, since its first waiting
+    member was created); None while it gathers. next_s: when its state ends by itself, as a backoff does.
+    needed: None while unknown. `why`: the message on its pods. If the configuration has `queueing`:
+    walltime_s, None if it never ends, with its source and the field that states it; passes: how many groups
+    have started ahead of it since it was first refused, and how many may; claimed_s: for how long it has had,
+    or would have had, a claim. With a claim: starts_in_s, is_promised (else it is an estimate), and the
+    number of nodes. Without one, if starts were requested: estimate_in_s, by core.estimates, None if there is
+    no estimate; and the range in which four in five start, from the latest starts if there are enough
+    (core.groups.forecasts).
     """
 
     position: int
@@ -82,8 +82,9 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueuePage(msgspec.Struct, frozen=True, rename="camel"):
-    """rows: the first MAX_ROWS of `n_waiting`. by_state: how many rest in each state. leads: whether this
-    replica decides anything; leader: who does in its place, "" while nobody is known to."""
+    """rows: the first MAX_ROWS of `n_waiting`. by_state: how many groups are in each state. leads: whether
+    this replica decides anything; leader: the one that does instead, "" while unknown.
+    """
 
     n_waiting: int
     by_state: dict[str, int]
@@ -93,7 +94,7 @@ class QueuePage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Queue:
-    """Makes the page from the scheduler's present state."""
+    """Makes the page from the scheduler's current state."""
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class Queue:
         turns: Turns | None = None,
         leader: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """leader: who leads in place of this replica, None if this one does."""
+        """leader: returns the one that leads instead of this replica, None if this one leads."""
         self._leader = leader
         self._scheduler = scheduler
         self._turns = turns or Turns()
@@ -116,11 +117,11 @@ class Queue:
         self._fresh_until_s = -math.inf
 
     def listed(self, namespace: str = "", *, limit: int = MAX_ROWS) -> bytes:
-        """The page as JSON."""
+        """Returns the page as JSON."""
         return msgspec.json.encode(self.page(namespace, limit=limit))
 
     def told(self, namespace: str = "") -> bytes:
-        """The same; requests within a second get the same answer."""
+        """Returns the same; requests within a second get the same answer."""
         now_s = self._clock_s()
         kept = self._kept.get(namespace)
         if kept is not None and now_s - kept[0] < _FRESH_S:
@@ -132,14 +133,14 @@ class Queue:
         return body
 
     async def listed_with_estimates(self, namespace: str = "") -> bytes:
-        """The same, with estimated starts, which are worked out while the scheduler goes on."""
+        """Returns the same, with estimated starts, computed while the scheduler goes on."""
         starts = await self._estimates()
         return await self._turns.made(
             lambda: msgspec.json.encode(self._estimated(self.page(namespace), starts, self._clock_s()))
         )
 
     async def _estimates(self) -> Mapping[GroupKey, float]:
-        """Worked out once for all requests that come meanwhile or soon after."""
+        """Returns estimates, computed once for all requests that come meanwhile or soon after."""
         async with self._lock:
             if self._clock_s() >= self._fresh_until_s:
                 self._starts, spent_s = await worked_out(self._scheduler, self._clock_s())
@@ -157,18 +158,18 @@ class Queue:
         return replace(row, estimate_in_s=round(in_s, 3), estimate_from_s=early_s, estimate_to_s=late_s)
 
     def queues(self) -> bytes:
-        """What each queue holds and is due (web.queues_page), as JSON."""
+        """Returns what each queue uses and is entitled to (web.queues_page), as JSON."""
         leads, leader = self.leadership()
         page = queues_page(self._scheduler.shared)
         return msgspec.json.encode(replace(page, leads=leads, leader=leader))
 
     def leadership(self) -> tuple[bool, str]:
-        """(whether this replica leads, who does in its place, "" while nobody is known to)."""
+        """Returns (whether this replica leads, the one that does instead, "" while unknown)."""
         leader = self._leader()
         return leader is None, clean(leader or "")
 
     def page(self, namespace: str = "", *, limit: int = MAX_ROWS) -> QueuePage:
-        """`namespace`: only its groups; their positions are among all."""
+        """Returns the page. `namespace`: only its groups; their positions are among all groups."""
         shared, now_s = self._scheduler.shared, self._clock_s()
         waiting = [group for group in shared.groups.values() if group.state not in NOT_QUEUED]
         keyed = [(not group.recovering, shared.sort_key(group)[0], group.key, group) for group in waiting]

@@ -1,4 +1,4 @@
-"""`gangsched queue`: what has not started yet, in order, and why, as squeue shows it. Called by cli.py."""
+"""`gangsched queue`: the groups that have not started, in order, and why, like squeue. Called by cli.py."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_starts(page: QueuePage, console: Console) -> None:
-    """A line for each whose start is promised or estimated: those first that room is kept for."""
+    """Prints a line for each group with a promised or estimated start, those with kept room first."""
     if not page.rows:
         console.print(f"Nothing can be said of the start of the {page.n_waiting} that wait.")
         return
@@ -89,7 +89,7 @@ def print_starts(page: QueuePage, console: Console) -> None:
 
 
 def _range(row: QueueRow) -> str:
-    """Between what four in five start that are estimated so."""
+    """Returns the range in which four in five groups with this estimate start."""
     if row.estimate_from_s is None or row.estimate_to_s is None or row.starts_in_s is not None:
         return "-"
     return f"{duration(row.estimate_from_s)}-{duration(row.estimate_to_s)}"
@@ -145,14 +145,14 @@ def _members(row: QueueRow) -> str:
 
 
 def _passed(row: QueueRow) -> str:
-    """Groups that started in front of it, and the limit: 12/64, or 71/64! if it would be claimed."""
+    """Returns how many groups started ahead, and the limit: 12/64, or 71/64! if it would get a claim."""
     if row.passes is None:
         return "-"
     return f"{row.passes}/{row.passes_bound}" + "!" * (row.claimed_s is not None)
 
 
 def _walltime(row: QueueRow) -> str:
-    """The walltime, with ~ before a guess."""
+    """Returns the walltime, with ~ before a guess."""
     if row.walltime_s is None:
         return "-"
     guessed = "~" * (row.walltime_source in ("predicted", "default"))
@@ -165,7 +165,7 @@ def _why(row: QueueRow, wide: bool) -> str:
 
 
 def duration(seconds: float) -> str:
-    """As people say it: 0.4s, 12s, 4m10s, 3h05m, 2d04h."""
+    """Formats a duration for people: 0.4s, 12s, 4m10s, 3h05m, 2d04h."""
     if seconds < 10:
         return f"{max(seconds, 0.0):.1f}s"
     whole = round(seconds)

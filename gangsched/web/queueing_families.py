@@ -1,4 +1,4 @@
-"""What /metrics says of bounds, claims, promised starts and walltimes. Called by web.metrics."""
+"""Metrics of bounds, claims, promised starts and walltimes. Called by web.metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gangsched.web.reading import ClaimsReading, QueueingReading
 
 
 def queueing_families(reading: QueueingReading) -> Iterator[Metric]:
-    """Who is passed over, and how much is known of walltimes."""
+    """Metrics of passes over groups, and of how many walltimes are known."""
     at_start = Distribution(tuple(map(float, BUCKETS)))
     at_start.counts, at_start.total = [*reading.at_start], reading.total_at_start
     yield histogram_family(
@@ -58,7 +58,7 @@ def queueing_families(reading: QueueingReading) -> Iterator[Metric]:
 
 
 def _claims(reading: ClaimsReading) -> Iterator[Metric]:
-    """Room that is kept for groups at their bound, and how promised starts turned out."""
+    """Metrics of room kept for groups at their bound, and of the accuracy of promised starts."""
     yield gauge_family(
         "gangsched_claims",
         "Groups that room is kept for, by whether their start is promised or estimated.",

@@ -1,4 +1,4 @@
-"""`gangsched queues`: what each queue holds and is due, as sshare shows it. Called by cli.py."""
+"""`gangsched queues`: what each queue uses and is entitled to, like sshare. Called by cli.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gangsched.web.queues_page import Amounts, QueueShare, QueuesPage
 _HEADINGS = ("QUEUE", "SHARE", "NOW", "LATELY", "SCORE", "WAIT", "PODS", "RESOURCE")
 _AMOUNTS = ("GUARANTEED", "USED", "BORROWED", "LIMIT")
 
-# How far a name is moved to the right: as deep as queues nest, and a server may say anything.
+# Limit on a name's indentation: the depth of nested queues, as a server may send anything.
 _MAX_DEPTH = 16
 
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_queues(page: QueuesPage, console: Console) -> None:
-    """A line for each queue and resource that it holds, is guaranteed or is limited in."""
+    """Prints a line for each queue and resource that it uses or that has a guarantee or limit."""
     if not page.queues:
         console.print("No queues are configured.")
         return

@@ -1,4 +1,4 @@
-"""What /metrics says of queues. Called by web.metrics."""
+"""Metrics of queues. Called by web.metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CPU = "cpu"
 
 
 def queues_families(page: QueuesPage) -> Iterator[Metric]:
-    """What each queue holds and is due."""
+    """Metrics of what each queue uses and is entitled to."""
 
     def by_resource(of: Callable[[QueueShare], Amounts]) -> dict[tuple[str, str], float]:
         return {

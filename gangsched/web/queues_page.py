@@ -1,4 +1,4 @@
-"""What each queue holds and is due: GET /queues. Called by web.queue; the command is web.queues_command."""
+"""What each queue uses and is entitled to: GET /queues. Called by web.queue, for web.queues_command."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Amounts = dict[str, int]
 class QueueShare(msgspec.Struct, frozen=True, rename="camel"):
     """One queue with all below it; amounts by resource, cpu in thousandths.
 
-    depth: 0 at the top. guaranteed: as far as the cluster has as much. borrowed: what is used beyond it, of
-    resources that have a guarantee. share_used: the largest part of the cluster that it holds now of any
-    compared resource, share_decayed: the same lately; score: both by its share, the smallest goes first.
-    waiting: groups that have not started.
+    depth: 0 at the top. guaranteed: limited to what the cluster has. borrowed: usage beyond the guarantee, of
+    resources that have one. share_used: the largest fraction of the cluster that it uses now of any compared
+    resource; share_decayed: the same over recent time; score: both relative to its share, the smallest goes
+    first. waiting: groups that have not started.
     """
 
     queue: str
@@ -34,8 +34,9 @@ class QueueShare(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueuesPage(msgspec.Struct, frozen=True, rename="camel"):
-    """The queues, each before those below it; none where the configuration has none. leads, leader: as on the
-    page of what waits."""
+    """The queues, each before its children; none if the configuration has none. leads, leader: as in
+    web.queue.QueuePage.
+    """
 
     queues: tuple[QueueShare, ...]
     leads: bool = True

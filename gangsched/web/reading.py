@@ -1,8 +1,8 @@
 """Reading: a snapshot of the scheduler's state, as numbers for /metrics.
 
 Lives here: one walk over groups and devices. Not here: counts of events (measures.py), names and text
-(metrics.py). The walk yields to the loop every few milliseconds, so the numbers of a very large cluster are
-from neighbouring moments.
+(metrics.py). The walk yields to the loop every few milliseconds, so in a very large cluster the numbers are
+from slightly different moments.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _QUEUES = {
 class Reading(msgspec.Struct, frozen=True):
     """pending: pods by kube-scheduler's queue; oldest_s: 0 for an empty queue.
 
-    unschedulable: pods by (plugin, profile); device_free: healthy
-    and free, by (node, resource); device_drift: pods by kind (core.device_audit.drift). leader: 1 or 0 by the
-    Lease's name, empty without election. requests: by (code, method), at `host`.
+    unschedulable: pods by (plugin, profile); device_free: healthy and free, by (node, resource);
+    device_drift: pods by kind (core.device_audit.drift). leader: 1 or 0 by the Lease's name, empty without
+    election. requests: by (code, method), at `host`.
     """
 
     pending: Mapping[str, int]
@@ -58,7 +58,7 @@ class Reading(msgspec.Struct, frozen=True):
     device_drift: Mapping[str, int]
     counters: Mapping[str, int]
     reloads: tuple[int, int, bool] | None
-    """Configurations applied and refused; whether the last one read was valid."""
+    """Configurations applied and rejected; whether the last one read was valid."""
     watch_age_s: Mapping[str, float]
     leader: Mapping[str, int]
     n_bind_unknown: int
@@ -89,9 +89,10 @@ class QueueingReading(msgspec.Struct, frozen=True):
 
 
 class ClaimsReading(msgspec.Struct, frozen=True):
-    """Where bounds are enforced. errors: promised starts by core.queueing.claims' ERRORS_S; promises: by
-    kept, else by what made them late; idle: by resource, the share of the cluster's that is claimed and free;
-    n_too_idle: groups at their bound that wait for mode budget."""
+    """Present if bounds are enforced. errors: promised starts by core.queueing.claims' ERRORS_S; promises: by
+    kept, else by what made them late; idle: by resource, the share of the cluster that is claimed and free;
+    n_too_idle: groups at their bound that wait because of mode budget.
+    """
 
     n_promised: int
     n_estimated: int
@@ -139,7 +140,7 @@ class Totals(msgspec.Struct):
 
     def _aged(self, queue: str, group: Group) -> None:
         late_at, complete_s = first_late_at(group), group.first_complete_s
-        # A group found at the start is queued by an age from before this clock: it counts from then on.
+        # A group found at the start is queued by an age from before this clock: its age counts from that.
         since_s = complete_s if 0 <= complete_s < NEVER_S else group.since_s
         age_s = self.now_s - since_s if late_at is None else self.wall_s - late_at
         self.oldest_s[queue] = max(self.oldest_s[queue], age_s)
@@ -163,7 +164,7 @@ async def read_groups(scheduler: Scheduler, now_s: float, wall_s: float) -> Tota
 
 
 def read_queueing(scheduler: Scheduler, totals: Totals) -> QueueingReading | None:
-    """Bypasses and walltimes, if they are counted."""
+    """Reads bypasses and walltimes, if they are counted."""
     bypasses = scheduler.shared.queue.bypasses
     if bypasses is None:
         return None
@@ -209,7 +210,7 @@ async def read_devices(scheduler: Scheduler) -> list[tuple[str, str, int]]:
         while part := list(islice(rows, _DEVICES_AT_ONCE)):
             for row in part:
                 free, name = int(column.free[row]), cache.nodes.names[row]
-                if name and free >= 0:  # a row that was emptied meanwhile, or lists nothing (any more)
+                if name and free >= 0:  # not a row that was emptied meanwhile, or lists nothing now
                     found.append((name, label, free))
             await asyncio.sleep(0)
     return found

@@ -1,6 +1,6 @@
-"""What is reserved and not yet bound, by group and node: GET /reservations. No object of the API server has
-it: only the scheduler that made the reservations knows them. Lives here: the page's JSON, for `gangsched
-devices`. Not here: HTTP (server), groups that wait in Permit, and who may release them (waiting).
+"""Reservations not yet bound, by group and node: GET /reservations. No object of the API server has them;
+only the scheduler that made them knows them. Lives here: the page's JSON, for `gangsched devices`. Not here:
+HTTP (server), groups that wait in Permit, and who may release them (waiting).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ MAX_ROWS = 5_000
 
 
 class Reservation(msgspec.Struct, frozen=True, rename="camel"):
-    """A group's extended resource on one node. ids: the devices, where they are listed. is_taken: False while
-    pods that run there still have to go. left_s: seconds until it is released; None: no deadline."""
+    """A group's extended resource on one node. ids: the devices, if they are listed. is_taken: False while
+    victims still run there. left_s: seconds until it is released; None: no deadline.
+    """
 
     group: str
     node: str
@@ -35,7 +36,7 @@ class Reservation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ReservationsPage(msgspec.Struct, frozen=True, rename="camel"):
-    """leads: whether this replica decides anything; rows: at most MAX_ROWS, then is_cut."""
+    """leads: whether this replica decides anything; rows: at most MAX_ROWS; is_cut if there are more."""
 
     leads: bool
     rows: tuple[Reservation, ...]
@@ -57,7 +58,7 @@ class Reservations:
         self._clock_s = clock_s
 
     def listed(self) -> bytes:
-        """JSON: a ReservationsPage."""
+        """Returns a ReservationsPage as JSON."""
         rows = [*islice(self._rows(self._clock_s()), MAX_ROWS + 1)]
         page = ReservationsPage(self._may_act(), tuple(rows[:MAX_ROWS]), len(rows) > MAX_ROWS)
         return msgspec.json.encode(page)

@@ -71,8 +71,9 @@ class Server:
         turns: Turns | None = None,
         leader: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`tls` None: plain HTTP, for a loopback address. `board` None: no dashboard. leader: who leads in
-        place of this replica, None if this one does."""
+        """`tls` None: plain HTTP, for a loopback address. `board` None: no dashboard. leader: returns the one
+        that leads instead of this replica, None if this one leads.
+        """
         self._turns = turns or Turns()
         self._sockets = sockets
         self._tls = tls
@@ -121,7 +122,7 @@ class Server:
     async def _guarded(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Unknown paths get 404 without authorization: there is nothing to hide."""
+        """Checks access, then calls the handler. Unknown paths get 404 without authorization."""
         try:
             if request.match_info.http_exception is None:
                 if self._board is not None and self._board.guards(request.path):
@@ -134,9 +135,9 @@ class Server:
                     address=request.remote or "",
                 )
             response = await handler(request)
-            is_probe = request.path.split("/")[1] in self._health  # anybody may ask those
+            is_probe = request.path.split("/")[1] in self._health  # probes are open to anybody
             if _USER in request and not is_probe and (leader := self._leader()) is not None:
-                # The lease's holder is whatever its writer made it, and a header is one line.
+                # The lease's writer may set any text as holder, but a header is one line.
                 response.headers[LEADER_HEADER] = leader if _IDENTITY.fullmatch(leader) else "unknown"
             return response
         except Refused as refused:
@@ -205,7 +206,7 @@ class Server:
 
     async def _permit_word(self, request: web.Request) -> web.Response:
         try:
-            # Not request.text(): a character set that the client names may be any codec of Python's.
+            # Not request.text(): the client's charset may name any of Python's codecs.
             with anyio.fail_after(_BODY_S):
                 reason = (await request.read()).decode()
         except UnicodeDecodeError:
@@ -219,7 +220,7 @@ class Server:
 
 
 class _Connection(web.RequestHandler):
-    """One connection; what is no HTTP is answered with the headers of all pages."""
+    """One connection; answers invalid HTTP with the headers of all pages."""
 
     __slots__ = ()
 
@@ -239,10 +240,10 @@ def _connection(server: web.Server) -> _Connection:
     return _Connection(
         server,
         loop=asyncio.get_running_loop(),
-        access_log=None,  # type: ignore[arg-type]  # how aiohttp has none
+        access_log=None,  # type: ignore[arg-type]  # turns it off in aiohttp
         logger=_silent(),
         keepalive_timeout=_KEEP_ALIVE_S,
-        # Else a compressed body is unpacked in our loop before anybody looks at who sends it.
+        # Else a compressed body is unpacked in our loop before its sender is checked.
         auto_decompress=False,
     )
 

@@ -48,7 +48,7 @@ _log = structlog.get_logger(__name__)
 _LATEST_START_S = 2.0
 _LOOK_S = 0.05
 _PULSE_S = 0.25
-# How long readyz remembers a held-up loop; delays below STUCK_S are not remembered.
+# How long readyz reports a stuck loop; delays below STUCK_S are not reported.
 _REMEMBER_S = 30.0
 _SLIP_S = 0.1
 # Requests within this time get the same answer.
@@ -75,7 +75,7 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 class Pulse:
-    """How late the loop is for a timer, and for how long the inbox has been full."""
+    """Measures how late the loop is for a timer, and for how long the inbox has been full."""
 
     def __init__(self, measures: Measures, is_inbox_full: Callable[[], bool]) -> None:
         self._measures = measures
@@ -103,7 +103,7 @@ class Pulse:
             self._full_since_s = now_s
 
     def worst_lag_s(self) -> float:
-        """The largest of the last half minute."""
+        """The largest lag of the last half minute."""
         return max((lag_s for _, lag_s in self._slips), default=0.0)
 
     def full_for_s(self) -> float:
@@ -126,14 +126,14 @@ class Web:
         self._sockets: Sequence[socket.socket] = listen(settings)
         self._lock = anyio.Lock()
         self._last: dict[str, tuple[float, bytes]] = {}
-        """By content type: when it was made, and the body."""
+        """By content type: when the page was made, and its body."""
 
     @property
     def port(self) -> int:
         return port_of(self._sockets)
 
     def heard(self, events: Sequence[Event]) -> None:
-        """A turn's events, after the core has handled them."""
+        """Takes in a turn's events, after the core has handled them."""
         self._measures.heard(events, self._parts.scheduler.shared.cache.pods)
 
     async def run(self) -> None:
@@ -156,7 +156,7 @@ class Web:
     async def _quiet(self) -> None:
         parts = self._parts
         with anyio.move_on_after(_LATEST_START_S):
-            # Polled a few times per process; a signal would cost every turn something.
+            # Polled a few times per process; a signal would add cost to every turn.
             while not (  # noqa: ASYNC110
                 not parts.unheard()
                 and not parts.scheduler.n_active
@@ -166,7 +166,7 @@ class Web:
                 await anyio.sleep(_LOOK_S)
 
     def _load(self) -> Server:
-        """In a thread: its imports take a few tenths of a second."""
+        """Runs in a thread: its imports take a few tenths of a second."""
         from gangsched.web.access import MAX_REVIEW_BYTES, Access
         from gangsched.web.board.feed import Feed
         from gangsched.web.board.history import History
@@ -226,7 +226,7 @@ class Web:
         )
 
     def _leader(self) -> str | None:
-        """Who leads in place of this replica; "" while nobody is known to."""
+        """Returns the one that leads instead of this replica; "" while unknown."""
         elector = self._parts.elector
         return None if elector is None or self._parts.may_act() else elector.election.observed.holder
 
@@ -303,7 +303,7 @@ class Web:
         return msgspec.json.encode({"componentconfig": kube, "gangsched": ours})
 
     async def _follow_certificates(self) -> None:
-        """Loads rotated files into the living context: new connections get the new certificate."""
+        """Loads rotated files into the context in use: new connections get the new certificate."""
         certificate, key = self._settings.certificate, self._settings.key
         before = _stamp(certificate, key)
         while True:
@@ -312,7 +312,7 @@ class Web:
             if stamp == before or stamp is None or self._tls is None:
                 continue
             try:
-                # Tried on a separate context first: a half-replaced pair would break the living one.
+                # Tried on a separate context first: a half-replaced pair would break the one in use.
                 server_context_from_files(certificate, key)
                 self._tls.load_cert_chain(certificate, key)
                 _log.info("certificate renewed", file=certificate)

@@ -1,4 +1,4 @@
-"""When one gang starts, as `gangsched explain --start` tells it: promised, estimated, or what comes first.
+"""When one gang starts, for `gangsched explain --start`: promised, estimated, or what must happen first.
 
 Lives here: the answer for each state, from the gang's page and its row in the queue. Not here: the estimates
 (core.estimates), promises (core.queueing.claims). Called by explain_command.
@@ -35,9 +35,10 @@ _NONE = (
 
 
 class Start(msgspec.Struct, frozen=True, rename="camel"):
-    """kind: unknown also where something else has to happen first. in_s: seconds from now; from_s, to_s:
-    between what four in five start that are estimated so. nodes: on how many room is kept for it. text: the
-    same in words."""
+    """kind: unknown also if something else has to happen first. in_s: seconds from now; from_s, to_s: the
+    range in which four in five gangs with this estimate start. nodes: on how many room is kept for it. text:
+    the same in words.
+    """
 
     kind: Kind
     text: str
@@ -48,7 +49,7 @@ class Start(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def start_of(told: Explanation, row: QueueRow | None, now: datetime, *, problem: str = "") -> Start:
-    """row: the gang's in the queue, with estimates. problem: why there is no queue to look at."""
+    """row: the gang's row in the queue, with estimates. problem: why the queue is unavailable."""
     try:
         state = GroupState(told.state)
     except ValueError:
@@ -85,7 +86,7 @@ def start_of(told: Explanation, row: QueueRow | None, now: datetime, *, problem:
 
 
 def _at(in_s: float, now: datetime) -> str:
-    if abs(in_s) >= LATEST_S:  # whoever holds its room states a walltime of thousands of years
+    if abs(in_s) >= LATEST_S:  # the gang that holds its room states a walltime of thousands of years
         return duration(in_s)
     return f"{duration(in_s)} ({now + timedelta(seconds=in_s):%Y-%m-%d %H:%M} UTC)"
 

@@ -19,7 +19,7 @@ from gangsched.core.types.group import Group
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One line of a story. before: the state that it left; seconds: how long it had been in it."""
+    """One line of a story. before: the state that the group left; seconds: how long it was in it."""
 
     at: datetime
     before: str
@@ -42,7 +42,7 @@ class Story(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Stories:
-    """Stories by name; lone pods that used the same name follow one another."""
+    """Stories by name; several lone pods may have used one name in turn."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Stories:
         self._wall_s = wall_s
 
     def told(self, name: str) -> bytes | None:
-        """JSON: the stories of all groups of that name; None if there is none."""
+        """Returns the stories of all groups of that name as JSON; None if there is none."""
         found = [group for key, group in self._scheduler.shared.groups.items() if str(key) == name]
         if not found:
             return None
@@ -66,7 +66,7 @@ class Stories:
 
 
 def story_of(group: Group, now_s: float, ago_s: float) -> Story:
-    """The group's, at now_s of the core's clock; ago_s: what to add to that for the time of day."""
+    """Returns the group's story at now_s of the core's clock; ago_s: added to it gives the time of day."""
     return Story(
         str(group.key),
         group.key.uid,
@@ -80,7 +80,7 @@ def story_of(group: Group, now_s: float, ago_s: float) -> Story:
 
 
 def moves_of(told: list[Moved], group: Group, ago_s: float) -> list[Move]:
-    """A group's moves at the time of day; ago_s: what to add to the core's clock."""
+    """Returns a group's moves with the time of day; ago_s: what to add to the core's clock."""
     moves = []
     before_s = told[0].at_s if told else group.since_s
     for moved in told:

@@ -1,7 +1,7 @@
-"""Turns: pages are made one after the other, and so that the scheduler has most of its loop's time.
+"""Turns: makes pages one after the other, leaving the scheduler most of its loop's time.
 
-A page of another namespace, or of another gang, is another page, so keeping answers for a second bounds
-nothing for somebody who asks for ever new ones. Called by the pages of web.
+Each namespace and each gang has its own page, so caching answers for a second does not limit a client that
+requests ever new ones. Called by the pages of web.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TypeVar
 import anyio
 
 T = TypeVar("T")
-# What making pages may take of the loop's time.
+# Largest share of the loop's time for making pages.
 MOST_OF_TIME = 0.1
 
 
 class Turns:
-    """Has one page made at a time. After one that took 10 ms, the next one is made 90 ms later."""
+    """Makes one page at a time. After a page that took 10 ms, the next one is made 90 ms later."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Turns:
         self._not_before_s = 0.0
 
     async def made(self, make: Callable[[], T]) -> T:
-        """What `make` returns, when it has had its turn."""
+        """Waits for a turn, and returns what `make` returns."""
         async with self._lock:
             if (wait_s := self._not_before_s - self._clock_s()) > 0.0:
                 await self._sleep(wait_s)

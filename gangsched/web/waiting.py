@@ -1,8 +1,8 @@
 """Groups waiting in Permit, and an administrator's decision: allow or reject.
 
 Lives here: the answers of GET /permit and POST /permit/{namespace}/{name}/allow and …/reject. Not here: HTTP
-and authorization (server, access). A decision needs a right of its own, on these paths: the right to edit a
-gang does not allow bypassing an administrator's Permit plugin.
+and authorization (server, access). A decision needs its own right on these paths: the right to edit a gang
+does not allow bypassing an administrator's Permit plugin.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gangsched.model.events import Event, GroupAllowed, GroupRejected
 
 
 class Waiting:
-    """Groups that are reserved and wait."""
+    """Reserved groups that wait."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Waiting:
         self._clock_s = clock_s
 
     def listed(self) -> bytes:
-        """JSON: for each its name, what it waits for by plugin, and for how long."""
+        """Returns JSON: each group's name, what it waits for by plugin, and for how long."""
         now_s = self._clock_s()
         found = []
         for group in sorted(self._groups(), key=lambda group: str(group.key)):
@@ -54,7 +54,7 @@ class Waiting:
         return msgspec.json.encode({"waiting": found})
 
     def decide(self, name: str, *, word: str, by: str, reason: str) -> tuple[int, str]:
-        """HTTP status and message; the gang itself is handled in the core's next turn."""
+        """Returns HTTP status and message; the core handles the gang in its next turn."""
         if not self._may_act():
             return 503, "this replica does not lead; ask the one that holds the lease"
         group = next((group for group in self._groups() if str(group.key) == name), None)
@@ -74,7 +74,7 @@ class Waiting:
         return [group for group in groups if group.state is GroupState.WAITING and group.n_assumed]
 
     def _stays(self, group: Group) -> str:
-        """What it would still wait for."""
+        """Returns what the group would still wait for."""
         waits_for = self._scheduler.permits.waits_for(group)
         permits = self._scheduler.shared.profile_of(group).permits
         firm = [plugin.name for plugin in permits if not may_be_overruled(plugin)]

@@ -1,7 +1,7 @@
 """`gangsched whatif`: where a job would go if it were submitted now, by the scheduler's own core.
 
 Lives here: turning manifests into pods (manifests, controllers); the trial, a core that gets the job and the
-proposed changes, beside an API server that does everything at once (trial); the question (question) and its
+proposed changes, with an API server that does everything at once (trial); the question (question) and its
 result (answer); flags and printing (command). Not here: the snapshot (gangsched.snapshot), why something does
 not fit (core.explain). Nothing is written.
 """

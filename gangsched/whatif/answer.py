@@ -20,7 +20,7 @@ _UNREAD = "the scheduler's own code failed on it: its log would say where"
 
 
 class Member(msgspec.Struct, frozen=True, rename="camel"):
-    """devices: IDs by resource, of all containers."""
+    """devices: IDs by resource, over all containers."""
 
     name: str
     node: str
@@ -28,10 +28,10 @@ class Member(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Gang(msgspec.Struct, frozen=True, rename="camel"):
-    """starts: now; later, at a time that follows from stated ends; not, as far as known; unread: no group
-    could be made of it, problem has the reason. in_s, at, after: when it starts later, and whose ends it
-    waits for. why: the reason if it does not start now. ignored: what is to be corrected in it although it
-    does, as nobody reads it."""
+    """starts: now; later, at a time derived from stated ends; not, as far as known; unread: it does not form
+    a group, for the reason in problem. in_s, at, after: when it starts later, and after the end of which
+    pods. why: the reason if it does not start now. ignored: mistakes in it that do not prevent the start.
+    """
 
     name: str
     scheduler: str
@@ -47,9 +47,10 @@ class Gang(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Answer(msgspec.Struct, frozen=True, rename="camel"):
-    """changes: the proposed changes beside the job, in words. evicted: pods that it would preempt. endless:
-    running pods that state no end, without those of DaemonSets and of kubelet. unread: kinds that could
-    not be listed."""
+    """changes: the proposed changes besides the job, in words. evicted: pods that it would preempt. endless:
+    running pods that state no end, without those of DaemonSets and of kubelet. unread: kinds that could not
+    be listed.
+    """
 
     gangs: list[Gang]
     changes: list[str]
@@ -59,15 +60,16 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def starts_now(self) -> bool:
-        """All of it, each member of each gang."""
+        """Whether each member of each gang starts now."""
         return all(gang.starts == "now" and not gang.unplaced for gang in self.gangs)
 
 
 def answer(
     trial: Trial, pods: Sequence[Pod], changes: list[str], unread: Sequence[str], now: datetime
 ) -> Answer:
-    """The answer for a job that was submitted to the trial and has settled. Looks ahead if not all of it
-    starts."""
+    """Returns the answer for a job that was submitted to the trial and has settled. Looks ahead if not all of
+    it starts.
+    """
     by_group: dict[int, tuple[Group | None, list[Pod]]] = {}
     for pod in pods:
         group = trial.group_of(pod)

@@ -1,8 +1,8 @@
-"""The pods that controllers make of their objects, in the fields that scheduling reads. Pure.
+"""Makes the pods that controllers make from their objects, in the fields that scheduling reads. Pure.
 
 Jobs as the Job controller builds them; JobSets as JobSet 0.12 does, LeaderWorkerSets as LWS 0.10, with the
-labels by which the core knows their gangs; replicas of the apps group. Only the number that exists at once
-counts, not how they are replaced.
+labels by which the core recognizes their gangs; replicas of the apps group. Only the number that exists at
+once counts, not how pods are replaced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_PODS = 10_000
 
 
 def pods_of(document: Json) -> Iterator[Json]:
-    """The pods as documents, named. Raises: ConfigError, with the field."""
+    """Yields the pods as documents, with names. Raises: ConfigError, with the field."""
     makers: Mapping[str, Callable[[Json], Iterator[Json]]] = {
         "Pod": _pod,
         "Job": _job,
@@ -122,7 +122,7 @@ def _from_template(template: Json, name: str, owner: Json) -> Json:
 
 
 def _template(where: Json, name: str, field: str) -> Json:
-    """A pod template that pods can be made from, without the lists of it that scheduling does not read."""
+    """Returns a checked pod template, without the lists that scheduling does not read."""
     found = _object(where, name, field)
     field = f"{field}{name}."
     spec = _object(found, "spec", field)

@@ -1,7 +1,7 @@
-"""Manifests as people write them: YAML files, read into the events that a core gets for such objects.
+"""Reads manifests, YAML files as people write them, into the events that a core gets for such objects.
 
-The API server's additions are made as far as scheduling reads them: a namespace, limits as requests, the
-number of a PriorityClass. Admission by webhooks and policies is not.
+Adds what the API server would add, as far as scheduling reads it: a namespace, limits as requests, a
+PriorityClass's number. Not the changes by webhooks and policies.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _NO_POD = "there is no pod in it, and nothing that makes pods"
 
 
 class Manifests(NamedTuple):
-    """others: the events of groups and controllers, which the core gets before the pods."""
+    """others: events of groups and controllers, which the core gets before the pods."""
 
     pods: Sequence[Pod]
     others: Sequence[Event]
 
 
 def kinds_of(scheduler: Scheduler) -> tuple[Kind, ...]:
-    """All kinds that its core can process, with every controller that it may infer gangs by."""
+    """Returns all kinds that the core can process, with every controller from which it may infer gangs."""
     plain = all_kinds(scheduler.watches)
     owners = (followed(one.followed_as) for one in OWNER_KINDS.values())
     return (*plain, *(one for one in owners if one.name not in {kind.name for kind in plain}))
 
 
 class Document(NamedTuple):
-    """source: the file that it is from; place: where it stands there, for people."""
+    """source: its file; place: where it is in the file, for people."""
 
     source: str
     place: str
@@ -60,8 +60,9 @@ def read_manifests(
     *,
     namespace: str = "default",
 ) -> Manifests:
-    """kinds: what the core follows; priorities: by PriorityClass; namespace: of what names none. Raises:
-    ConfigError, with its place."""
+    """kinds: those that the core watches; priorities: by PriorityClass; namespace: for objects without one.
+    Raises: ConfigError, with its place.
+    """
     pods: list[Pod] = []
     others: list[Event] = []
     by_name = {(kind.group, kind.kind): kind for kind in kinds if not kind.has_no_type}
@@ -84,7 +85,7 @@ def read_manifests(
 
 
 def read_documents(texts: Sequence[tuple[str, str]]) -> list[Document]:
-    """texts: (where it is from, YAML). Raises: ConfigError, with its place."""
+    """texts: (source, YAML). Raises: ConfigError, with its place."""
     found = [one for source, text in texts for one in _documents(source, text)]
     if not found:
         raise ConfigError(_NO_POD, source=", ".join(source for source, _ in texts))
@@ -92,10 +93,10 @@ def read_documents(texts: Sequence[tuple[str, str]]) -> list[Document]:
 
 
 def text_of(path: str) -> tuple[str, str]:
-    """(where it is from, YAML) of a file, or of standard input, `-`. Raises: ConfigError."""
+    """Returns (source, YAML) of a file, or of standard input, `-`. Raises: ConfigError."""
     source = "standard input" if path == "-" else path
     try:
-        # A device has no end; a pipe is read, as a shell's <(helm template …) is one.
+        # A device has no end; a pipe is read, as with a shell's <(helm template …).
         if path == "-":
             return source, sys.stdin.read(_MAX_CHARACTERS + 1)
         with open(path, encoding="utf-8") as file:
@@ -114,7 +115,7 @@ def _documents(source: str, text: str) -> Iterator[Document]:
         for one in yaml.load_all(text, yaml.CSafeLoader):
             found += one["items"] if isinstance(one, dict) and isinstance(one.get("items"), list) else [one]
     except yaml.MarkedYAMLError as error:
-        # The parser finds the end of the text on a line of its own.
+        # The parser places the end of the text on an extra line.
         at = error.problem_mark
         line = f"line {min(at.line + 1, len(text.splitlines()))}: " if at else ""
         raise ConfigError(f"{line}is not YAML: {error.problem}", source=source) from None
@@ -207,7 +208,7 @@ def _pods(document: Json, kind: Kind, number: int, priorities: Mapping[str, int]
 
 
 def _default(spec: Json, priorities: Mapping[str, int]) -> None:
-    """As kube-apiserver does: limits are requests where none are stated; a class gives its number."""
+    """Sets defaults like kube-apiserver: limits become missing requests; a class gives its number."""
     for container in (*_containers(spec, "containers"), *_containers(spec, "initContainers")):
         resources = container.get("resources")
         if isinstance(resources, dict) and isinstance(resources.get("limits"), dict):

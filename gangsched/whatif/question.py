@@ -1,5 +1,5 @@
-"""The changes asked about beside the job, and the trial of both on a snapshot. Pure: no file, no socket.
-Lives here: the question, and refusing jobs that this scheduler would never see. Not here: reading manifests
+"""The proposed changes besides the job, and the trial of both on a snapshot. Pure: no file, no socket. Lives
+here: the question, and rejecting jobs that this scheduler would never see. Not here: reading manifests
 (manifests), what a trial does (trial). Called by the command, and by the dashboard's port.
 """
 
@@ -43,7 +43,7 @@ _Names = Annotated[list[_Name], Meta(max_length=50)]
 
 
 class Asked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """What a running scheduler is sent: a Question, and the job as YAML. namespace: of what names none."""
+    """A request to a running scheduler: a Question and the job as YAML. namespace: the default one."""
 
     yaml: str
     add_nodes: Annotated[int, Meta(ge=0, le=10_000)] = 0
@@ -77,7 +77,7 @@ def check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str], *, wa
 
 
 def _owner(pod: Pod) -> str:
-    """The object whose controller makes the pod, by kind, namespace and name; "" for a pod of nobody."""
+    """Returns the object whose controller makes the pod, by kind, namespace and name; "" if there is none."""
     owner = pod.metadata.controller
     return f"{owner.kind} {pod.metadata.namespace}/{owner.name}" if owner is not None else ""
 
@@ -85,7 +85,7 @@ def _owner(pod: Pod) -> str:
 def examine(
     question: Question, snapshot: Snapshot, manifests: Manifests, now_s: float, now: datetime
 ) -> Answer:
-    """The trial of the job on the snapshot, which is used up. Raises: ConfigError."""
+    """Runs the trial of the job on the snapshot, which it changes. Raises: ConfigError."""
     if bool(question.add_nodes) != bool(question.like):
         raise ConfigError(TOGETHER)
     trial = Trial(snapshot, now_s)

@@ -1,8 +1,8 @@
-"""The trial: the snapshot's core gets a job and changes, beside an API server that does all at once.
+"""The trial: the snapshot's core gets a job and changes, with an API server that does all at once.
 
-A bind succeeds, an evicted pod is gone, hooks and extenders agree, and virtual time passes only to stated
-ends of pods. All other waiting groups are decided too, in their order, as the running scheduler would. The
-snapshot's core is used up by it.
+Binds succeed, evicted pods are gone, hooks and extenders agree, and virtual time passes only to the stated
+ends of pods. All other waiting groups are decided too, in order, as the running scheduler would. The trial
+changes the snapshot's core.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from gangsched.snapshot import Snapshot
 
 HOSTNAME = "kubernetes.io/hostname"
 _MAX_ADDED = 10_000
-# Ends that are waited for; later ones are too far away to tell.
+# Limit on ends to wait for; later ones are too uncertain.
 _MAX_ENDS = 500
 
 
 class Trial:
-    """bound: (node, devices by container) of each pod that was bound in it; evicted: pods that had to go
-    since the job came."""
+    """bound: (node, devices by container) of each pod bound in it; evicted: pods evicted since the job was
+    submitted.
+    """
 
     def __init__(self, snapshot: Snapshot, now_s: float) -> None:
         self.core: Scheduler = snapshot.scheduler
@@ -45,7 +46,7 @@ class Trial:
         self._nodes: dict[str, Node] = {node.metadata.name: node for node in snapshot.nodes}
         self._pods: dict[str, Pod] = {pod.metadata.uid: pod for pod in snapshot.pods}
 
-    # -- what is asked about ---------------------------------------------------------------------------
+    # -- the question ----------------------------------------------------------------------------------
 
     def add_nodes(self, n: int, like: str) -> list[str]:
         """Adds empty copies of a node; returns their names. Raises: ConfigError."""
@@ -63,7 +64,7 @@ class Trial:
         return added
 
     def drain(self, name: str) -> int:
-        """Cordons the node and removes its pods, as a drain does; returns how many that run."""
+        """Cordons the node and removes its pods, as a drain does; returns how many were running."""
         node = self._node(name, "--drain")
         there = [pod for pod in self._pods.values() if pod.spec.node_name == name and not _is_of_node(pod)]
         self._tell([ev.NodeUpdated(replace(node, spec=replace(node.spec, unschedulable=True)))])
@@ -83,15 +84,15 @@ class Trial:
         return len(found)
 
     def submit(self, pods: Sequence[Pod], others: Sequence[ev.Event]) -> None:
-        """The job."""
-        self.evicted.clear()  # what went for others that wait
+        """Submits the job."""
+        self.evicted.clear()  # pods evicted for other waiting groups
         self._pods |= {pod.metadata.uid: pod for pod in pods}
         self._tell([*others, *(ev.PodAdded(pod) for pod in pods)])
 
-    # -- what comes of it ------------------------------------------------------------------------------
+    # -- the result ------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Until nothing more can be decided now."""
+        """Runs until nothing more can be decided now."""
         deadline_s = self.core.next_deadline_s()
         if deadline_s is not None and deadline_s <= self.now_s:
             self._carry_out(self.core.advance(self.now_s))
@@ -99,13 +100,14 @@ class Trial:
             self._carry_out(effects)
 
     def group_of(self, pod: Pod) -> Group | None:
-        """None: the core could not read it."""
+        """Returns the pod's group; None: the core could not read the pod."""
         info = self.core.shared.cache.pods.get(pod.metadata.uid)
         return None if info is None else info.group
 
     def wait_for(self, gangs: Sequence[Sequence[Pod]], now: datetime) -> list[tuple[float | None, list[str]]]:
-        """For each gang (seconds until a pod of it starts, the gangs that end before); None: no known end
-        helps."""
+        """Returns for each gang (seconds until one of its pods starts, the gangs that end before); None: no
+        known end helps.
+        """
         found: list[tuple[float | None, list[str]]] = [(None, [])] * len(gangs)
         ends = self._known_ends(now)
         begin_s, ended = self.now_s, dict[str, None]()
@@ -116,7 +118,7 @@ class Trial:
             in_s = ends[0][0]
             gone = []
             while ends and ends[0][0] <= in_s:
-                # One that was preempted meanwhile has gone already.
+                # A pod preempted meanwhile is already gone.
                 if (pod := self._pods.get(heapq.heappop(ends)[1])) is not None:
                     gone.append(pod)
             ended |= dict.fromkeys(_gang_of(pod) for pod in gone)
@@ -129,7 +131,7 @@ class Trial:
         return found
 
     def endless(self) -> int:
-        """Running pods that state no end, and may have one: not those that each node has."""
+        """Counts running pods without a stated end, except those that each node has."""
         return sum(
             1
             for pod in self._pods.values()
@@ -151,7 +153,7 @@ class Trial:
         return found
 
     def _pass_deadlines(self) -> None:
-        """Lets backoffs of woken groups pass, which are seconds."""
+        """Lets backoffs of woken groups pass, which take seconds."""
         self.settle()
         for _ in range(50):
             deadline_s = self.core.next_deadline_s()
@@ -191,7 +193,7 @@ class Trial:
             queue = self.core.handle(events, self.now_s) if events else []
 
     def _hook(self, hook: ef.RunHook) -> list[ev.Event]:
-        """Every hook agrees; a Bind plugin has bound the pod."""
+        """Answers that every hook agrees, and that a Bind plugin has bound the pod."""
         events: list[ev.Event] = [ev.HookAnswered(hook.ticket, Code.SUCCESS.value)]
         if hook.point == "Bind" and hook.pod is not None and hook.pod.metadata.uid in self._pods:
             pod = self._pods[hook.pod.metadata.uid]
@@ -220,10 +222,10 @@ def _gang_of(pod: Pod) -> str:
 
 
 def _ends(pod: Pod) -> bool:
-    """In a time that there are dates for."""
+    """Whether it ends within the range of dates."""
     return pod_walltime(pod).seconds < LATEST_S
 
 
 def _is_of_node(pod: Pod) -> bool:
-    """Of a DaemonSet, or kubelet's own: a drain leaves it."""
+    """Whether it is a DaemonSet's or kubelet's own, which a drain leaves."""
     return any(one.kind in ("DaemonSet", "Node") for one in pod.metadata.owner_references or ())

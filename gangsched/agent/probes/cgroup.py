@@ -1,7 +1,8 @@
-"""A cgroup's own counters, for a node that is a cgroup: several nodes on one machine. All of it I/O. The
-counterpart of read_machine, which is for a whole machine. The cgroup's limits are what the node has: without
-a limit of cpu or memory the machine's counts. Both versions of the kernel's interface; the cgroup is named as
-in /proc/PID/cgroup. Its disk is busy for as long as what it moved takes at `disk_mbps`.
+"""A cgroup's own counters, for a node that is a cgroup, as with several nodes on one machine. All I/O. The
+counterpart of read_machine, which is for a whole machine. The cgroup's limits are the node's capacity;
+without a limit of cpu or memory the machine's counts. Supports both versions of the kernel's interface; the
+cgroup is named as in /proc/PID/cgroup. Its disk counts as busy for the time that its transfers take at
+`disk_mbps`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from pathlib import Path
 from gangsched.agent.probes.machine import MachineSample, read_machine
 
 CGROUPS = Path("/sys/fs/cgroup")
-# Files of version 1 say "no limit" by a number that no machine has.
+# Files of version 1 express "no limit" by a number that no machine reaches.
 _NO_LIMIT_BYTES = 2**60
 _ALL = "cgroup"
 
 
 def read_cgroup(name: str, *, disk_mbps: float, root: Path = CGROUPS) -> MachineSample:
-    """The current counters. Raises: OSError, if there is no such cgroup or its files are strange."""
+    """Reads the current counters. Raises: OSError, if the cgroup is missing or its files are malformed."""
     machine = read_machine()
     read = _read_2 if (root / "cgroup.controllers").exists() else _read_1
     try:
@@ -64,7 +65,7 @@ def _read_1(root: Path, name: str) -> _Read:
     cpu, memory, disk = (root / controller / name for controller in ("cpu", "memory", "blkio"))
     quota = int((cpu / "cpu.cfs_quota_us").read_text())
     limit = int((memory / "memory.limit_in_bytes").read_text())
-    # Without "recursive", as in older kernels, it does not include groups inside of it.
+    # Without "recursive", as in older kernels, it does not include child groups.
     counted = disk / "blkio.throttle.io_service_bytes_recursive"
     if not counted.exists():
         counted = disk / "blkio.throttle.io_service_bytes"
@@ -80,5 +81,5 @@ def _read_1(root: Path, name: str) -> _Read:
 
 
 def _table(path: Path) -> dict[str, int]:
-    """Of lines "name number"."""
+    """Reads lines "name number"."""
     return {name: int(value) for name, value in map(str.split, path.read_text().splitlines())}

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 
 _WRAPS = (2**32, 2**64)
-# A wrapped counter was near its end before; a drop from elsewhere is a reset.
+# A wrapped counter was near its end before; a drop from a lower value is a reset.
 _NEAR_THE_END = 0.5
 
 

@@ -1,6 +1,6 @@
 """The terms of a node's load without data, and what would provide it. Pure. A term without data is 0 in the
-published sums, as on a node that uses nothing of it: readers of the node's score must know that. `running`
-puts this into the log and an Event. Called by `running`.
+published sums, as if it were unused: readers of the node's score must know that. Called by `running`, which
+puts this into the log and an Event.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from gangsched.model.load import NodeLoad, Term
 
 
 def gaps(load: NodeLoad, settings: LoadDocument, *, nics: str, probe_failed: str) -> list[str]:
-    """A sentence for each term. nics: the counted ones' names; probe_failed: why diskProbe gave nothing."""
+    """Returns a sentence per term. nics: the counted NICs' names; probe_failed: why diskProbe failed."""
     return [
         f"{term}: {_cure(term, settings, nics=nics, probe_failed=probe_failed)}"
         for term in terms_without_data(load.performance)

@@ -1,4 +1,4 @@
-"""When a measurement is written to the Node: after a large enough change, and at regular intervals. Pure.
+"""Decides when to write a measurement to the Node: after a large change, and at regular intervals. Pure.
 
 Called by `running`; one Heartbeat for each annotation.
 """
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 class Heartbeat:
     """threshold: how far a value may move from the last written one before it is written again.
 
-    apart_s: minimum time between two writes, so that jumping traffic does not flood the API server.
+    apart_s: minimum time between two writes, so that fluctuating traffic does not flood the API server.
     """
 
     def __init__(self, *, period_s: float, threshold: float, apart_s: float) -> None:

@@ -1,6 +1,6 @@
-"""This machine's own counters: CPU time, memory, disks; and how fast its disk is. All of it I/O.
+"""This machine's own counters: CPU time, memory, disks; and the speed of its disk. All of it I/O.
 
-A container sees the host's CPU time, memory and disks in /proc. Counted are whole physical disks, not
+A container sees the host's CPU time, memory and disks in /proc. Only whole physical disks count, not
 partitions, loops, RAM disks or device-mapper devices on top of them.
 """
 
@@ -42,7 +42,7 @@ def read_machine() -> MachineSample:
     idle = times.idle + getattr(times, "iowait", 0.0)
     memory = psutil.virtual_memory()
     frequency = psutil.cpu_freq()
-    # psutil's stubs do not know that some virtual machines have none.
+    # psutil's stubs ignore that some virtual machines have none.
     mhz = getattr(frequency, "max", 0.0) or getattr(frequency, "current", 0.0)
     disks = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
     return MachineSample(
@@ -61,7 +61,7 @@ def _is_disk(name: str) -> bool:
 
 
 def measure_disk_mbps(directory: Path) -> float:
-    """MB/s (10^6 bytes) of writing a file in `directory` through to the disk; the file is removed.
+    """Measures MB/s (10^6 bytes) of writing a file in `directory` through to the disk; removes the file.
 
     At most PROBE_BYTES, at most about PROBE_S. Raises: OSError.
     """

@@ -28,7 +28,7 @@ class Rates(NamedTuple):
 
 
 class BandwidthMeter:
-    """windows_s: kept; total: bytes a second in one direction, 0: the sum of the links' speeds."""
+    """windows_s: windows to keep; total: bytes a second in one direction, 0: the sum of the links' speeds."""
 
     def __init__(self, patterns: Sequence[str], *, total: int, windows_s: Sequence[float]) -> None:
         self._patterns = tuple(patterns)
@@ -69,7 +69,7 @@ class BandwidthMeter:
         return self.used(window_s) if self._window.spans_s >= window_s else None
 
     def remaining(self, observed_at: datetime) -> RemainingBandwidth | None:
-        """Over the first window; None if it, or the links' speed, is not known (yet)."""
+        """Returns the bandwidth left over the first window; None if that, or the links' speed, is unknown."""
         used = self.used(self.windows_s[0])
         if used is None or not self.total:
             return None
@@ -100,7 +100,7 @@ class LoadMeter:
         self._disks.told(sample.disk_busy_ms, at_s)
 
     def load(self, network: BandwidthMeter, observed_at: datetime) -> NodeLoad | None:
-        """None before there are two samples."""
+        """Returns the load; None before there are two samples."""
         sample, rates = self._before, self._window.rates(self._window_s)
         if sample is None or rates is None:
             return None
@@ -118,7 +118,7 @@ class LoadMeter:
             mhz=self._mhz or sample.mhz,
             memory_bytes=float(sample.memory_bytes),
             network_mbps=network.total / _MEGA,
-            # A capacity of which the use is not known would make the node look idle.
+            # A capacity with unknown usage would make the node look idle.
             disk_mbps=self._disk_mbps if sample.disk_busy_ms else 0.0,
         )
         return NodeLoad(utilisation, performance, observed_at)

@@ -34,12 +34,12 @@ class Nic(NamedTuple):
 
 
 def read_nics(root: Path = SYS_NET) -> list[Nic]:
-    """All of them, by name. Raises: OSError, if there is no such directory."""
+    """Reads all NICs, by name. Raises: OSError, if the directory does not exist."""
     return [nic for entry in sorted(root.iterdir()) if (nic := _read(entry)) is not None]
 
 
 def counted(nics: Iterable[Nic], patterns: Sequence[str]) -> list[Nic]:
-    """The NICs to count: names that match a pattern (none given: physical ones), no byte counted twice."""
+    """Returns the NICs to count: by name patterns (none: physical NICs), so that no byte counts twice."""
     by_name = {nic.name: nic for nic in nics}
     if patterns:
         chosen = [nic for nic in by_name.values() if any(fnmatchcase(nic.name, one) for one in patterns)]
@@ -50,7 +50,7 @@ def counted(nics: Iterable[Nic], patterns: Sequence[str]) -> list[Nic]:
 
 
 def _below(nic: Nic, by_name: Mapping[str, Nic]) -> set[str]:
-    """All NICs below it, at any depth."""
+    """Returns all NICs below it, at any depth."""
     found: set[str] = set()
     todo = list(nic.lower)
     while todo:

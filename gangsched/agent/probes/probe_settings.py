@@ -1,7 +1,7 @@
 """The agent's sections `bandwidth` and `load`: the documents as written, and their validation.
 
 Called by agent.settings. Both are off by default: a node that measures itself writes its Node object every
-few seconds, which a cluster must opt into.
+few seconds, which should be enabled deliberately.
 """
 
 from __future__ import annotations

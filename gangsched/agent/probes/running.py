@@ -1,7 +1,7 @@
 """The measuring task: reads counters in a thread, lets the pure part evaluate them, writes the result.
 
 Lives here: the loop and the clocks. Not here: the request itself (agent.app passes it in). A failure to read
-or write is logged once and retried; a node that cannot be measured stays silent, which schedulers notice by
+or write is logged once and retried. A node that cannot be measured stays silent; schedulers notice that by
 the age of its last report.
 """
 
@@ -41,7 +41,7 @@ Tell = Callable[[str], Awaitable[None]]
 
 class Probes:
     """One node's probes. `write` patches annotations of the Node, by key; it raises ApiError. `tell` makes an
-    Event about the Node: of what has no data, once until that changes.
+    Event about the Node: lists terms without data, once until that changes.
     """
 
     def __init__(self, settings: ProbeSettings, write: Write, tell: Tell, *, node: str, rng: Random) -> None:
@@ -168,7 +168,7 @@ class Probes:
             self._well("gaps", "there is data for every part of the load")
 
     def _longer_windows(self) -> dict[str, Rates]:
-        """Use over the other windows, as far as they are full."""
+        """Returns usage over the other windows that are full."""
         windows_s = self._settings.bandwidth.windows_seconds[1:]
         used = {window_s: self._bandwidth.used_over_all(window_s) for window_s in windows_s}
         return {f"{window_s:g}s": rates for window_s, rates in used.items() if rates is not None}

@@ -1,4 +1,4 @@
-"""Where devices are found. A source is read repeatedly, in its own thread, and returns all its devices.
+"""Sources of devices. A source is read repeatedly, in its own thread, and returns all its devices.
 
 One file a source: `files` (JSON), `nvml` (NVIDIA's library), `registers` (what HAMi's and Volcano's own
 agents write on the Node; read with the Node, so it needs no thread), `pod_resources` (what other device

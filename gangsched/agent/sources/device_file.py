@@ -1,4 +1,4 @@
-"""Parses a JSON file of devices into the model's type: a mistake names its place and what would be right.
+"""Parses a JSON file of devices into the model's type; errors name the place and what would be correct.
 
 The format is the annotation's own: {"resource": [{"id": …, "health": …, "numa": …, "model": …,
 "memoryMiB": …, "links": {"id": "kind"}}]}. Pure: text in. Called by `files`.
@@ -38,14 +38,14 @@ def parse_device_file(text: str) -> dict[str, tuple[Device, ...]]:
             raise ConfigError(f"is {_kind(devices)}, not a list of devices", path=resource)
     listed: dict[str, tuple[Device, ...]] = {}
     for resource, devices in document.items():
-        # One by one: for a key of a mapping the decoder's error has no place.
+        # One by one: the decoder's error does not give the key of a mapping.
         listed[resource] = tuple(decode(Device, one, f"{resource}[{i}]") for i, one in enumerate(devices))
         _check(resource, listed[resource])
     return listed
 
 
 def check_id(device_id: str) -> str:
-    """The problem with an ID, or ""."""
+    """Returns the problem with an ID, or ""."""
     if not device_id or len(device_id) > MAX_ID_LENGTH:
         return (
             f"{device_id[:80]!r} has {len(device_id)} characters: kubelet's limit for a device ID is"
@@ -100,7 +100,7 @@ def _json(text: str) -> Any:
 
 
 def _check_text(value: object, path: str) -> None:
-    """Raises: ConfigError for half of a character, "\\ud800": it could neither be written nor be logged."""
+    """Raises: ConfigError for a lone surrogate, "\\ud800": it could neither be written nor logged."""
     if isinstance(value, str):
         try:
             value.encode()

@@ -1,6 +1,6 @@
 """A JSON file of devices, or a directory of such files: any kind of device, from any tool that writes it.
 
-Lives here: finding and reading files, and what stays when one does not parse. Not here: the format
+Lives here: finding and reading files, and what stays listed if one does not parse. Not here: the format
 (device_file). The content is read each time, a few kilobytes from the page cache: a time stamp does not
 distinguish two writes within its granularity, and a ConfigMap's file changes by a symbolic link.
 """
@@ -19,9 +19,9 @@ MAX_FILES = 256
 
 
 class FileSource:
-    """A removed file lists nothing; an unparsable one keeps what it last listed.
+    """A removed file lists nothing; an unparsable one keeps its last list.
 
-    A path that has never existed may be misspelt: it is reported as a problem and removes nothing.
+    A path that has never existed may be misspelt: it is reported as a problem and removes no device.
     """
 
     period_s = 1.0

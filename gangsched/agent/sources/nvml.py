@@ -2,12 +2,12 @@
 
 Lives here: one reading, from opening the library to a Report; what makes a GPU sick and when it recovers. Not
 here: paths between GPUs (nvml_links). nvidia-ml-py calls the driver's library and blocks, so this source has
-its own thread. It is imported at the first reading, and not if it is switched off.
+its own thread. It is imported at the first reading, and not at all if switched off.
 
 | sick because | until |
 |---|---|
 | lost, or it does not answer | it has answered for RECOVERY_S |
-| an XID not caused by an application, a double-bit error | the agent starts anew: a person has looked |
+| an XID not caused by an application, a double-bit error | the agent is restarted: a person has checked |
 | uncorrected ECC errors, a failed row remapping | the counters have been clean for RECOVERY_S |
 | the driver stopped answering | it has answered for RECOVERY_S |
 
@@ -268,7 +268,7 @@ class NvmlSource:
         try:
             gpus = [self._gpus[nvml.nvmlDeviceGetUUID(event.device)]]
         except (nvml.NVMLError, KeyError):
-            gpus = list(self._gpus.values())  # one of them, unknown which: give out none
+            gpus = list(self._gpus.values())  # one of them, unknown which: offer none
             why += " of a GPU that cannot be told"
         for gpu in gpus:
             gpu.stuck = gpu.stuck or why

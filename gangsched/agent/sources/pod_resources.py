@@ -37,7 +37,8 @@ class PodResourcesSource:
             return Report(self.name, self._places, (problem,), problem, whole=self._was_read)
         self._was_read = True
         listed: dict[str, dict[str, Device]] = {name: {} for name in self._settings.resources}
-        # kubelet does not check what plugins list, and the Node's list is readable as a whole or not at all.
+        # kubelet does not check what plugins list, and one bad entry would make the Node's whole list
+        # unreadable.
         bad: dict[str, str] = {}
         for part in answer.devices:
             there = listed.get(part.resource_name)

@@ -1,4 +1,4 @@
-"""What other programs' node agents wrote on the Node, read as an inventory. Pure: the annotation's text in.
+"""Reads what other programs' node agents wrote on the Node as an inventory. Pure: takes annotation text.
 
 HAMi writes `hami.io/node-nvidia-register`: a JSON list of {"id", "count", "devmem", "type", "numa", "mode",
 "health"}, without the fields that are zero (no numa is 0, no health is false); older versions write
@@ -6,9 +6,9 @@ HAMi writes `hami.io/node-nvidia-register`: a JSON list of {"id", "count", "devm
 `volcano.sh/node-vgpu-register`: `id,count,devmem,type,health[,mode]:` for each device, or HAMi's JSON.
 
 Sources: HAMi `pkg/device/devices.go` (MarshalNodeDevices, DecodeNodeDevices) and its protocol page; Volcano
-`pkg/scheduler/api/devices/nvidia/vgpu/utils.go` (decodeNodeDevices). `count` is the number of shares they
-cut a device; we hand out whole devices, so one entry is one device here, however many shares it has. Called
-by `app` with each Node that is read.
+`pkg/scheduler/api/devices/nvidia/vgpu/utils.go` (decodeNodeDevices). `count` is the number of shares into
+which they divide a device; we allocate whole devices, so an entry is one device here, however many shares it
+has. Called by `app` with each Node that is read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _decode = bounded.decoder(list[_Entry])
 
 
 class Register(msgspec.Struct, frozen=True):
-    """One such annotation, and the resource that its devices are listed as."""
+    """One such annotation, and the resource under which its devices are listed."""
 
     key: str
     resource: str
@@ -146,7 +146,7 @@ def _truth(text: str, fields: list[str]) -> bool:
 
 
 def _checked(entries: Iterable[_Entry]) -> tuple[Device, ...]:
-    """Devices in MIG mode cannot be given out whole, so they are listed as unhealthy."""
+    """Devices in MIG mode cannot be allocated whole, so they are listed as unhealthy."""
     devices: dict[str, Device] = {}
     for entry in entries:
         problem = check_id(entry.id)

@@ -1,6 +1,6 @@
-"""The kinds that have rules of their own: one strategy each, by resource.
+"""The kinds that have their own rules: one strategy each, by resource.
 
-Lives here: the table, and the objects that a cluster has from the start. Called by app.py and tests.
+Lives here: the table, and the objects that a cluster has initially. Called by app.py and tests.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 def builtin_strategies(
     *, service_accounts: bool = False, not_ready_taint: bool = False, podgroup_protection: bool = True
 ) -> dict[str, Strategy]:
-    """By `Resource.key`. The options are admission plugins that are of use only where a controller acts on
-    their changes.
+    """Returns strategies by `Resource.key`. The options are admission plugins that are useful only if a
+    controller acts on their changes.
 
     `service_accounts`: pods run as the account `default` of their namespace. `not_ready_taint`: a new node is
-    tainted until it is found ready. `podgroup_protection`: core PodGroups get the finalizer that a controller
-    takes off.
+    tainted until it is ready. `podgroup_protection`: core PodGroups get the finalizer that a controller
+    removes.
     """
     return {
         "/pods": PodStrategy(service_accounts=service_accounts),
@@ -70,7 +70,7 @@ def builtin_strategies(
 
 
 def serve_metrics(cluster: Cluster) -> None:
-    """What a metrics-server adds to a cluster."""
+    """Serves what a metrics-server adds to a cluster."""
     for resource, strategy in zip(METRICS, (NodeMetricsStrategy(), PodMetricsStrategy()), strict=True):
         cluster.serve(resource, strategy)
 

@@ -29,7 +29,7 @@ BOUND: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status":
 
 
 class BindingStrategy(Strategy):
-    """`bindings`: the pod is named in the body."""
+    """`bindings`: the body names the pod."""
 
     def review(self, body: Object, context: Context) -> Object:
         name = (body.get("metadata") or {}).get("name")
@@ -87,7 +87,7 @@ def _check(pod: Object, name: str) -> None:
 
 
 def _check_preconditions(metadata: Object, existing: Item, namespace: str) -> None:
-    """In the words of etcd3's storage, with the key that the object would have there."""
+    """Raises the errors of etcd3's storage, with the key that the object would have there."""
     why = ""
     if (uid := metadata.get("uid")) and uid != existing.uid:
         why = f"UID in precondition: {uid}, UID in object meta: {existing.uid}"

@@ -1,9 +1,9 @@
-"""Objects as a Go server prints what it has decoded: canonical quantities, empty values left out.
+"""Objects as a Go server prints them after decoding: canonical quantities, no empty values.
 
 Lives here: quantities in resource lists, the removal of nulls and empty values that Kubernetes' types omit.
-Not here: a quantity's text (schema/quantities.py), defaults (each kind's file). Objects that come by HTTP are
-decoded by their schema before; those that are made in process are not. Called by the kinds that have such
-fields. Source: pkg/apis/core/v1/defaults.go (ResourceList) of Kubernetes 1.37.
+Not here: a quantity's text (schema/quantities.py), defaults (each kind's file). Objects from HTTP have been
+decoded by their schema; objects made in process have not. Called by the kinds that have such fields. Source:
+pkg/apis/core/v1/defaults.go (ResourceList) of Kubernetes 1.37.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gangsched.apiserver.status import StatusError, bad_request
 
 
 def quantity(text: str) -> Quantity:
-    """The quantity as a resource list keeps it. Raises: BadText."""
+    """Returns the quantity as kept in a resource list. Raises: BadText."""
     return _quantity(text, in_list=True)
 
 
@@ -37,7 +37,7 @@ def not_decoded(kind: str, version: str, why: str) -> StatusError:
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
-# Maps of strings or of quantities: an empty map is omitted, the content of others is the user's.
+# Maps of strings or quantities: an empty map is omitted, the content of other maps is the user's.
 _MAPS = frozenset(
     ("annotations", "data", "labels", "limits", "matchLabels", "nodeSelector", "overhead", "requests")
 )

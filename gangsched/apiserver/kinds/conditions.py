@@ -1,4 +1,4 @@
-"""Conditions of a pod's status, kept as the API server keeps them.
+"""Conditions of a pod's status, updated as in the API server.
 
 Lives here: setting one, with its transition time. Called by binding.py and eviction.py.
 Source: pkg/api/v1/pod/util.go (UpdatePodCondition) of Kubernetes 1.37.

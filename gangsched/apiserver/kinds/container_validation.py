@@ -1,8 +1,8 @@
 """Validation of a pod's containers.
 
 Lives here: names, images, ports. Not here: requests and limits (resource_validation.py), volumes
-(volume_validation.py). Nowhere: hooks, probes, variables, security contexts, which matter only where
-containers run. Called by pod_validation.py.
+(volume_validation.py). Nowhere: hooks, probes, variables, security contexts, which matter only if containers
+run. Called by pod_validation.py.
 Source: pkg/apis/core/validation/validation.go of Kubernetes 1.37.
 """
 

@@ -1,7 +1,7 @@
 """Objects whose kind a CustomResourceDefinition defines.
 
 Lives here: their strategy, with the schema of each version. Not here: the definition (definitions.py), the
-schema's own rules (schema/). CEL rules and selectable fields are accepted and not used.
+schema's own rules (schema/). CEL rules and selectable fields are accepted but not used.
 Source: k8s.io/apiextensions-apiserver pkg/registry/customresource/strategy.go of Kubernetes 1.37.
 """
 

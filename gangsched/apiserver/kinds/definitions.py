@@ -2,10 +2,10 @@
 objects.
 
 Lives here: the strategy of definitions. Not here: the objects they define (custom_objects.py), schemas and
-what may be wrong with one (schema/). A definition is established with the next write after its creation, so
-that clients see both states, as with the real server, where a controller does it. Source:
-k8s.io/apiextensions-apiserver pkg/registry/customresourcedefinition, pkg/apis/apiextensions/
-{v1/defaults.go,validation}, pkg/controller/{status,establish,finalizer} of Kubernetes 1.37.
+their problems (schema/). A definition is established with the next write after its creation, so that clients
+see both states, as with the real server, where a controller does it. Source: k8s.io/apiextensions-apiserver
+pkg/registry/customresourcedefinition, pkg/apis/apiextensions/ {v1/defaults.go,validation},
+pkg/controller/{status,establish,finalizer} of Kubernetes 1.37.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def key_of(definition: Object) -> str:
 
 
 def resource_of(definition: Object) -> Resource:
-    """The versions served, the preferred one, which is also stored, first; they differ in name only."""
+    """Returns the resource; its served versions differ only in name, the first is preferred and stored."""
     spec, own = definition["spec"], definition["spec"]["names"]
     served = [each for each in spec["versions"] if each.get("served")]
     served.sort(key=lambda each: _priority(each["name"]), reverse=True)
@@ -115,7 +115,7 @@ def resource_of(definition: Object) -> Resource:
 
 
 def _priority(name: str) -> tuple[int, ...]:
-    """v2 before v1 before v1beta2 before v1alpha1; other names last. Source: apimachinery pkg/version."""
+    """Sorts v2, v1, v1beta2, v1alpha1 in this order; other names last. Source: apimachinery pkg/version."""
     match = _VERSION.match(name)
     if match is None:
         return (-1,)
@@ -199,7 +199,7 @@ def _problems(new: Object, old: Object | None) -> Problems:
         elif key in ("plural", "singular"):
             problems += names.label1035(f"spec.names.{key}", value)
         else:
-            # The kinds' names are labels except that they may have capitals.
+            # The kinds' names are labels that may have capitals.
             says = "may have mixed case, but should otherwise match: "
             problems += [
                 invalid_value(f"spec.names.{key}", value, says + each)
@@ -253,7 +253,7 @@ def _versions(versions: list[Object]) -> Problems:
 
 
 def _printed(versions: list[Object], says: str) -> FieldProblem:
-    """With the versions as Go prints them; a schema that all of them share is kept elsewhere."""
+    """Returns the problem with the versions as Go prints them; a schema shared by all is kept elsewhere."""
     text = json.dumps(
         [
             {

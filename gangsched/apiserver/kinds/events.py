@@ -1,4 +1,4 @@
-"""Events: one store of the core group's form, seen through events.k8s.io as well.
+"""Events: one store in the core group's form, also served through events.k8s.io.
 
 Lives here: both strategies and the conversion between the two forms.
 Source: pkg/registry/core/event/strategy.go, pkg/apis/core/validation/events.go,
@@ -110,7 +110,7 @@ class NewEventStrategy(EventStrategy):
 
 
 def _default(event: Object) -> None:
-    """Adds the fields that Go's type prints even when they were not set."""
+    """Adds the fields that Go's type prints even if they were not set."""
     for key in ("firstTimestamp", "lastTimestamp", "eventTime"):
         event.setdefault(key, None)
     for key in ("reportingComponent", "reportingInstance"):

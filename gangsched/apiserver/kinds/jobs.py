@@ -26,7 +26,7 @@ _NONNEGATIVE = (
     "ttlSecondsAfterFinished",
 )
 _FIXED = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy")
-# While a job is suspended and has not started, the fields that decide where its pods go may change.
+# While a job is suspended and has not started, the fields that affect its pods' placement may change.
 _WHERE = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
 
 
@@ -120,7 +120,7 @@ def _problems(job: Object, *, created: bool) -> Problems:
     policy = template["spec"]["restartPolicy"]
     field = "spec.template.spec.restartPolicy"
     if policy == "Always":
-        # The default for pods; a Job refuses it and must state its restartPolicy.
+        # The default for pods; a Job rejects it and must state its restartPolicy.
         problems.append(required(field, 'valid values: "OnFailure", "Never"'))
     elif policy not in ("OnFailure", "Never"):
         problems.append(not_supported(field, policy, ("OnFailure", "Never")))

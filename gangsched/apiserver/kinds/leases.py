@@ -8,7 +8,7 @@ from gangsched.apiserver.strategy import Context, Object, Strategy
 
 
 class LeaseStrategy(Strategy):
-    """A PUT must state the resourceVersion; this makes a lease a lock."""
+    """A PUT must state the resourceVersion, which makes a lease a lock."""
 
     creates_on_update = True
     allows_unconditional_update = False

@@ -1,9 +1,9 @@
-"""What `kubectl top` shows: the usage of pods and nodes, as a metrics-server serves it.
+"""The data of `kubectl top`: the usage of pods and nodes, as a metrics-server serves it.
 
-Lives here: metrics.k8s.io, computed when it is asked for. Nothing runs in a simulated pod, so nothing can be
-measured: each running container is taken to use exactly what it requests, and a node what the containers on
-it use. As a real metrics-server it has no figures for pods that do not run, nodes that are not ready, and
-pods on those nodes. Source of the shape: k8s.io/metrics pkg/apis/metrics/v1beta1.
+Lives here: metrics.k8s.io, computed on request. Nothing runs in a simulated pod, so nothing can be measured:
+each running container counts as using exactly what it requests, and a node as using the sum of its
+containers. Like a real metrics-server it has no figures for pods that do not run, nodes that are not ready,
+and pods on those nodes. Source of the shape: k8s.io/metrics pkg/apis/metrics/v1beta1.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _ready_nodes(context: Context) -> Iterator[Object]:
 
 
 def _running(context: Context, namespace: str) -> Iterator[tuple[Object, dict[str, Usage]]]:
-    """Pods with running containers on nodes that answer, with the usage of each of these containers."""
+    """Yields pods with running containers on ready nodes, with the usage of each of these containers."""
     ready = {node["metadata"]["name"] for node in _ready_nodes(context)}
     for item in context.cluster.list(context.cluster.resource("pods"), namespace):
         pod = item.decode()

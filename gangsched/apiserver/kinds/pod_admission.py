@@ -1,4 +1,4 @@
-"""The admission plugins that every cluster runs, as far as they change a new pod.
+"""The admission plugins that every cluster runs, limited to changes of a new pod.
 
 Lives here: Priority, DefaultTolerationSeconds, the QoS class, the service account's name. Not here: defaults
 by version (pod_defaults.py). Called by the pods' strategy at creation.
@@ -23,7 +23,7 @@ _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def admit_priority(pod: Object, context: Context) -> None:
-    """Priority and preemption policy from the pod's PriorityClass, or the default one. Raises: 403."""
+    """Sets priority and preemption policy from the pod's PriorityClass, or the default one. Raises: 403."""
     spec = pod["spec"]
     name = spec.get("priorityClassName", "")
     value, policy = 0, PREEMPT
@@ -57,7 +57,7 @@ def admit_priority(pod: Object, context: Context) -> None:
 
 
 def default_priority_class(context: Context) -> Object | None:
-    """The class with globalDefault, the lowest of them if there are several."""
+    """Returns the class with globalDefault; of several, the lowest."""
     resource = context.cluster.resource("priorityclasses.scheduling.k8s.io")
     found = [item.decode() for item in context.cluster.list(resource) if b'"globalDefault":true' in item.raw]
     marked = [each for each in found if each.get("globalDefault")]
@@ -69,7 +69,7 @@ def _refused(pod: Object, why: str) -> StatusError:
 
 
 def add_default_tolerations(spec: Object) -> None:
-    """Five minutes on a node that is not ready or unreachable, unless the pod tolerates these itself."""
+    """Tolerates nodes not ready or unreachable for five minutes, unless the pod has its own tolerations."""
     tolerations = spec.get("tolerations") or []
     missing = [
         taint
@@ -87,7 +87,7 @@ def add_default_tolerations(spec: Object) -> None:
 
 
 def reject_runtime_class(pod: Object) -> None:
-    """Refuses a RuntimeClass or an overhead: RuntimeClasses are not served here."""
+    """Rejects a RuntimeClass or an overhead: RuntimeClasses are not served here."""
     spec = pod["spec"]
     if name := spec.get("runtimeClassName"):
         raise _refused(pod, f"pod rejected: RuntimeClass {json.dumps(name)} not found")
@@ -98,13 +98,13 @@ def reject_runtime_class(pod: Object) -> None:
 
 
 def default_service_account(spec: Object) -> None:
-    """Sets the account's name alone: no tokens are issued here, so no token volume is mounted."""
+    """Sets only the account's name: no tokens are issued here, so no token volume is mounted."""
     if "serviceAccountName" not in spec:
         spec["serviceAccountName"] = spec["serviceAccount"] = "default"
 
 
 def qos_class(spec: Object) -> str:
-    """By the pod's own resources if it has some, else by its containers'."""
+    """Returns the class by the pod's own resources if it has some, else by its containers'."""
     if (own := spec.get("resources")) and (own.get("requests") or own.get("limits")):
         return _class_of(own)
     classes = {

@@ -148,7 +148,7 @@ def _requests_from_limits(resources: Object) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """Always for the tag `latest`, stated or implied; IfNotPresent for another tag or a digest."""
+    """Returns Always for the tag `latest`, stated or implied; IfNotPresent for another tag or a digest."""
     if not image:
         return "IfNotPresent"
     name, _, digest = image.partition("@")

@@ -1,7 +1,7 @@
 """PodGroups of the core API: how many pods of a group start together.
 
-Lives here: the strategy, for the fields that are on where the feature gate GenericWorkload alone is. Not
-here: removing the protection finalizer of a group that is being deleted (a controller does). Source:
+Lives here: the strategy, for the fields enabled by the feature gate GenericWorkload alone. Not here: removing
+the protection finalizer of a group that is being deleted (a controller does). Source:
 pkg/registry/scheduling/podgroup, the validation tags of k8s.io/api scheduling/v1beta1,
 plugin/pkg/admission/priority of Kubernetes 1.37.
 """

@@ -1,4 +1,4 @@
-"""Which fields of a pod's spec an update may change, and how other changes are refused.
+"""Which fields of a pod's spec an update may change, and the errors for other changes.
 
 Lives here: the comparison of an old and a new spec. Called by the pods' strategy.
 Source: pkg/apis/core/validation/validation.go (ValidatePodUpdate) of Kubernetes 1.37.
@@ -25,7 +25,7 @@ _MAY_CHANGE = (
 
 
 def update_problems(new: Object, old: Object) -> Problems:
-    """Both are specs, defaulted."""
+    """Returns the problems of an update. Both are specs with defaults."""
     if new == old:
         return []
     problems: Problems = []
@@ -49,7 +49,7 @@ def update_problems(new: Object, old: Object) -> Problems:
 
 
 def _with_the_changeable_of(old: Object, new: Object) -> Object:
-    """The new spec with the fields that an update may change set back to the old values."""
+    """Returns the new spec with its changeable fields reset to the old values."""
     munged = dict(new)
     for key in ("containers", "initContainers"):
         if key in new:
@@ -107,7 +107,7 @@ def _gates(new: list[Object], old: list[Object]) -> Problems:
 
 
 def _narrowing(munged: Object, new: Object, old: Object) -> Problems:
-    """A gated pod's node selector may grow, and so may its node affinity; `munged` then has the old ones."""
+    """Checks that a gated pod's node selector and affinity only grow; resets them in `munged` if so."""
     problems: Problems = []
     selector, before = new.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if selector != before:
@@ -134,7 +134,7 @@ def _take(munged: Object, old: Object, key: str) -> None:
 
 
 def _difference(old: Object, new: Object) -> str:
-    """As a unified diff; the real server prints its internal type, whose fields have other names."""
+    """Returns a unified diff; the real server prints its internal type, whose fields have other names."""
     before, after = (
         json.dumps(each, indent=1, sort_keys=True, ensure_ascii=False).splitlines() for each in (old, new)
     )

@@ -31,7 +31,7 @@ RESTART_POLICIES = ("Always", "OnFailure", "Never")
 
 
 def spec_problems(field: str, spec: Object) -> Problems:
-    """The rules common to pods and templates (ValidatePodSpec)."""
+    """Checks the rules common to pods and templates (ValidatePodSpec)."""
     known, problems = volume_validation.volumes(f"{field}.volumes", spec.get("volumes") or [])
     claims = frozenset(each.get("name") or "" for each in spec.get("resourceClaims") or ())
     regular = spec.get("containers") or []
@@ -113,7 +113,7 @@ def creation_problems(pod: Object) -> Problems:
 
 
 def status_problems(new: Object, old: Object) -> Problems:
-    """Both are whole pods (ValidatePodStatusUpdate)."""
+    """Returns the problems of a status update. Both are whole pods (ValidatePodStatusUpdate)."""
     status, before = new.get("status") or {}, old.get("status") or {}
     problems: Problems = []
     for index, condition in enumerate(status.get("conditions") or ()):

@@ -97,7 +97,7 @@ class PodStrategy(Strategy):
         return bool(new.get("spec") != old.get("spec"))
 
     def grace_s(self, obj: Object, requested_s: int | None, context: Context) -> int:
-        """No grace period unless a kubelet runs the pod; a negative one counts as one second."""
+        """Returns 0 unless a kubelet runs the pod; a negative request counts as one second."""
         spec = obj["spec"]
         if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
             return 0
@@ -139,7 +139,7 @@ class PodStrategy(Strategy):
         return self.connect(context)
 
     def connect(self, context: Context) -> Object:
-        """Never works: there are no containers to reach."""
+        """Always fails: there are no containers to reach."""
         pod = context.cluster.get(context.resource, context.namespace, context.name).decode()
         if not pod["spec"].get("nodeName"):
             raise bad_request(f"pod {context.name} does not have a host assigned")
@@ -155,7 +155,7 @@ class PodStrategy(Strategy):
 
 def _prepare_status(new: Object, old: Object) -> None:
     keep_all_but_status(new, old)
-    # `old` was decoded for this request alone, so that its parts may be shared.
+    # `old` was decoded only for this request, so its parts may be shared.
     status, before = new.setdefault("status", {}), old.get("status") or {}
     conditions = status.get("conditions")
     tidy(status)

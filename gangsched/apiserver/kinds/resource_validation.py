@@ -49,7 +49,7 @@ _HUGE_PAGES = "hugepages-"
 
 
 def is_native(name: str) -> bool:
-    """The core's own: without a domain, or with one of kubernetes.io's."""
+    """Whether it is the core's own: without a domain, or in a domain of kubernetes.io."""
     return "/" not in name or "kubernetes.io/" in name
 
 
@@ -88,7 +88,7 @@ def _name_of_a_container(field: str, name: str) -> Problems:
 
 
 def requirements(field: str, found: Object, claim_names: frozenset[str]) -> Problems:
-    """A container's `resources`."""
+    """Checks a container's `resources`."""
     problems: Problems = []
     limits, requests = found.get("limits") or {}, found.get("requests") or {}
     for name, text in limits.items():

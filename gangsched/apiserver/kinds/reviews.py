@@ -32,7 +32,7 @@ def _refused(problem: FieldProblem) -> StatusError:
 
 
 class AccessReviewStrategy(Strategy):
-    """SubjectAccessReviews, of oneself or of others: allowed."""
+    """SubjectAccessReviews, of the sender or another user: always allowed."""
 
     def review(self, body: Object, context: Context) -> Object:
         spec = body.get("spec") or {}

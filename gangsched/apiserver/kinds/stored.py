@@ -1,8 +1,8 @@
-"""Kinds that nothing acts on here: manifests with them are accepted, and get the real server's defaults.
+"""Kinds on which nothing acts here: manifests with them are accepted, and get the real server's defaults.
 
 Lives here: ConfigMaps, Secrets, Services, RBAC, FlowSchemas and storage classes. RBAC is stored, not
-enforced; a Service gets an address that nothing listens on. Of the rules only those are here that people meet
-with kubectl: keys, immutable ConfigMaps and references to roles.
+enforced; a Service gets an address on which nothing listens. Only rules that people meet with kubectl are
+checked: keys, immutable ConfigMaps and references to roles.
 Source: pkg/apis/{core,rbac,flowcontrol,storage}/... of Kubernetes 1.37.
 """
 
@@ -146,7 +146,7 @@ def _free_address(context: Context) -> str:
         item.decode()["spec"].get("clusterIP")
         for item in context.cluster.list(context.cluster.resource("services"))
     }
-    # The first is the API server's own in every cluster.
+    # The first address is the API server's own in every cluster.
     free = (str(each) for number, each in enumerate(SERVICE_RANGE.hosts()) if number)
     return next(each for each in free if each not in taken)
 

@@ -1,7 +1,7 @@
 """Validation of a pod's volumes and their mounts.
 
-Lives here: names, and that each volume has one source and says what it is of. The rest of a source is stored
-unchecked: nothing mounts it.
+Lives here: names, and that each volume has one source with its required fields. The rest of a source is
+stored unchecked: nothing mounts it.
 Called by pod_validation.py and container_validation.py.
 Source: pkg/apis/core/validation/validation.go of Kubernetes 1.37.
 """
@@ -22,7 +22,7 @@ from gangsched.apiserver.status import (
 
 Object = dict[str, Any]
 
-# In the server's order: of several only the first is kept.
+# In the server's order: only the first of several is kept.
 _SOURCES = (
     "emptyDir",
     "hostPath",
@@ -64,7 +64,7 @@ _NEEDS = {
 
 
 def volumes(field: str, found: list[Object]) -> tuple[set[str], Problems]:
-    """The names that mounts may use, and the problems."""
+    """Returns the names that mounts may use, and the problems."""
     known: set[str] = set()
     problems: Problems = []
     for index, volume in enumerate(found):

@@ -1,7 +1,7 @@
 """PersistentVolumes and claims: stored, never bound, protected while in use.
 
-Lives here: both strategies, and the removal of their protection finalizers, which the write that ends the use
-does here and a controller does on a real cluster. Source: pkg/registry/core/persistentvolume{,claim},
+Lives here: both strategies, and removing their protection finalizers. Here the write that ends the use
+removes them, on a real cluster a controller. Source: pkg/registry/core/persistentvolume{,claim},
 pkg/controller/volume/ pv{,c}protection, plugin/pkg/admission/storage/storageobjectinuseprotection of
 Kubernetes 1.37.
 """

@@ -1,9 +1,9 @@
 """Server-side apply: a manager's configuration merged into an object, with an owner for every field.
 
-Lives here: conflicts, removal of fields that nobody applies any more, and taking over from client-side apply.
-Not here: the walks (typed.py), the bookkeeping (managed.py), reading the body. Called by the HTTP face for
-`application/apply-patch+yaml`. Source: sigs.k8s.io/structured-merge-diff merge/update.go, k8s.io/apimachinery
-pkg/util/managedfields/internal.
+Lives here: conflicts, removing fields that no manager applies any more, and taking over from client-side
+apply. Not here: the walks (typed.py), the bookkeeping (managed.py), reading the body. Called by the HTTP face
+for `application/apply-patch+yaml`. Source: sigs.k8s.io/structured-merge-diff merge/update.go,
+k8s.io/apimachinery pkg/util/managedfields/internal.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def apply(
     subresource: str = "",
     has_status: bool = True,
 ) -> Object:
-    """A new object with its managedFields; it equals `live` where nothing changed.
+    """Returns a new object with its managedFields; it equals `live` if nothing changed.
 
     `live` is None if the object is to be created. Both must have the request's apiVersion and kind. `now` is
     the time as metadata prints it. The result is not decoded yet: values are as in `config`. Raises:
@@ -98,7 +98,7 @@ def apply(
 
 
 def _named(config: Object) -> str:
-    """As the server names it in its own errors; the namespace is the configuration's."""
+    """Names the object as in the server's own errors; the namespace is the configuration's."""
     meta = config.get("metadata") or {}
     api_version = config["apiVersion"] if "/" in config["apiVersion"] else f"/{config['apiVersion']}"
     return f"{meta.get('namespace', '')}/{meta.get('name', '')}; {api_version}, Kind={config['kind']}"
@@ -111,7 +111,7 @@ class _Conflicting(Exception):
 
 
 class _Applying:
-    """One configuration, which may be tried once without force and then with it."""
+    """One configuration, which may be tried first without force and then with it."""
 
     def __init__(
         self, before: Object, config: Object, schema: Schema, reset: tuple[Path, ...], managers: Managers
@@ -123,7 +123,7 @@ class _Applying:
         self._reset = reset
 
     def by(self, who: Manager, now: str, *, force: bool) -> tuple[Object, Managers]:
-        """The object and its managers. Raises: _Conflicting."""
+        """Returns the object and its managers. Raises: _Conflicting."""
         managers = dict(self.managers)
         merged = merge(self._schema, self._before, self._config)
         last = managers.get(who.identity)

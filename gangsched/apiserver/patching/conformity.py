@@ -1,6 +1,6 @@
 """Checks that an applied configuration conforms to its schema, with structured-merge-diff's messages.
 
-Lives here: what server-side apply refuses before it merges anything: unknown fields, wrong types, duplicate
+Lives here: what server-side apply rejects before it merges anything: unknown fields, wrong types, duplicate
 items. Called by apply.py. Source: sigs.k8s.io/structured-merge-diff typed/{validate,helpers}.go.
 """
 
@@ -19,7 +19,7 @@ _SCALARS = ("string", "bytes", "time", "integer", "number", "boolean", "quantity
 
 
 def problems(schema: Schema, value: Any, path: str = "") -> Iterator[str]:
-    """One message for each problem; of several unknown fields in one object only the first is named."""
+    """Yields one message for each problem; names only the first of several unknown fields in one object."""
     kind = schema.kind
     if value is None or kind == "any":
         return

@@ -24,12 +24,12 @@ def field(name: str) -> str:
 
 
 def keyed(keys: dict[str, Any]) -> str:
-    """A list's item, by the values of its keys."""
+    """Returns the element of a list item, by the values of its keys."""
     return "k:" + _compact(dict(sorted(keys.items())))
 
 
 def valued(value: Any) -> str:
-    """A set's item."""
+    """Returns the element of a set's item."""
     return "v:" + _compact(value)
 
 
@@ -52,7 +52,7 @@ def _paths(tree: Tree, path: Path) -> Iterator[Path]:
 
 
 def to_fields_v1(fields: Iterable[Path]) -> Tree:
-    """In the server's order; a field that is owned itself, together with fields below it, has a `.`."""
+    """Returns the tree in the server's order; an owned field that has owned fields below it gets a `.`."""
     root: Tree = {}
     members = set(fields)
     for path in sorted(members, key=order):
@@ -80,7 +80,7 @@ def order(path: Path) -> tuple[tuple[int, str], ...]:
 
 
 def shown(path: Path) -> str:
-    """As messages write it: `.spec.containers[name="c"].image`."""
+    """Formats a path as in messages: `.spec.containers[name="c"].image`."""
     return "".join(map(_shown, path))
 
 
@@ -98,14 +98,14 @@ def _shown(element: str) -> str:
 
 
 def without_prefix(fields: FieldSet, prefixes: Iterable[Path]) -> FieldSet:
-    """Without the given fields and everything below them."""
+    """Returns the set without the given fields and everything below them."""
     for prefix in prefixes:
         fields = frozenset(path for path in fields if path[: len(prefix)] != prefix)
     return fields
 
 
 def tree_of(fields: Iterable[Path]) -> Tree:
-    """Element -> (is it a member, the tree below it)."""
+    """Returns element -> (is it a member, the tree below it)."""
     root: Tree = {}
     for path in fields:
         below = root

@@ -16,14 +16,14 @@ from gangsched.apiserver.patching.refusal import does_not_apply, wrong_json_type
 from gangsched.apiserver.status import StatusError
 
 MAX_OPERATIONS = 10_000
-# What all `copy` operations of a patch may copy together: each can double the document.
+# Limit for all `copy` operations of a patch together, as each can double the document.
 MAX_COPIED_BYTES = 3 * 2**20
 OPERATION_FIELDS = ("op", "path", "from", "value")
 _FIELD_TYPES = {"op": "string", "path": "string", "from": "string"}
 
 
 def json_patch(doc: Any, operations: Any) -> Any:
-    """A new document; `doc` stays as it is. Raises: StatusError (400, 413, 422)."""
+    """Returns a new document; `doc` stays unchanged. Raises: StatusError (400, 413, 422)."""
     _check(operations)
     doc = copy.deepcopy(doc)
     left_bytes = MAX_COPIED_BYTES
@@ -36,7 +36,7 @@ def json_patch(doc: Any, operations: Any) -> Any:
 
 
 def unknown_operation_fields(operations: list[dict[str, Any]]) -> list[str]:
-    """Strict decoding's complaints about the patch itself."""
+    """Returns strict decoding's errors about the patch itself."""
     return [
         f'json patch unknown field "[{position}].{key}"'
         for position, operation in enumerate(operations)
@@ -46,7 +46,7 @@ def unknown_operation_fields(operations: list[dict[str, Any]]) -> list[str]:
 
 
 def merge_patch(doc: Any, patch: Any) -> Any:
-    """A new document: fields that the patch has replace the document's, null removes, lists are whole."""
+    """Returns a new document: the patch's fields replace the document's, null removes, lists are replaced."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     if not isinstance(doc, dict):
@@ -63,7 +63,7 @@ def merge_patch(doc: Any, patch: Any) -> Any:
 
 
 def without_nulls(value: Any) -> Any:
-    """A patch's value for a field that did not exist, without its nulls, which have nothing to delete."""
+    """Returns a patch's value for a missing field without its nulls, which have nothing to delete."""
     if isinstance(value, dict):
         return {key: without_nulls(each) for key, each in value.items() if each is not None}
     if isinstance(value, list):
@@ -149,7 +149,7 @@ def _source(operation: dict[str, Any]) -> str:
 
 
 def _container(doc: Any, path: str) -> tuple[Any, str]:
-    """The container that a JSON pointer leads into, and the key in it."""
+    """Returns the container to which a JSON pointer leads, and the key in it."""
     parts = path.split("/")
     if len(parts) < 2:
         raise does_not_apply(f"not a path: {path}")

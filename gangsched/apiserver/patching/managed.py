@@ -70,7 +70,7 @@ Managers = dict[tuple[str, str, str, str], Entry]
 
 
 def read(obj: Object) -> Managers:
-    """Entries that cannot be parsed are left out."""
+    """Reads the managers; leaves out entries that cannot be parsed."""
     found: Managers = {}
     for entry in (obj.get("metadata") or {}).get("managedFields") or ():
         if not isinstance(entry, dict) or not entry.get("operation"):
@@ -87,7 +87,7 @@ def read(obj: Object) -> Managers:
 
 
 def write(obj: Object, managers: Managers) -> None:
-    """Into `obj`, in the server's order."""
+    """Writes the managers into `obj`, in the server's order."""
     entries = sorted(
         managers.values(),
         key=lambda entry: (
@@ -120,7 +120,7 @@ def _encoded(entry: Entry) -> Object:
 
 
 def reset_fields(schema: Schema, subresource: str) -> tuple[Path, ...]:
-    """Fields that a request to the object or to its subresource cannot set and does not own."""
+    """Returns fields that a request to the object or its subresource cannot set and does not own."""
     if subresource == "status":
         names = [
             name for name in schema.properties if name not in ("status", "metadata", "kind", "apiVersion")
@@ -158,15 +158,15 @@ def track(
 ) -> None:
     """Update the managers in `new` after an ordinary create, update or patch by `manager`.
 
-    `old` is None at creation; `now` is the time as metadata prints it. An object without managers gets its
-    first one when somebody applies it, or here if `starts`; otherwise this costs nothing. `has_status`: the
-    kind's status is a subresource.
+    `old` is None at creation; `now` is the time as printed in metadata. An object without managers gets its
+    first one with the first apply, or here if `starts`; otherwise this does nothing. `has_status`: the kind's
+    status is a subresource.
     """
     managers = read(old or {})
     if not subresource and (given := read(new)):
         managers = given
     elif not subresource and old is not None and new["metadata"].get("managedFields") == [{}]:
-        # How clients reset it.
+        # This is how clients reset it.
         managers = {}
     if not managers and not (starts and old is None):
         new["metadata"].pop("managedFields", None)
@@ -214,7 +214,7 @@ def stripped(fields: FieldSet) -> FieldSet:
 
 
 def _capped(managers: Managers) -> Managers:
-    """Merges the oldest updaters into one for each version where there are too many."""
+    """Merges the oldest updaters into one per version if there are too many."""
     updaters = sorted(
         (entry for entry in managers.values() if entry.manager.operation == UPDATE),
         key=lambda entry: (entry.time or "", entry.manager.identity),

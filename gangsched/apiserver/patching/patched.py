@@ -1,8 +1,8 @@
-"""Applies a PATCH request's body to an object: all that the HTTP face calls, except for server-side apply.
+"""Applies a PATCH request's body to an object, in all formats but server-side apply.
 
-Lives here: the three patch formats by content type, and decoding their result. Not here: the formats
-(json_patch.py, strategic.py), server-side apply (apply.py), what the registry does with the result. Source:
-k8s.io/apiserver pkg/endpoints/handlers/patch.go.
+Lives here: the three patch formats by content type, and decoding their result. Called by the HTTP face. Not
+here: the formats (json_patch.py, strategic.py), server-side apply (apply.py), what the registry does with the
+result. Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Object = dict[str, Any]
 
 
 class Patch:
-    """A request's patch, parsed once, so that it can be applied again when the object has changed meanwhile.
+    """A request's patch, parsed once, so that it can be applied again if the object changes meanwhile.
 
     `content_type` is one of the three above. `directive` is fieldValidation's value ("" means Warn); `warn`
     takes its warnings. Raises: StatusError 400 for a body that is not JSON.
@@ -62,7 +62,7 @@ class Patch:
             self._problems = [f"duplicate field {quoted(path)}" for path in duplicates(body)]
 
     def applied(self, doc: Object, schema: Schema) -> Object:
-        """A new object, taken in as the server takes in a body; `doc` stays as it is.
+        """Returns a new object, decoded as the server decodes a body; `doc` stays unchanged.
 
         Its kind and apiVersion must still be those of `doc`. Raises: StatusError (400, 413, 422, 500).
         """
@@ -79,7 +79,7 @@ class Patch:
         return self._taken_in(patched, doc, schema, patch)
 
     def _taken_in(self, patched: Any, doc: Object, schema: Schema, left: Any) -> Object:
-        """`left` is the patch as merging has changed it: the real server shows that."""
+        """Decodes the result. `left`: the patch as changed by merging, which the real server prints."""
 
         def refused(why: str) -> StatusError:
             if self._content_type == STRATEGIC_MERGE_PATCH:

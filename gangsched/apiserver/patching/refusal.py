@@ -49,7 +49,7 @@ def patch_itself(patch: Mapping[str, Any], why: str) -> StatusError:
 
 
 def conversion(failed: DecodeFailed) -> str:
-    """runtime.DefaultUnstructuredConverter's message where it differs from the JSON decoder's."""
+    """Returns runtime.DefaultUnstructuredConverter's message, if it differs from the JSON decoder's."""
     schema, value = failed.schema, failed.value
     if schema is None or schema.kind in ("time", "quantity", "int-or-string"):
         return str(failed)
@@ -62,7 +62,7 @@ def conversion(failed: DecodeFailed) -> str:
             return f"cannot restore map from {found}"
         case "list" | "bytes":
             return f"cannot restore slice from {found}"
-    # Go can convert between numbers, and an integer to text; it refuses only these by name.
+    # Go can convert between numbers, and an integer to text; it rejects only these by name.
     numbers = ("int64", "float64")
     if found in numbers and (
         schema.kind in ("integer", "number") or (found, schema.kind) == ("int64", "string")
@@ -72,7 +72,7 @@ def conversion(failed: DecodeFailed) -> str:
 
 
 def go_printed(value: Any) -> str:
-    """As Go prints a decoded JSON value with %v: `map[a:1 b:[x y]]`."""
+    """Prints a decoded JSON value like Go's %v: `map[a:1 b:[x y]]`."""
     if isinstance(value, Mapping):
         return "map[" + " ".join(f"{key}:{go_printed(value[key])}" for key in sorted(value)) + "]"
     if isinstance(value, str):

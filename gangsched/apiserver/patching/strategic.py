@@ -51,7 +51,7 @@ def merge_map(original: Object, patch: Object, schema: Schema | None) -> Object:
 
 
 def child(schema: Schema | None, key: str) -> Schema | None:
-    """None for unknown fields: there maps are merged and lists replaced."""
+    """Returns a field's schema; None for unknown fields, whose maps are merged and lists replaced."""
     if schema is None:
         return None
     if schema.kind == "map":
@@ -148,7 +148,7 @@ def _set(original: Object, key: str, value: Any) -> None:
 
 
 def without_directives(value: Any) -> Any:
-    """A value with nothing to merge into, without the items and fields marked with $patch."""
+    """Returns a value that has nothing to merge into, without items and fields marked with $patch."""
     if isinstance(value, dict):
         return {key: without_directives(each) for key, each in value.items() if not _is_marked(each)}
     if isinstance(value, list):

@@ -4,8 +4,8 @@ Lives here: matching, deleting, replacing and ordering of list items. Not here: 
 (strategic.py, which calls this). Source: k8s.io/apimachinery pkg/util/strategicpatch/patch.go and
 pkg/util/mergepatch/errors.go.
 
-Order: items of the patch keep the order of the patch (or of $setElementOrder), the others that of the live
-list; between the two the live list decides where it has both, else the patch's item comes first.
+Order: items of the patch keep the order of the patch (or of $setElementOrder), the rest that of the live
+list. Between the two, the live list decides if it has both, else the patch's item comes first.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MergeItems = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
 
 
 def merge_list(original: List, patch: List, merge_key: str, merge_items: MergeItems) -> List:
-    """A new list. Deleting items from `original` moves the rest up and leaves the tail as it was, as in Go's
-    slices; $setElementOrder depends on it. Raises: StatusError.
+    """Returns a new list. Deleting items from `original` moves the rest up and leaves the tail unchanged, as
+    in Go's slices; $setElementOrder depends on that. Raises: StatusError.
     """
     if not original and not patch:
         return original
@@ -49,7 +49,7 @@ def merge_list(original: List, patch: List, merge_key: str, merge_items: MergeIt
 
 
 def in_order(merged: List, order: List, live: List, merge_key: str) -> List:
-    """`merged` with the items that `order` names in that order, the others as `live` has them."""
+    """Returns `merged` with the items in `order` in that order, the rest in the order of `live`."""
 
     wanted, had = _places(order, merge_key), _places(live, merge_key)
     keyed = [(_hashable(_key(each, merge_key)), each) for each in merged]
@@ -67,13 +67,13 @@ def in_order(merged: List, order: List, live: List, merge_key: str) -> List:
 
 
 def without(items: List, removed: List) -> List:
-    """The items that are equal to none of `removed`."""
+    """Returns the items that equal none of `removed`."""
     gone = {_hashable(each) for each in removed}
     return [each for each in items if _hashable(each) not in gone]
 
 
 def check_order(patch: List, order: List, merge_key: str) -> None:
-    """The patch's items must stand in $setElementOrder, in the same order. Raises: StatusError."""
+    """Checks that the patch's items are in $setElementOrder, in the same order. Raises: StatusError."""
     if not patch or not order:
         return
     kept = patch
@@ -99,7 +99,7 @@ def bad_type(wanted: type, value: Any) -> StatusError:
 
 
 def _directives_done(original: List, patch: List, merge_key: str) -> tuple[List, int | None]:
-    """The patch's items without $patch, and how many of the original are left; None: they are replaced."""
+    """Returns the patch's items without $patch, and how many of the original remain; None: replaced."""
     plain = []
     replaces = False
     deleted: List = []
@@ -121,7 +121,7 @@ def _directives_done(original: List, patch: List, merge_key: str) -> tuple[List,
 
 
 def _deleted(items: List, keys: List, merge_key: str) -> int:
-    """Moves the items without these keys to the front, and returns how many they are."""
+    """Moves the items without these keys to the front, and returns their number."""
     places: dict[Hashable, list[int]] = {}
     for at, item in enumerate(items):
         places.setdefault(_hashable(item.get(merge_key)), []).append(at)
@@ -154,7 +154,7 @@ def _merged_items(original: List, patch: List, merge_key: str, merge_items: Merg
 
 
 def _places(items: List, merge_key: str) -> dict[Hashable, int]:
-    """Where each key is first."""
+    """Returns the first place of each key."""
     found: dict[Hashable, int] = {}
     for at, each in enumerate(items):
         found.setdefault(_hashable(_key(each, merge_key)), at)
@@ -162,7 +162,7 @@ def _places(items: List, merge_key: str) -> dict[Hashable, int]:
 
 
 def _hashable(value: Any) -> Hashable:
-    """Equal for equal values, and for these alone: a list of 10,000 items is indexed, not searched."""
+    """Returns a key equal only for equal values, so that a list of 10,000 items is indexed, not searched."""
     if isinstance(value, dict):
         return ("map", frozenset((key, _hashable(each)) for key, each in value.items()))
     if isinstance(value, list):
@@ -172,7 +172,7 @@ def _hashable(value: Any) -> Hashable:
 
 
 def _key(item: Any, merge_key: str) -> Any:
-    """The value that identifies an item. Raises: StatusError for a map without its merge key."""
+    """Returns the value that identifies an item. Raises: StatusError for a map without its merge key."""
     if not merge_key:
         return item
     _require_map(item)
@@ -187,7 +187,7 @@ def _require_map(item: Any) -> None:
 
 
 def _item_type(original: List, patch: List) -> type:
-    """The one type that all items have. Raises: StatusError."""
+    """Returns the common type of all items. Raises: StatusError."""
     found: type | None = None
     for each in (*original, *patch):
         if found is None:

@@ -1,7 +1,7 @@
 """Values with their schema: their fields, the difference between two, merging one into the other.
 
-Lives here: the four walks that server-side apply consists of. Not here: who owns fields (managed.py), the
-rules of applying (apply.py). Source: sigs.k8s.io/structured-merge-diff typed/{tofieldset,compare,merge,
+Lives here: the four walks that server-side apply consists of. Not here: the owners of fields (managed.py),
+the rules of applying (apply.py). Source: sigs.k8s.io/structured-merge-diff typed/{tofieldset,compare,merge,
 remove}.go and fieldpath/set.go.
 """
 
@@ -18,7 +18,7 @@ _UNKNOWN = Schema({})
 
 
 class Difference(NamedTuple):
-    """Fields that only the second value has, only the first, or that are not equal."""
+    """Fields only in the second value, only in the first, or unequal."""
 
     added: FieldSet
     removed: FieldSet
@@ -50,7 +50,7 @@ def _is_named(schema: Schema, key: str) -> bool:
 
 
 def item_element(schema: Schema, item: Any) -> str:
-    """An associative list's item as a path's element; missing keys get their default, if they have one."""
+    """Returns an associative list's item as a path element; missing keys get their default, if any."""
     if schema.list_type != "map" or not isinstance(item, dict):
         return valued(item)
     keys = {}
@@ -140,7 +140,7 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def merge(schema: Schema, live: Any, config: Any) -> Any:
-    """`config` takes precedence; maps and associative lists are merged. MISSING means no value."""
+    """Merges values; `config` takes precedence, maps and associative lists are merged. MISSING: no value."""
     if config is MISSING or live is MISSING:
         return live if config is MISSING else config
     shape = _shape(schema, config)
@@ -157,7 +157,7 @@ def merge(schema: Schema, live: Any, config: Any) -> Any:
 
 
 def _merged_list(schema: Schema, live: list[Any], config: list[Any]) -> list[Any]:
-    """Items of both in the order of `config`; those of `live` alone stay where they were between them."""
+    """Merges items in the order of `config`; those only in `live` keep their places between them."""
     ours = [(item_element(schema, each), each) for each in live]
     theirs = [(item_element(schema, each), each) for each in config]
     held, given = dict(ours), dict(theirs)
@@ -197,7 +197,7 @@ def _merged_list(schema: Schema, live: list[Any], config: list[Any]) -> list[Any
 
 
 def remove(schema: Schema, value: Any, fields: FieldSet) -> Any:
-    """Without these fields; what is empty then becomes None."""
+    """Returns the value without these fields; parts that become empty become None."""
     return _removed(schema, value, tree_of(fields)) if fields else value
 
 
@@ -223,7 +223,7 @@ def _removed(schema: Schema, value: Any, tree: Tree) -> Any:
 
 
 def with_named_fields(schema: Schema, fields: FieldSet) -> FieldSet:
-    """With the structs' own fields on the way to each: `.spec.replicas` brings `.spec`, for removal."""
+    """Adds the structs' fields on the path to each, for removal: `.spec.replicas` adds `.spec`."""
     found = set(fields)
     for path in fields:
         here: Schema = schema

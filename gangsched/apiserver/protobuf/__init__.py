@@ -1,18 +1,18 @@
 """Kubernetes' protobuf bodies, read only: kubectl's typed commands and other Go programs send them.
 
-Lives here: `decoded`, bytes -> the dict that the same object's JSON gives. Not here: writing protobuf; every
+Lives here: `decoded`, bytes -> the same dict as from the object's JSON. Not here: writing protobuf; every
 client that sends it accepts JSON answers. Called by bodies.py; the field numbers are read at the first such
 request.
 
-fields.json.gz holds, by message, `{number: [JSON name, type]}`, where a name of "" means that the message's
-fields are its parent's (Go's inline), and a type is
+fields.json.gz contains, by message, `{number: [JSON name, type]}`, where a name of "" means that the
+message's fields are its parent's (Go's inline), and a type is
 
     string bytes bool int double    and names of messages
     []T  {}T                        lists and maps by string
-    T?                              a pointer in Go: zero is a value, where it else means absent
+    T?                              a pointer in Go: zero is a value, while otherwise it means absent
 
 It is made from the generated.proto files and Go types of the k8s.io/api and k8s.io/apimachinery modules:
-`python -m tests.apiserver.protobuf.record` writes it anew.
+`python -m tests.apiserver.protobuf.record` regenerates it.
 Source of the envelope: k8s.io/apimachinery pkg/runtime/serializer/protobuf/doc.go.
 """
 
@@ -44,7 +44,7 @@ Fields = dict[str, list[str]]
 
 
 class BadProtobuf(Exception):
-    """The bytes are not such an object; the message says why."""
+    """The bytes are not a protobuf object; the message says why."""
 
 
 @cache

@@ -1,9 +1,9 @@
-"""Where a kind's schema comes from: the recorded structure of the built-in kinds, or a CRD.
+"""Sources of a kind's schema: the recorded structure of the built-in kinds, or a CRD.
 
-Lives here: `Catalog` and the recorded file. The record, structure.json.gz, holds the components of the served
-kinds in the /openapi/v3 of the kube-apiserver that it names as its `source`, without descriptions, and the Go
-names that the server's errors use. `python -m tests.apiserver.schema.record` writes it anew. Not here: the
-use of schemas. Asked by the registry, the kinds and the OpenAPI documents.
+Lives here: `Catalog` and the recorded file. The record, structure.json.gz, contains the components of the
+served kinds in the /openapi/v3 of the kube-apiserver named in its `source`, without descriptions, and the Go
+names that the server's errors use. `python -m tests.apiserver.schema.record` regenerates it. Not here: using
+schemas. Called by the registry, the kinds and the OpenAPI documents.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Catalog:
         return found
 
     def name_of(self, group: str, version: str, kind: str) -> str | None:
-        """The component's name, as `io.k8s.api.core.v1.Pod`."""
+        """Returns the component's name, such as `io.k8s.api.core.v1.Pod`."""
         return self._names.get((group, version, kind))
 
     def builtin(self, group: str, version: str, kind: str) -> Schema:
@@ -52,14 +52,15 @@ class Catalog:
         return self.named(self._names[group, version, kind])
 
     def custom(self, openapi_v3_schema: Spec | None) -> Schema:
-        """Of a CRD's version; kind, apiVersion and metadata are what every object has."""
+        """Returns the schema of a CRD's version, with the kind, apiVersion and metadata of every object."""
         spec = dict(openapi_v3_schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
         return CustomRoot(spec, metadata=self.named(OBJECT_META))
 
 
 class CustomRoot(Schema):
-    """A custom object's schema; its rules for metadata are used for validation, the rest of metadata is built
-    in."""
+    """A custom object's schema; its rules for metadata are used in validation, the rest of metadata is built
+    in.
+    """
 
     def __init__(self, spec: Spec, *, metadata: Schema) -> None:
         declared = spec.get("properties", {})

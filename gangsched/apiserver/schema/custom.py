@@ -1,7 +1,7 @@
 """Custom objects: validation against their CRD's schema, and its defaults.
 
 Lives here: the real server's errors for a value that the schema does not allow. Rules in CEL
-(x-kubernetes-validations) are accepted and not evaluated. Not here: pruning (decode.py), validation of the
+(x-kubernetes-validations) are accepted but not evaluated. Not here: pruning (decode.py), validation of the
 CRD itself (definitions.py). Called by the strategy of custom resources. Source of wording:
 k8s.io/kube-openapi pkg/validation, k8s.io/apiextensions-apiserver pkg/apiserver/schema/{defaulting,listtype}.
 """
@@ -26,7 +26,7 @@ _INT_LIMITS = {"int32": 2**31, "int64": 2**63}
 
 
 def validate_custom(schema: Schema, obj: dict[str, Any]) -> list[FieldProblem]:
-    """Problems of an object by its CRD's schema; the rules of metadata are the registry's."""
+    """Returns problems of an object by its CRD's schema; the registry checks metadata."""
     own = {key: value for key, value in obj.items() if key not in _HEAD}
     found = list(_problems(schema, own, ""))
     if isinstance(schema, CustomRoot) and schema.declared_metadata:
@@ -35,7 +35,7 @@ def validate_custom(schema: Schema, obj: dict[str, Any]) -> list[FieldProblem]:
 
 
 def fill_defaults(schema: Schema, obj: dict[str, Any]) -> None:
-    """Add the schema's defaults in place, and take out nulls of fields that may not be null."""
+    """Add the schema's defaults in place, and remove nulls of fields that may not be null."""
     for key, field in schema.properties.items():
         if not field.custom or (isinstance(schema, CustomRoot) and key in _HEAD):
             continue
@@ -107,7 +107,7 @@ def _wrong_type(path: str, wanted: str, found: str) -> FieldProblem:
 
 
 def _without_field(message: str) -> FieldProblem:
-    """Where the validation library does not name the field, the server prints Go's nil."""
+    """Returns a problem without a field, for which the server prints Go's nil."""
     return FieldProblem("<nil>", "FieldValueInvalid", f'Invalid value: "": {message}')
 
 
@@ -159,7 +159,7 @@ def _string_problems(spec: dict[str, Any], value: str, path: str) -> Iterator[Fi
 
 
 def python_pattern(pattern: str) -> str:
-    """Go's `$` and `\\z` mean the very end, which Python spells `\\Z`."""
+    """Converts Go's `$` and `\\z`, which mean the very end, to Python's `\\Z`."""
     return re.sub(r"(?<!\\)\$$", r"\\Z", pattern).replace(r"\z", r"\Z")
 
 

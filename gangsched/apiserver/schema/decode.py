@@ -1,9 +1,9 @@
 """Decodes objects as the server does: checks types, finds and drops unknown fields, makes values canonical.
 
-Lives here: what Kubernetes' JSON decoder does for built-in kinds, with its words, and pruning for custom
-ones. Not here: reading bytes and kinds (bodies.py), validation of values (the kinds, custom.py). Called by
+Lives here: what Kubernetes' JSON decoder does for built-in kinds, in its words, and pruning for custom ones.
+Not here: reading bytes and kinds (bodies.py), validation of values (the kinds, custom.py). Called by
 bodies.py and patching/. Source: sigs.k8s.io/json (Go's encoding/json with case-sensitive names), whose first
-complaint in the document's order is the one reported.
+error in document order is reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 class DecodeFailed(Exception):
     """A value has the wrong type for its field; the message is the decoder's.
 
-    `schema` and `value` are set where a strategic merge patch has another message.
+    `schema` and `value` are set if a strategic merge patch has another message.
     """
 
     def __init__(self, message: str, schema: Schema | None = None, value: Any = None) -> None:
@@ -33,17 +33,18 @@ class DecodeFailed(Exception):
 
 
 class Decoded(NamedTuple):
-    """`obj` is new and holds only fields of the schema; `unknown` are the paths of the others."""
+    """`obj` is new and has only fields of the schema; `unknown`: the paths of other fields."""
 
     obj: dict[str, Any]
     unknown: list[str]
 
 
 def decode(schema: Schema, obj: dict[str, Any]) -> Decoded:
-    """A whole object of a built-in or custom kind. Raises: DecodeFailed.
+    """Decodes a whole object of a built-in or custom kind. Raises: DecodeFailed.
 
-    Null fields are dropped, and empty lists and maps unless the schema requires the field: it is stored and
-    sent in this form. A custom object's own fields are only pruned: their types are for validate_custom.
+    Drops null fields, and empty lists and maps unless the schema requires the field: this is the form in
+    which it is stored and sent. A custom object's own fields are only pruned: validate_custom checks their
+    types.
     """
     decoder = _Decoder()
     found = decoder.struct(schema, obj, "", ())
@@ -51,7 +52,7 @@ def decode(schema: Schema, obj: dict[str, Any]) -> Decoded:
 
 
 class _Decoder:
-    """`path` names places for people, `go` is the Go decoder's context: struct, then names to the field."""
+    """`path`: the place, for people; `go`: the Go decoder's context: struct, then names to the field."""
 
     def __init__(self) -> None:
         self.unknown: list[str] = []
@@ -110,7 +111,7 @@ class _Decoder:
         return self.value(schema, value, path, go)
 
     def _custom(self, schema: Schema, value: Any, path: str) -> Any:
-        """Structural pruning: only objects lose fields; a value of another type is left to validation."""
+        """Prunes structurally: only objects lose fields; validation handles values of another type."""
         if schema.spec.get("x-kubernetes-embedded-resource") and isinstance(value, dict):
             head = {key: value[key] for key in ("apiVersion", "kind", "metadata") if key in value}
             return head | self.struct(schema, {k: v for k, v in value.items() if k not in head}, path, ())
@@ -123,7 +124,7 @@ class _Decoder:
 
 
 def _is_omitted(schema: Schema, field: Schema, key: str) -> bool:
-    """Go's omitempty leaves out empty lists and maps, not structs."""
+    """Whether Go's omitempty leaves it out: empty lists and maps, not structs."""
     if schema.custom or field.custom or field.kind not in ("list", "map"):
         return False
     return key not in schema.required

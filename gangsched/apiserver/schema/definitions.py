@@ -1,6 +1,6 @@
 """Validation of a CustomResourceDefinition's schema.
 
-Lives here: the rules of schemas that validation, pruning and apply rely on. Nowhere: the other rules of
+Lives here: the rules of schemas on which validation, pruning and apply rely. Nowhere: the other rules of
 structural schemas, and whether defaults are valid; a definition is written once and tried on a real server.
 Not here: the rest of a CRD, which its strategy checks, and custom objects (custom.py). Called by the CRDs'
 strategy. Source of wording: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go
@@ -29,8 +29,8 @@ _FORBIDDEN = ("$ref", "definitions", "dependencies", "patternProperties", "addit
 
 
 def schema_problems(versions: list[Spec]) -> list[FieldProblem]:
-    """Of a CRD's `spec.versions`; paths are as the server prints them: with one version, the schema is at
-    `spec.validation`.
+    """Returns problems of a CRD's `spec.versions`; paths are as the server prints them: with one version, the
+    schema is at `spec.validation`.
     """
     found: list[FieldProblem] = []
     for position, version in enumerate(versions):

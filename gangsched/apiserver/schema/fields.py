@@ -1,6 +1,6 @@
-"""fieldValidation: unknown and duplicate fields of an object are refused, warned of or ignored.
+"""fieldValidation: rejects, warns about or ignores unknown and duplicate fields of an object.
 
-Lives here: the strict decoding errors of a body and their consequence. Not here: the walk along the schema
+Lives here: the strict decoding errors of a body and their consequence. Not here: the walk over the schema
 (decode.py), the body's kind (bodies.py). Called by the HTTP face for create and update, by patching/ for the
 result of a patch. Source: k8s.io/apiserver pkg/endpoints/handlers/create.go, sigs.k8s.io/json.
 """
@@ -16,7 +16,7 @@ from gangsched.apiserver.schema.node import Schema
 from gangsched.apiserver.status import StatusError, bad_request, quoted
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
-# The decoder stops counting there, and its message tells so.
+# The decoder stops counting here, and its message says so.
 _LIMIT = 100
 
 Object = dict[str, Any]
@@ -32,10 +32,10 @@ def taken_in(
     warn: Callable[[str], None],
     body: bytes | None = None,
 ) -> Object:
-    """The decoded object of a create or update; `kind` and `version` are the object's own.
+    """Decodes the object of a create or update; `kind` and `version`: the object's own.
 
-    `directive` is fieldValidation's value, where "" means Warn; `body` is the JSON of `obj`, in which
-    duplicate fields are found. Raises: StatusError 400.
+    `directive`: fieldValidation's value ("" means Warn); `body`: the JSON of `obj`, searched for duplicate
+    fields. Raises: StatusError 400.
     """
 
     def refused(why: str) -> StatusError:
@@ -59,7 +59,7 @@ def complain(
     warn: Callable[[str], None],
     refused: Callable[[str], StatusError],
 ) -> None:
-    """Refuse or warn, as the directive says."""
+    """Reject or warn, according to the directive."""
     if not problems:
         return
     problems = problems[:_LIMIT]

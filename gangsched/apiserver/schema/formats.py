@@ -1,4 +1,4 @@
-"""The string formats that the server checks in custom objects; any other format is accepted unread.
+"""The string formats that the server checks in custom objects; it accepts any other format unchecked.
 
 Called by custom.py and definitions.py. Source: k8s.io/apiextensions-apiserver
 pkg/apiserver/validation/formats.go.

@@ -1,4 +1,4 @@
-"""One schema: the values allowed at one place of an object, built-in or custom.
+"""One schema: the values allowed at one place in an object, built-in or custom.
 
 Lives here: `Schema`, which reads an OpenAPI schema once, on demand. Not here: validation (decode.py,
 custom.py) and the source of the built-in ones (catalog.py). Read by everything in schema/ and patching/.
@@ -28,7 +28,7 @@ Kind = Literal[
 REF = "#/components/schemas/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
-# Objects with any content that clients choose, unlike structs without fields.
+# Objects with arbitrary content from clients, unlike structs without fields.
 FREE_FORM = (
     _META + "FieldsV1",
     _META + "Patch",
@@ -39,9 +39,9 @@ _TIMES = (_META + "Time", _META + "MicroTime")
 
 
 class Schema:
-    """A node of a schema; what it refers to is looked up when it is asked for.
+    """A node of a schema; references are resolved on demand.
 
-    `spec` is the OpenAPI schema without its reference, `name` the component it was referred to by, or "".
+    `spec`: the OpenAPI schema without its reference; `name`: the component by which it was referenced, or "".
     `go` are the Go names recorded for the struct's properties: [type, struct, path].
     """
 
@@ -98,7 +98,7 @@ class Schema:
 
     @cached_property
     def element(self) -> Schema:
-        """Of a list's items, or of a map's values."""
+        """The schema of a list's items, or of a map's values."""
         spec = self.spec.get("items" if self.kind == "list" else "additionalProperties")
         inner = ""
         for prefix in ("[]", "map[string]"):
@@ -135,7 +135,7 @@ class Schema:
 
     @cached_property
     def go_type(self) -> str:
-        """As the server's refusals name it."""
+        """The type's name in the server's errors."""
         if self._go_type:
             return self._go_type
         match self.kind:
@@ -169,7 +169,7 @@ class Schema:
 
     @cached_property
     def is_atomic(self) -> bool:
-        """Owned as a whole by server-side apply; for lists, maps and structs."""
+        """Whether server-side apply owns it as a whole; for lists, maps and structs."""
         if self.kind == "list":
             return self.list_type == "atomic"
         return self.spec.get("x-kubernetes-map-type") == "atomic"
@@ -181,6 +181,6 @@ class Schema:
 
     @cached_property
     def merge_strategies(self) -> tuple[str, ...]:
-        """Of strategic merge: `merge`, `replace`, `retainKeys`."""
+        """The strategies of strategic merge: `merge`, `replace`, `retainKeys`."""
         said = self.spec.get("x-kubernetes-patch-strategy")
         return tuple(said.split(",")) if said else ()

@@ -1,6 +1,6 @@
 """Quantities and times as the server writes them back: `0.5` is `500m`, `1024Mi` is `1Gi`.
 
-Lives here: the canonical texts, and the errors for others. Not here: quantities as numbers
+Lives here: the canonical texts, and the errors for invalid ones. Not here: quantities as numbers
 (model/quantity.py). Called by decode.py. Source: k8s.io/apimachinery pkg/api/resource/quantity.go and
 pkg/apis/meta/v1/time.go; the wording of Go's time.Parse.
 """
@@ -22,11 +22,11 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX = {power: suffix for suffix, power in _DECIMAL.items()}
 _BINARY_SUFFIX = {0: "", **{power: suffix for suffix, power in _BINARY.items()}}
 _NANO, _MILLI = Decimal("1e-9"), Decimal("0.001")
-# A number of so many digits always fits an int64.
+# A number with this many digits always fits an int64.
 _MAX_DIGITS = 18
 _DIGITS = 60
-# Beyond a million digits decimal does not reckon. The real server computes at such a number until the time
-# of the request is over, and refuses an exponent that is no int64 in the same words as here.
+# Decimal does not calculate beyond a million digits. The real server computes such a number until the request
+# times out, and rejects an exponent that is no int64 in the same words as here.
 _EXPONENT_DIGITS = 6
 _WRONG_SUFFIX = "unable to parse quantity's suffix"
 
@@ -58,7 +58,7 @@ def canonical_quantity(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def quantity(text: str, *, in_list: bool = False) -> Quantity:
-    """A quantity on its own, or in a resource list, where it is no finer than thousandths. Raises: BadText.
+    """Parses a quantity, or one in a resource list, where it is no finer than thousandths. Raises: BadText.
 
     Digits finer than the server keeps are rounded away from zero.
     """
@@ -137,7 +137,7 @@ _MICROSECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 def canonical_time(text: str, *, micro: bool) -> str:
-    """RFC 3339 in UTC, whole seconds or six decimals. Raises: BadText."""
+    """Returns RFC 3339 in UTC, with whole seconds or six decimals. Raises: BadText."""
     if (_MICROSECONDS if micro else _SECONDS).fullmatch(text) and _is_date(text):
         return text
     layout = [("2006", r"\d{4}"), ("-", "-"), ("01", r"\d\d"), ("-", "-"), ("02", r"\d\d"), ("T", "T")]

@@ -1,9 +1,9 @@
 """The simulation around the embedded API server: nodes with kubelets, and a cluster's controllers.
 
-No container ever runs, so `kubectl logs`, `exec`, `attach`, `port-forward` and `cp` are refused with that
-reason, and `kubectl top` shows each running container as using what it requests. A pod that is bound goes
-through ContainerCreating to Running and ends as its command or its annotations say; everything that people
-see of it is written as a real kubelet writes it.
+No container ever runs, so `kubectl logs`, `exec`, `attach`, `port-forward` and `cp` are rejected with that
+reason, and `kubectl top` shows each running container as using what it requests. A bound pod goes through
+ContainerCreating to Running and ends according to its command or its annotations; everything that people see
+of it is written as by a real kubelet.
 
 Annotations on a Pod:
 
@@ -19,12 +19,12 @@ Annotations on a Pod:
 
 Annotations on a Node, to be set and removed at any time:
 
-    simulated.gangsched.io/killed             the machine is off: no heartbeat, no pod of it moves; 50 seconds
-                                              later it is unreachable, and its pods are evicted as their
-                                              tolerations say. Removed: it boots, and what ran has died
+    simulated.gangsched.io/killed             the machine is off: no heartbeat, its pods do not change; 50 s
+                                              later it is unreachable, and its pods are evicted according to
+                                              their tolerations. Removed: it boots, and what ran has died
     simulated.gangsched.io/unhealthy-devices  these device IDs, comma-separated, are unhealthy
-    simulated.gangsched.io/vanished-devices   these device IDs are no longer there
-    simulated.gangsched.io/kubelet: none      nobody is simulated on this node: somebody else reports for it
+    simulated.gangsched.io/vanished-devices   these device IDs no longer exist
+    simulated.gangsched.io/kubelet: none      no kubelet is simulated on this node: another one reports for it
 
 `kubectl cordon`, `drain`, `taint` and `delete node` do what they do on a real cluster. All times are divided
 by the speed of the simulation. A pod is refused, for good, where a real kubelet refuses it (OutOfcpu,
@@ -33,7 +33,7 @@ that two live pods are given, or that is unknown or unhealthy, leads to a Warnin
 node's condition DeviceAllocationConflict and a line in the log.
 
 The rooms: nodes.py builds Node objects; cluster.py puts everything together, driver.py runs it in real time.
-Everything but driver.py is synchronous and is told the time.
+Everything but driver.py is synchronous and gets the time as an argument.
 """
 
 from gangsched.apiserver.simulated.cluster import SimulatedCluster

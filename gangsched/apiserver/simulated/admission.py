@@ -1,12 +1,12 @@
 """Whether a kubelet admits a pod that was bound to its node: devices first, then resources and the rest.
 
-Lives here: a node's room, what pods hold of it, and the refusals in kubelet's own words. Not here: a pod's
+Lives here: a node's room, the part held by pods, and the rejections in kubelet's own words. Not here: a pod's
 further life (kubelets.py). Source of order and wording: kubernetes pkg/kubelet/kubelet.go (the list of admit
 handlers), cm/devicemanager/manager.go, lifecycle/predicate.go, read in v1.37.
 
-A resource with an inventory (`gangsched.io/devices`) is handed out by a device plugin, so a request beyond it
-is an UnexpectedAdmissionError; one that is only a number is compared with allocatable, and a request beyond
-it is OutOf….
+A resource with an inventory (`gangsched.io/devices`) is allocated by a device plugin, so a request beyond it
+is an UnexpectedAdmissionError. A resource that is only a number is compared with allocatable, and a request
+beyond it is OutOf….
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Devices = frozenset[tuple[str, str]]
 
 
 class Refusal(NamedTuple):
-    """Why a pod is Failed for good. `complaint` is set if a device was handed out wrongly."""
+    """Why a pod is Failed for good. `complaint` is set if a device was allocated wrongly."""
 
     reason: str
     message: str
@@ -82,7 +82,7 @@ class Room:
         return admitted
 
     def release(self, uid: str) -> None:
-        """The pod's containers have ended; no error if it holds nothing."""
+        """Frees the room of a pod whose containers have ended; no error if it holds nothing."""
         admitted = self._held.pop(uid, None)
         if admitted is None:
             return
@@ -92,7 +92,7 @@ class Room:
             del self._holder[device]
 
     def sick(self) -> list[tuple[str, str, str]]:
-        """Devices that are held and unhealthy or gone: (holder's UID, resource, ID)."""
+        """Returns held devices that are unhealthy or gone: (holder's UID, resource, ID)."""
         return sorted(
             (uid, resource, device)
             for (resource, device), uid in self._holder.items()
@@ -118,7 +118,7 @@ class Room:
         return frozenset(taken)
 
     def _any(self, resource: str, count: int, taken: Iterable[tuple[str, str]]) -> list[str] | Refusal:
-        """No devices were named: take the first free ones, as a device plugin would."""
+        """Takes the first free devices, as a device plugin would, if none were named."""
         healthy = [device for device, fit in self.devices[resource].items() if fit]
         if not healthy:
             return _unexpected(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
@@ -143,7 +143,7 @@ class Room:
         known: Mapping[str, bool],
         taken: Iterable[tuple[str, str]],
     ) -> list[str] | Refusal:
-        """Takes the devices that the scheduler named; anything wrong with them is a complaint."""
+        """Takes the devices that the scheduler named; any problem with them is a complaint."""
         own = set(taken)
         wrong = ""
         n_told = len(set(told))
@@ -204,7 +204,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def matches_node(spec: PodSpec, labels: Mapping[str, str], name: str) -> bool:
-    """The pod's nodeSelector and required node affinity."""
+    """Whether the node matches the pod's nodeSelector and required node affinity."""
     if any(labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
         return False
     affinity = spec.affinity.node_affinity if spec.affinity else None

@@ -1,7 +1,7 @@
-"""The API server as simulated kubelets and controllers use it: in process, with "gone" as a value.
+"""The API server for simulated kubelets and controllers: in process, with "gone" as a return value.
 
-Lives here: the calls they share and events recorded in Kubernetes' way. Not here: any decision. Every call
-takes effect at once; its own changes are processed later, like all other writes (cluster.py).
+Lives here: their shared calls, and events recorded in Kubernetes' way. Not here: any decision. Every call
+takes effect at once; the simulation processes its own changes later, like all other writes (cluster.py).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from gangsched.apiserver.strategy import Object, timestamp
 
 _log = structlog.get_logger(__name__)
 
-# Repeated events within this many remembered ones are counted on the first one's object, as client-go's
-# aggregation does.
+# An event equal to one of this many remembered ones is counted on the first one's object, as in client-go's
+# aggregation.
 _MAX_REMEMBERED_EVENTS = 4096
 
 
@@ -101,7 +101,7 @@ class Api:
         *,
         uid: str = "",
     ) -> bool:
-        """Change the object in place; False if it is gone, or another object has its name now.
+        """Change the object in place; False if it is gone or another object now has its name.
 
         Raises: StatusError for anything but 404.
         """
@@ -131,7 +131,7 @@ class Api:
         grace_s: int | None = None,
         propagation: str | None = None,
     ) -> bool:
-        """Delete it or begin to; False if it is gone, or another object has its name now.
+        """Delete it or begin to; False if it is gone or another object now has its name.
 
         Raises: StatusError for anything but 404 and a UID that differs.
         """
@@ -148,7 +148,7 @@ class Api:
         return True
 
     def ensure(self, resource: Resource, obj: Object, *, namespace: str = "") -> None:
-        """Create it unless there is one of that name. Raises: StatusError."""
+        """Create it unless one of that name exists. Raises: StatusError."""
         if self.find(resource, namespace, obj["metadata"]["name"]) is None:
             self.registry.create(resource, obj, namespace=namespace)
 
@@ -165,7 +165,7 @@ class Api:
         field_path: str = "",
         api_version: str = "v1",
     ) -> None:
-        """Record an event about an object. Equal ones are counted on the first one's Event.
+        """Record an event about an object. Equal events are counted on the first one's Event.
 
         An event that cannot be written (its namespace is being deleted) is dropped, as by a real recorder.
         """
@@ -209,7 +209,7 @@ class Api:
             "metadata": {},
             "involvedObject": involved,
             "reason": reason,
-            # kube-apiserver refuses longer ones.
+            # kube-apiserver rejects longer ones.
             "message": message[:1024],
             "type": "Warning" if warning else "Normal",
             "firstTimestamp": moment,
@@ -223,6 +223,6 @@ class Api:
         obj["lastTimestamp"] = timestamp(self.now())
 
     def _event_name(self, about: str) -> str:
-        """As client-go names them: the object's name and a unique hexadecimal number."""
+        """Names an event as client-go does: the object's name and a unique hexadecimal number."""
         self._n_events += 1
         return f"{about}.{int(self.now().timestamp() * 1e6) * 1000 + self._n_events % 1000:x}"

@@ -1,11 +1,11 @@
 """PodDisruptionBudgets: how many pods are healthy, and how many may be evicted now.
 
 Lives here: the part of kube-controller-manager's disruption controller that writes their status. Not here:
-evictions, which go by that status (kinds/eviction.py). Told of changes by cluster.py. Source: kubernetes
+evictions, which use that status (kinds/eviction.py). cluster.py passes changes in. Source: kubernetes
 pkg/controller/disruption/disruption.go, read in v1.37.
 
 No kind here has a scale, so a percentage and maxUnavailable, which are shares of a scale, fail for the pods
-of a Job as they do on a real server, and count for nothing where pods have no controller.
+of a Job, as on a real server, and have no effect on pods without a controller.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from gangsched.apiserver.strategy import Object, timestamp
 
 _log = structlog.get_logger(__name__)
 
-# Pods change in bursts: a namespace's budgets are counted once for all changes within this time.
+# Pods change in bursts: a namespace's budgets are counted once for all changes in this time.
 _SETTLE_S = 0.1
-# An eviction that was allowed and does not happen no longer counts after this time.
+# An eviction that was allowed but does not happen stops counting after this time.
 _DELETION_TIMEOUT = timedelta(minutes=2)
 
 
@@ -60,7 +60,7 @@ class Budgets:
         self._count_soon(namespace, now_s)
 
     def pod_changed(self, pod: PodView, now_s: float) -> None:
-        """A pod is there, gone, or different."""
+        """A pod was created, changed or deleted."""
         self._count_soon(pod.namespace, now_s)
 
     def _count_soon(self, namespace: str, now_s: float) -> None:
@@ -115,7 +115,7 @@ def _count(spec: Object, pods: list[PodView], disrupted: dict[str, str]) -> _Cou
 
 
 def _still_disrupted(budget: Object, pods: list[PodView], now: datetime) -> dict[str, str]:
-    """Evictions allowed and not yet seen, by pod, with when they were allowed."""
+    """Returns evictions allowed but not yet seen, by pod, with the time when they were allowed."""
     known = (budget.get("status") or {}).get("disruptedPods") or {}
     there = {pod.name for pod in pods if not pod.is_deleted}
     return {

@@ -1,11 +1,11 @@
-"""The whole simulation around the API server, as one object that is told changes and the time.
+"""The whole simulation around the API server, as one object that gets changes and the time.
 
-Lives here: noting writes, passing them on in order, and turns. Not here: acting on them (the other files of
+Lives here: noting writes, passing them on in order, and turns. Not here: reacting to them (the other files of
 this package), waiting (driver.py).
 
-The registry calls us in the middle of a write, so a change is only noted then. `step` takes noted changes in,
-one after the other; once all are in, the controllers that compare what is with what should be act; then comes
-what the timetable says. So a controller never acts on a state older than its own last write.
+The registry calls us in the middle of a write, so then a change is only noted. `step` takes in noted changes,
+one after the other. Once all are in, the controllers that compare actual and desired state act; then actions
+due in the timetable run. So a controller never acts on a state older than its own last write.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ NAMESPACES = ("default", "kube-system", "kube-public", LEASE_NAMESPACE)
 class SimulatedCluster:
     """Kubelets and controllers around one registry. `speed` is simulated over real seconds.
 
-    Without `kubelets` pods stay as they are once bound and nodes never go silent; the controllers work all
-    the same.
+    Without `kubelets` pods stay unchanged once bound and nodes never go silent; the controllers still work.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class SimulatedCluster:
     def start(self, wake: Callable[[], None] = lambda: None) -> None:
         """Follow all changes from now on, and existing objects. `wake` is called when there is work.
 
-        The namespaces that every cluster has are made if they are missing.
+        Creates the namespaces that every cluster has, if missing.
         """
         self._wake = wake
         self._leave = self._api.registry.store.subscribe(self._hear)
@@ -95,7 +94,7 @@ class SimulatedCluster:
         wake()
 
     def stop(self) -> None:
-        """Stop following; changes that are noted and not processed are forgotten."""
+        """Stop following; drops changes that are noted but not processed."""
         self._leave()
         self._changes.clear()
 
@@ -105,11 +104,11 @@ class SimulatedCluster:
         self._timetable.at(now_s + kill.after_s, ("kill", kill.node), lambda now_s: action())
 
     def next_deadline_s(self) -> float | None:
-        """When there is work without another write; simulated seconds."""
+        """Returns when there is work even without another write; simulated seconds."""
         return self._timetable.next_s()
 
     def step(self, now_s: float, *, budget: int = 1_000_000) -> bool:
-        """Do about `budget` pieces of work; whether there is more that is due now."""
+        """Do about `budget` pieces of work; returns whether more is due now."""
         while budget > 0:
             if self._changes:
                 self._take_in(self._changes.popleft(), now_s)
@@ -134,7 +133,7 @@ class SimulatedCluster:
         self._guarded(partial(self._pass_on, change, now_s))
 
     def _guarded(self, work: Callable[[], object]) -> None:
-        """One object that cannot be processed does not stop the others."""
+        """Does the work so that one object that cannot be processed does not stop the rest."""
         try:
             work()
         except Exception:
@@ -148,7 +147,7 @@ class SimulatedCluster:
         if collection == self._leases and item.namespace == LEASE_NAMESPACE:
             self._lifecycle.lease_renewed(item.name, now_s)
             if change.type == "MODIFIED":
-                return  # nothing else about it changes, and there are hundreds a second
+                return  # nothing else in it changes, and there are hundreds a second
         self._garbage.heard(change)
         self._namespaces.heard(change)
         if collection == self._pods:
@@ -191,7 +190,8 @@ class SimulatedCluster:
             self._lifecycle.node_gone(item.name)
             self._garbage.node_gone(item.name, now_s)
             return
-        # Its present state: a Node and its status come in two writes, and after the first it has no room yet.
+        # Use its current state: a Node and its status come in two writes, and after the first it has no room
+        # yet.
         item = self._api.find(self._api.nodes, "", item.name, item.uid) or item
         node = node_of(item)
         before = self._view.nodes.get(item.name)
@@ -202,7 +202,7 @@ class SimulatedCluster:
         self._garbage.node_changed(node)
 
     def _note_event(self, change: Change) -> None:
-        """Events go after their time, as in a real API server; they come in order, so a queue is enough."""
+        """Notes an event, to delete it after its time; they come in order, so a queue is enough."""
         if change.type == "ADDED":
             now_s = self._api.now().timestamp()
             self._event_times.append((now_s + EVENT_TTL_S, change.item.namespace, change.item.name))

@@ -11,7 +11,7 @@ from time import monotonic
 
 from gangsched.apiserver.simulated.cluster import SimulatedCluster
 
-# About 1 ms of work; then waiting requests have their turn.
+# About 1 ms of work before waiting requests get their turn.
 _SLICE = 5
 # Deadlines this close together are processed together; heartbeats would otherwise wake the loop one by one.
 _TICK_S = 0.02

@@ -1,8 +1,8 @@
-"""Deletes what depends on a deleted object: dependents of owners, pods of nodes.
+"""Deletes objects that depend on a deleted one: dependents of owners, pods of nodes.
 
 Lives here: kube-controller-manager's garbage collector (background, foreground, orphan) and the part of pod
-GC that concerns nodes. Not here: namespaces (namespaces.py). Told of every change by cluster.py; acts (`act`)
-once all known changes have been processed. Source: kubernetes pkg/controller/garbagecollector,
+GC that concerns nodes. Not here: namespaces (namespaces.py). cluster.py passes every change in; it acts
+(`act`) once all known changes have been processed. Source: kubernetes pkg/controller/garbagecollector,
 pkg/controller/podgc, read in v1.37.
 """
 
@@ -32,7 +32,7 @@ Place = tuple[str, str, str]
 
 
 class Garbage:
-    """Which object depends on which, and which to look at next."""
+    """Tracks which object depends on which, and which to check next."""
 
     def __init__(self, api: Api, view: View, timetable: Timetable) -> None:
         self._api = api
@@ -43,7 +43,7 @@ class Garbage:
         self._to_look_at: dict[Place, None] = {}
 
     def heard(self, change: Change) -> None:
-        """Note one change; for an object without owners and dependents it costs one search in its bytes."""
+        """Note one change; an object without owners and dependents costs only a search in its bytes."""
         item = change.item
         place = (change.collection, item.namespace, item.name)
         if change.type == "DELETED":
@@ -60,7 +60,7 @@ class Garbage:
             self._drop(place)
 
     def act(self, budget: int) -> int:
-        """Look at up to `budget` objects; returns how many."""
+        """Check up to `budget` objects; returns how many."""
         done = 0
         while self._to_look_at and done < budget:
             place = next(iter(self._to_look_at))
@@ -82,17 +82,17 @@ class Garbage:
                     self._force(pod)
 
     def node_gone(self, name: str, now_s: float) -> None:
-        """Its pods can no longer report."""
+        """Takes in that a node is gone: its pods can no longer report."""
         for pod in self._view.on_node(name):
             self.without_node(pod, now_s)
 
     def without_node(self, pod: PodView, now_s: float) -> None:
-        """A pod bound to a node that does not exist (yet)."""
+        """Takes in a pod bound to a node that does not exist (yet)."""
         key = ("no node", pod.uid)
         self._timetable.at(now_s + _QUARANTINE_S, key, lambda now_s: self._still_without_node(pod.uid))
 
     def _still_without_node(self, uid: str) -> None:
-        """Failed, if it had not ended, and removed."""
+        """Sets the pod to Failed, if it has not ended, and removes it."""
         pod = self._view.pods.get(uid)
         if pod is None or pod.node in self._view.nodes:
             return
@@ -123,7 +123,7 @@ class Garbage:
             self._dependents.setdefault(owner.uid, {})[place] = None
 
     def _drop(self, place: Place) -> None:
-        """Its owners are looked at again: they may have waited for it."""
+        """Removes an object, and checks its owners again: they may have waited for it."""
         meta = self._meta.pop(place, None)
         for owner in meta.owner_references if meta else ():
             others = self._dependents.get(owner.uid)
@@ -156,7 +156,7 @@ class Garbage:
         if there and (gone or waiting):
             self._forget_owners(place, meta, {each.uid for each in (*gone, *waiting)})
         elif waiting:
-            # An owner waits for this object, whose own blocking dependents go first.
+            # An owner waits for this object, whose own blocking dependents are deleted first.
             own = self._dependents.get(meta.uid)
             self._delete(place, meta, "Foreground" if own else "Background")
         elif gone and not there:
@@ -183,7 +183,7 @@ class Garbage:
         return any(each.uid == owner and each.block_owner_deletion for each in references)
 
     def _owner(self, owner: Owner, namespace: str) -> Meta | None:
-        """The owner's metadata, or None if it is gone; an unknown kind counts as being there."""
+        """Returns the owner's metadata, or None if it is gone; an unknown kind counts as existing."""
         resource = self._resource_of(owner)
         if resource is None:
             return Meta(uid=owner.uid)

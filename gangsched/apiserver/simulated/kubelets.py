@@ -15,7 +15,7 @@
     any        its machine is killed                the same   nothing until it is back; then 137
 
 Lives here: this table. Not here: admission of a pod (admission.py), the form of a status (pod_status.py),
-nodes themselves (node_agent.py). Told of pods by cluster.py. Nothing is polled: each pod has at most one
+nodes themselves (node_agent.py). cluster.py passes pods in. Nothing is polled: each pod has at most one
 deadline in the timetable, and a pod that runs for ever has none.
 """
 
@@ -51,7 +51,7 @@ _DEFAULT_GRACE_S = 30.0
 
 _decode_pod = msgspec.json.Decoder(Pod).decode
 Complain = Callable[[Machine, PodView, str], None]
-"""Called when a device was handed out wrongly, with the problem."""
+"""Called with the problem when a device was allocated wrongly."""
 
 
 class State(enum.Enum):
@@ -92,7 +92,7 @@ class _Held:
 
 
 class Kubelets:
-    """Moves bound pods through the table; `complain` is told of devices handed out wrongly."""
+    """Moves bound pods through the table; `complain` gets devices allocated wrongly."""
 
     def __init__(self, api: Api, view: View, timetable: Timetable, rng: Random, complain: Complain) -> None:
         self._api = api
@@ -103,10 +103,10 @@ class Kubelets:
         self._machines: dict[str, Machine] = {}
         self._held: dict[str, _Held] = {}
 
-    # What cluster.py and node_agent.py tell.
+    # Changes from cluster.py and node_agent.py.
 
     def machine_up(self, machine: Machine, now_s: float) -> None:
-        """A machine has come or come back: looks at the pods bound to it, in the order of their binds."""
+        """A machine has come up (again): checks the pods bound to it, in the order of their binds."""
         self._machines[machine.name] = machine
         for pod in self._view.on_node(machine.name):
             held = self._held.get(pod.uid)
@@ -116,12 +116,12 @@ class Kubelets:
                 self._back(held, now_s)
 
     def machine_down(self, name: str) -> None:
-        """It was killed: nothing runs on it, and nothing is reported."""
+        """A machine was killed: nothing runs on it, and nothing is reported."""
         for pod in self._view.on_node(name):
             self._timetable.cancel(("pod", pod.uid))
 
     def machine_gone(self, name: str) -> None:
-        """Its Node was deleted: no kubelet runs its pods (garbage.py collects them)."""
+        """A machine's Node was deleted: no kubelet runs its pods (garbage.py collects them)."""
         self._machines.pop(name, None)
         for uid in [uid for uid, held in self._held.items() if held.machine.name == name]:
             self._forget(uid)
@@ -142,7 +142,7 @@ class Kubelets:
             self._let_go(held)  # another client has written its end
 
     def pod_gone(self, uid: str) -> None:
-        """Deleted with grace 0, or after our confirmation."""
+        """A pod is gone: deleted with grace 0, or after our confirmation."""
         self._forget(uid)
 
     # The table.
@@ -231,7 +231,7 @@ class Kubelets:
         held.state = State.BACKOFF
         now = self._api.now()
         self._write(held, lambda obj: pod_status.restart(obj, exit_code, now))
-        # The first time at once, after the time that a kubelet needs to notice.
+        # The first restart is immediate, after the time that a kubelet needs to notice.
         delay_s = min(_RESTART_S * 2 ** (held.n_restarts - 1), _MAX_RESTART_S) if held.n_restarts else 1.0
         if held.n_restarts:
             self._write(held, lambda obj: pod_status.back_off(obj, delay_s))
@@ -248,7 +248,7 @@ class Kubelets:
             self._event(held.pod, "BackOff", message, held, warning=True, field=field)
 
     def _stop(self, held: _Held, now_s: float) -> None:
-        """Deleted with grace. A second, shorter deletion shortens what is left."""
+        """Stops a pod deleted with grace. A second, shorter deletion shortens the rest of it."""
         asked_s = held.pod.metadata.deletion_grace_period_seconds
         grace_s = _DEFAULT_GRACE_S if asked_s is None else float(asked_s)
         if held.state is State.RUNNING:
@@ -277,7 +277,7 @@ class Kubelets:
         self._write(held, lambda obj: pod_status.end(obj, exit_code, now))
 
     def _back(self, held: _Held, now_s: float) -> None:
-        """Its machine was off and is on again."""
+        """Handles a pod whose machine was off and is on again."""
         if held.pod.is_deleted:
             self._let_go(held)
             self._confirm(held.pod)
@@ -287,7 +287,7 @@ class Kubelets:
             self._at(held, now_s + held.script.start_s, self._start)
 
     def _let_go(self, held: _Held) -> None:
-        """Its containers have ended: its resources, devices and address are free."""
+        """Frees the resources, devices and address of a pod whose containers have ended."""
         held.state = State.ENDED
         self._timetable.cancel(("pod", held.pod.uid))
         held.machine.room.release(held.pod.uid)
@@ -301,7 +301,7 @@ class Kubelets:
             self._let_go(held)
 
     def _confirm(self, pod: PodView) -> None:
-        """Confirms that nothing of it is left on the node, so that the API server removes it."""
+        """Confirms that nothing of the pod is left on the node, so that the API server removes it."""
         try:
             self._api.delete(self._api.pods, pod.namespace, pod.name, uid=pod.uid, grace_s=0)
         except StatusError as error:

@@ -16,13 +16,13 @@ from gangsched.apiserver.simulated.admission import Room
 Inventory = dict[str, list[dict[str, Any]]]
 
 _BLOCK = 253
-"""Pod addresses in a /24, which also holds the network's, the gateway's and the broadcast address."""
+"""Pod addresses in a /24, which also contains the network, gateway and broadcast addresses."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Inventory).decode
 
 
 class Addresses:
-    """Pod IPs of one node: the lowest free one of its /24, and of further ones when that is full."""
+    """Pod IPs of one node: the lowest free one of its /24, then of further ones when that is full."""
 
     def __init__(self, cidr: str, another: Callable[[], str]) -> None:
         self._blocks = [cidr.rpartition(".")[0]] if cidr else []
@@ -68,7 +68,7 @@ class Machine:
         return _decode(self.base or "{}")
 
     def with_faults(self, unhealthy: Iterable[str], vanished: Iterable[str]) -> Inventory:
-        """The inventory as it is to be reported."""
+        """Returns the inventory to report."""
         sick, gone = set(unhealthy), set(vanished)
         return {
             resource: [
@@ -89,7 +89,7 @@ def healthy(inventory: Inventory) -> dict[str, dict[str, bool]]:
 
 
 def cured(inventory: Inventory, devices: Iterable[str]) -> Inventory:
-    """The same with these devices healthy; changed in place."""
+    """Makes these devices healthy, in place; returns the inventory."""
     ill = set(devices)
     for of in inventory.values():
         for each in of:

@@ -1,7 +1,7 @@
-"""Namespaces: creates the ServiceAccount of each, and empties those that are being deleted.
+"""Namespaces: creates the ServiceAccount of each, and empties those being deleted.
 
-Lives here: the controllers that create the ServiceAccount `default` and empty a namespace. Not here: refusing
-new objects in a terminating one (the registry). Told of changes by cluster.py. Source: kubernetes
+Lives here: the controllers that create the ServiceAccount `default` and empty a namespace. Not here:
+rejecting new objects in a terminating one (the registry). cluster.py passes changes in. Source: kubernetes
 pkg/controller/namespace/deletion, pkg/controller/serviceaccount, read in v1.37.
 """
 
@@ -22,7 +22,7 @@ from gangsched.apiserver.strategy import Object, timestamp
 _log = structlog.get_logger(__name__)
 
 _MAX_AT_ONCE = 50
-"""Objects deleted in one look at a namespace."""
+"""Limit on objects deleted in one look at a namespace."""
 _CONTENT_REMAINING = "NamespaceContentRemaining"
 _KUBERNETES = "kubernetes"
 
@@ -72,7 +72,7 @@ class Namespaces:
         self._to_look_at[item.name] = None
 
     def act(self) -> int:
-        """Look at all that were noted; returns how many."""
+        """Process all noted namespaces; returns how many."""
         noted, self._to_look_at = self._to_look_at, {}
         for name in noted:
             try:
@@ -95,7 +95,7 @@ class Namespaces:
                 if _is_deleted(item):
                     continue
                 if not n_left:
-                    self._to_look_at[name] = None  # once requests have had their turn
+                    self._to_look_at[name] = None  # continue after waiting requests
                     return
                 n_left -= 1
                 self._api.delete(resource, name, item.name, uid=item.uid, propagation="Background")
@@ -113,7 +113,7 @@ class Namespaces:
             self._finalize(name, uid)
 
     def _contained(self) -> list[Resource]:
-        """Resources that live in namespaces, each storage once; Jobs before their pods."""
+        """Returns namespaced resources, each storage once; Jobs before their pods."""
         found: dict[str, Resource] = {}
         for resource in self._api.resources:
             if resource.namespaced and resource.stored and resource.storage in ("", resource.key):

@@ -1,11 +1,11 @@
-"""The nodes' side of the simulated kubelets: registering, heartbeats, devices and the faults asked for.
+"""The nodes' side of the simulated kubelets: registering, heartbeats, devices and requested faults.
 
-Lives here: what a kubelet reports about its node, and the complaint when devices were handed out wrongly. Not
-here: pods (kubelets.py), the conclusions from silence (node_lifecycle.py). Told of nodes by cluster.py.
+Lives here: what a kubelet reports about its node, and the complaint when devices were allocated wrongly. Not
+here: pods (kubelets.py), the conclusions from silence (node_lifecycle.py). cluster.py passes nodes in.
 
-As a real kubelet it renews its Lease every 10 s, and writes its node's status every 5 minutes and when
-something changed; nodes take turns within these periods. Where renewing that often would be more than
-`_MAX_RENEWALS_PER_S` for the whole cluster, the period grows, and the Lease's duration with it.
+Like a real kubelet it renews its Lease every 10 s, and writes its node's status every 5 minutes and when
+something changes; nodes are spread over these periods. If that would exceed `_MAX_RENEWALS_PER_S` for the
+whole cluster, the period grows, and the Lease's duration with it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ LEASE_NAMESPACE = "kube-node-lease"
 RENEW_S = 10.0
 STATUS_S = 300.0
 _MAX_RENEWALS_PER_S = 500.0
-"""Of wall-clock time: the rate of 5,000 real kubelets."""
+"""Per second of wall-clock time: the rate of 5,000 real kubelets."""
 
 
 class NodeAgents:
-    """One kubelet for each Node that does not say `kubelet: none`; `speed` is simulated over real seconds."""
+    """One kubelet for each Node without `kubelet: none`; `speed` is simulated over real seconds."""
 
     def __init__(
         self, api: Api, view: View, timetable: Timetable, rng: Random, *, speed: float = 1.0
@@ -83,7 +83,7 @@ class NodeAgents:
             self._apply_faults(machine, node)
 
     def node_gone(self, node: NodeView) -> None:
-        """Deleted, or no longer ours."""
+        """A node was deleted, or is no longer ours."""
         machine = self._machines.pop(node.name, None)
         if machine is not None:
             self._timetable.cancel(("lease", node.name))
@@ -166,7 +166,7 @@ class NodeAgents:
         self._look_at_held(machine)
 
     def _look_at_held(self, machine: Machine) -> None:
-        """Devices that went bad while pods hold them: kubelet lets the pods run; this complains."""
+        """Complains about devices that fail while pods hold them; kubelet lets the pods run."""
         known = self._conflicts.get(machine.name, {})
         sick: dict[str, list[str]] = {}
         for uid, resource, device in machine.room.sick():
@@ -254,7 +254,7 @@ class NodeAgents:
 
     def _renew(self, machine: Machine, now_s: float, *, first: bool = False) -> None:
         period_s = self.renew_s
-        # The first time at a random point of the period, so that nodes that came together are spread out.
+        # First at a random point of the period, so that nodes created together are spread out.
         next_s = now_s + (self._rng.uniform(0, period_s) if first else period_s)
         self._timetable.at(next_s, ("lease", machine.name), partial(self._renew, machine))
         moment = self._api.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -284,18 +284,18 @@ class NodeAgents:
         self._api.event(kind, about, reason, message, component="kubelet", host=machine.name, warning=warning)
 
     def _another_ip(self) -> str:
-        """For a node without an address; from the upper end, away from those of built nodes."""
+        """Returns an address for a node without one, from the upper end, away from those of built nodes."""
         self._n_addresses += 1
         return f"172.31.{255 - (self._n_addresses >> 8) % 256}.{255 - self._n_addresses % 256}"
 
     def _another_block(self) -> str:
-        """A /24 for a node that has none, or has filled its own; from the upper end, where no other is."""
+        """Returns a /24 for a node without one, or with a full one, from the upper end, where no other is."""
         self._n_blocks += 1
         return f"10.{255 - (self._n_blocks >> 8) % 256}.{255 - self._n_blocks % 256}.0"
 
 
 def _report_devices(reported: Inventory, obj: Object) -> None:
-    """Where the node lists them: in labels, where it has these and no annotation."""
+    """Writes the devices where the node lists them: in labels if it has these and no annotation."""
     metadata = obj["metadata"]
     in_labels = inventory_keys(metadata.get("labels") or {})
     if in_labels and INVENTORY_KEY not in (metadata.get("annotations") or {}):

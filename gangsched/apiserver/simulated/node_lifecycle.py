@@ -1,11 +1,9 @@
-"""What the control plane does about nodes: silence, taints, and pods that must leave.
+"""The control plane's handling of nodes: silence, taints, and pods that must be evicted.
 
-Lives here: kube-controller-manager's node lifecycle and taint eviction controllers, as far as users see
-them. Not here: the kubelet's side (node_agent.py), pods of deleted nodes (garbage.py). Told of changes by
-cluster.py. Source: kubernetes pkg/controller/nodelifecycle, pkg/controller/tainteviction, read in v1.37.
-
-Not simulated: the rate limit on tainting many nodes at once, and leaving a zone alone when most of its nodes
-are down.
+Lives here: kube-controller-manager's node lifecycle and taint eviction controllers, as far as users see them.
+Not here: the kubelet's side (node_agent.py), pods of deleted nodes (garbage.py). cluster.py passes changes
+in. Source: kubernetes pkg/controller/nodelifecycle, pkg/controller/tainteviction, read in v1.37. Not
+simulated: the rate limit on tainting many nodes at once, and sparing a zone when most of its nodes are down.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from gangsched.apiserver.simulated.view import NodeView, PodView, View
 from gangsched.apiserver.strategy import Object, timestamp
 from gangsched.model.objects import Taint
 
-# After this long without a sign of life a node counts as unreachable; a new one has longer.
+# After this long without a sign of life a node counts as unreachable; a new node gets longer.
 GRACE_S, STARTUP_GRACE_S = 50.0, 60.0
 UNREACHABLE = "node.kubernetes.io/unreachable"
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -40,8 +38,8 @@ Tainted = tuple[str, str]
 
 
 class NodeLifecycle:
-    """One for the cluster. `renew_s` is the present interval of kubelets' renewals, which silence is measured
-    against.
+    """One for the cluster. `renew_s`: returns the current interval of kubelets' renewals, against which
+    silence is measured.
 
     With `watch_silence` off, for a cluster in which no kubelet reports, taints still follow conditions and
     `spec.unschedulable`, but silence has no effect.
@@ -85,7 +83,7 @@ class NodeLifecycle:
         self._timetable.cancel(("silence", name))
 
     def lease_renewed(self, node: str, now_s: float) -> None:
-        """A sign of life."""
+        """Takes in a sign of life."""
         if node in self._heard_s:
             self._heard_s[node] = now_s
 
@@ -119,7 +117,7 @@ class NodeLifecycle:
         return tuple(node.condition(type_) for type_ in node_status.CONDITIONS)
 
     def _listen(self, name: str, now_s: float) -> None:
-        """Check the node's last sign of life; the next check is when its silence would be too long."""
+        """Check the node's last sign of life; the next check is due when it would be silent for too long."""
         node = self._view.nodes.get(name)
         if node is None:
             return
@@ -159,7 +157,7 @@ class NodeLifecycle:
                 )
 
     def _taint(self, node: NodeView) -> None:
-        """Taints that follow from conditions and from `kubectl cordon`; other taints stay."""
+        """Sets the taints that follow from conditions and from `kubectl cordon`; other taints stay."""
         wanted = _wanted(node)
         held = {(taint.key, taint.effect) for taint in node.taints if taint.key in _OURS}
         if wanted == held:

@@ -23,7 +23,7 @@ KUBELET_VERSION = "v1.37.1+simulated"
 RUNTIME = f"simulated://{__version__}"
 OS_IMAGE = "Simulated by gangsched (no containers run)"
 _RESERVED_KI = 100 * 1024
-"""kubelet's default hard eviction threshold, which is not a part of allocatable."""
+"""kubelet's default hard eviction threshold, which is not part of allocatable."""
 _DISK_BYTES = 7 * 2**40
 
 _HEALTHY = (
@@ -37,7 +37,7 @@ DEVICE_CONDITION = "DeviceAllocationConflict"
 
 
 class Size(msgspec.Struct, frozen=True):
-    """A node's capacity; `devices` by resource name. The defaults are for nodes without own figures."""
+    """A node's capacity; `devices` by resource name. The defaults are for nodes that state nothing."""
 
     cpu: int = 96
     memory_gib: int = 1024
@@ -46,7 +46,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 def fresh(name: str, ip: str, size: Size, now: datetime | None) -> Status:
-    """The status of a node that has just registered, ready; `now` defaults to the clock."""
+    """Returns the status of a newly registered, ready node; `now` defaults to the clock."""
     moment = now or datetime.now(UTC)
     status: Status = {}
     complete(status, name, ip, size, boot=0)
@@ -55,7 +55,7 @@ def fresh(name: str, ip: str, size: Size, now: datetime | None) -> Status:
 
 
 def complete(status: Status, name: str, ip: str, size: Size, *, boot: int) -> None:
-    """What a kubelet reports about its machine, where it is not set yet; `boot` counts reboots."""
+    """Adds what a kubelet reports about its machine, if not set yet; `boot` counts reboots."""
     if not status.get("capacity") and not status.get("allocatable"):
         _measure(status, size)
     addresses = [{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}]
@@ -163,6 +163,6 @@ def _ready(status: Status) -> str:
 
 
 def _identity(name: str, what: str) -> str:
-    """The same for the same node in every run."""
+    """Returns an ID that is the same for a node in every run."""
     text = hashlib.sha256(f"{what} of {name}".encode()).hexdigest()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"

@@ -45,10 +45,10 @@ def build_nodes(
     prefix: str = "node",
     now: datetime | None = None,
 ) -> list[dict[str, Any]]:
-    """n Node objects, spread over the racks in order: the first rack's nodes come first.
+    """Builds n Node objects, divided among the racks in order: the first rack's nodes come first.
 
-    They are ready from the start, so that a cluster without simulated kubelets can be scheduled on too.
-    Raises: ConfigError, which names the invalid option.
+    They are ready from the start, so that a cluster without simulated kubelets is schedulable too. Raises:
+    ConfigError, which names the invalid option.
     """
     _check(n, gpus=gpus, racks=racks, cpu=cpu, memory_gib=memory_gib, pods=pods)
     width = len(str(max(n - 1, 0)))
@@ -66,7 +66,7 @@ def build_nodes(
 
 
 def device_id(node: str, k: int) -> str:
-    """The k-th GPU's ID, readable on purpose: people type it and search for it."""
+    """Returns the k-th GPU's ID, readable on purpose: people type it and search for it."""
     return f"GPU-{node}-{k}"
 
 
@@ -182,7 +182,7 @@ def _node(
 
 
 def node_ip(i: int) -> str:
-    """An address in 172.16.0.0/12, a private range."""
+    """Returns an address in 172.16.0.0/12, a private range."""
     host = i + 257
     return f"172.{16 + (host >> 16)}.{host >> 8 & 255}.{host & 255}"
 

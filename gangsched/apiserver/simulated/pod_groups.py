@@ -1,7 +1,7 @@
-"""Core PodGroups that are being deleted: kept until all of their pods have ended.
+"""Core PodGroups being deleted: kept until all their pods have ended.
 
-Lives here: removing the protection finalizer. Not here: adding it (kinds/pod_groups.py). Told of changes by
-cluster.py. Source: kubernetes pkg/controller/scheduling/podgroupprotection, read in v1.37.
+Lives here: removing the protection finalizer. Not here: adding it (kinds/pod_groups.py). cluster.py passes
+changes in. Source: kubernetes pkg/controller/scheduling/podgroupprotection, read in v1.37.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PodGroups:
                 self._look(key)
 
     def pod_changed(self, pod: PodView) -> None:
-        """A pod has come, ended or gone."""
+        """A pod was created, ended or deleted."""
         if self._waiting and pod.group and (pod.namespace, pod.group) in self._waiting:
             self._look((pod.namespace, pod.group))
 

@@ -21,13 +21,13 @@ KILLED, TERMINATED = 137, 143
 
 
 def containers(obj: Object) -> list[dict[str, Any]]:
-    """The containers that run side by side: sidecars (init containers that restart) and the others."""
+    """Returns the containers that run concurrently: sidecars (init containers that restart) and main ones."""
     sidecars = [each for each in _init(obj) if each.get("restartPolicy") == "Always"]
     return [*sidecars, *obj["spec"].get("containers", ())]
 
 
 def create(obj: Object, host_ip: str, now: datetime) -> None:
-    """Admitted: nothing runs yet."""
+    """Sets the status after admission: nothing runs yet."""
     status = obj.setdefault("status", {})
     status["phase"] = "Pending"
     status["hostIP"] = host_ip
@@ -47,12 +47,12 @@ def create(obj: Object, host_ip: str, now: datetime) -> None:
 
 
 def cannot_start(obj: Object, reason: str, message: str) -> None:
-    """Its containers cannot be created for now; the rest of the status stays."""
+    """Notes that the containers cannot be created for now; the rest of the status stays."""
     _each(obj, {"waiting": {"reason": reason, "message": message}}, ready=False, started=False)
 
 
 def run(obj: Object, pod_ip: str, now: datetime) -> None:
-    """All containers run and are ready; a container that has ended before was restarted."""
+    """Makes all containers run and ready; a container that ended before counts as restarted."""
     status = obj["status"]
     status["phase"] = "Running"
     status["podIP"] = pod_ip
@@ -70,7 +70,7 @@ def run(obj: Object, pod_ip: str, now: datetime) -> None:
 
 
 def restart(obj: Object, exit_code: int, now: datetime) -> None:
-    """Its containers have ended and are about to be restarted."""
+    """Notes that the containers have ended and are about to be restarted."""
     for each in obj["status"].get("containerStatuses", ()):
         each["state"] = {"terminated": _terminated(each, exit_code, now)}
         each.update(ready=False, started=False)
@@ -78,7 +78,7 @@ def restart(obj: Object, exit_code: int, now: datetime) -> None:
 
 
 def back_off(obj: Object, delay_s: float) -> None:
-    """Containers that have ended wait for their restart; their end is their last state."""
+    """Makes ended containers wait for their restart; their end becomes their last state."""
     name, namespace, uid = (obj["metadata"][key] for key in ("name", "namespace", "uid"))
     for each in obj["status"].get("containerStatuses", ()):
         each["lastState"] = each["state"]
@@ -88,7 +88,7 @@ def back_off(obj: Object, delay_s: float) -> None:
 
 
 def end(obj: Object, exit_code: int, now: datetime) -> None:
-    """All containers have ended, for good."""
+    """Ends all containers for good."""
     status = obj["status"]
     status["phase"] = "Succeeded" if exit_code == 0 else "Failed"
     reason = "PodCompleted" if exit_code == 0 else "PodFailed"
@@ -102,26 +102,26 @@ def end(obj: Object, exit_code: int, now: datetime) -> None:
 
 
 def refuse(obj: Object, reason: str, message: str, now: datetime) -> None:
-    """Not admitted, for good. Source: pkg/kubelet/kubelet.go, rejectPod."""
+    """Rejects the pod for good. Source: pkg/kubelet/kubelet.go, rejectPod."""
     status = obj.setdefault("status", {})
     status.update(phase="Failed", reason=reason, message=f"Pod was rejected: {message}")
     status.setdefault("startTime", timestamp(now))
 
 
 def mark_not_ready(obj: Object, now: datetime) -> None:
-    """What the node lifecycle controller does to pods of a node that has gone silent."""
+    """Does what the node lifecycle controller does to pods of a silent node."""
     conditions = obj.get("status", {}).get("conditions") or ()
     if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
         _condition(obj, "Ready", "False", now)
 
 
 def disrupt(obj: Object, reason: str, message: str, now: datetime) -> None:
-    """Why the control plane is about to delete it."""
+    """Notes why the control plane is about to delete the pod."""
     _condition(obj, "DisruptionTarget", "True", now, reason, message)
 
 
 def _each(obj: Object, state: dict[str, Any], *, ready: bool, started: bool) -> None:
-    """Every container gets this state; statuses are made on first use, in the order of the spec."""
+    """Gives every container this state; statuses are made on first use, in the order of the spec."""
     status = obj["status"]
     for field, specs in (("initContainerStatuses", _init(obj)), ("containerStatuses", _main(obj))):
         known = {each["name"]: each for each in status.get(field, ())}
@@ -146,7 +146,7 @@ def _each(obj: Object, state: dict[str, Any], *, ready: bool, started: bool) -> 
             )
             before = one["state"]
             if "running" in state and "running" in before:
-                continue  # a sidecar that went on while the others were restarted
+                continue  # a sidecar that went on running while the rest were restarted
             if "running" in state:
                 was_ended = "terminated" in before
                 if was_ended:
@@ -227,6 +227,6 @@ def _container_id(obj: Object, name: str, restarts: int) -> str:
 
 
 def _printed(seconds: float) -> str:
-    """As Go prints a duration of whole seconds."""
+    """Prints a duration of whole seconds like Go."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"

@@ -1,6 +1,6 @@
 """ConfigMaps and Secrets that a pod needs before it can start.
 
-Lives here: the first one missing, in kubelet's words. Not here: waiting for it (kubelets.py).
+Lives here: finding the first missing one, in kubelet's words. Not here: waiting for it (kubelets.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gangsched.apiserver.strategy import Object
 
 
 class Missing(NamedTuple):
-    """An event's reason and message; `waiting` is the containers' waiting reason, where it changes."""
+    """An event's reason and message; `waiting`: the containers' waiting reason, if it changes."""
 
     reason: str
     message: str

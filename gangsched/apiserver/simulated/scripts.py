@@ -27,7 +27,7 @@ VANISHED_KEY = PREFIX + "vanished-devices"
 
 NO_KUBELET = "none"
 FOREVER = "forever"
-# For a pod that is meant to end and does not state when; long enough to look at it.
+# For a pod that should end but does not state when; long enough to watch it.
 DEFAULT_RUN_S = 30.0
 _START_S = (0.4, 1.2)
 _STOP_S = (0.2, 0.8)
@@ -38,7 +38,7 @@ _UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Script(msgspec.Struct, frozen=True):
-    """The life of one pod's containers; `run_s` is infinite for those that never end by themselves."""
+    """The life of one pod's containers; `run_s` is infinite if they never end by themselves."""
 
     start_s: float
     run_s: float
@@ -53,15 +53,15 @@ def script_of(
     commands: Iterable[Iterable[str]],
     rng: Random,
 ) -> Script:
-    """How long a pod's containers start, run and stop, and what they exit with.
+    """Returns how long a pod's containers start, run and stop, and their exit code.
 
-    `commands` are the containers' commands with their arguments: without an annotation a container that
-    sleeps runs for as long as it says. Raises: ParseError naming the annotation.
+    `commands`: the containers' commands with their arguments; without an annotation, a container that sleeps
+    runs for as long as it sleeps. Raises: ParseError naming the annotation.
     """
     start_s = _seconds(annotations, START_KEY)
     run_s = _seconds(annotations, RUN_KEY)
     stop_s = _seconds(annotations, STOP_KEY)
-    # Always drawn, so that one pod's annotation does not change the numbers drawn for others.
+    # Always drawn, so that one pod's annotation does not change the numbers drawn for other pods.
     drawn_start_s, drawn_stop_s = rng.uniform(*_START_S), rng.uniform(*_STOP_S)
     if run_s is None:
         run_s = _run_by_command(commands, restart_policy)
@@ -74,12 +74,12 @@ def script_of(
 
 
 def listed(annotations: Mapping[str, str], key: str) -> tuple[str, ...]:
-    """A comma-separated annotation as its parts; empty parts are skipped."""
+    """Splits a comma-separated annotation into its parts, without empty ones."""
     return tuple(part for part in (each.strip() for each in annotations.get(key, "").split(",")) if part)
 
 
 def is_true(annotations: Mapping[str, str], key: str) -> bool:
-    """Present and not false: `kubectl annotate node n key=true`, and `key=` too."""
+    """Whether it is present and not false: `kubectl annotate node n key=true`, also `key=`."""
     return key in annotations and annotations[key].strip().lower() not in ("false", "0", "no")
 
 

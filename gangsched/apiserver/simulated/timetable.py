@@ -1,7 +1,7 @@
 """Deadlines in one heap, in simulated seconds.
 
-A key has one deadline; setting it again replaces it, and replaced or cancelled entries are skipped when their
-turn comes, so there is never a search.
+A key has one deadline; setting it again replaces it. Replaced and cancelled entries are skipped when they
+come up, so there is never a search.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import heapq
 from collections.abc import Callable, Hashable
 
 Action = Callable[[float], None]
-"""Called with the present time, which may be later than the deadline."""
+"""Called with the current time, which may be later than the deadline."""
 
 
 class Timetable:
-    """Ties go in the order in which they were set."""
+    """Deadlines; ties run in the order in which they were set."""
 
     __slots__ = ("_due", "_heap", "_n")
 
@@ -30,7 +30,7 @@ class Timetable:
         return key in self._due
 
     def at(self, when_s: float, key: Hashable, action: Action) -> None:
-        """Do `action` at `when_s`, in place of the earlier action of `key`; an infinite time is never."""
+        """Do `action` at `when_s`, instead of the earlier action of `key`; an infinite time means never."""
         if when_s == float("inf"):
             self.cancel(key)
             return
@@ -51,7 +51,7 @@ class Timetable:
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_s: float) -> Action | None:
-        """Removes and returns the earliest action whose time has come."""
+        """Removes and returns the earliest action that is due."""
         next_s = self.next_s()
         if next_s is None or next_s > now_s:
             return None

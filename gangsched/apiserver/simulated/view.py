@@ -1,7 +1,7 @@
-"""Pods and Nodes as the simulated cluster remembers them: the few fields that matter.
+"""Pods and Nodes as cached by the simulated cluster: the few fields that matter.
 
-Lives here: their decoding and the indices by node and by owner. Not here: acting on them. Told of every
-change by cluster.py, before the controllers are.
+Lives here: their decoding and the indices by node and by owner. Not here: reacting to them. cluster.py passes
+every change in, before the controllers get it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class PodView(_WithMeta):
 
     @property
     def is_deleted(self) -> bool:
-        """Marked for deletion; it may exist for a while yet."""
+        """Whether it is marked for deletion; it may still exist for a while."""
         return bool(self.metadata.deletion_timestamp)
 
     @property
@@ -170,7 +170,7 @@ class NodeView(_WithMeta):
         return next((each.address for each in self.status.addresses or () if each.type == "InternalIP"), "")
 
     def condition(self, type_: str) -> str:
-        """True, False, Unknown, or "" where there is none."""
+        """Returns True, False, Unknown, or "" if there is none."""
         return next((each.status for each in self.status.conditions or () if each.type == type_), "")
 
 
@@ -201,7 +201,7 @@ class View:
         self._of_owner: dict[str, dict[str, PodView]] = {}
 
     def put_pod(self, pod: PodView) -> PodView | None:
-        """Returns the earlier state."""
+        """Stores a pod; returns its earlier state."""
         before = self.pods.get(pod.uid)
         self.pods[pod.uid] = pod
         if pod.node:
@@ -221,11 +221,11 @@ class View:
                 _drop(self._of_owner, owner, uid)
 
     def on_node(self, name: str) -> list[PodView]:
-        """The pods bound to it, in the order in which they were."""
+        """Returns the pods bound to it, in the order of their binds."""
         return list(self._on_node.get(name, {}).values())
 
     def controlled_by(self, uid: str) -> list[PodView]:
-        """The pods whose controller that is."""
+        """Returns the pods with this controller."""
         return list(self._of_owner.get(uid, {}).values())
 
 

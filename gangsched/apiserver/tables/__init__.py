@@ -1,5 +1,5 @@
-"""Tables: what `kubectl get` prints, made by the server as clients ask for it.
+"""Tables: what `kubectl get` prints, made by the server on request.
 
-Lives here: the columns and cells of every kind that is served, and of custom resources by the columns that
-their definition names. Called by the HTTP face through `printer.Tables`. Not here: the selection of rows.
+Lives here: the columns and cells of every served kind, and of custom resources by the columns in their
+definition. Called by the HTTP face through `printer.Tables`. Not here: the selection of rows.
 """

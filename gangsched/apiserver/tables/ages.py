@@ -1,6 +1,6 @@
 """Ages in as few characters as people need.
 
-Called wherever cells are made. Source: k8s.io/apimachinery pkg/util/duration (HumanDuration).
+Called by all code that makes cells. Source: k8s.io/apimachinery pkg/util/duration (HumanDuration).
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def human_duration(seconds: float) -> str:
-    """Two or three significant figures: `119s`, `2m30s`, `7h59m`, `47h`, `2d`, `3y40d`; two seconds of a
-    clock ahead count as now."""
+    """Formats two or three significant figures: `119s`, `2m30s`, `7h59m`, `47h`, `2d`, `3y40d`; up to two
+    seconds in the future count as now.
+    """
     whole = int(seconds)
     if whole < -1:
         return INVALID
@@ -55,7 +56,7 @@ def parse(moment: str) -> datetime | None:
         parsed = datetime.fromisoformat(moment)
     except ValueError:
         return None
-    # A date alone is ISO 8601 too, and no timestamp of Kubernetes.
+    # A date alone is ISO 8601 too, but no Kubernetes timestamp.
     return parsed.astimezone(UTC) if parsed.tzinfo is not None else None
 
 

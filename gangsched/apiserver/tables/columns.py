@@ -14,7 +14,7 @@ Cells = list[Any]
 
 
 class Column(NamedTuple):
-    """A column; one with a `priority` above 0 is shown by `-o wide` alone."""
+    """A column; with a `priority` above 0, only `-o wide` shows it."""
 
     name: str
     type: str = "string"
@@ -35,7 +35,7 @@ class Column(NamedTuple):
 class Kind(NamedTuple):
     """How one kind is printed; `cells` gets an object and the time, and fills every column.
 
-    `conditions` are those of a row, `order` sorts a list's rows where it is not by name.
+    `conditions`: those of a row; `order`: sorts a list's rows if not by name.
     """
 
     columns: tuple[Column, ...]
@@ -49,7 +49,7 @@ AGE = Column("Age")
 
 
 def columns(*names: str | Column, wide: tuple[str | Column, ...] = ()) -> tuple[Column, ...]:
-    """NAME and these, of type string where they are given by name."""
+    """Returns NAME and these columns; those given by name are of type string."""
     shown = [each if isinstance(each, Column) else Column(each) for each in names]
     hidden = [each if isinstance(each, Column) else Column(each) for each in wide]
     return (NAME, *shown, *(each._replace(priority=1) for each in hidden))

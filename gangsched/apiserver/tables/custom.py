@@ -1,7 +1,7 @@
-"""The rows of custom resources, by the columns that their definition names.
+"""The rows of custom resources, by the columns in their definition.
 
-Lives here: additionalPrinterColumns and as much of JSONPath as they use: fields, quoted fields, indices,
-`[*]`, and filters that compare one field with one value. A path beyond that leaves its cells empty. Called by
+Lives here: additionalPrinterColumns and the part of JSONPath that they use: fields, quoted fields, indices,
+`[*]`, and filters that compare one field with one value. Any other path leaves its cells empty. Called by
 printer.py. Source: k8s.io/apiextensions-apiserver pkg/registry/customresource/tableconvertor.
 """
 
@@ -16,7 +16,7 @@ from gangsched.apiserver.codec import encode
 from gangsched.apiserver.tables.ages import INVALID, UNKNOWN, since
 from gangsched.apiserver.tables.columns import NAME, Cells, Column, Kind, Object
 
-# One step of a path: the values that one value leads to.
+# One step of a path: from one value to the values below it.
 _Step = Callable[[Any], Iterable[Any]]
 
 _TOKEN = re.compile(
@@ -31,7 +31,7 @@ _AGE_COLUMN = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTim
 
 
 def kind_of(definitions: Sequence[Object] | None) -> Kind:
-    """How a custom resource is printed; `definitions` are its version's additionalPrinterColumns."""
+    """Returns how a custom resource is printed; `definitions`: its version's additionalPrinterColumns."""
     given = definitions or [_AGE_COLUMN]
     columns = [
         Column(
@@ -127,7 +127,7 @@ def _literal(text: str) -> Any:
 
 
 def _first(path: tuple[_Step, ...] | None, obj: Any) -> Any:
-    """The first of the values that the path leads to; None if there is none."""
+    """Returns the first value at the path; None if there is none."""
     if path is None:
         return None
     values: list[Any] = [obj]

@@ -1,4 +1,4 @@
-"""The row of a pod, above all its STATUS, which tells more than the phase.
+"""The row of a pod, above all its STATUS, which shows more than the phase.
 
 Called by printer.py. Source: kubernetes pkg/printers/internalversion/printers.go (printPod).
 """
@@ -55,7 +55,7 @@ def _cells(pod: Object, now: datetime) -> Cells:
 
 
 def _at_end(pod: Object, status: Object, reason: str) -> str:
-    """A pod that is being deleted is Terminating, unless it has ended by itself."""
+    """Returns Terminating for a pod being deleted, unless it has ended by itself."""
     if not pod["metadata"].get("deletionTimestamp"):
         return reason
     if status.get("reason") == "NodeLost":
@@ -72,14 +72,14 @@ def _first_reason(status: Object) -> str:
 
 
 def _sidecars(spec: Object) -> set[str]:
-    """The init containers that go on running beside the others."""
+    """Returns the init containers that go on running beside the main ones."""
     return {
         each["name"] for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"
     }
 
 
 def _init_containers(spec: Object, status: Object) -> _Summary:
-    """Up to the first init container that is not done; that one gives the reason."""
+    """Summarizes init containers up to the first unfinished one, which gives the reason."""
     sidecars = _sidecars(spec)
     reason, initializing = _first_reason(status), False
     n_ready = n_restarts = n_sidecar_restarts = 0
@@ -112,7 +112,7 @@ def _init_containers(spec: Object, status: Object) -> _Summary:
 
 
 def _containers(status: Object, before: _Summary) -> _Summary:
-    """The last container with a reason gives it; restarts are theirs and the sidecars'."""
+    """Summarizes main containers; the last one with a reason gives it; restarts include sidecars'."""
     reason, n_ready = before.reason, before.n_ready
     n_restarts, last = before.n_sidecar_restarts, before.last_sidecar_restart
     is_running, error = False, ""
@@ -149,7 +149,7 @@ def _how_it_ended(ended: Object) -> str:
 
 
 def _restarted(container: Object) -> str:
-    """When the container's run before this one ended; timestamps in UTC sort as text."""
+    """Returns when the container's previous run ended; timestamps in UTC sort as text."""
     ended: Object = (container.get("lastState") or {}).get("terminated") or {}
     return ended.get("finishedAt") or ""
 
@@ -169,7 +169,7 @@ def _readiness_gates(spec: Object, status: Object) -> str:
 
 
 def _row_conditions(pod: Object) -> list[Object]:
-    """By these kubectl can leave out pods that have ended."""
+    """Returns conditions by which kubectl can leave out ended pods."""
     phase = (pod.get("status") or {}).get("phase")
     message: Any = _COMPLETED.get(phase or "")
     if message is None:

@@ -65,7 +65,7 @@ def _created_at(obj: Object, now: datetime) -> Cells:
 
 
 def _storage_class(storage: Object, now: datetime) -> Cells:
-    """Without the mark of the default class that a list has: nothing here acts on it."""
+    """Omits the mark of the default class in a list: nothing here uses it."""
     name, age = name_and_age(storage, now)
     return [
         name,
@@ -106,7 +106,7 @@ _FLOW = "flowcontrol.apiserver.k8s.io"
 _CREATED_AT = Column("Created At", "date")
 _SUBJECTS: tuple[str | Column, ...] = ("Users", "Groups", "ServiceAccounts")
 _BINDING = Kind(columns("Role", AGE, wide=_SUBJECTS), _role_binding)
-# Kinds without columns of their own, in Kubernetes and here.
+# For kinds without their own columns, in Kubernetes and here.
 ANY = Kind(columns(_CREATED_AT), _created_at)
 
 KINDS = {

@@ -1,4 +1,4 @@
-"""From objects to the Table that kubectl prints.
+"""Turns objects into the Table that kubectl prints.
 
 Lives here: the printer of each kind, the table around the rows, a row's part of its object. Not here: the
 cells (beside this file). Called by the HTTP face for lists, single objects and watches. Source:
@@ -32,7 +32,7 @@ Show = Callable[[Item], bytes]
 
 
 def check_include(include: str) -> str:
-    """The query's `includeObject`, `Metadata` where it is empty. Raises: StatusError (400)."""
+    """Returns the query's `includeObject`, `Metadata` if empty. Raises: StatusError (400)."""
     if include not in ("", "Metadata", "Object", "None"):
         raise bad_request(
             f"Unable to convert to Table as requested: includeObject: Invalid value: {quoted(include)}: "
@@ -42,14 +42,14 @@ def check_include(include: str) -> str:
 
 
 class Tables:
-    """The printers, made when they are asked for; those of custom resources follow their definition."""
+    """The printers, made on request; those of custom resources follow their definition."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._custom: dict[tuple[str, str], tuple[int, Printer]] = {}
 
     def of(self, resource: Resource, version: str) -> Printer:
-        """The printer of a resource, in the version that it is asked for in."""
+        """Returns the printer of a resource, in the requested version."""
         if not resource.custom:
             return Printer(_KINDS.get(resource.storage_key, policies.ANY))
         name = f"{resource.plural}.{resource.group}"
@@ -81,11 +81,11 @@ class Printer:
         include: str = "Metadata",
         headers: bool = True,
     ) -> bytes:
-        """The Table of these objects.
+        """Returns the Table of these objects.
 
-        `metadata` is the list's, or the resourceVersion of a single object; `version` that of meta.k8s.io
-        that was asked for; `show` an object as it would be answered without a table, for `include` "Object".
-        In a watch the first table alone has `headers`.
+        `metadata`: the list's, or the resourceVersion of a single object; `version`: the requested one of
+        meta.k8s.io; `show`: returns an object as it would be sent without a table, for `include` "Object". In
+        a watch only the first table has `headers`.
         """
         objects = [(item, item.decode()) for item in items]
         if self._kind.order is not None:
@@ -104,7 +104,7 @@ class Printer:
         return encode(opening)[:-1] + b',"rows":[' + rows + b"]}"
 
     def bookmark(self, metadata: Object, now: datetime, version: str = "v1") -> bytes:
-        """The Table that a watch's bookmark is: one row of an object with nothing in it."""
+        """Returns the Table for a watch's bookmark: one row of an empty object."""
         empty: Object = {"metadata": metadata}
         opening = {
             "kind": "Table",
@@ -128,7 +128,7 @@ class Printer:
 
 
 def partial(obj: Object, version: str = "v1") -> bytes:
-    """An object's metadata alone, as PartialObjectMetadata."""
+    """Returns only an object's metadata, as PartialObjectMetadata."""
     return encode(
         {
             "kind": "PartialObjectMetadata",

@@ -12,7 +12,7 @@ from gangsched.apiserver.tables.columns import AGE, Cells, Column, Kind, Object,
 
 
 def selector_text(selector: Object | None) -> str:
-    """A label selector on one line, by key."""
+    """Formats a label selector on one line, by key."""
     if not selector:
         return ""
     parts = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
@@ -30,7 +30,7 @@ def selector_text(selector: Object | None) -> str:
 
 
 def _containers(owner: Object) -> Cells:
-    """Names and images of the pods to be."""
+    """Returns names and images of the pod template."""
     spec = (((owner.get("spec") or {}).get("template") or {}).get("spec")) or {}
     containers = spec.get("containers") or ()
     return [",".join(each.get(key, "") for each in containers) for key in ("name", "image")]

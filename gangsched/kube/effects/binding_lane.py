@@ -7,14 +7,14 @@ kube.effects.dispatcher only.
 | the request | event |
 |---|---|
 | taken back before a byte of it was sent | BindCancelled |
-| 2xx with a Status that says Success | BindSucceeded |
-| 429 | none: the lane pauses as long as asked, and sends it again |
+| 2xx with a Status of Success | BindSucceeded |
+| 429 | none: the lane pauses as long as requested, and sends it again |
 | no connection, or lost before a byte was sent | none: waits, sent again after a backoff |
 | 401 | none the first time: credentials are renewed and it is sent again |
 | a Status that names the pod: NotFound, Forbidden, Invalid, … (kube.evidence) | BindFailed |
 | a Status that names nothing: a webhook's denial, BadRequest | BindUnknown, as a refusal |
 | taken back after a 429 or 401; a Conflict; 5xx | BindUnknown |
-| cut, timeout, nonsense; any answer that is not the API server's word about this pod | BindUnknown |
+| cut, timeout, malformed; any answer that is not the API server's own about this pod | BindUnknown |
 
 A keep-alive connection that the server closed just as we wrote to it is "cut": the bytes may have arrived.
 """
@@ -109,7 +109,7 @@ class BindingLane(Lane[BindPod]):
         backoff_s: tuple[float, float] = (0.25, 10.0),
         may_send: Callable[[], bool] = always,
     ) -> None:
-        """`may_send` is asked right before each write: the process may be paused between any two."""
+        """`may_send` is called right before each write: the process may be paused between any two."""
         super().__init__(
             credentials,
             rng=rng,
@@ -133,7 +133,7 @@ class BindingLane(Lane[BindPod]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether less urgent requests should wait; between gangs the lane is empty for moments only."""
+        """Whether less urgent requests should wait; between gangs the lane is empty only briefly."""
         return bool(self._waiting) or 4 * self.n_in_flight > self._size
 
     def submit(self, bind: BindPod) -> None:
@@ -162,7 +162,7 @@ class BindingLane(Lane[BindPod]):
                 self._waiting.append(call)
 
     def _taken_back(self, call: Call[BindPod]) -> None:
-        if call.deadline_s:  # sent before and put back; the outcome of that is unknown
+        if call.deadline_s:  # sent before and put back; that outcome is unknown
             self._silent(call, "taken back after it was sent")
         else:
             self._emit(BindCancelled(call.item.uid, call.item.attempt))

@@ -1,9 +1,8 @@
-"""Bumps: changes a pod's resource version, so that no Binding with an older one can land any more.
+"""Bumps: changes a pod's resource version, so that no Binding with an older one can succeed.
 
 Lives here: the patch, what its answers mean, and retrying until the outcome is certain. Not here: which pods
-to bump (the core, when it gives a sent bind up; kube.take_over, when another process led before). A patch
-that changes nothing does not change the version either, so each patch writes a value that was never written
-before.
+to bump (the core, when it gives up a sent bind; kube.take_over, when another process led before). A patch
+without a change does not change the version either, so each patch writes a value never written before.
 
 | the answer | means |
 |---|---|
@@ -58,7 +57,7 @@ class Bumps:
         self.n_sent = 0
 
     def submit(self, effect: BumpPod) -> None:
-        """Results in exactly one PodBumped, however long it takes; `run` must be running."""
+        """Queues a bump, which results in exactly one PodBumped, however late; `run` must be running."""
         if self._group is not None:
             self.n_open += 1
             self._group.start_soon(self._answer, effect)
@@ -74,7 +73,7 @@ class Bumps:
         self.n_open -= 1
 
     async def bump_all(self, pods: Iterable[BumpPod]) -> None:
-        """Returns when no bind sent earlier for any of these pods can land any more."""
+        """Returns when no bind sent earlier for any of these pods can succeed any more."""
         async with anyio.create_task_group() as group:
             for pod in pods:
                 group.start_soon(partial(self.bump, pod))

@@ -67,7 +67,7 @@ from gangsched.model.events import BindCancelled, BindSucceeded, Event
 MAX_WAITING = 200_000  # one status write for each pod of the largest cluster we support
 MAX_EVENTS = 1_000
 DRAIN_STEP_S = 0.01
-# The lanes take longer to send these than the fence takes for a write.
+# Sending these takes the lanes longer than a write takes the fence.
 ENOUGH_BINDS = 128
 # They act on behalf of a bind, or start something that only a bind ends.
 _FENCED_POINTS = ("PreBind", "Bind")
@@ -182,9 +182,9 @@ class Dispatcher:
 
     @property
     def n_binds_ahead(self) -> int:
-        """By how many binds decisions are ahead of the lanes, or of the fence if that is more.
+        """By how many binds the decisions are ahead of the lanes, or of the fence if that is more.
 
-        So those that were not listed ahead can gather for one write of it while others are sent.
+        So binds that were not listed ahead can gather for one write of the fence while others are sent.
         """
         if self._fence is None:
             return self.binds.n_unsent
@@ -203,7 +203,7 @@ class Dispatcher:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all is answered that changes what runs where: everything but statuses and events."""
+        """Whether every request that affects placement is answered: all but statuses and events."""
         binds = self.binds.n_in_flight or self.n_binds_waiting or self._reads.n_waiting or self.bumps.n_open
         return not (binds or self._evictions.n_waiting or self._patches.n_waiting)
 

@@ -22,8 +22,8 @@ from gangsched.model.effects import ReadRefusals
 from gangsched.model.events import RefusalsRead
 
 _GET = Verb("GET")
-# They come by name, so with the oldest first, and are kept for an hour: one that retries often writes
-# dozens of them until then.
+# The Events come sorted by name, so the oldest first, and are kept for an hour: a controller that retries
+# often writes dozens in that time.
 _MAX_EVENTS = 200
 # Controllers back off for up to a quarter of an hour; an older refusal may be over.
 _FRESH_S = 1_200.0
@@ -65,7 +65,7 @@ _decode = bounded.lenient_decoder(_EventList)
 
 
 class RefusalsLane(SlowLane[ReadRefusals]):
-    """One connection, after the binds."""
+    """Sends over one connection, after the binds."""
 
     name = "read a controller's events"
     method = "GET"
@@ -93,7 +93,7 @@ class RefusalsLane(SlowLane[ReadRefusals]):
 
 
 def refusals_path(item: ReadRefusals) -> str:
-    """The controller's Events FailedCreate, in a bounded number."""
+    """Returns the path of the controller's Events FailedCreate, limited in number."""
     fields = quote(f"regarding.uid={item.uid},reason=FailedCreate", safe="")
     namespace = segment(item.namespace)
     path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
@@ -101,6 +101,6 @@ def refusals_path(item: ReadRefusals) -> str:
 
 
 def last_refusal(body: bytes, now_s: float) -> str:
-    """The newest Event's note; "" if there is none that may still hold."""
+    """Returns the newest Event's note; "" if none is recent enough to still apply."""
     newest = max(_decode(body).items, key=lambda one: one.last, default=None)
     return newest.note if newest is not None and newest.last > now_s - _FRESH_S else ""

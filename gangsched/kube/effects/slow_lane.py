@@ -34,7 +34,7 @@ class BusyLane(Protocol):
 
 
 class LaneOptions(TypedDict):
-    """What a slower lane is made with; SlowLane explains them."""
+    """A slower lane's constructor options; SlowLane explains them."""
 
     rng: Random
     readers: Readers
@@ -48,8 +48,8 @@ class LaneOptions(TypedDict):
 class SlowLane(Lane[ItemT]):
     """A bounded FIFO by key that gives way to binds.
 
-    While a request for a key is in flight, the next one of that key waits for its answer: over another
-    connection it might arrive first, and the older write would be the one that stays.
+    While a request for a key is in flight, the next one for that key waits for the answer: over another
+    connection it might arrive first, and the older write would win.
     """
 
     yield_s = 0.0
@@ -67,7 +67,7 @@ class SlowLane(Lane[ItemT]):
         timeout_s: float = REQUEST_TIMEOUT_S,
         may_send: Callable[[], bool] = always,
     ) -> None:
-        """`may_send` is asked before each write; after a no this lane sends nothing more and ends."""
+        """`may_send` is called before each write; once it is false, this lane sends nothing more and ends."""
         super().__init__(credentials, rng=rng, readers=readers, size=size, timeout_s=timeout_s)
         self._emit = emit_nowait
         self._binds = binds
@@ -144,7 +144,7 @@ class SlowLane(Lane[ItemT]):
 
     def _put_back(self, call: Call[ItemT]) -> None:
         newer = self._waiting.setdefault(call.key, call)
-        # What has been done for the older item counts for the newer one, or it might never come to the rest.
+        # Steps done for the older item count for the newer one, which might never get to the rest otherwise.
         newer.n_done = call.n_done
         self._waiting.move_to_end(call.key, last=False)
 
@@ -163,12 +163,12 @@ class SlowLane(Lane[ItemT]):
         target = self._target(call)
         if is_doubtful(error, target):
             self._doubt(call, error, f"{target.namespace}/{target.name}")
-            # As good as no answer: the request may have been done or not.
+            # As good as no answer: the request may or may not have taken effect.
             error = ApiError(f"not the API server's own answer: {error}", retry_after_s=error.retry_after_s)
         if self._again(call, error):
             call.is_renewed = False
             self._pause(error)
-            # To the end of the queue: others may succeed.
+            # Move it to the end of the queue: other calls may succeed.
             self._waiting.setdefault(call.key, call)
 
     def _silent(self, call: Call[ItemT], why: str) -> None:

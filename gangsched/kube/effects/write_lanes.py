@@ -1,6 +1,6 @@
 """The dispatcher's slower lanes: reads, evictions, status writes and events, each with its own patience.
 
-Lives here: one class per lane: what is sent, and what an answer means. Not here: binds
+Lives here: one class per lane: what it sends, and what an answer means. Not here: binds
 (kube.effects.binding_lane), what the lanes share (kube.effects.slow_lane), paths and bodies
 (kube.effects.writes). Called by kube.effects.dispatcher only. Each lane has its own connections and its own
 backoff; a refused lane pauses alone. An answer that does not come from the API server, or is not about the
@@ -70,7 +70,7 @@ class _Spec(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _Place(msgspec.Struct, gc=False):
-    """A pod, of which only its node is read."""
+    """A pod, read only for its node."""
 
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
@@ -87,9 +87,9 @@ _STRATEGIC_MERGE = Verb("PATCH", STRATEGIC_MERGE_PATCH)
 
 SCHEDULED = "PodScheduled"
 STATUS_TRIES = 5
-# A CRD may get a status subresource: that is found out after this long.
+# A CRD may get a status subresource later: it is found out after this long.
 WHOLE_KNOWN_S = 600.0
-# This many tries of a read take some ten seconds while its gang waits; the core is told after each such
+# This many tries of a read take about ten seconds while its gang waits; the core is notified after each such
 # series.
 READS_SAID = 6
 EVENT_TRIES = 3
@@ -168,8 +168,8 @@ class EvictionLane(SlowLane[EvictPod | DeletePod]):
             self._emit(EvictionSucceeded(call.item.uid))
 
     def _again(self, call: Call[EvictPod | DeletePod], error: ApiError) -> bool:
-        # A disruption budget answers 429 too, with a reason; plain throttling has none or a Retry-After. Two
-        # budgets that cover one pod answer 500, for as long as both are there.
+        # A disruption budget causes a 429 too, with a reason; plain throttling has none or a Retry-After. Two
+        # budgets that cover one pod cause a 500, as long as both exist.
         is_budget = error.subject is not None and (
             error.reason == "DisruptionBudget"
             or "disruption budget" in error.message
@@ -208,12 +208,12 @@ class PatchLane(SlowLane[PatchPod]):
 class StatusLane(SlowLane[StatusWrite]):
     """Conditions of pods and statuses of groups: only the latest write per object is sent.
 
-    PodGroups of Volcano and of Koordinator have no status subresource. For these the API server answers as if
-    the object were gone; the status is then written as a part of the object, and the kind is remembered for
-    a while, so that not every write takes two requests.
+    PodGroups of Volcano and Koordinator have no status subresource: the API server answers as if the object
+    were gone. The status is then written as part of the object, and the kind is remembered for a while, so
+    that not every write takes two requests.
 
-    Binds overtake statuses. That a pod has no room is not written any more once it is bound; where the answer
-    shows that it was written too late, the condition is set back to what kube-apiserver had written.
+    Binds overtake statuses. Once a pod is bound, "no room" is no longer written for it; if the answer shows
+    that it was written too late, the condition is restored to what kube-apiserver had written.
     """
 
     name = "write a status"
@@ -222,7 +222,7 @@ class StatusLane(SlowLane[StatusWrite]):
     _whole_until_s: Mapping[str, float] = {}
 
     def bound(self, uid: str) -> None:
-        """The pod is bound: drop what waits to be said of why it is not."""
+        """The pod is bound: drop waiting writes about why it was not."""
         self._waiting.pop((uid, SCHEDULED), None)
 
     def _key(self, item: StatusWrite) -> Hashable:
@@ -279,7 +279,7 @@ class StatusLane(SlowLane[StatusWrite]):
 
 
 def _is_too_late(item: WritePodCondition, answer: bytes) -> bool:
-    """Whether the pod has a node, and now says that it has none."""
+    """Whether the pod has a node, and its condition now states that it has none."""
     try:
         return (item.type, item.status) == (SCHEDULED, "False") and bool(_decode_place(answer).spec.node_name)
     except ValueError:
@@ -287,7 +287,7 @@ def _is_too_late(item: WritePodCondition, answer: bytes) -> bool:
 
 
 class EventLane(SlowLane[RecordEvent]):
-    """Events for people: sent last, dropped first, never the same one twice in a row."""
+    """Events for people: sent last, dropped first, never repeated back to back."""
 
     name = "create an event"
     yield_s = 2.0

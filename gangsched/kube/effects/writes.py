@@ -98,7 +98,7 @@ def deletion_body(effect: DeletePod) -> bytes:
 
 
 def disruption_body(effect: DeletePod, wall_s: float) -> bytes:
-    """The reason of the coming deletion, in kube-scheduler's words: Jobs do not count it as a failure."""
+    """The reason for the coming deletion, in kube-scheduler's words: Jobs do not count it as a failure."""
     reason = "PreemptionByScheduler"
     condition = _condition("DisruptionTarget", "True", reason, effect.message, wall_s)
     return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition]}})
@@ -110,13 +110,13 @@ def nomination_body(effect: NominateNode) -> bytes:
 
 
 def condition_body(effect: WritePodCondition, wall_s: float) -> bytes:
-    """A strategic merge patch: conditions are merged by type, so the others stay."""
+    """A strategic merge patch: conditions are merged by type, so other conditions stay."""
     condition = _condition(effect.type, effect.status, effect.reason, effect.message, wall_s)
     return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition]}})
 
 
 def scheduled_body(effect: WritePodCondition, wall_s: float) -> bytes:
-    """The condition as kube-apiserver writes it with a Binding, over one that was written after that."""
+    """The condition as kube-apiserver writes it with a Binding, to replace one written after the bind."""
     condition = {"type": effect.type, "status": "True", "reason": None, "message": None}
     now = {"lastTransitionTime": _rfc3339(wall_s)}
     return _encode({"metadata": {"uid": effect.uid}, "status": {"conditions": [condition | now]}})
@@ -133,9 +133,9 @@ def _condition(kind: str, status: str, reason: str, message: str, wall_s: float)
 
 
 def group_status_body(effect: WritePodGroupStatus, wall_s: float) -> bytes:
-    """A merge patch, since custom resources know no strategic one: lists in `status` are replaced whole.
+    """A merge patch, since custom resources have no strategic one: it replaces lists in `status` whole.
 
-    A condition without a lastTransitionTime has just changed: the core has no wall clock.
+    A condition without a lastTransitionTime has just changed (the core has no wall clock).
     """
     status = dict(effect.status)
     for field in _TIMED:
@@ -179,9 +179,9 @@ def event_body(effect: RecordEvent, *, controller: str, instance: str, wall_s: f
 
 
 def note(message: str) -> str:
-    """The message with control characters escaped, cut to what an Event may hold.
+    """Escapes control characters in the message and cuts it to what an Event may hold.
 
-    Messages contain names and annotations written by others, and end up on terminals.
+    Messages contain names and annotations written by users, and end up on terminals.
     """
     if message.isascii() and message.isprintable() and len(message) <= MAX_NOTE_BYTES:
         return message

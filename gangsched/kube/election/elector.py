@@ -1,9 +1,9 @@
 """Drives an Election against the API server: the lease lane, over one connection of its own.
 
 Lives here: requests, their deadlines, waiting, the Lease object as JSON. Not here: what an answer means for
-who leads (kube.election.lease). Started by the assembly as a task of its own on the scheduler's loop. No turn
-of the core shorter than renewDeadline - retryPeriod, less a request (10 s - 2 s: over 7 s), makes it miss a
-renewal; a longer one costs the leadership.
+who leads (kube.election.lease). The assembly starts it as a task of its own on the scheduler's loop. A turn
+of the core may take up to renewDeadline - retryPeriod, less a request (10 s - 2 s: over 7 s); a longer one
+misses a renewal and costs the leadership.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class LeaderElector:
         if isinstance(step, Create):
             body = _document({"metadata": {"name": name}}, step.record)
             return await self._client.post(self._collection, body, timeout_s=timeout_s)
-        # Keep fields that others have set on the object.
+        # Keep fields that other clients have set on the object.
         metadata = {**self._lease.get("metadata", {}), "resourceVersion": step.version}
         body = _document({**self._lease, "metadata": metadata}, step.record)
         return await self._client.put(f"{self._collection}/{name}", body, timeout_s=timeout_s)
@@ -189,7 +189,7 @@ class LeaderElector:
         if code == 0:
             self._client.close()  # the connection may be as dead as it looks
         if code == 409:
-            return  # another process was faster: the next GET tells which
+            return  # another process was faster: the next GET shows which
         if is_told(error):
             return
         text = str(error) or "no answer in time"

@@ -1,9 +1,9 @@
-"""The fence: the list of binds that may be in flight, written down before the first of them is sent.
+"""The fence: the list of binds that may be in flight, stored before the first of them is sent.
 
-Leader election alone does not prevent late binds: a leader that is paused, or whose packets the network
-delays, binds after another has taken over. Lives here: the content of the one object, its owner, and the
-effects that wait for it, as a pure state machine. Not here: its requests (kube.election.fence_keeper), the
-bumps (kube.effects.bumps), decisions (the core). tests/kube/fence_model.py checks the protocol exhaustively.
+Leader election alone does not prevent late binds: a leader that is paused, or whose packets are delayed, may
+bind after another has taken over. Lives here: the content of the one object, its owner, and the effects that
+wait for it, as a pure state machine. Not here: its requests (kube.election.fence_keeper), the bumps
+(kube.effects.bumps), decisions (the core). tests/kube/fence_model.py checks the protocol exhaustively.
 
 | state | on | to | asks next |
 |---|---|---|---|
@@ -11,26 +11,25 @@ bumps (kube.effects.bumps), decisions (the core). tests/kube/fence_model.py chec
 | Untaken | GET: none | | POST, epoch 1, ours |
 | Untaken | GET: another's | | PUT, epoch + 1, ours, its list as it was |
 | Untaken | POST or PUT answered; GET: ours (an answer was lost) | Taken | nothing: its list is bumped first |
-| Untaken | close() | Untaken | nothing more: it is the successor's to take |
+| Untaken | close() | Untaken | nothing more: the successor will take it |
 | Taken | bumped() | Owned | |
-| Owned | a bind or a hook waits | | PUT, with it in the list, without what is settled |
-| Owned | the first in line are not listed and nothing waits; most of those listed ahead are bound | | PUT |
-| Owned | a bind of a pod comes that is listed ahead, as it was | | nothing: it may be sent |
+| Owned | a bind or a hook waits | | PUT, listing it and dropping settled pods |
+| Owned | the first queued pods are unlisted and nothing waits; most pods listed ahead are bound | | PUT |
+| Owned | a bind arrives for a pod listed ahead with the same version | | nothing: it may be sent |
 | Owned | PUT answered; GET: ours, with it in the list | Owned | listed effects may be sent; the next batch |
 | Owned | GET: ours, without it | Owned | PUT again |
 | Owned | GET: another's, or none | Deposed | |
-| Owned | close() | Owned | PUT, without what is settled, until nothing else is listed |
+| Owned | close() | Owned | PUT, dropping settled pods, until only unsettled ones are listed |
 | any | refused (409, too), or not answered | | GET |
 
-A PUT carries the version that it replaces, so of two writers one is refused. Of several unanswered PUTs over
-the same version at most one lands; a list that is read back counts only under a newer version than the one
-they replace.
+A PUT carries the version that it replaces, so one of two writers is refused. At most one of several
+unanswered PUTs over the same version succeeds; a list that is read back counts only under a newer version
+than that.
 
-With each PUT the pods that are next in line are listed too, before anything is decided about them, as many
-as fit (kube.election.fence_ahead). So the round trips pass while others are bound, and while a gang that
-comes alone is placed. Binds that were not foreseen gather while a PUT is in flight and while enough listed
-binds are still to be sent, and then share one PUT. Binds beyond MAX_LIST_BYTES wait, in order, until others
-are settled.
+Each PUT also lists as many of the next queued pods as fit, before anything is decided about them
+(kube.election.fence_ahead). So its round trip overlaps with binding earlier pods, or with placing a gang that
+arrives alone. Unforeseen binds gather while a PUT is in flight and while enough listed binds are still
+unsent, and then share one PUT. Binds beyond MAX_LIST_BYTES wait, in order, until earlier ones are settled.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ Fenced = BindPod | RunHook
 
 
 class FenceRecord(msgspec.Struct, frozen=True, gc=False):
-    """Content of the object; listed None: the list is unreadable, so it may hold any unbound pod."""
+    """Content of the object; listed None: the list is unreadable and may contain any unbound pod."""
 
     epoch: int = 0
     holder: str = ""
@@ -82,7 +81,7 @@ class Fence:
         max_bytes: int = MAX_LIST_BYTES,
         max_ahead: int = MAX_AHEAD,
     ) -> None:
-        """`identity`: unique to this process. `is_on_its_way`: may a pod's bind (by UID) still land?
+        """`identity`: unique to this process. `is_on_its_way`: may a pod's bind (by UID) still succeed?
 
         `line`: returns the pods in the scheduling queue, which are listed before they are placed.
         """
@@ -116,12 +115,12 @@ class Fence:
 
     @property
     def n_released(self) -> int:
-        """Those of them that are listed and have not been taken."""
+        """Waiting effects that are listed and not yet taken."""
         return len(self._released)
 
     @property
     def is_writing(self) -> bool:
-        """Whether a batch is in a list that was requested and is not confirmed."""
+        """Whether a list with a batch has been sent and is not confirmed."""
         return bool(self._batch)
 
     def submit(self, effect: Fenced) -> None:
@@ -136,19 +135,19 @@ class Fence:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is owned, and nothing is being written or waits to be."""
+        """Whether the fence is owned and nothing is being written or waits."""
         is_busy = self._is_asking or self._must_read or self.n_waiting or self._expects or self._is_closed
         return self.state is FenceState.OWNED and not is_busy
 
     @property
     def is_short_ahead(self) -> bool:
-        """Whether more should be listed ahead now, though nothing may wait."""
+        """Whether more pods should be listed ahead now, even if no effect waits."""
         return self._ahead.is_short
 
     def expect(self) -> bool:
-        """List the first in line with the next request, if the fence is idle and does not list them yet.
+        """List the first queued pods with the next request, if the fence is idle and does not list them yet.
 
-        Returns whether it will.
+        Returns whether it will do so.
         """
         n_bytes = self._ahead.misses() if self.is_idle else 0
         if not n_bytes or n_bytes > self._max_bytes - _n_bytes(self._unsettled()):
@@ -171,12 +170,12 @@ class Fence:
         return released
 
     def close(self) -> None:
-        """Release nothing any more; from here on the list only gets shorter, as binds are settled."""
+        """Stop releasing; from here on the list only shrinks as binds are settled."""
         self._is_closed = True
 
     @property
     def is_short(self) -> bool:
-        """Whether the list is ours and holds only binds that may still land."""
+        """Whether the list is ours and has only binds that may still succeed."""
         listed = self._seen.listed
         return (
             self.state is FenceState.OWNED
@@ -186,7 +185,7 @@ class Fence:
         )
 
     def bumped(self) -> None:
-        """Take the list over: no bind of an earlier leader can land any more."""
+        """Take over the list: binds of earlier leaders can no longer succeed."""
         assert self.state is FenceState.TAKEN
         self.state = FenceState.OWNED
         self.inherited = {}
@@ -223,7 +222,7 @@ class Fence:
         return {uid: pod for uid, pod in self._listed.items() if self._is_on_its_way(uid)}
 
     def _fill(self) -> bool:
-        """Build the next list: binds on their way, those that wait, pods in line; False: nothing to write."""
+        """Build the next list: binds in flight, waiting binds, queued pods; False: nothing to write."""
         is_due = self._expects or self._ahead.is_short
         self._expects = False
         if not (self._waiting or is_due):
@@ -269,7 +268,7 @@ class Fence:
         """GET: there is no such object."""
         self._must_read = self._is_asking = False
         self._seen, self._version = FenceRecord(), ""
-        if self.state is FenceState.OWNED:  # deleted by hand; others may have made and lost one since
+        if self.state is FenceState.OWNED:  # deleted by hand; another process may have made and lost one
             self.state = FenceState.DEPOSED
 
     def written(self, version: str) -> None:
@@ -285,7 +284,7 @@ class Fence:
             self._release()
 
     def unanswered(self) -> None:
-        """Refused or not answered: the write may have been done, or may be done later."""
+        """Refused or not answered: the write may have taken effect, or may later."""
         self._must_read, self._is_asking = True, False
         self._ahead.unanswered()
 

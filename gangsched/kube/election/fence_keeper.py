@@ -5,8 +5,8 @@ Lives here: requests, their deadlines, the Lease object as JSON. Not here: what 
 kube.effects.dispatcher with effects to be fenced, and by kube.take_over when this process begins to lead.
 
 The object is a Lease of its own beside the leader's. It is written by compare-and-swap like that one, in the
-same namespace and under the same permission, and its list, which changes with each batch of gangs, does not
-interfere with renewals. Its holder is the fence's owner, its transitions are the epoch, and the list is in an
+same namespace and under the same permission. Its list changes with each batch of gangs, without interfering
+with renewals. Its holder is the fence's owner, its transitions are the epoch, and the list is in an
 annotation. It is never renewed: its times mean nothing.
 """
 
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 LIST_KEY = "gangsched.io/binds-on-the-way"
 # An unanswered write blocks every gang, so it is read back soon; a read is safe at any time.
 TIMEOUT_S = 5.0
-# How often a list that is full, or that lists enough, is looked at again.
+# How often a list that is full, or long enough, is checked again.
 STEP_S = 0.02
 # How long a clean stop waits for the last, shorter list. Without it the successor only has more to bump.
 CLOSE_S = 2.0
@@ -79,7 +79,7 @@ class FenceKeeper:
         deposed: Callable[[str], None],
         line: Line = tuple,
     ) -> None:
-        """`identity`: unique to this process. `deposed` gets the reason why nothing may be sent any more."""
+        """`identity`: unique to this process. `deposed` gets the reason why nothing more may be sent."""
         self.fence = Fence(identity, is_on_its_way=is_on_its_way, line=line)
         self._client = client.another()
         self._name = fence_name(settings)
@@ -102,7 +102,7 @@ class FenceKeeper:
         self._wake.set()
 
     def expect(self) -> bool:
-        """List the first in line if the fence is idle and does not list them yet.
+        """List the first queued pods if the fence is idle and does not list them yet.
 
         Returns whether the request will leave, in the loop's next round.
         """
@@ -123,9 +123,9 @@ class FenceKeeper:
         self._wake.set()
 
     async def close(self) -> None:
-        """Write the list once more, without settled binds, so that a successor bumps only the others.
+        """Write the list once more, without settled binds, so that a successor bumps only the rest.
 
-        Nothing is released any more. Returns when that is done, or has taken too long. `run` must be running.
+        Nothing more is released. Returns when that is done, or has taken too long. `run` must be running.
         """
         self.fence.close()
         with anyio.move_on_after(CLOSE_S):
@@ -142,8 +142,8 @@ class FenceKeeper:
     ) -> None:
         """Run until cancelled or deposed.
 
-        `release` gets the effects that are listed and may be sent. `has_enough`: those released earlier will
-        outlast a write, so the next batch may go on gathering.
+        `release` gets the effects that are listed and may be sent. `has_enough`: whether effects released
+        earlier will outlast a write, so that the next batch may go on gathering.
         """
         fence = self.fence
         async with self._client:
@@ -165,7 +165,7 @@ class FenceKeeper:
         self._deposed("another process has taken over the fence, or it was deleted")
 
     def _gathers(self, has_enough: Callable[[], bool]) -> bool:
-        """Whether what waits should go on gathering."""
+        """Whether the waiting effects should go on gathering."""
         fence = self.fence
         is_due = fence.is_writing or fence.is_short_ahead
         return self._is_owned and not is_due and has_enough()
@@ -196,7 +196,7 @@ class FenceKeeper:
             return
         if isinstance(step, Get):
             fence.found(_record(lease), lease.metadata.resource_version)
-        else:  # a read says nothing about writes that are refused again and again
+        else:  # a successful read proves nothing about writes that are refused again and again
             self._backoff.reset()
             self._said = ""
             fence.written(lease.metadata.resource_version)
@@ -208,7 +208,7 @@ class FenceKeeper:
         if isinstance(step, Create):
             body = _document({"metadata": {"name": self._name}}, step.record)
             return await self._client.post(self._collection, body, timeout_s=TIMEOUT_S)
-        # Keep fields that others have set on the object.
+        # Keep fields that other clients have set on the object.
         metadata = {**self._lease.get("metadata", {}), "resourceVersion": step.version}
         body = _document({**self._lease, "metadata": metadata}, step.record)
         return await self._client.put(path, body, timeout_s=TIMEOUT_S)
@@ -218,7 +218,7 @@ class FenceKeeper:
         if code == 0:
             self._client.close()  # the connection may be as dead as it looks
         if code == 409:
-            return  # concurrent write: read whose it is
+            return  # concurrent write: read who owns it
         text = str(error) or "no answer in time"
         if text != self._said and not is_told(error):
             self._said = text

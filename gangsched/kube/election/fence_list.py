@@ -1,6 +1,6 @@
-"""The fence's list: pods whose binds may be in flight, and those that may be bound next.
+"""The fence's list: pods whose binds may be in flight, and pods that may be bound next.
 
-Lives here: its values, and the list as text in an annotation. Not here: what is listed when
+Lives here: its values, and the list as text in an annotation. Not here: which pods are listed when
 (kube.election.fence).
 """
 
@@ -23,7 +23,7 @@ class ListedPod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def n_bytes(self) -> int:
-        """Its size in the list, at most."""
+        """Upper bound of its size in the list."""
         return len(self.uid) + len(self.name.encode()) + len(self.gang.encode()) + 20
 
 
@@ -40,8 +40,8 @@ class Expected(msgspec.Struct, frozen=True, gc=False):
 
 Line = Callable[[], Iterable[Sequence[Expected]]]
 """Returns the pods in the scheduling queue: a sequence for each gang, in the order in which gangs are tried.
-
-The sequence is empty for a gang that is not to be listed before it is placed."""
+The sequence is empty for a gang that must not be listed before it is placed.
+"""
 
 
 def expected_of(pod: Pod, gang: str) -> Expected:

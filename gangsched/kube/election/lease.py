@@ -1,12 +1,12 @@
-"""Leader election on a coordination.k8s.io/v1 Lease, as client-go's leaderelection does it.
+"""Leader election on a coordination.k8s.io/v1 Lease, as in client-go's leaderelection.
 
 Lives here: who leads, as a pure state machine (`Election`). Not here: its async driver
-(kube.election.elector), and what a leader does (app). A lease is no fence: a bind that was sent before the
-lease was lost may land later, and is made harmless by its preconditions.
+(kube.election.elector), and what a leader does (app). A lease is no fence: a bind sent before the lease was
+lost may arrive later; its preconditions make it harmless.
 
 | state | on | to | asks next |
 |---|---|---|---|
-| Following | the retry period is over, or the holder's time | | GET |
+| Following | the retry period, or the holder's time, is over | | GET |
 | Following | GET: none, and no recent holder seen | | POST ours |
 | Following | GET: released (no holder), or ours (an answer was lost) | | PUT ours, at once |
 | Following | GET: another record than last time | | waits: the holder lives |
@@ -18,10 +18,10 @@ lease was lost may land later, and is made harmless by its preconditions.
 | Leading | PUT refused (409) or not answered | | GET, at once; the second time in a row it waits, GET |
 | Leading | GET: ours | | PUT, at once |
 | Leading | GET: none (deleted) | | POST ours, at once |
-| Leading | GET: somebody else's | Lost | |
+| Leading | GET: another holder's | Lost | |
 | Leading | renewDeadline is over | Lost | |
 | Leading | release() | Released, once answered | PUT, no holder, 1 s |
-| Leading, after release() | GET: nobody's or somebody else's (an answer was lost) | Released | |
+| Leading, after release() | GET: no holder or another's (an answer was lost) | Released | |
 | Following | release() | Released | |
 
 Times in the record are for people. Whether the holder lives is judged by changes of the record and by our own
@@ -109,7 +109,7 @@ class Election:
     def holds(self, now_s: float) -> bool:
         """Whether this process may act as the leader at this moment.
 
-        Not after release(): another may lead from the moment at which that write lands.
+        False after release(): another may lead from the moment at which that write takes effect.
         """
         return self.state is ElectionState.LEADING and not self._releasing and now_s < self.deadline_s
 
@@ -180,12 +180,12 @@ class Election:
             self._due = Update
             self._next_s = -math.inf if self._releasing else self._sent_s + self._settings.retry_period_s
             self._renewed_s = self._sent_s
-        else:  # others may have seen it expire before the answer reached us
+        else:  # other processes may have seen it expire before the answer reached us
             self._expire(now_s)
             self._at_once(Get)
 
     def failed(self, now_s: float) -> None:
-        """Refused or not answered: the write may still have been done."""
+        """Refused or not answered: the write may still have taken effect."""
         wrote = not isinstance(self._sent, Get)
         self._maybe_ours |= wrote
         again, self._has_failed = self._has_failed, True
@@ -203,12 +203,12 @@ class Election:
         transitions = seen.transitions if mine or self._due is Create else one_more(seen.transitions)
         if self._releasing:
             return LeaseRecord("", RELEASED_DURATION_S, wall, wall, transitions)
-        # Whole seconds only; rounded up, so that others wait too long rather than too short.
+        # Whole seconds only; rounded up, so that other processes wait too long rather than too short.
         duration_s = math.ceil(self._settings.lease_duration_s)
         return LeaseRecord(self.identity, duration_s, seen.acquired if mine else wall, wall, transitions)
 
     def _valid_until_s(self) -> float:
-        """The holder stops before its own lease duration is over; ours, if it names none."""
+        """When the holder's lease ends, by its own lease duration; by ours, if it states none."""
         duration_s = self._observed.duration_s
         return self._observed_s + (duration_s if duration_s > 0 else self._settings.lease_duration_s)
 

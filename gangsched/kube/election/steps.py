@@ -1,4 +1,4 @@
-"""The next request of a state machine in this room: read its one object, or write a record into it.
+"""The next request of a state machine in this room: read its object, or write a record into it.
 
 Returned by kube.election.lease (records of who leads) and kube.election.fence (records of binds that may be
 in flight); sent by their drivers, kube.election.elector and kube.election.fence_keeper.
@@ -31,8 +31,8 @@ class Update(NamedTuple, Generic[RecordT]):
 
 
 def one_more(transitions: int) -> int:
-    """The next number of transitions: 1 after the largest, so that nobody who writes that bars all leaders.
+    """Returns the next number of transitions: 1 after the largest, so that nobody can lock out all leaders.
 
-    Only that it differs matters: a write is over one version, and its holder is one process.
+    It only has to differ: each write replaces one version, and its holder is one process.
     """
     return transitions + 1 if 0 <= transitions < _MOST_TRANSITIONS else 1

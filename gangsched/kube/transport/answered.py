@@ -1,8 +1,8 @@
 """A connection on which answers are read: where each ends, and what becomes of the connection.
 
-The state of one exchange, for lanes, pools and streams alike: what has come of the answer, whether it is
-whole, whether the connection is kept after it, and how it failed otherwise. Not here: deadlines, since each
-sender has the cheapest that it can have; who asked (the subclasses in kube.transport.lane_connection,
+The state of one exchange, for lanes, pools and streams alike: the part of the answer that has arrived,
+whether it is complete, whether the connection is kept after it, or how it failed. Not here: deadlines, which
+each sender implements in its cheapest way; the requests (the subclasses in kube.transport.lane_connection,
 kube.transport.pool and kube.transport.stream); bytes of HTTP (kube.transport.http1).
 """
 
@@ -27,7 +27,7 @@ class AnsweredConnection(Connection):
         """The answer that is being read."""
 
     def answered(self, answer: Answer) -> None:
-        """The answer is whole; the connection is closed if the server does not keep it."""
+        """The answer is complete; the connection is closed if the server does not keep it."""
         raise NotImplementedError
 
     def failed(self, why: str, *, is_cut: bool) -> None:
@@ -35,7 +35,7 @@ class AnsweredConnection(Connection):
         raise NotImplementedError
 
     def _new_answer(self) -> Answer:
-        """For bytes that come while no answer is being read. Raises: ProtocolError, if nothing was asked."""
+        """Starts the next answer, when bytes arrive after one. Raises: ProtocolError, if none is due."""
         # For example Go's 408 on an idle connection: the server is closing it.
         raise ProtocolError("an answer to nothing")
 

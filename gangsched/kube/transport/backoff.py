@@ -1,4 +1,4 @@
-"""How long to wait before trying again. Called by every lane that talks to the API server."""
+"""The wait before the next try. Called by every lane that talks to the API server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Backoff:
         wait_s = self._next_s * self._rng.uniform(0.5, 1.0)
         self._next_s = min(self._next_s * 2, self._max_s)
         if retry_after_s is not None:
-            # Cap the server's Retry-After: nothing that we wait for may take an hour.
+            # Cap the server's Retry-After: we never wait for an hour.
             wait_s = max(wait_s, min(retry_after_s, self._max_s) * self._rng.uniform(1.0, 1.25))
         return wait_s
 

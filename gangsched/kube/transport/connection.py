@@ -1,8 +1,7 @@
 """One connection to an API server: a socket, TLS or not, read and written without a transport in between.
 
 Lives here: the handshake, bytes in and out, the end. Not here: where sockets come from (kube.network), what
-the bytes mean (kube.transport.http1), and whose answer they are (kube.transport.answered, which subclasses
-it).
+the bytes mean (kube.transport.http1), and which request they answer (kube.transport.answered, a subclass).
 
 asyncio's TLS transport costs more than the scheduler's own work on a pod: protocol layers, flow control and
 two reads for each record. Here one recv takes all that the kernel has, OpenSSL decrypts it from memory, and
@@ -94,7 +93,7 @@ class Connection:
     def __init__(self, *, readers: Readers | None = None) -> None:
         self.is_open = False
         self.is_at_end = False
-        """The server has closed it in order; over TLS this needs a close_notify, as a cut looks the same."""
+        """The server closed it properly; over TLS this needs a close_notify, as a cut looks the same."""
         self.context: ssl.SSLContext | None = None
         """The context it was opened with; if the credentials have another one, its certificates are old."""
         self._readers = readers

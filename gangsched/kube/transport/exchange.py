@@ -46,6 +46,6 @@ async def exchange(
 
 
 def refusal(credentials: Credentials, status: int, retry_after: str | None, body: bytes) -> ApiError:
-    """What a status from 300 on means; a 401 tells which credentials were not accepted."""
+    """Returns the error for a status from 300 on; a 401 names the credentials that were not accepted."""
     error = api_error(status, retry_after, body)
     return credentials.not_accepted(error) if status == UNAUTHORIZED else error

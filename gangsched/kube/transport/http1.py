@@ -1,10 +1,10 @@
 """Just enough HTTP/1.1 to talk to an API server: requests as bytes, answers from bytes cut anywhere.
 
-Not a general parser: the peer of those it serves (kube.transport.answered, and lanes by a shortcut) is a
-kube-apiserver or the proxy before it. Whatever RFC 9112 forbids, or this parser does not
-understand, is an error: the connection is given up and the outcome is unknown, because where one answer ends
-decides which bind the next one is about. Bytes after an answer are left in `rest`: they belong to the next
-request that was sent on this connection, or are an error when there is none.
+Not a general parser: its callers (kube.transport.answered, and lanes by a shortcut) talk to a kube-apiserver
+or the proxy in front of it. Whatever RFC 9112 forbids, or this parser does not understand, is an error: the
+connection is given up and the outcome is unknown, because where one answer ends decides which bind the next
+one is about. Bytes after an answer are left in `rest`: they belong to the next request sent on this
+connection, or are an error if there is none.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def whole_success(data: bytes) -> tuple[int, bytes, bytes] | None:
 
 
 class Chunks:
-    """Removes the chunked transfer coding, as far as bytes have come; `whole` after the last chunk.
+    """Removes the chunked transfer coding from the bytes so far; `whole` after the last chunk.
 
     `rest`: the bytes after it.
     """
@@ -205,10 +205,10 @@ class Chunks:
 
 
 class Answer:
-    """One response; `whole` once all of it is there. Feed it until then; `rest` is what came after it.
+    """One response; `whole` once it is complete. Feed it until then; `rest` is what came after it.
 
     With `stream` the body of a success may have any length: once `status` is known, `take()` returns what has
-    come of it. An answer without a length ends with the connection: see `end`.
+    arrived. An answer without a length ends with the connection: see `end`.
     """
 
     __slots__ = (
@@ -261,12 +261,12 @@ class Answer:
         return not self.status and not self._data
 
     def take(self) -> bytes:
-        """The part of a stream's body that has come since the last call."""
+        """Returns the part of a stream's body that has arrived since the last call."""
         parts, self._parts = self._parts, []
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def end(self) -> bool:
-        """The server has closed the connection in order; returns whether that completes the answer."""
+        """The server closed the connection properly; returns whether that completes the answer."""
         if self.status and self._needed < 0 and self._chunks is None and not self.whole:
             self.whole = True
             if not (self._stream and self.status < 300):
@@ -350,7 +350,7 @@ class Answer:
             self.body = self.take()
 
     def _flow(self) -> None:
-        """Pass on what has come: chunks, up to the announced length, or all until the end."""
+        """Pass on what has arrived: chunks, up to the announced length, or all until the end."""
         data, self._data = self._data, b""
         if self._chunks is not None:
             self._parts += self._chunks.feed(data)

@@ -18,11 +18,11 @@ For each call that was sent, exactly one of these methods of the subclass is cal
 When no connection can be opened nothing is sent: calls keep their place, and the lane pauses.
 
 A lane with a `depth` sends further requests on connections that have not answered yet, once each connection
-has one. The server then finds the next request as soon as it is done with one, instead of sleeping until we
-have read its answer, and two requests sent together cost one write. At most one request per connection is
-worked on at a time. RFC 9112 (9.3.2) asks for care with pipelining, since a lost connection leaves several
-outcomes open: each of them ends in `_silent`. After that the lane sends one request at a time for a while,
-since a proxy that cannot handle pipelining would fail in this way.
+has one. The server then has the next request as soon as it is done with one, instead of sleeping until we
+have read its answer, and two requests sent together cost one write. The server works on at most one request
+per connection at a time. RFC 9112 (9.3.2) asks for care with pipelining, since a lost connection leaves
+several outcomes open: each of them ends in `_silent`. After that the lane sends one request at a time for a
+while, since a proxy that cannot handle pipelining would fail in this way.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ class Lane(Generic[ItemT]):
         self._pump()
 
     def certificates_changed(self) -> None:
-        """Close connections with old certificates: idle ones now, the others when they are answered."""
+        """Close connections with old certificates: idle ones now, busy ones when they are answered."""
         for connection in self._connections:
             connection.is_leaving = True
         idle, self._idle = self._idle, []

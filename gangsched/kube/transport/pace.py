@@ -1,4 +1,4 @@
-"""How long to let things gather before they are handled together.
+"""How long to let events gather before handling them together.
 
 Called by kube.watch.reflector, kube.transport.readers, loop.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-# The load is high when more than this many arrive within RECENT_S: a gang of 16, bound and echoed, or one of
-# 32 answered stay below; 300 a second exceed it, also on a slow server.
+# The load is high when more than this many arrive within RECENT_S. A gang of 16, bound and echoed, or one of
+# 32, answered, stays below; 300 a second exceed it, even on a slow server.
 MANY = 60
 RECENT_S = 0.2
 _STEP = 1.25
@@ -38,7 +38,7 @@ class Pace:
 
 
 class Patience:
-    """Estimates how long until about a quarter of the awaited answers have come, learned from each read.
+    """Estimates how long until about a quarter of the awaited answers have arrived, learned from each read.
 
     Meanwhile the server works on the rest.
     """

@@ -97,7 +97,7 @@ class RequestPool:
             self._idle.pop().close()
 
     def certificates_changed(self) -> None:
-        """Close idle connections now; the others when they are answered."""
+        """Close idle connections now, busy ones when they are answered."""
         self.close()
 
     def take_idle(self) -> _PoolConnection | None:

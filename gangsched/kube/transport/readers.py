@@ -1,10 +1,10 @@
 """Reads many sockets together under load. Called by kube.transport.connection for the lanes.
 
-With requests on 16 connections and more the loop would wake up for each answer, and a wake-up costs more than
-reading it, since by then the server has evicted our caches. So these sockets are behind a selector of their
-own. When it is quiet the loop watches that selector, and every answer is read at once. At hundreds of answers
-a second it is polled when about a quarter of the answers in flight have come, so that the server has the rest
-to work on meanwhile. That time is learned from what each poll finds.
+With requests on 16 or more connections the loop would wake up for each answer, and a wake-up costs more than
+reading it, since by then the server has evicted our caches. So these sockets have a selector of their own.
+When the load is low, the loop watches that selector and reads every answer at once. At hundreds of answers a
+second, the selector is polled when about a quarter of the answers in flight have arrived, so that the server
+works on the rest meanwhile. That time is learned from what each poll finds.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MIN_HOLD_S, MAX_HOLD_S = 0.001, 0.01
 
 
 class Readers:
-    """`add_reader` and `remove_reader` as on the event loop; `close()` when all are removed."""
+    """`add_reader` and `remove_reader` as on the event loop; `close()` once all are removed."""
 
     def __init__(self, network: Network = KERNEL) -> None:
         self.n_awaited = 0
-        """Answers in flight, including those arrived but not read; the lanes count them."""
+        """Answers in flight, including any that arrived but are unread; the lanes count them."""
         self._selector = network.selector()
         self._pace = Pace()
         self._patience = Patience(MIN_HOLD_S, MAX_HOLD_S)
@@ -47,7 +47,7 @@ class Readers:
         self._selector.unregister(sock)
 
     def then(self, callback: Callable[[], None]) -> None:
-        """Call it once after all sockets found ready were read; for a callback that has more to do then."""
+        """Call it once all sockets found ready have been read; for callbacks with more to do then."""
         self._next_steps[callback] = None
 
     def close(self) -> None:

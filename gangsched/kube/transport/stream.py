@@ -1,6 +1,6 @@
 """An endless answer (a watch) over its own connection, read in as few pieces as its reader likes.
 
-Lives here: opening it, the bytes that have come, holding back. Not here: what the bytes mean
+Lives here: opening it, the bytes that have arrived, holding back. Not here: what the bytes mean
 (kube.watch.watch_state), and whether a silent stream is dead (kube.watch.reflector).
 """
 
@@ -24,14 +24,14 @@ MAX_WAITING_BYTES = 4 * 2**20
 
 
 class Stream(AnsweredConnection):
-    """The body of one answer; `read()` returns what has come."""
+    """The body of one answer; `read()` returns what has arrived."""
 
     __slots__ = ("__weakref__", "_ended", "_n_waiting", "_only", "_waiter", "_why")
 
     def __init__(self) -> None:
         super().__init__()
         self._only = self._answer = Answer(stream=True)
-        """The only answer, also when it is whole."""
+        """The only answer, also when it is complete."""
         self._n_waiting = 0
         self._ended = False
         self._why = ""
@@ -47,7 +47,7 @@ class Stream(AnsweredConnection):
         return self._only
 
     async def read(self, hold_s: float = 0.0) -> bytes:
-        """What has come since the last call; waits for a byte; b"" at the end. Raises: OSError, at a cut.
+        """Returns the bytes since the last call, at least one; b"" at the end. Raises: OSError, if cut.
 
         With `hold_s` bytes are left in the kernel for that long and then read all at once: a wake-up costs as
         much as decoding several events.
@@ -90,7 +90,7 @@ class Stream(AnsweredConnection):
         self._finish(why)
 
     def certificates_changed(self) -> None:
-        """End the stream; the reader resumes over a connection with the new ones."""
+        """End the stream; the reader resumes over a connection with the new certificates."""
         if self.is_open:
             self._finish("the certificates have changed")
 
@@ -144,7 +144,7 @@ async def _opened(credentials: Credentials, target: str, timeout_s: float, warm:
 
 
 async def _asked(credentials: Credentials, request: bytes, warm: Connection | None) -> tuple[Stream, Answer]:
-    """Open it over the warm connection, or over a new one if that is closed or there is none.
+    """Open the stream over the warm connection, or over a new one if that is closed or missing.
 
     The certificates may change between the choice of a connection and the request: it then needs another.
     """

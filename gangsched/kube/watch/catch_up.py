@@ -2,9 +2,8 @@
 
 Lives here: one consistent list of the bound pods, and comparing it with the watch. Not here: following
 (kube.watch.reflector), and who leads (kube.election.lease). Called by kube.take_over between gaining the
-lease and the first decision: a watch may be seconds behind, or dead without being detected yet, and a device
-that looks free through it may be taken (a standby that decided on stale knowledge gave GPUs out twice:
-Koordinator 1289).
+lease and the first decision: a watch may be seconds behind, or dead but not yet detected, and a device that
+looks free in it may be taken (a standby that decided on stale state allocated GPUs twice: Koordinator 1289).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from gangsched.kube.watch.watch_state import WatchState
 from gangsched.model import bounded
 
 PAGE_LIMIT = 2000
-# Bound pods only: the others hold nothing.
+# Bound pods only: the rest hold nothing.
 _SELECTOR = "spec.nodeName!="
 
 
@@ -88,13 +87,13 @@ class CatchUp:
             self._version = _number(page.metadata.resource_version)
 
     def n_missing(self) -> int:
-        """How many listed pods the watch has not shown in that version or later; 0: it has caught up."""
+        """Counts listed pods that the watch has not shown in that version or later; 0: it has caught up."""
         if not self._missing:
             return 0
         if self._state.n_held:
-            return len(self._missing)  # a relist is running: the known objects are ahead of the events told
+            return len(self._missing)  # a relist is running: known objects are ahead of the emitted events
         # A pod that was deleted meanwhile, or that does not parse, is never shown: then only the watch's own
-        # resourceVersion tells that the watch is past it.
+        # resourceVersion proves that the watch is past it.
         if _number(self._state.resource_version) >= self._version:
             self._missing.clear()
             return 0

@@ -1,10 +1,10 @@
 """The API server's JSON into events: which kinds there are, and how one object of each is read.
 
-Lives here: typed decoders per kind. Not here: what can be read of objects that they refuse
-(kube.watch.unparsed), and what is already known (kube.watch.watch_state). Called by kube.watch.watch_state
-for every page and every batch of lines. A pod costs a few microseconds, so rare lines (bookmarks, errors,
-refused objects) pay a second decoding of their batch. Parts nested too deep to decode, as managedFields may
-be, are left out and logged.
+Lives here: typed decoders per kind. Not here: reading parts of objects that they reject
+(kube.watch.unparsed), and the known objects (kube.watch.watch_state). Called by kube.watch.watch_state for
+every page and every batch of lines. A pod costs a few microseconds, so rare lines (bookmarks, errors, refused
+objects) pay a second decoding of their batch. Parts nested too deep to decode, as managedFields may be, are
+left out and logged.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ from gangsched.model.workloads import (
 )
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-"""What a batch may end in; one by one its objects are decoded leniently, and raise the first of them."""
+"""Errors of decoding a batch. Objects decoded one by one, leniently, raise only the first of these."""
 _MAX_TOLD_DEPTHS = 100
 T = TypeVar("T")
 _log = structlog.get_logger(__name__)
@@ -107,11 +107,11 @@ def _of(generic: Any, object_type: type[Any]) -> Any:
 class Kind:
     """One kind that we follow: its path, how it is read, which events it produces.
 
-    `name` is the one of KindSynced; `versions` are tried in order, empty for kinds that every server has.
-    `selector` restricts its lists and watches: a fieldSelector or a labelSelector. `reader`, if there is one,
-    decodes them all; without it they are decoded as `object_type`.
-    `page_limit`: the objects in one page, about a megabyte. `is_optional`: only gangs that name an object of
-    it wait when it cannot be read. Its decoders raise msgspec.MsgspecError.
+    `name` is as in KindSynced; `versions` are tried in order, empty for kinds that every server has.
+    `selector` restricts lists and watches: a fieldSelector or a labelSelector. `reader`, if given, decodes
+    all objects; without it they are decoded as `object_type`.
+    `page_limit`: objects per page, about a megabyte. `is_optional`: if the kind cannot be read, only gangs
+    that name an object of it wait. Its decoders raise msgspec.MsgspecError.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Kind:
         self.decode_lines: Callable[[bytes], list[WatchEvent]] = (
             reader.lines if reader is not None else self._leniently(lines.decode_lines)
         )
-        """Several at once; where it raises one of UNREADABLE they are decoded one by one."""
+        """Decodes several at once; if it raises one of UNREADABLE, they are decoded one by one."""
         self.decode_page: Callable[[bytes], Page] = self._leniently(
             page.decode if reader is None else reader.page
         )
@@ -276,7 +276,7 @@ def pod_groups(dialect: str, group: str, versions: tuple[str, ...], *, name: str
 
 
 def owners(kind: OwnerKind) -> Kind:
-    """Objects of a controller that say how many pods a gang has; the server may not serve them."""
+    """Objects of a controller that state how many pods a gang has; the server may not serve them."""
 
     def gone(item: Any, _: str) -> OwnerGone:
         meta = item.metadata
@@ -309,9 +309,9 @@ _OWNERS = {kind.followed_as: kind for kind in OWNER_KINDS.values()}
 def objects(name: str) -> Kind:
     """Objects of another kind, by the name that plugins use; the server may not serve it.
 
-    A name is kubectl's: `services`, `replicasets.apps`, or with its version `widgets.v1.example.com`; without
-    one the usual versions are tried, the most stable first. A kind without a type of ours is read as plain
-    JSON.
+    Names are as in kubectl: `services`, `replicasets.apps`, or with a version `widgets.v1.example.com`.
+    Without a version the usual ones are tried, the most stable first. A kind without a type of ours is read
+    as plain JSON.
     """
     resource, _, rest = name.partition(".")
     version, _, group = rest.partition(".") if _VERSION.match(rest) else ("", "", rest)

@@ -1,4 +1,4 @@
-"""What objects come wrapped in: a line of a watch, a page of a list.
+"""The wrappers of objects: a line of a watch, a page of a list.
 
 Used by kube.watch.decode and kube.watch.pod_reader, which add the type inside, and by other code that lists.
 """
@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 ObjectT = TypeVar("ObjectT")
-# kube-apiserver writes a list's metadata before its items; on other servers the page is decoded to find the
+# kube-apiserver writes a list's metadata before its items; with other servers the page is decoded to find the
 # token.
 _CONTINUE = re.compile(rb'"continue":"([\w.=+/-]+)"')
 _HEAD_BYTES = 4096

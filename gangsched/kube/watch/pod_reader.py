@@ -1,7 +1,7 @@
 """Decodes pods from JSON in batches: parts that neighbours share are decoded once and stored once.
 
-A gang's pods come one after the other, in a list and in the echo of its binds, and differ in little more than
-their names. A spec is two thirds of a pod's memory, and memory that is touched for the first time costs more
+A gang's pods arrive one after the other, in a list and in the echo of its binds, and differ in little more
+than their names. A spec is two thirds of a pod's memory, and touching memory for the first time costs more
 than the decoding. Not here: pods that do not parse, which kube.watch.decode examines. Called by
 kube.watch.watch_state through kube.watch.decode's Kind.
 """
@@ -34,14 +34,14 @@ _running_page = msgspec.json.Decoder(PageOf[Running]).decode
 _running_line = msgspec.json.Decoder(WatchEventOf[Running]).decode
 _running_object = msgspec.json.Decoder(Running).decode
 _decode_spec = msgspec.json.Decoder(PodSpec).decode
-# Fields often equal even where specs differ (in a node's name, a claim's, a group's).
+# Fields that are often equal even if specs differ (in the name of a node, a claim or a group).
 _OFTEN_EQUAL = ("containers", "tolerations", "affinity", "init_containers", "topology_spread_constraints")
-# The echoes of a few gangs come mixed, so this many specs are remembered, a kilobyte each.
+# The echoes of a few gangs arrive mixed, so this many specs are cached, a kilobyte each.
 _MAX_SPECS = 64
 
 
 class PodReader:
-    """Remembers recently decoded parts; objects share them, so they must not be changed."""
+    """Caches recently decoded parts; objects share them, so they must not be changed."""
 
     __slots__ = ("_meta", "_raw", "_spec", "_specs", "_status")
 

@@ -34,9 +34,9 @@ from gangsched.model.events import Event, KindMissing
 _log = structlog.get_logger(__name__)
 
 # A wake-up, and the core's turn after it, cost as much as reading several events, so under load events are
-# read together. Decisions in the meantime wait behind more binds than are sent in this time.
+# read together. Decisions lose nothing: more binds wait ahead of them than can be sent in this time.
 HOLD_S = 0.05
-# For kinds other than pods fewer events count as many: we and kubelets write most of them, and a turn for
+# For kinds other than pods, fewer events count as many: we and kubelets cause most of them, and a turn for
 # each group status costs as much as writing it.
 FEWER = 8
 # Older servers say Gone. TooLarge: the server's history was set back and our version is ahead of it.
@@ -96,7 +96,7 @@ class Reflector:
 
     @property
     def is_missing(self) -> bool:
-        """The server does not serve the kind, or not to us; retried now and then."""
+        """Whether the server does not serve the kind, or not to us; retried now and then."""
         return self._missing
 
     async def run(self) -> None:
@@ -105,9 +105,9 @@ class Reflector:
             await self._follow()
 
     def tell_anew(self) -> None:
-        """List and emit everything again: a new listener needs what was skipped before."""
+        """List and emit everything again: a new listener needs the events that were skipped before."""
         self._anew = True
-        # Events that wait for the core are known here already; it would never hear of a lost deletion.
+        # Events waiting for the core are already applied here; if dropped, a deletion would be lost for good.
         if self._scope is not None and not self._emitting:
             self._scope.cancel()
 
@@ -292,8 +292,7 @@ class Reflector:
         A watch that is silent for longer than a bookmark may take is replaced even if the probe finds
         nothing: its end may have been lost on the way, which shows only at the next change, and resuming
         costs one request. It counts as dead if it received something before. If it never did, the kind is
-        idle: kube-apiserver sends no bookmark that is not newer than the watch's start
-        (cacheWatcher.processInterval).
+        idle: kube-apiserver sends only bookmarks newer than the watch's start (cacheWatcher.processInterval).
         """
         timing = self._timing
         while True:
@@ -350,9 +349,9 @@ class Reflector:
             _log.info("resourceVersion is too old, listing anew", kind=self.kind.name, err=str(error))
             self.state.gone()
         elif error.code == 404 and self.kind.versions:
-            self._version = ""  # discovery tells whether the kind is still there
+            self._version = ""  # discovery shows whether the kind still exists
         elif self._is_forbidden(error) and self.kind.versions and not self.state.synced:
-            # Without the right to see groups, pods that need none can still be scheduled; retried all the
+            # Without the right to read groups, pods that need none can still be scheduled; retried all the
             # same.
             await self._say_missing(f"not allowed to follow: {error}")
         elif is_told(error):

@@ -1,9 +1,9 @@
-"""Pods as they run whose spec asks for what their kubelet has refused to resize them to.
+"""Corrects the requests of running pods whose kubelet has refused to resize them to their spec.
 
-Such a pod keeps what it has, which only its status says; its spec may ask for more than any node has, until
-somebody edits it again. So its requests of cpu and memory are read from there, as kube-scheduler does. Any
-other resize is counted by the spec. Not here: when a batch is looked at for it (kube.watch.pod_reader).
-Source: k8s.io/component-helpers `resource/helpers.go`, determineContainerReqs.
+Such a pod keeps its resources, which only its status shows; its spec may request more than any node has until
+it is edited again. So its cpu and memory requests are read from the status, as kube-scheduler does. Any other
+resize is counted by the spec. Not here: when a batch is checked for it (kube.watch.pod_reader). Source:
+k8s.io/component-helpers `resource/helpers.go`, determineContainerReqs.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from gangsched.model.resources import CPU, MEMORY, parse_quantities
 
 PENDING = "PodResizePending"
 MARK = PENDING.encode()
-"""In the JSON of every such pod: a resize that is not begun, infeasible or only deferred."""
+"""In the JSON of every pod with a resize that has not begun, whether infeasible or only deferred."""
 _INFEASIBLE = "Infeasible"
 _RESIZABLE = (CPU, MEMORY)
-# What it has is absent for a resource that it did not request: a limit must not stand in for that.
+# A resource that was not requested is absent from the status: a limit must not stand in for it.
 _NOTHING = "0"
 Amount = str | int | float
 
 
 class _Held(msgspec.Struct, rename="camel", gc=False):
-    """What a container, or a pod with requests of its own, has."""
+    """The resources of a container, or of a pod with pod-level requests."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -40,13 +40,13 @@ class _Status(_Held):
 
 
 class Running(msgspec.Struct, gc=False):
-    """What a pod's status says of its containers."""
+    """What a pod's status states about its containers."""
 
     status: _Status = msgspec.field(default_factory=_Status)
 
 
 def as_it_runs(pod: Pod, running: Running) -> Pod:
-    """The pod with requests for what it has, if it is on a node and its resize is infeasible there."""
+    """Returns the pod with requests for what it has, if it is bound and its resize is infeasible."""
     conditions = pod.status.conditions or ()
     if not pod.spec.node_name or not any(c.type == PENDING and c.reason == _INFEASIBLE for c in conditions):
         return pod

@@ -25,7 +25,7 @@ _decode_any = bounded.lenient_decoder(dict[str, Any])
 
 
 def read_meta(raw: bytes | msgspec.Raw) -> ObjectMeta | None:
-    """The metadata of an object that does not parse otherwise, or None."""
+    """Returns the metadata of an object that does not parse otherwise, or None."""
     try:
         return _decode_bare(raw).metadata
     except msgspec.MsgspecError:
@@ -42,7 +42,7 @@ def read_meta(raw: bytes | msgspec.Raw) -> ObjectMeta | None:
 
 
 def read_pod_leniently(raw: bytes) -> Pod:
-    """A pod that does not parse, with as much of its metadata and node as can be read."""
+    """Returns a pod that does not parse, with as much of its metadata and node as can be read."""
     return Pod(
         metadata=read_meta(raw) or ObjectMeta(),
         spec=PodSpec(

@@ -3,7 +3,7 @@
 | state | on | to | events |
 |---|---|---|---|
 | Listing, nothing known before | a page with a continue token | Listing, next page | Added |
-| Listing anew | a page with a continue token | Listing, next page | held back until the list is whole |
+| Relisting | a page with a continue token | Listing, next page | held back until the list is complete |
 | Listing | the last page | Watching, from the list on | Deleted for what was not listed; KindSynced once |
 | Listing | 410 (the continue token expired) | Listing from the start | |
 | Watching | lines | Watching | Added, Updated, Deleted; ObjectRefused |
@@ -12,12 +12,12 @@
 | Watching | 410, as an answer or as an ERROR line: `gone()` | Listing from the start | |
 | any | another API version of the same kind: `use_version()` | Listing from the start | Updated for all |
 
-A list asks without a resourceVersion, which is a consistent read: resourceVersion=0 may be answered from a
+A list has no resourceVersion, which makes it a consistent read: resourceVersion=0 may be answered from a
 lagging cache, and time must not go backwards (kubernetes 59848). Known objects are kept by name as decoded,
-and shared with the core, so a missed deletion is found by difference and its Deleted carries the last known
+and shared with the core. So a missed deletion is found by difference, and its Deleted carries the last known
 state; another UID under a known name is Deleted and then Added. Events of a relist are held back until it is
-complete: half a list is a state that the cluster was never in (a device's next holder is there, the last one
-not gone yet), and the rest may take long. If the first list expires halfway, the next is a relist.
+complete: half a list is a state that the cluster was never in (a device's next holder is present, the last
+one not yet gone), and the rest may take long. If the first list expires halfway, the next is a relist.
 
 Within one watch resourceVersions only rise (they are comparable as integers: KEP-5504), so a line that is not
 newer than the last one seen is a repetition and is ignored. Driven by kube.watch.reflector.
@@ -101,7 +101,7 @@ class WatchState:
             self.gone()
 
     def gone(self) -> None:
-        """The resourceVersion or the continue token is too old: list anew, from the start."""
+        """The resourceVersion or the continue token is too old: relist from the start."""
         self.closed()
         self._listing = True
         self._token = ""
@@ -120,7 +120,7 @@ class WatchState:
         self._n_carried = 0
 
     def missing(self) -> None:
-        """The kind is not served (any more): its return is reported as new."""
+        """The kind is not, or no longer, served: its return is reported as new."""
         self.synced = False
         self.gone()
 
@@ -145,7 +145,7 @@ class WatchState:
         try:
             self._token = self._pages.after(meta.continue_, n_items=n_items, n_bytes=len(body))
         except ApiError:
-            self.gone()  # what it has said so far is told with the next page
+            self.gone()  # its events so far are emitted with the next page
             raise
         if self._token and self._is_anew:
             return []
@@ -224,7 +224,7 @@ class WatchState:
         return events
 
     def _line_by_line(self, whole: bytes, events: list[Event]) -> None:
-        """One of them is no plain object; those before and after it still count."""
+        """Takes in lines one by one, as one of them is no plain object; the rest still count."""
         for line in whole.split(b"\n"):
             if not line:
                 continue
@@ -244,7 +244,7 @@ class WatchState:
             self.failure = ApiError(f"a line of the watch is longer than {MAX_LINE_BYTES} bytes")
 
     def _odd_line(self, line: bytes, error: msgspec.MsgspecError, events: list[Event]) -> None:
-        """A line that is no plain object: a bookmark, an error, or an object that does not parse."""
+        """Takes in a line that is no plain object: a bookmark, an error, or an object that does not parse."""
         try:
             raw = decode_raw_line(line)
         except msgspec.MsgspecError:
@@ -299,7 +299,7 @@ class WatchState:
             events.append(self.kind.deleted(item or before, self.api_version))
 
     def _refuse(self, raw: msgspec.Raw, error: Exception, events: list[Event]) -> None:
-        """Emit what is wrong with it; a known object of the same UID is kept, one of another is gone."""
+        """Emit what is wrong with it; a known object with its UID is kept, one with another UID is gone."""
         self.n_refused += 1
         refusal = refused(self.kind.kind, raw, error)
         before = self.known.get(f"{refusal.namespace}/{refusal.name}")

@@ -1,4 +1,4 @@
-"""WatchTiming: how long a reflector waits, for what (kube.watch.reflector)."""
+"""WatchTiming: how long a reflector waits, and for what (kube.watch.reflector)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class WatchTiming(msgspec.Struct, frozen=True, gc=False):
     open_timeout_s: float = 10.0
     missing_s: float = 10.0
     backoff_s: tuple[float, float] = (0.5, 30.0)
-    # While a kind has never been read: the longest wait, and for how long an optional one is waited for.
+    # While a kind has never been read: the longest backoff, and how long to wait for an optional kind.
     unread_backoff_s: float = 5.0
     unread_s: float = 15.0
-    # A watch that lived this long, or that sent something, worked: resumed without waiting.
+    # A watch that lived this long, or that sent something, is resumed without waiting.
     worked_s: float = 10.0

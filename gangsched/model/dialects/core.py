@@ -12,7 +12,7 @@ from gangsched.model.objects import CustomObject
 from gangsched.model.topology import both, parse_constraints
 
 WHERE = "spec.schedulingGroup.podGroupName"
-"""Where a pod names its group; not in its metadata."""
+"""The field in which a pod names its group; it is outside the metadata."""
 
 
 def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
@@ -31,7 +31,7 @@ def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
     if isinstance(priority, int):
         numbers["priority"] = priority
     mode = spec.get("disruptionMode")
-    # The API's own field goes before the annotation; a PodGroup without either is disrupted pod by pod.
+    # The API's own field overrides the annotation; a PodGroup without either is disrupted pod by pod.
     if isinstance(mode, dict) and (ALL in mode or SINGLE in mode):
         numbers["disruption_mode"] = ALL if ALL in mode else SINGLE
     elif not annotated["disruption_mode"]:

@@ -19,7 +19,7 @@ OLD_LABEL = "pod-group.scheduling.sigs.k8s.io"
 def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
     spec, meta = item.spec or {}, item.metadata
     numbers: Numbers = {"min_count": count(spec.get("minMember", 1), "spec.minMember")}
-    # Clients without a number write 0: the CRD has neither a default nor a minimum.
+    # Clients that set no number write 0: the CRD has neither a default nor a minimum.
     timeout_s = count(spec.get("scheduleTimeoutSeconds") or 0, "spec.scheduleTimeoutSeconds", at_least=0)
     if timeout_s:
         numbers["schedule_timeout_s"] = float(timeout_s)

@@ -1,4 +1,4 @@
-"""Dialect: the common form of all dialects; GroupKey and PodGroup: what they are read into."""
+"""Dialect: the common form of all dialects; GroupKey and PodGroup: what reading one gives."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gangsched.model.required_ids import NONE_REQUIRED
 from gangsched.model.topology import Topology
 
 POD = "pod"
-"""In place of a dialect: a pod that names no group."""
+"""Used as the dialect of a pod that names no group."""
 
 SINGLE = "single"
 ALL = "all"
 
 
 class GroupKey(NamedTuple):
-    """Identity of a group; `uid` only for a lone pod, so that its successor of the same name is another."""
+    """Identity of a group; `uid` only for a lone pod, so that a later pod of that name is a new group."""
 
     dialect: str
     namespace: str
@@ -31,21 +31,21 @@ class GroupKey(NamedTuple):
 
 
 class PodGroup(msgspec.Struct, frozen=True, gc=False):
-    """A group's requirements, whatever dialect they were stated in.
+    """A group's requirements, independent of the dialect that states them.
 
-    min_count members must start together; total_count (>= min_count), where given, are waited for in Permit;
-    min_resources are what all nodes together must have for the group to be tried; start_together are the
-    "namespace/name" of groups that start only with this one, and its own. disruption_mode: whether preemption
-    takes its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count would stay.
-    roles: how many members of each role, at least, start together; known_roles: if not empty, the only roles
-    that members may have ("": none). unsupported: requested features that gangsched lacks. preempts: whether
-    it may take others' room at all. is_basic: its object states that its pods start one by one, so another
-    group name that a pod's user wrote takes precedence. topology: the node labels whose value its members
-    must, or should, have in common. required_ids: the resources whose device IDs must be known where its
-    members go (model.required_ids). packing_weight: packing's weight among the scores, None: its profile's
-    (model.packing_weight). priority: goes before its pods' own; priority_class: the name of the class whose
-    value counts if its pods have no priority of their own. walltime: the annotations of its object that state
-    how long it runs (model.walltime).
+    min_count members must start together; Permit waits for total_count (>= min_count), if given.
+    min_resources: what all nodes together must have before the group is tried. start_together:
+    "namespace/name" of the groups that start only with this one, including itself. disruption_mode: whether
+    preemption evicts its pods one by one (SINGLE) or together (ALL); "": together once fewer than min_count
+    would stay. roles: the least number of members of each role that start together. known_roles: if not
+    empty, the only roles that members may have ("": none). unsupported: requested features that gangsched
+    lacks. preempts: whether it may preempt at all. is_basic: its object states that its pods start one by
+    one, so another group name that a pod's user wrote wins. topology: the node labels whose value its members
+    must, or should, share. required_ids: the resources whose device IDs must be known on its members' nodes
+    (model.required_ids). packing_weight: packing's weight among the scores; None: the profile's
+    (model.packing_weight). priority: overrides its pods' own. priority_class: the class whose value counts if
+    its pods have no priority. walltime: the annotations of its object that state how long it runs
+    (model.walltime).
     """
 
     key: GroupKey
@@ -81,7 +81,7 @@ Numbers = dict[str, Any]
 
 
 class ObjectKind(NamedTuple):
-    """A kind whose objects are groups: `podgroups` of an API group, its versions in the order to be tried."""
+    """A kind whose objects are groups: `podgroups` of an API group, with its versions in the order to try."""
 
     api_group: str
     versions: tuple[str, ...]
@@ -98,13 +98,14 @@ def _no_object(item: CustomObject, annotated: Numbers) -> Numbers:
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """How one system writes groups.
 
-    name: as GroupKey and messages have it. labels and annotations: where a pod names its group, in all
-    spellings. compose: makes the name, or "", if it is not one of these values alone. role_annotations and
-    role_labels: where it names its role; the first one found counts. stated_labels and stated_annotations:
-    where a pod states the group's numbers; all members must agree, with one_speaks all that state any.
-    from_pod: reads the numbers from a member's labels and annotations. kinds: the objects that state them;
-    the first that exists counts. If there are kinds, from_object reads them (annotated: the values of our own
-    annotations on it) and from_pod is never called. Both raise ParseError, naming the key or the field.
+    name: as in GroupKey and messages. labels, annotations: keys by which a pod names its group, in all
+    spellings. compose: builds the name (or "") if it is not simply one of these values. role_annotations,
+    role_labels: keys by which it names its role; the first one found counts. stated_labels,
+    stated_annotations: keys by which a pod states the group's numbers. All members must agree; with
+    one_speaks, all members that state any. from_pod: reads the numbers from a member's labels and
+    annotations. kinds: the objects that state them; the first that exists counts. If there are kinds,
+    from_object reads the object (annotated: the values of our own annotations on it) and from_pod is never
+    called. Both raise ParseError, naming the key or the field.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Marks by which a pod asks another system for a gang and names no group that we can read.
+"""Marks of pods that ask another system for a gang without naming a group that we can read.
 
-Such a pod would be a group of one and start alone, without a message. The configuration decides what to do
-about it (foreignMarkers). Not here: marks that are read (the other files of this room).
+Such a pod would start alone, as a group of one, without a message. The configuration decides what happens
+instead (foreignMarkers). Not here: marks that we do read (the other files of this room).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
 _KUEUE_SERVING = "kueue.x-k8s.io/pod-group-serving"
 _KAI_QUEUE = "kai.scheduler/queue"
 _VOLCANO_MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
-# Controllers that own their pods directly and whose pods KAI's grouper makes a gang of. Source: KAI-Scheduler
+# Controllers that own their pods directly and that KAI's grouper turns into gangs. Source: KAI-Scheduler
 # `pkg/podgrouper/podgrouper/hub/hub.go`.
 _KAI_GANGS = frozenset(("JAXJob", "MPIJob", "PyTorchJob", "RayCluster", "TFJob", "XGBoostJob"))
 
@@ -72,7 +72,7 @@ _IN_LABELS, _IN_ANNOTATIONS = frozenset(LABELS), frozenset(ANNOTATIONS)
 
 
 def unsupported_marks(meta: ObjectMeta) -> tuple[str, ...]:
-    """What a pod without a group asks of another system, each with the reason why it is not done."""
+    """Returns the marks of another system on a pod without a group, each with why we do not follow it."""
     labels, annotations = meta.labels, meta.annotations
     found: dict[str, None] = {}
     if labels and not _IN_LABELS.isdisjoint(labels):

@@ -1,11 +1,11 @@
 """KAI: an annotation, and its PodGroup with subgroups. Sources: KAI-Scheduler
 `pkg/apis/scheduling/v2alpha2/podgroup_types.go`, `pkg/scheduler/api/podgroup_info/subgroup_info/factory.go`.
 
-If there are subgroups, they state how many start together, and minMember does not: each subgroup that has no
-children has a minimum, and every pod is in one of them. Its queue is ignored.
+If there are subgroups, they state how many pods start together, not minMember: each subgroup without children
+has a minimum, and every pod is in one of these. The queue is ignored.
 
-A level of a topologyConstraint is a label of nodes, as its Topology object lists them, so that object need
-not be read: a group goes where that label's value is the same.
+A level of a topologyConstraint is a node label, as listed in its Topology object, so that object need not be
+read: all members go to nodes with the same value of that label.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _is_its_own_ancestor(name: str, parents: Mapping[str, str], known: Mapping[s
 
 
 def _levels(asking: Mapping[str, Any], field: str) -> Topology:
-    """The topology of a group or a subgroup, the required level first, as it is the wider one."""
+    """Returns the topology of a group or subgroup, the required level first because it is wider."""
     constraint = asking.get(_CONSTRAINT)
     if constraint is None:
         return ()

@@ -1,10 +1,10 @@
-"""Koordinator: annotations on the pods. Its PodGroups, which come from coscheduling, are read as those are.
+"""Koordinator: annotations on the pods. Its PodGroups come from coscheduling and are read the same way.
 
 Sources: koordinator `apis/extension/coscheduling.go`, `pkg/scheduler/plugins/coscheduling/core/gang.go`.
 
 Its total-number does not affect the start, there or here: a gang starts with min-available members. Its modes
-differ in what happens to reserved members while others do not fit; here nothing is ever reserved for a gang
-that does not fit, so both modes hold.
+differ in what happens to reserved members while the rest do not fit. Here nothing is reserved for a gang that
+does not fit, so both modes are satisfied.
 """
 
 from __future__ import annotations

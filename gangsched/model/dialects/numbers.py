@@ -26,7 +26,7 @@ ON_DEVICE_FAILURE_KEY = "gangsched.io/on-device-failure"
 MAX_MEMBERS = 100_000
 MAX_START_TOGETHER = 64
 _NUMBER = re.compile(r"[0-9]{1,9}")
-# Nine digits a part: a number that no float holds must not get as far as arithmetic.
+# At most nine digits a part: a number too large for a float must not reach arithmetic.
 _DURATION = re.compile(
     r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)s)?|(?P<bare>[0-9]{1,9})"
 )
@@ -35,7 +35,7 @@ _decode_names = bounded.decoder(list[str])
 
 
 def annotated_numbers(annotations: Metadata, key: GroupKey) -> Numbers:
-    """The settings in our own annotations of a group, on its pods or on its object.
+    """Reads the settings in our own annotations on a group's pods or its object.
 
     Raises: ParseError, naming the key.
     """
@@ -52,7 +52,7 @@ def annotated_numbers(annotations: Metadata, key: GroupKey) -> Numbers:
 
 
 def count(value: object, field: str, *, at_least: int = 1) -> int:
-    """How many members, as a whole number that a group can have. Raises: ParseError, naming the field."""
+    """Reads a number of members, a whole number in range. Raises: ParseError, naming the field."""
     text = str(value)
     if not _NUMBER.fullmatch(text) or not at_least <= int(text) <= MAX_MEMBERS:
         raise ParseError(f"{text[:80]!r} is not a whole number from {at_least} to {MAX_MEMBERS}", field=field)
@@ -77,7 +77,7 @@ def priority_class(spec: Mapping[str, Any]) -> Numbers:
 
 
 def start_together(text: str | None, own: GroupKey, field: str = GROUPS_KEY) -> tuple[str, ...]:
-    """A JSON list of groups, its own among them or not. Raises: ParseError, naming the field."""
+    """Reads a JSON list of groups, which need not include `own`. Raises: ParseError, naming the field."""
     if not text:
         return ()
     try:
@@ -110,7 +110,7 @@ def _disruption_mode(text: str | None) -> str:
 
 
 def device_failure(annotations: Metadata) -> str:
-    """What happens to the group when one of its devices fails. Raises: ParseError."""
+    """Reads what happens to the group when one of its devices fails. Raises: ParseError."""
     text = annotations.get(ON_DEVICE_FAILURE_KEY)
     if text not in (None, "none", "evictMember", "evictGang"):
         raise ParseError(
@@ -120,7 +120,7 @@ def device_failure(annotations: Metadata) -> str:
 
 
 def parse_duration_s(text: str, field: str) -> float:
-    """Go's durations as people write them: "90s", "5m", "1h30m"; bare digits are seconds.
+    """Parses Go durations as people write them: "90s", "5m", "1h30m"; bare digits are seconds.
 
     Raises: ParseError, also for zero.
     """

@@ -1,4 +1,4 @@
-"""Our own: a label and annotations on the pods, no CRD."""
+"""Our own dialect: a label and annotations on the pods, no CRD."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
             f"not an object of at most {_MAX_TASKS} tasks and their numbers", field="spec.minTaskMember"
         )
     roles = {t: count(n, f"spec.minTaskMember.{t[:80]}", at_least=0) for t, n in tasks.items()}
-    # As in Volcano: a gang that may start with fewer than its tasks need together starts by minMember alone.
+    # As in Volcano: if minMember is less than the sum of the tasks' minimums, minMember alone decides.
     if sum(roles.values()) <= min_count:
         numbers["roles"] = {task: n for task, n in roles.items() if n}
     unsupported = []

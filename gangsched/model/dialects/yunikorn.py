@@ -4,7 +4,7 @@ Sources: yunikorn-k8shim `pkg/common/constants/constants.go`, `pkg/cache/metadat
 `pkg/cache/amprotocol.go`.
 
 No placeholder pods are made: the real pods wait until all task groups can start. An application without task
-groups is no gang, there or here. The first pod may state the task groups for all.
+groups is no gang, there or here. The first pod may state the task groups for all pods.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _decode = bounded.decoder(list[_TaskGroup])
 
 
 def application(labels: Metadata, annotations: Metadata) -> str:
-    """The application's ID where the pod belongs to a task group, else "". The order is YuniKorn's."""
+    """Returns the application's ID if the pod is in a task group, else "". The key order is YuniKorn's."""
     if not annotations.get(TASK_GROUPS) and not annotations.get(TASK_GROUP_NAME):
         return ""
     ids = (labels.get(APP_ID), annotations.get(APP_ID), *map(labels.get, _ID_LABELS[1:]))

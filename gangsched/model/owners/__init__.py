@@ -1,9 +1,9 @@
-"""Controllers whose pods are a gang without saying so in a PodGroup: one file each, and the table of them.
+"""Controllers whose pods form a gang without a PodGroup that states it: one file each, and their table.
 
 Lives here: which of a controller's pods belong together, read from the pod (a Claim) and from the
-controller's object (an Owner), only the fields that say so. Not here: the gangs made from it
-(core.groups.owners), PodGroups of any kind (model.pod_group). All of it is written by strangers: numbers are
-bounded where they are decoded, and an object that does not decode costs its own pods alone.
+controller's object (an Owner); only the fields that state it. Not here: the gangs made from them
+(core.groups.owners), PodGroups of any kind (model.pod_group). Any user may write these objects: numbers are
+bounded when decoded, and an object that does not decode affects only its own pods.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from gangsched.model.owners import job_sets, jobs, kueue, leader_worker_sets, mp
 from gangsched.model.owners.owner import Claim, Owner, OwnerName, Role, Start
 
 INFER_LABEL = "gangsched.io/infer-gangs"
-"""On a Namespace: what is inferred there instead of the profile's setting; names joined by dots."""
+"""On a Namespace: what to infer there instead of the profile's setting; names joined by dots."""
 
 
 class OwnerKind(NamedTuple):
-    """A kind of object that states how many pods a gang has. wire: the decoded form; read: makes an Owner of
-    it."""
+    """A kind of object that states how many pods a gang has. wire: the decoded form; read: turns it into an
+    Owner.
+    """
 
     kind: str
     group: str
@@ -33,7 +34,7 @@ class OwnerKind(NamedTuple):
 
     @property
     def followed_as(self) -> str:
-        """Its name among the kinds that are followed."""
+        """The kind's name among the watched kinds."""
         return f"owners.{self.kind}"
 
 
@@ -60,7 +61,7 @@ OWNER_KINDS = {
 
 
 class Inferred(NamedTuple):
-    """One value of inferGangs: the objects that it reads, and how a pod is recognized."""
+    """One value of inferGangs: the objects to read, and how to recognize a pod."""
 
     owner_kind: str
     claim: Callable[[Pod], Claim | None]
@@ -73,8 +74,9 @@ INFERRED = {
     "Kueue": Inferred("Workload", kueue.claim),
     "Job": Inferred("Job", jobs.claim),
 }
-"""By the name in inferGangs. If several recognize a pod, the first one has it; those that know more about the
-order in which pods come are earlier."""
+"""By the name in inferGangs. If several recognize a pod, the first one wins; those that know more about the
+order in which pods are created come first.
+"""
 DEFAULT_INFERRED = ("LeaderWorkerSet", "JobSet", "RayCluster", "Kueue")
 ORDERED = tuple(INFERRED)
 
@@ -95,7 +97,7 @@ _LABELS, _ANNOTATIONS = frozenset(TELLING_LABELS), frozenset(TELLING_ANNOTATIONS
 
 
 def claim_of(pod: Pod, inferred: tuple[str, ...]) -> Claim | None:
-    """The gang of the pod by one of these controllers. inferred: in the order of ORDERED."""
+    """Returns the pod's gang according to one of these controllers. inferred: in the order of ORDERED."""
     if not is_marked(pod):
         return None
     for name in inferred:
@@ -106,7 +108,7 @@ def claim_of(pod: Pod, inferred: tuple[str, ...]) -> Claim | None:
 
 
 def owners_of(pod: Pod) -> tuple[OwnerName, ...]:
-    """Objects that may explain why not all pods of the gang can exist at the same time."""
+    """Returns the objects that may explain why the gang's pods cannot all exist at once."""
     if not is_marked(pod):
         return ()
     claims = (job_sets.claim(pod), leader_worker_sets.claim(pod))
@@ -116,14 +118,14 @@ def owners_of(pod: Pod) -> tuple[OwnerName, ...]:
 
 
 def lineage(key: GroupKey) -> str:
-    """What a gang has in common with the one that its controller makes in its place, and with no other."""
+    """Returns a name that a gang shares only with the one that its controller later makes in its place."""
     if key.dialect in (job_sets.DIALECT, kueue.WORKLOAD_DIALECT):
         return f"{key.dialect} {key.namespace}/{job_sets.name_of_all(key.name)} {key.uid}"
     return f"{key.dialect} {key}"
 
 
 def kinds_read(inferred: tuple[str, ...]) -> tuple[str, ...]:
-    """The kinds to be followed, as Kind.name has them, to infer these."""
+    """Returns the kinds to watch, as in Kind.name, to infer these."""
     if not inferred:
         return ()
     kinds = [INFERRED[name].owner_kind for name in ORDERED if name in inferred]
@@ -131,7 +133,7 @@ def kinds_read(inferred: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_marked(pod: Pod) -> bool:
-    """Whether a pod may be one of these controllers' at all; asked of every pod that names no group."""
+    """Whether a pod may belong to one of these controllers; called for every pod that names no group."""
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
     return bool(
         (labels and not _LABELS.isdisjoint(labels))

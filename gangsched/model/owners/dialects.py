@@ -1,7 +1,7 @@
-"""The gangs that controllers make, as dialects: no pod names one, and their number comes from elsewhere.
+"""Gangs made by controllers, as dialects: no pod names them, and their size comes from the controller.
 
-Our own annotations count in them as in any gang: min-members below the controller's number makes the gang
-elastic, so that it starts with that number and grows.
+Our own annotations apply to them as to any gang: min-members below the controller's number makes the gang
+elastic, so that it starts with min-members and grows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gangsched.model.dialects.ours import MIN_MEMBERS_KEY
 from gangsched.model.owners import job_sets, jobs, kueue, leader_worker_sets, ray
 
 WHOLE = 0
-"""Instead of min_count: the controller's number."""
+"""As min_count: stands for the controller's number."""
 
 
 def _from_pod(key: GroupKey, labels: Metadata, annotations: Metadata) -> Numbers:

@@ -1,9 +1,9 @@
 """JobSets (jobset.x-k8s.io): all Jobs of one attempt are one gang, replicas x parallelism over all of them.
 
-The number of pods is in the JobSet alone. A restart makes all of them anew under a higher restart-attempt,
-which is part of the gang's name: pods of an old attempt do not belong to the new one. Where Jobs are created
-one replicatedJob after the other each replicatedJob is a gang; with exclusive topology nothing is, because a
-Job's other pods are refused until its first one has a node.
+Only the JobSet states the number of pods. A restart recreates them all under a higher restart-attempt, which
+is part of the gang's name: pods of an old attempt do not belong to the new gang. If Jobs are created one
+replicatedJob after the other, each replicatedJob is a gang. With exclusive topology there is no gang: the API
+server refuses a Job's other pods until the first has a node.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class JobSet(Wire):
 
 
 def name_of_attempt(name: str, labels: Mapping[str, str]) -> str:
-    """The name of the attempt's gang that a pod with these labels belongs to."""
+    """Returns the name of the attempt's gang to which a pod with these labels belongs."""
     attempt = labels.get(ATTEMPT_KEY, "0")
     return name if attempt == "0" else f"{name}-restart-{attempt}"
 
 
 def name_of_all(name: str) -> str:
-    """What the names of all attempts' gangs have in common."""
+    """Returns the part that the names of all attempts' gangs share."""
     return _RESTARTED.sub("", name)
 
 

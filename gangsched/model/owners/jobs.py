@@ -1,7 +1,7 @@
-"""batch/v1 Jobs: an Indexed one's pods are one gang, min(parallelism, completions) of them at a time.
+"""batch/v1 Jobs: the pods of an Indexed Job are one gang, min(parallelism, completions) at a time.
 
-An index that has succeeded, or has failed for good, gets no pod any more. A Job without indices is a queue of
-work whose workers do not know each other, so it is no gang.
+An index that has succeeded, or failed for good, gets no more pods. A Job without indices is a work queue
+whose workers are independent, so it is no gang.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DIALECT = "job"
 INDEX_KEY = "batch.kubernetes.io/job-completion-index"
 
 
-# Longer is no number of an index.
+# A longer number is no index.
 _MAX_DIGITS = 10
 
 
@@ -36,7 +36,7 @@ class Job(Wire):
 
 
 def claim(pod: Pod) -> Claim | None:
-    """Only of pods that have an index."""
+    """Returns a Claim only for pods that have an index."""
     meta = pod.metadata
     if INDEX_KEY not in (meta.annotations or ()):
         return None
@@ -67,7 +67,7 @@ def read(job: Job) -> Owner:
 
 
 def _n_of(indexes: str) -> int:
-    """The number of indices in the Job controller's "1,3-5"; anything that is no index is ignored."""
+    """Counts the indices in the Job controller's "1,3-5"; ignores anything else."""
     n = 0
     for part in indexes.split(",") if indexes else ():
         first, _, last = part.partition("-")

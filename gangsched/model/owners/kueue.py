@@ -1,8 +1,8 @@
 """Kueue (kueue.x-k8s.io): groups of plain pods, and the pods of what it has admitted.
 
-Of a group of pods name and number are on each pod. Pods of a Job, or of another kind that Kueue suspends and
-starts, name their Workload, in which the number is: what was admitted, which may be less than was asked for.
-Groups that serve are as elastic as a Deployment, and elastic Workloads grow slice by slice: no gangs.
+Each pod of a group of plain pods states the group's name and size. Pods of a Job, or of another kind that
+Kueue suspends and starts, name their Workload; it states the admitted number, which may be less than was
+requested. Serving groups are as elastic as a Deployment, and elastic Workloads grow slice by slice: no gangs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Admission(Wire):
 
 class WorkloadStatus(Wire):
     admission: Admission | None = None
-    # Pods that have succeeded and need no room any more.
+    # Pods that have succeeded and no longer need room.
     reclaimable_pods: list[Assignment] | None = None
 
 

@@ -1,7 +1,7 @@
 """LeaderWorkerSets (leaderworkerset.x-k8s.io): one gang for each replica, its leader and its workers.
 
-All of it is on the pod but whether the workers exist only when the leader is ready, or has a node: then the
-leader starts by itself, and after it the workers as a gang.
+The pod states everything except whether its workers are created only when the leader is ready, or has a node.
+In that case the leader starts alone, and then the workers as a gang.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""MPIJobs (kubeflow.org): their pods name a PodGroup; only whether that can ever be whole is read here."""
+"""MPIJobs (kubeflow.org): their pods name a PodGroup; read here is only whether it can ever be complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MPIJob(Wire):
 
 
 def owner_of(pod: Pod) -> OwnerName | None:
-    """The MPIJob that the pod is a worker or the launcher of."""
+    """Returns the MPIJob of a worker or launcher pod."""
     labels = pod.metadata.labels or {}
     name = labels.get(JOB_KEY)
     if not name or labels.get(OPERATOR_KEY) != OPERATOR:

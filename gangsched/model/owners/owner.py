@@ -1,7 +1,7 @@
-"""Owner and Claim: what a controller's object says of its pods, and what a pod says of its controller.
+"""Owner: what a controller's object states about its pods. Claim: what a pod states about its controller.
 
-Both are plain values in which no controller is left: core.groups.owners puts them together without knowing
-what a JobSet is. Made by the files beside this one, one for each controller.
+Both are plain values independent of the kind of controller: core.groups.owners combines them without knowing
+what a JobSet is. The files beside this one make them, one for each controller.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gangsched.model.dialects.numbers import MAX_MEMBERS
 from gangsched.model.objects import ObjectMeta
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_MEMBERS)]
-"""A number of pods or of replicas; what is beyond costs the object that has it."""
+"""A number of pods or replicas; an object with a larger one does not decode."""
 DEFAULT_SCHEDULER = "default-scheduler"
 
 
@@ -29,7 +29,7 @@ class Start(enum.Enum):
 
 
 class OwnerName(NamedTuple):
-    """Which object; `kind` as the API has it."""
+    """Names an object; `kind` as in the API."""
 
     kind: str
     namespace: str
@@ -40,9 +40,9 @@ class OwnerName(NamedTuple):
 
 
 class Role(msgspec.Struct, frozen=True, gc=False):
-    """Pods of one template. count: how many must start together; scheduler_name: "" where none is named.
+    """Pods of one template. count: how many must start together; scheduler_name: "" if not set.
 
-    n_owed: how many of these have not succeeded, None where the object does not say.
+    n_owed: how many of these have not succeeded; None if the object does not state it.
     """
 
     name: str
@@ -52,11 +52,11 @@ class Role(msgspec.Struct, frozen=True, gc=False):
 
 
 class Owner(msgspec.Struct, frozen=True, gc=False):
-    """What an object says of its pods.
+    """What an object states about its pods.
 
-    why: the field that has them start otherwise than all at once, and what it does; cure: what its user may
-    do about it. waits: what the object lacks until its numbers count. problem: what is wrong with it.
-    deadline_s: so long after began_at, in Unix time, its controller ends all of it, None: never.
+    why: the field because of which they do not start all at once, and its effect; cure: what its user can do
+    about it. waits: what the object still lacks before its numbers count. problem: what is wrong with it.
+    deadline_s: its controller ends everything this long after began_at (Unix time); None: never.
     """
 
     named: OwnerName
@@ -71,15 +71,15 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
     began_at: float = 0.0
 
     def n_pods(self, scheduler_name: str, role: str = "") -> int:
-        """How many pods start together that are this scheduler's; with `role` only of that one.
+        """Returns how many of this scheduler's pods start together; with `role`, only pods of that role.
 
-        Where templates name this scheduler, the others are somebody else's. Where none does, it was set on
-        the pods when they were made, and all of them are counted.
+        If some templates name this scheduler, the rest belong to another one. If none does, the scheduler was
+        set on the pods when they were created, and all pods count.
         """
         return sum(one.count for one in self._own(scheduler_name, role))
 
     def n_owed(self, scheduler_name: str, role: str = "") -> int | None:
-        """How many of these have not succeeded, None where the object does not say."""
+        """Returns how many of these have not succeeded; None if the object does not state it."""
         owed = [one.n_owed for one in self._own(scheduler_name, role)]
         return None if None in owed else sum(n for n in owed if n is not None)
 
@@ -92,12 +92,12 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
 
 
 class Claim(NamedTuple):
-    """What a pod says of the gang that its controller makes of it.
+    """What a pod states about the gang that its controller makes it part of.
 
-    dialect, group and uid: of the gang's key. owner: the object to be asked, None where the pod says all.
-    n_pods: the gang's number as the pod has it, 0: it is in the object. start, why and cure: as in Owner,
-    where already the pod tells. may_miss_owner: the pod's number counts where the object's kind is not
-    served. stated: what all members must say alike.
+    dialect, group, uid: parts of the gang's key. owner: the object to read; None if the pod states
+    everything. n_pods: the gang's size as stated on the pod; 0: the object states it. start, why, cure: as in
+    Owner, if the pod already determines them. may_miss_owner: the pod's number counts if the object's kind is
+    not served. stated: values that must be equal on all members.
     """
 
     dialect: str
@@ -115,12 +115,12 @@ class Claim(NamedTuple):
 
 
 def named(kind: str, meta: ObjectMeta) -> OwnerName:
-    """The name of the object with this metadata."""
+    """Returns the name of the object with this metadata."""
     return OwnerName(kind, meta.namespace, meta.name)
 
 
 def read_count(text: str | None, field: str) -> tuple[int, str]:
-    """The number in a label or annotation, or what is wrong with it."""
+    """Reads the number in a label or annotation; returns (number, "") or (0, what is wrong)."""
     if text is not None and text.isdecimal() and text.isascii() and 0 < len(text) < 10:
         number = int(text)
         if 1 <= number <= MAX_MEMBERS:
@@ -130,7 +130,7 @@ def read_count(text: str | None, field: str) -> tuple[int, str]:
 
 
 def checked(owner: Owner) -> Owner:
-    """The same, with its problem where its numbers add up to too much."""
+    """Returns the owner, with a problem added if its numbers sum to more than a gang may have."""
     total = sum(role.count for role in owner.roles)
     if total <= MAX_MEMBERS:
         return owner

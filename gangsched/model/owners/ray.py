@@ -1,7 +1,7 @@
-"""RayClusters (ray.io), a RayJob's and a RayService's among them: the head and its workers are one gang.
+"""RayClusters (ray.io), including those of a RayJob or RayService: the head and its workers are one gang.
 
-Without the autoscaler all replicas are needed; with it a cluster starts with minReplicas and grows. The
-submitter of a RayJob, and the Job that cleans up after a cluster, are no nodes of Ray and no part of it.
+Without the autoscaler all replicas are needed; with it a cluster starts with minReplicas and grows. A
+RayJob's submitter and the Job that cleans up after a cluster are no Ray nodes and not part of the gang.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pod templates and Jobs inside other objects: only the numbers of pods and their scheduler."""
+"""Pod templates and Jobs inside other objects: only the number of pods and their scheduler."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gangsched.model.owners.owner import Count
 
 
 class Wire(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
-    """Shared options of what is decoded here."""
+    """Shared options of all objects here."""
 
 
 class TemplateSpec(Wire):
@@ -17,7 +17,7 @@ class TemplateSpec(Wire):
 
 
 class Template(Wire):
-    """Of pods."""
+    """A pod template."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: TemplateSpec = msgspec.field(default_factory=TemplateSpec)
@@ -25,7 +25,7 @@ class Template(Wire):
 
 class JobSpec(Wire):
     parallelism: Count | None = None
-    # A work queue's number of items, of which few are pods at a time.
+    # For a work queue: its number of items, few of which are pods at a time.
     completions: int | None = None
     completion_mode: str | None = None
     active_deadline_seconds: int | None = None

@@ -1,6 +1,7 @@
-"""What a copy of this process computes, with a bound on its time and on the length of its answer.
+"""Computes in a copy of this process, with bounds on the time and on the length of the answer.
 
-Not here: the copy itself (gangsched.process_copy). Called by the board for what the loop has no time for.
+Not here: the copy itself (gangsched.process_copy). Called by the board for work that the loop has no time
+for.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ _DONE, _REFUSED, _FAILED = b"\x00", b"\x01", b"\x02"
 
 
 class AsideFailed(Exception):
-    """It has not come to an answer; the message says why, for people."""
+    """There is no answer; the message says why, for people."""
 
 
 class Found(NamedTuple):
-    """copied_s: CPU time of the caller's thread while the copy was made; it does nothing else meanwhile."""
+    """copied_s: CPU time of the caller's thread for making the copy, which blocks it."""
 
     body: bytes
     copied_s: float
 
 
 async def aside(compute: Callable[[], bytes], *, limit_s: float) -> Found:
-    """What `compute` returns in a copy of this process. Raises: ConfigError as it does; AsideFailed."""
+    """Returns what `compute` returns in a copy of this process. Raises: its ConfigError; AsideFailed."""
     receiving, sending = os.pipe()
     began_s = time.thread_time()
     try:
@@ -67,7 +68,7 @@ async def aside(compute: Callable[[], bytes], *, limit_s: float) -> Found:
 
 
 async def _received(pipe: int) -> bytes:
-    """All that the copy writes until it closes the pipe. Raises: AsideFailed."""
+    """Reads all that the copy writes until it closes the pipe. Raises: AsideFailed."""
     os.set_blocking(pipe, False)
     loop, parts, n = asyncio.get_running_loop(), list[bytes](), 0
     ready = asyncio.Event()
@@ -91,7 +92,7 @@ async def _received(pipe: int) -> bytes:
 
 
 def _answer(compute: Callable[[], bytes]) -> tuple[bytes, int]:
-    """In the copy: how it went, and what came of it."""
+    """In the copy: returns a mark of the outcome followed by the answer, and the exit status."""
     try:
         return _DONE + compute(), 0
     except ConfigError as error:

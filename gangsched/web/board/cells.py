@@ -1,8 +1,8 @@
 """The map: for every node its rack and a code for each of its devices, and which rows changed.
 
-Lives here: codes, one walk over changed rows. Not here: how often (feed.py), drawing (static/map.js). Numbers
-stand for groups, so that a cell is a small number and a name is sent once. Text is made safe to print; the
-page shows it as text only.
+Lives here: codes, one walk over changed rows. Not here: how often (feed.py), drawing (static/map.js). Groups
+are numbered, so that a cell is a small number and a name is sent once. Text is made safe to print; the page
+shows it as text only.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import Group, MemberState
 from gangsched.model.pod_group import GroupKey
 
-# A cell's code: one of these, or FIRST_GROUP + 2 x the group's number, + 1 while it is only reserved.
+# A cell's code: one of these, or FIRST_GROUP + 2 x the group's number, + 1 while only reserved.
 FREE, UNHEALTHY, FOREIGN, COUNTED, CLAIMED = range(5)
 FIRST_GROUP = 8
-# Once there are this many names, the whole map is made anew, which forgets groups that have gone.
+# Once there are this many names, the whole map is rebuilt, which drops groups that are gone.
 MAX_NAMES = 20_000
-# Nodes and resources are named by their kubelets.
+# Kubelets choose the names of nodes and resources.
 MAX_RESOURCES = 16
 MAX_CELLS = 256
-# A resource that is only counted is drawn up to this number a node: plugins for /dev/fuse report thousands.
+# A resource without device IDs is drawn only if the node has at most this many: plugins for /dev/fuse report
+# thousands.
 MAX_COUNTED = 64
 
 
 class NodeCells(msgspec.Struct, frozen=True, array_like=True):
-    """One node. cells: by resource, a code for each device. is_open: whether new pods may come."""
+    """One node. cells: by resource, a code for each device. is_open: whether it accepts new pods."""
 
     row: int
     name: str
@@ -42,7 +43,7 @@ class NodeCells(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Changes(msgspec.Struct):
-    """What changed since the last look. is_whole: forget everything before."""
+    """What changed since the last look. is_whole: replaces everything before."""
 
     nodes: list[NodeCells]
     gone: list[int]
@@ -51,14 +52,14 @@ class Changes(msgspec.Struct):
 
 
 class Cells:
-    """The map as it was last looked at."""
+    """The map as it was last read."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._mark = -1
         self._due: dict[int, None] = {}
         self._reserved: dict[int, None] = {}
-        """Rows with a reserved device: a bind changes nothing in its row."""
+        """Rows with a reserved device, read again each time: a bind changes nothing in its row."""
         self._numbers: dict[GroupKey, int] = {}
         self._new: dict[int, str] = {}
         self._names: dict[int, str] = {}
@@ -67,14 +68,14 @@ class Cells:
         self._last: tuple[Group | None, int] = None, 0
         self.nodes: dict[int, NodeCells] = {}
         self.is_filling = True
-        """Not all rows have been looked at yet."""
+        """Not all rows have been read yet."""
 
     def whole(self) -> Changes:
-        """The map as it was last looked at, for a new viewer."""
+        """Returns the map as last read, for a new viewer."""
         return Changes(list(self.nodes.values()), [], dict(self._names), is_whole=True)
 
     def changes(self, at_once: int) -> Changes:
-        """Looks at up to `at_once` rows that may have changed; the others come next time."""
+        """Reads up to `at_once` rows that may have changed; the rest follow next time."""
         table = self._scheduler.shared.cache.nodes
         noted = table.rows_since(self._mark) if self._mark >= 0 else None
         is_whole = noted is None and len(self._numbers) > MAX_NAMES
@@ -141,7 +142,7 @@ class Cells:
                 yield name, [COUNTED] * (n - n_free) + [FREE] * n_free
 
     def _read_columns(self, table: NodeTable) -> None:
-        """What nodes have, before some rows are looked at."""
+        """Reads the nodes' columns, before rows are read."""
         columns = self._scheduler.shared.cache.ledger.columns
         self._columns = [(resource, columns[resource]) for resource in sorted(columns)]
         names = table.table.names[: len(table.allocatable)]
@@ -155,7 +156,7 @@ class Cells:
             if info is None or info.group is None:
                 continue
             last, number = self._last
-            if last is not info.group:  # a gang's devices lie side by side
+            if last is not info.group:  # a gang's devices are adjacent
                 number = self._number(info.group.key)
                 self._last = info.group, number
             if info.state is MemberState.ASSUMED:

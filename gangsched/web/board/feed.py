@@ -1,8 +1,8 @@
-"""The feed: what changed, made once a tick for all viewers, and each viewer's bounded buffer.
+"""The feed: changes, collected once a tick for all viewers, and each viewer's bounded buffer.
 
 Lives here: ticks, messages of server-sent events, viewers. Not here: HTTP (pages.py), what the map shows
-(cells.py). Without viewers nothing is made but the history's samples. A viewer that does not keep up is
-dropped: its browser connects anew and starts from the whole map.
+(cells.py). Without viewers only the history's samples are taken. A viewer that does not keep up is dropped:
+its browser reconnects and starts from the whole map.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from gangsched.web.board.history import History, Sample
 from gangsched.web.queue import Queue
 
 TICK_S = 0.5
-# While the first viewer waits for the whole map.
+# The tick while the first viewer waits for the whole map.
 _FILL_S = 0.1
 MAX_VIEWERS = 32
 MAX_BUFFERED = 16
-# Some 8 us each: this bounds what a tick takes from the loop, however much has changed.
+# Some 8 us each: bounds the time that a tick takes from the loop, however much has changed.
 ROWS_AT_ONCE = 300
 MAX_QUEUE = 100
-# The queue is sorted for this, and a row takes some 30 us.
+# Sending the queue requires sorting it, and a row takes some 30 us.
 QUEUE_TICKS = 6
-# Proxies close a connection on which nothing comes.
+# Proxies close idle connections.
 _QUIET_TICKS = 30
 
 
 class Viewer:
-    """One open page: messages that it has not taken yet."""
+    """One open page: the messages not yet sent to it."""
 
     def __init__(self) -> None:
         self.waiting: deque[bytes] = deque()
@@ -43,7 +43,7 @@ class Viewer:
         self.is_dropped = False
 
     def put(self, message: bytes) -> None:
-        """Drops the viewer instead, when it is too far behind."""
+        """Adds a message, or drops the viewer if it is too far behind."""
         if len(self.waiting) >= MAX_BUFFERED:
             self.waiting.clear()
             self.is_dropped = True
@@ -52,7 +52,7 @@ class Viewer:
         self._news.set()
 
     async def take(self) -> bytes:
-        """All messages since the last call; waits for one. b"": dropped."""
+        """Returns all messages since the last call; waits for one. b"": dropped."""
         while not self.waiting and not self.is_dropped:
             await self._news.wait()
             self._news = anyio.Event()
@@ -62,7 +62,7 @@ class Viewer:
 
 
 class Feed:
-    """Tells viewers what changes."""
+    """Sends changes to viewers."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Feed:
             await anyio.sleep(_FILL_S if self._cells is not None and self._cells.is_filling else TICK_S)
 
     def join(self) -> Viewer | None:
-        """A viewer that starts from the whole map; None: there are enough."""
+        """Adds a viewer that starts from the whole map; None: too many viewers."""
         if len(self._viewers) >= MAX_VIEWERS:
             return None
         if self._cells is None:
@@ -116,14 +116,14 @@ class Feed:
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
-        """Once the last one has left, the map is forgotten."""
+        """Removes a viewer; after the last one, drops the map."""
         if viewer in self._viewers:
             self._viewers.remove(viewer)
         if not self._viewers:
             self._cells, self._last_queue = None, b""
 
     def tick(self) -> None:
-        """Finds what has changed and sends it to all viewers."""
+        """Finds what changed and sends it to all viewers."""
         sample = self._history.take(self._clock_s(), self._wall_s())
         for viewer in [one for one in self._viewers if one.is_dropped]:
             self.leave(viewer)

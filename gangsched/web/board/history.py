@@ -1,6 +1,6 @@
 """The last hours as numbers: queue length, devices in use, fragmentation, decisions a second.
 
-Lives here: a ring of samples. Memory is bounded by their number, whatever happens.
+Lives here: a ring of samples. Their number bounds the memory.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MAX_SAMPLES = 1440
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
-    """at: seconds since 1970. n_waiting: groups that have not started. used: the share of devices that is not
-    free; split: the share of the free devices that are on nodes where others are in use; None: there are
-    none. decisions: attempts a second.
+    """at: seconds since 1970. n_waiting: groups that have not started. used: the share of devices not free;
+    split: the share of free devices that are on nodes where others are in use; None: there are no (free)
+    devices. decisions: attempts a second.
     """
 
     at: float
@@ -62,7 +62,7 @@ class History:
 
 
 def device_use(cache: Cache) -> tuple[float | None, float | None]:
-    """The share in use, and the share of free ones on nodes that are partly in use."""
+    """Returns the share in use, and the share of free devices on partly used nodes."""
     nodes, total, free, split = cache.nodes, 0, 0, 0
     for i, resource in enumerate(nodes.table.names[: len(nodes.allocatable)]):
         has, left = nodes.allocatable[i], np.maximum(nodes.free[i], 0)

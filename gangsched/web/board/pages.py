@@ -1,7 +1,7 @@
-"""The dashboard's paths: the page, its login, its events, a gang and a node, and what if.
+"""The dashboard's paths: the page, its login, its events, a gang, a node, and what-if.
 
-Lives here: aiohttp, headers, the cookie. Not here: who may read (access.py asks for `get` on /dashboard, for
-all of its data). The page and its script are open: they contain nothing of the cluster, and show the login.
+Lives here: aiohttp, headers, the cookie. Not here: who may read (access.py requires `get` on /dashboard, for
+all of its data). The page and its script are open: they contain no cluster data, and show the login.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _WRITE_S = 10.0
-# A token that is taken back ends its streams within this.
+# Within this time a revoked token ends its streams.
 _CHECK_S = 30.0
 _MAX_MEMBERS = 1024
 
 
 class Gang(msgspec.Struct, frozen=True):
-    """Everything about the groups of one name; members: the first _MAX_MEMBERS of all."""
+    """Everything about the groups of one name; members: at most _MAX_MEMBERS in all."""
 
     explanations: msgspec.Raw
     stories: msgspec.Raw
@@ -107,7 +107,7 @@ class Board:
     async def guarded(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Open: the page, its assets, the end of a session. Everything else needs the right to read it.
+        """Serves a request. Open: the page, its assets, the logout. The rest needs the right to read.
 
         Raises: Refused.
         """
@@ -141,7 +141,7 @@ class Board:
                 raise Refused(401, "the session has ended")
             authorization = f"Bearer {token}"
         if self._access.is_open(ROOT) and not _is_local(request.host):
-            # A site whose name resolves to the loopback address must not read what is open there (DNS
+            # A site whose name resolves to the loopback address must not read the pages open there (DNS
             # rebinding).
             raise Refused(403, "an open dashboard is read by the address of its machine, not by a name")
         await self._access.check(ROOT, authorization, address=request.remote or "")
@@ -154,7 +154,7 @@ class Board:
         return web.Response(body=self.assets[name], content_type=_ASSETS[name], charset="utf-8")
 
     async def _session(self, request: web.Request) -> web.Response:
-        """Whether this browser may read: asked first, as a stream that is refused tells no reason."""
+        """Answers whether this browser may read. The page asks first: a rejected stream shows no reason."""
         why = ""
         try:
             await self._check(request)
@@ -217,7 +217,7 @@ class Board:
         return web.Response(body=body, content_type="application/json")
 
     def _all_about(self, name: str) -> bytes | None:
-        """JSON: a Gang; None: there is none of that name."""
+        """Returns a Gang as JSON; None: no group has that name."""
         groups = [group for key, group in self._scheduler.shared.groups.items() if str(key) == name]
         explanations, stories = self._explanations.told(name), self._stories.told(name)
         if not groups or explanations is None or stories is None:
@@ -227,7 +227,7 @@ class Board:
         return msgspec.json.encode(gang)
 
     async def _answer(self, request: web.Request) -> web.Response:
-        """What if. Another site's form cannot send this type, and its script may not."""
+        """Answers what-if. Another site's form cannot send this type, and its script may not."""
         if request.content_type != _JSON:
             return _refused(415, f"send {_JSON}")
         try:
@@ -254,7 +254,7 @@ class Board:
 
 
 async def _body(request: web.Request, most: int) -> bytes | None:
-    """None: it is longer than `most`."""
+    """Returns the body; None: it is longer than `most`."""
     if (request.content_length or 0) > most:
         return None
     parts, n = list[bytes](), 0
@@ -278,8 +278,9 @@ def _secure(response: web.StreamResponse) -> None:
 
 
 def _is_own(request: web.Request) -> bool:
-    """Whether a browser without Sec-Fetch-Site asks from a page of ours. One that sends it may be behind
-    a proxy that changes the host."""
+    """Whether a browser without Sec-Fetch-Site sends the request from one of our pages. A browser that sends
+    it may be behind a proxy that changes the host.
+    """
     origin = request.headers.get("Origin", "")
     if "Sec-Fetch-Site" in request.headers or not origin:
         return True

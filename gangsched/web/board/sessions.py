@@ -1,7 +1,7 @@
-"""Logins of browsers: a cookie with a random name of a session, for a token that stays here.
+"""Logins of browsers: a cookie with a random session name, for a token that stays here.
 
-Lives here: the sessions, their number and age. Not here: what a token may do; that is asked anew for every
-request (access.py), so that a token taken back ends its session.
+Lives here: the sessions, their number and age. Not here: what a token may do; that is checked for every
+request (access.py), so that revoking a token ends its session.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Sessions:
         self._kept: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
 
     def begin(self, token: str) -> str:
-        """The new session's name."""
+        """Begins a session; returns its name."""
         name = secrets.token_urlsafe(32)
         self._kept[_key(name)] = self._clock_s() + LIFETIME_S, token
         if len(self._kept) > MAX_SESSIONS:
@@ -33,11 +33,11 @@ class Sessions:
         return name
 
     def end(self, name: str) -> None:
-        """Forgets it."""
+        """Removes the session."""
         self._kept.pop(_key(name), None)
 
     def token(self, name: str) -> str:
-        """Its token; "" if it is unknown or too old."""
+        """Returns the session's token; "" if it is unknown or too old."""
         until_s, token = self._kept.get(_key(name), (0.0, ""))
         if token and self._clock_s() >= until_s:
             self.end(name)

@@ -1,8 +1,8 @@
-"""What if, asked in the dashboard: where the job in a YAML text would go if it were submitted now.
+"""What-if in the dashboard: where the job in a YAML text would go if it were submitted now.
 
 Lives here: the request's bounds, one question at a time, what the copy of the process does with it (aside).
-Not here: HTTP (pages), the trial itself (gangsched.whatif). The state of the scheduler is asked and not the
-API server: also what is reserved and not yet bound is taken into account. Nothing is written.
+Not here: HTTP (pages), the trial itself (gangsched.whatif). It uses the scheduler's state, not the API
+server's, so that reserved but unbound pods count. Nothing is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SOURCE = "the text"
 
 
 class NotNow(Exception):
-    """`code` 429: another question is being answered; 503: there is no answer now."""
+    """`code` 429: another question is being answered; 503: no answer is possible now."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -48,7 +48,7 @@ class WhatIf:
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         limit_s: float = LIMIT_S,
     ) -> None:
-        """`priorities`: by PriorityClass; asked where a text names one."""
+        """`priorities`: by PriorityClass; called if a text names one."""
         self._scheduler = scheduler
         self._priorities = priorities
         self._clock_s = clock_s
@@ -57,7 +57,7 @@ class WhatIf:
         self._is_busy = False
 
     async def answer(self, body: bytes) -> Found:
-        """JSON of a whatif.answer.Answer. Raises: ConfigError (what was asked); NotNow."""
+        """Returns a whatif.answer.Answer as JSON. Raises: ConfigError (a mistake in the question); NotNow."""
         try:
             asked = msgspec.json.decode(body, type=Asked)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -82,11 +82,11 @@ class WhatIf:
             self._is_busy = False
 
     def _computed(self, asked: Asked, priorities: Mapping[str, int]) -> bytes:
-        """Runs in the copy, whose state it uses up. Raises: ConfigError."""
+        """Runs in the copy, whose state it changes. Raises: ConfigError."""
         core, now_s = self._scheduler, self._clock_s()
-        # What preempts in the trial preempts nobody else, as in the command.
+        # Only the asked job may preempt in the trial, as in the command.
         core.shared.go_on_trial(allow_eviction=asked.preempt)
-        core.handle([LeadershipGained()], now_s)  # a standby says what a leader would do
+        core.handle([LeadershipGained()], now_s)  # so a standby answers as a leader would
         if not core.is_synced:
             raise AsideFailed("the scheduler has not read the whole cluster yet")
         snapshot = snapshot_of(core)
@@ -100,7 +100,7 @@ class WhatIf:
 
 
 def snapshot_of(core: Scheduler) -> Snapshot:
-    """The running scheduler's state, as what is listed of a cluster."""
+    """Returns the running scheduler's state in the form of a snapshot of lists."""
     cache = core.shared.cache
     nodes = tuple(node for node in cache.nodes.nodes if node is not None)
     return Snapshot(core, nodes, tuple(info.pod for info in cache.pods.values()), (), ())

@@ -1,4 +1,4 @@
-"""`gangsched top`: the running scheduler in a terminal, as it changes. Called by cli.py.
+"""`gangsched top`: the running scheduler, live in a terminal. Called by cli.py.
 
 As the plugin `kubectl gangsched top` too.
 """
@@ -26,7 +26,7 @@ from gangsched.web.top.screen import SORTS, View, draw, ordered, text
 from gangsched.web.top.terminal import Terminal, terminal
 
 MIN_DELAY_S, MAX_DELAY_S = 0.5, 3600.0
-# What --once prints where there is no terminal.
+# Size of what --once prints without a terminal.
 _COLUMNS, _LINES = 140, 60
 _PAGE = 10
 _ENDED = 128 + signal.SIGTERM
@@ -103,7 +103,7 @@ async def _look(args: argparse.Namespace, ask: Ask) -> TopPage:
 
 
 async def _print(args: argparse.Namespace, ask: Ask, looks: Looks, view: View) -> None:
-    """For scripts: one picture or document; without --once a line of JSON for every look, without end."""
+    """For scripts: prints one picture or document; without --once, a line of JSON for every look, forever."""
     while True:
         await anyio.sleep(view.delay_s)
         page = await _look(args, ask)
@@ -121,7 +121,7 @@ async def _print(args: argparse.Namespace, ask: Ask, looks: Looks, view: View) -
 
 
 class Screen:
-    """What is on the terminal: looks every now and then, and does what keys say."""
+    """The terminal's content: refreshes it periodically, and handles keys."""
 
     def __init__(
         self, args: argparse.Namespace, ask: Ask, on: Terminal, looks: Looks, view: View, page: TopPage
@@ -135,7 +135,7 @@ class Screen:
         self._code = 0
 
     async def run(self) -> int:
-        """Until somebody quits; returns the exit code."""
+        """Runs until the user quits; returns the exit code."""
         self._draw()
         async with anyio.create_task_group() as group:
             group.start_soon(self._follow)
@@ -159,7 +159,7 @@ class Screen:
             self._draw()
 
     def _do(self, key: str) -> bool:
-        """Whether it goes on after this key."""
+        """Handles a key; returns whether to go on."""
         view = self._view
         if key in (terminals.QUIT, terminals.ENDED):
             self._code = 0 if key == terminals.QUIT else _ENDED

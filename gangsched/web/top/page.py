@@ -1,7 +1,7 @@
-"""What top shows, as the scheduler stands now: GET /top.
+"""The data of top, from the scheduler's current state: GET /top.
 
 Lives here: the page's JSON; one answer for requests within a second. Not here: HTTP (server), rates and
-percentiles, which whoever asks makes of two pages (rates), drawing (screen).
+percentiles, which the client computes from two pages (rates), drawing (screen).
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ _MAX_KEPT = 16
 MAX_ROWS = 100
 # About a millisecond.
 _NODES_AT_ONCE = 2000
-# Resources are named by kubelets.
+# Kubelets choose the names of resources.
 _MAX_RESOURCES = 16
-# A resource that is only counted is shown up to this number a node: plugins for /dev/fuse report thousands.
+# A resource without device IDs is shown only if no node has more than this: plugins for /dev/fuse report
+# thousands.
 _MAX_COUNTED = 64
 
 
@@ -50,17 +51,18 @@ class DeviceCounts(msgspec.Struct, rename="camel"):
 
 
 class Times(msgspec.Struct, frozen=True, rename="camel"):
-    """A histogram since the start: upper bounds in seconds, and counts by bucket, the last above them all."""
+    """A histogram since the start: upper bounds in seconds, and counts by bucket, the last above all."""
 
     bounds: tuple[float, ...] = ()
     counts: tuple[int, ...] = ()
 
 
 class TopPage(msgspec.Struct, frozen=True, rename="camel"):
-    """at: seconds since 1970. clock_s: the scheduler's own, for rates. attempts: decisions, of gangs and of
-    lone pods; binds: pods whose bind was answered; both since the start. decision: a gang's attempt;
-    start: of a pod, from the time its gang was complete to its bind; bind: of a pod, from the attempt's
-    begin to its bind; lag: how late the loop was for a timer."""
+    """at: seconds since 1970. clock_s: the scheduler's clock, for rates. attempts: decisions, of gangs and of
+    lone pods; binds: pods whose bind was answered; both since the start. decision: a gang's attempt; start:
+    of a pod, from when its gang was complete to its bind; bind: of a pod, from the begin of the attempt to
+    its bind; lag: how late the loop was for a timer.
+    """
 
     at: float
     clock_s: float
@@ -106,7 +108,7 @@ class Top:
         self._counts: dict[str, DeviceCounts] = {}
 
     async def told(self, namespace: str = "") -> bytes:
-        """JSON: a TopPage. `namespace`: only its part of the queue."""
+        """Returns a TopPage as JSON. `namespace`: only its part of the queue."""
         async with self._lock:
             kept = self._kept.get(namespace)
             if kept is not None and self._clock_s() - kept[0] < _FRESH_S:
@@ -141,7 +143,7 @@ class Top:
         )
 
     async def _devices(self) -> dict[str, DeviceCounts]:
-        """By resource, in slices."""
+        """Counts devices by resource, in slices."""
         cache = self._scheduler.shared.cache
         found: dict[str, DeviceCounts] = {}
         for resource in sorted(cache.ledger.columns)[:_MAX_RESOURCES]:
@@ -160,7 +162,7 @@ class Top:
         return found
 
     def _count(self, i: int, resource: str, found: dict[str, DeviceCounts]) -> None:
-        """Adds the nodes that state only how many they have."""
+        """Adds nodes that state only the number of their devices."""
         nodes = self._scheduler.shared.cache.nodes
         column = self._scheduler.shared.cache.ledger.columns.get(resource)
         only = nodes.live if column is None else nodes.live & (column.free < 0)
@@ -175,7 +177,7 @@ class Top:
         counts.bound += total - free
 
     def _reserved(self) -> dict[str, int]:
-        """What is asked for by members that are reserved and not bound."""
+        """Returns what reserved but unbound members request."""
         found: dict[str, int] = {}
         for group in self._scheduler.shared.groups.values():
             if group.n_assumed:
@@ -201,6 +203,6 @@ async def _listed(column: DeviceColumn) -> DeviceCounts:
 
 
 def _times(of: Sequence[Distribution], bounds: tuple[float, ...]) -> Times:
-    """Distributions of the same bounds, added up."""
+    """Adds up distributions with the same bounds."""
     columns = zip(*(one.counts for one in of), strict=True)
     return Times(bounds, tuple(sum(column) for column in columns) or (0,) * (len(bounds) + 1))

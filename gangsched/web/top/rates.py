@@ -1,4 +1,4 @@
-"""What two looks at the page amount to: rates, and percentiles of the times between them. Pure."""
+"""Differences between two pages: rates, and percentiles of the times between them. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import msgspec
 
 from gangsched.web.top.page import Times, TopPage
 
-# Rates and percentiles are of what happened within this time, as far as anybody has looked for so long.
+# Rates and percentiles cover this time, or as long as pages have been read.
 WINDOW_S = 60.0
 # At the shortest delay, half a second.
 _MAX_LOOKS = 128
 
 
 class Percentiles(msgspec.Struct, frozen=True, rename="camel"):
-    """Seconds, by the histogram's buckets; n: of how many values; None: of none."""
+    """Seconds, by the histogram's buckets; n: the number of values; None: there are none."""
 
     n: int
     p50: float | None = None
@@ -24,8 +24,9 @@ class Percentiles(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Pace(msgspec.Struct, frozen=True, rename="camel"):
-    """over_s: the time between the two looks; 0: there was one only. Rates are a second, over that time;
-    recent: percentiles of that time; since_start: of the scheduler's life."""
+    """over_s: the time between the two pages; 0: there is only one. Rates are per second over that time;
+    recent: percentiles over that time; since_start: over the scheduler's life.
+    """
 
     over_s: float
     decisions: float | None
@@ -49,7 +50,7 @@ class Looks:
         self._kept: deque[TopPage] = deque(maxlen=_MAX_LOOKS)
 
     def add(self, page: TopPage) -> None:
-        """Forgets those before, where the scheduler has started anew."""
+        """Adds a page; drops earlier ones if the scheduler has restarted."""
         last = self._kept[-1] if self._kept else page
         if page.clock_s < last.clock_s or page.attempts < last.attempts or page.binds < last.binds:
             self._kept.clear()
@@ -59,7 +60,7 @@ class Looks:
             self._kept.popleft()
 
     def pace(self) -> Pace:
-        """From the oldest look to the newest; of one look, what it says of the whole time."""
+        """Returns the pace from the oldest page to the newest; with one page, only since the start."""
         first, last = self._kept[0], self._kept[-1]
         over_s = last.clock_s - first.clock_s
         decisions = binds = None
@@ -76,7 +77,7 @@ class Looks:
 
 
 def percentiles(times: Times) -> Percentiles:
-    """Each interpolated within its bucket, as Prometheus does; above all bounds: the last bound."""
+    """Interpolates each within its bucket, as Prometheus does; above all bounds: the last bound."""
     n = sum(times.counts)
     if not n:
         return Percentiles(0)

@@ -1,7 +1,7 @@
 """The picture of top: lines of a given width and height from given data. Pure.
 
-Lives here: what stands where, what is left out of a small terminal. Not here: the terminal (terminal). Text
-of users and servers is cleaned again, since any server may have sent it.
+Lives here: the layout, and what a small terminal leaves out. Not here: the terminal (terminal). Text of users
+and servers is cleaned again, since any server may have sent it.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ Line = tuple[Span, ...]
 
 
 class View(msgspec.Struct):
-    """What somebody looks at: the order, whether it is reversed or paused, and the gang that is chosen.
+    """What the user sees: the order, whether it is reversed or paused, and the selected gang.
 
-    problem: why there is nothing newer; "" while there is.
+    problem: why there is no newer data; "" if there is.
     """
 
     sort: str = "position"
@@ -75,14 +75,14 @@ SORTS = tuple(_SORTS)
 
 
 def ordered(rows: Sequence[QueueRow], view: View) -> list[QueueRow]:
-    """The rows as the view has them."""
+    """Returns the rows in the view's order."""
     return sorted(rows, key=_SORTS[view.sort], reverse=view.is_reversed)
 
 
 def draw(page: TopPage, pace: Pace, view: View, *, width: int, height: int, keys: bool = True) -> list[Line]:
-    """At most `height` lines, none wider than `width`. `keys`: with the line that names them.
+    """Returns at most `height` lines, none wider than `width`. `keys`: with the line that lists the keys.
 
-    What is left out first: latencies, then the whole reason of the one that is chosen, then resources.
+    Leaves out latencies first, then the selected gang's whole reason, then resources.
     """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         small = f"{MIN_WIDTH} x {MIN_HEIGHT} at least, this is {width} x {height}"
@@ -106,12 +106,12 @@ def draw(page: TopPage, pace: Pace, view: View, *, width: int, height: int, keys
 
 
 def text(line: Line) -> str:
-    """Without styles."""
+    """Returns the line without styles."""
     return "".join(span.text for span in line).rstrip()
 
 
 def ansi(line: Line, *, colour: bool = True) -> str:
-    """With the terminal's escape sequences. Without colour what is chosen still shows."""
+    """Returns the line with the terminal's escape sequences. Without colour the selection still shows."""
     parts = []
     for span in line:
         code = _STYLES[span.style]
@@ -179,7 +179,7 @@ def _bar(name: str, counts: DeviceCounts, width: int) -> Line:
 
 
 def _shares(amounts: Sequence[int], room: int) -> list[int]:
-    """Adds up to `room`; what there is any of has one at least, and what is below 0 none. Ties: the first."""
+    """Divides `room` by amounts: each above 0 gets at least 1, others 0; the first largest gets the rest."""
     amounts = [max(n, 0) for n in amounts]
     total = sum(amounts)
     drawn = [max(1, n * room // total) if n > 0 else 0 for n in amounts]
@@ -227,7 +227,7 @@ def _short(seconds: float | None) -> str:
 
 
 def _queue(page: TopPage, rows: Sequence[QueueRow], view: View, width: int, room: int) -> list[Line]:
-    """The heading and as many rows as fit, the chosen one among them."""
+    """Returns the heading and as many rows as fit, including the selected one."""
     columns = _columns(width, rows)
     arrow = "^" if view.is_reversed else "v"
     heads = [f"{name}{arrow}" if key == view.sort else name for name, key, _, _ in columns]
@@ -249,12 +249,13 @@ def _queue(page: TopPage, rows: Sequence[QueueRow], view: View, width: int, room
     return lines
 
 
-# Heading, its sort, the text of a row, and the cells it takes (negative: to the right; 0: what is left).
+# Heading, its sort, the text of a row, and its width in cells (negative: right-aligned; 0: the remaining
+# width).
 _Column = tuple[str, str, Callable[[QueueRow], str], int]
 
 
 def _columns(width: int, rows: Sequence[QueueRow]) -> list[_Column]:
-    """Those that fit: a narrow terminal keeps place, gang, state and age."""
+    """Returns the columns that fit: a narrow terminal keeps place, gang, state and age."""
     longest = max((cell_len(clean(row.group)) for row in rows), default=4)
     name = max(8, min(longest, width // 3))
     columns: list[_Column] = [
@@ -295,7 +296,7 @@ def _aligned(cells: Sequence[str], columns: Sequence[_Column]) -> str:
 
 
 def _reason(row: QueueRow, width: int) -> list[Line]:
-    """The whole sentence of the one that is chosen, on a few lines."""
+    """Returns the selected gang's whole reason, on a few lines."""
     told = f"{clean(row.group)}: {clean(row.why) or clean(row.state)}"
     return [(Span(part),) for part in wrap(told, width - 1)[:4]]
 
@@ -311,7 +312,7 @@ def _keys(view: View, width: int) -> Line:
 
 
 def _cut(line: Line, width: int) -> Line:
-    """The line, no wider than that."""
+    """Cuts the line to the width."""
     left, spans = width, []
     for span in line:
         wide = cell_len(span.text)

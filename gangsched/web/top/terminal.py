@@ -1,7 +1,7 @@
-"""The terminal of top: its keys, its size and its signals; as it was before, whatever happens.
+"""The terminal of top: its keys, its size and its signals; always restored at the end.
 
-Lives here: modes of the terminal, escape sequences, what bytes are which keys. Not here: what is drawn
-(screen), what keys do (command). A stop by ctrl-Z gives the terminal back until the process goes on.
+Lives here: modes of the terminal, escape sequences, which bytes are which keys. Not here: what is drawn
+(screen), what keys do (command). Ctrl-Z restores the terminal until the process continues.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from gangsched.errors import ConfigError
 from gangsched.web.top.screen import Line, ansi
 
-# The other screen, no cursor; and back.
+# Switches to the alternate screen without cursor, and back.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J", "\x1b[0m\x1b[?25h\x1b[?1049l"
 _HOME, _TO_END_OF_LINE, _TO_END = "\x1b[H", "\x1b[K", "\x1b[J"
 _SEQUENCES = {
@@ -41,7 +41,7 @@ _MAX_KEYS = 256
 
 
 def keys_of(data: bytes) -> Iterator[str]:
-    """What was pressed; what means nothing here is left out."""
+    """Yields the keys pressed, without unknown ones."""
     at = 0
     while at < len(data):
         for sequence, name in _SEQUENCES.items():
@@ -59,7 +59,7 @@ def keys_of(data: bytes) -> Iterator[str]:
 
 
 def _after_sequence(data: bytes, at: int) -> int:
-    """Where an escape sequence that is not known ends, so that none of its letters is a key."""
+    """Returns where an unknown escape sequence ends, so that none of its letters is taken for a key."""
     at += 1
     if data[at : at + 1] not in (b"[", b"O"):
         return at
@@ -70,7 +70,7 @@ def _after_sequence(data: bytes, at: int) -> int:
 
 
 class Terminal:
-    """Draws, and says what is pressed. Made by `terminal`."""
+    """Draws, and returns keys. Made by `terminal`."""
 
     def __init__(self) -> None:
         self._input, self._output = sys.stdin.fileno(), sys.stdout.fileno()
@@ -83,17 +83,17 @@ class Terminal:
         """(columns, lines)."""
         try:
             found = os.get_terminal_size(self._output)
-        except OSError:  # it is gone
+        except OSError:  # the terminal is gone
             return 80, 24
         return found.columns or 80, found.lines or 24
 
     def draw(self, lines: Sequence[Line]) -> None:
-        """The whole picture, in place of the one before."""
+        """Replaces the whole picture."""
         drawn = f"{_TO_END_OF_LINE}\n".join(ansi(line, colour=self.has_colour) for line in lines)
         self._write(_HOME + drawn + _TO_END_OF_LINE + _TO_END)
 
     async def pressed(self) -> str:
-        """The next key, or RESIZED, or ENDED where the process is to end."""
+        """Returns the next key, or RESIZED, or ENDED if the process must end."""
         while not self._pressed:
             self._news.clear()
             await self._news.wait()
@@ -113,7 +113,7 @@ class Terminal:
         self._news.set()
 
     def read(self) -> None:
-        """Called when there is something to read."""
+        """Reads keys; called when there is input."""
         try:
             data = os.read(self._input, 1024)
         except OSError:
@@ -121,7 +121,7 @@ class Terminal:
         self.put(*(keys_of(data) if data else (ENDED,)))
 
     def suspend(self) -> None:
-        """Until the process is told to go on."""
+        """Restores the terminal and stops the process until SIGCONT."""
         self.leave()
         os.kill(os.getpid(), signal.SIGSTOP)
         self.enter()
@@ -132,14 +132,15 @@ class Terminal:
             sys.stdout.write(text)
             sys.stdout.flush()
         except OSError:
-            # The window was closed, perhaps before SIGHUP says so; the text must not be tried again at exit.
+            # The window was closed, perhaps before SIGHUP arrives; the text must not be written again at
+            # exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._output)
             self.put(ENDED)
 
 
 @asynccontextmanager
 async def terminal() -> AsyncIterator[Terminal]:
-    """The terminal, taken for as long as this is open. Raises: ConfigError, where there is none."""
+    """Takes over the terminal while this is open. Raises: ConfigError, if there is none."""
     check()
     found, loop = Terminal(), asyncio.get_running_loop()
     with _signals(found, loop):

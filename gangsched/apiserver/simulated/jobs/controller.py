@@ -1,11 +1,11 @@
 """Jobs: how many pods a Job should have, how they ended, when it is done.
 
-Lives here: one look at one Job after something about it or its pods has changed. Not here: building and
-reading its pods (pods.py), its status object (status.py). Told of changes by cluster.py; looks (`act`) once
-all known changes have been processed, so that it knows of all pods that it created. Source: kubernetes
+Lives here: reconciling one Job after a change of it or its pods. Not here: building and reading its pods
+(pods.py), its status object (status.py). cluster.py passes changes in; it reconciles (`act`) once all known
+changes have been processed, so that it knows all pods that it created. Source: kubernetes
 pkg/controller/job/job_controller.go, read in v1.37.
 
-Not simulated, with an event on the Job that tells so: podFailurePolicy, successPolicy, backoffLimitPerIndex.
+Not simulated, with an event on the Job that says so: podFailurePolicy, successPolicy, backoffLimitPerIndex.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 _BACKOFF_S, _MAX_BACKOFF_S = 10.0, 600.0
 _RETRY_S, _MAX_RETRY_S = 1.0, 60.0
 _MAX_AT_ONCE = 50
-"""The most pods created or deleted in one look; the next look follows at once, after waiting requests."""
+"""Limit on pods created or deleted in one look; the next look follows right after waiting requests."""
 _NOT_SIMULATED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex")
 _OURS = (None, "kubernetes.io/job-controller")
 
@@ -109,7 +109,7 @@ class Look:
 
     @property
     def is_exhausted(self) -> bool:
-        """More pods have failed, or restarted, than backoffLimit allows."""
+        """Whether more pods have failed, or restarted, than backoffLimit allows."""
         limit = int(self.spec.get("backoffLimit", 6))
         if self.n_failed > limit:
             return True
@@ -139,7 +139,7 @@ class Jobs:
             for what in ("retry", "deadline", "ttl"):
                 self._timetable.cancel((what, item.uid))
             for pod in self._view.controlled_by(item.uid):
-                self._release(pod)  # no Job counts it any more
+                self._release(pod)  # it no longer counts for a Job
         else:
             self._where[item.uid] = (item.namespace, item.name)
             self._to_look_at[item.uid] = None
@@ -154,7 +154,7 @@ class Jobs:
                     self._release(pod)
 
     def act(self, now_s: float) -> int:
-        """Look at every Job that was noted; returns how many."""
+        """Reconcile every noted Job; returns how many."""
         noted, self._to_look_at = self._to_look_at, {}
         for uid in noted:
             try:
@@ -163,7 +163,7 @@ class Jobs:
                 _log.warning(
                     "a Job could not be looked after", job="/".join(self._where[uid]), err=str(error)
                 )
-            except Exception:  # no other Job is to wait for what is wrong with this one
+            except Exception:  # a problem with this Job must not block the rest
                 _log.exception("a Job could not be looked after", job="/".join(self._where[uid]))
         return len(noted)
 
@@ -223,7 +223,7 @@ class Jobs:
         return None
 
     def _move(self, look: Look, record: _Record, verdict: status.Verdict | None, now_s: float) -> int:
-        """Delete or create pods; returns how many are active then."""
+        """Delete or create pods; returns how many are active afterwards."""
         if verdict is not None:
             return len(look.active) - self._delete(look, look.active)
         if look.job["metadata"].get("deletionTimestamp"):
@@ -299,7 +299,7 @@ class Jobs:
         self._timetable.at(when_s, ("retry", look.ref.uid), again)
 
     def _expire(self, look: Look, now_s: float) -> None:
-        """Deletes a finished Job when its time to live is over, its pods first."""
+        """Deletes a finished Job, after its pods, when its time to live is over."""
         ttl_s = look.spec.get("ttlSecondsAfterFinished")
         if ttl_s is None or look.job["metadata"].get("deletionTimestamp"):
             return
@@ -333,7 +333,7 @@ class Jobs:
             self._event(look, reason, message, warning=warning)
 
     def _release(self, pod: PodView) -> None:
-        """Removes the finalizer of a pod that is counted."""
+        """Removes the finalizer of a counted pod."""
         if not pods.is_tracked(pod):
             return
 

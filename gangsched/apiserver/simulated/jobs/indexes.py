@@ -1,4 +1,4 @@
-"""Completion indexes as a Job's status writes them: "0,2-4,7".
+"""Completion indexes in the form of a Job's status: "0,2-4,7".
 
 Source of the format: kubernetes pkg/controller/job/indexed_job_utils.go.
 """
@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 
 def parse(text: str, completions: int) -> set[int]:
-    """The indexes below `completions`; what is not an interval is skipped, as the controller does."""
+    """Returns the indexes below `completions`; skips anything but intervals, as the controller does."""
     found: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -19,7 +19,7 @@ def parse(text: str, completions: int) -> set[int]:
 
 
 def text(indexes: Collection[int]) -> str:
-    """Runs of three and more are written with a dash."""
+    """Formats indexes; runs of three and more get a dash."""
     parts: list[str] = []
     ordered = sorted(indexes)
     at = 0

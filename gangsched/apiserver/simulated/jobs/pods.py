@@ -66,12 +66,12 @@ def index_of(pod: PodView, completions: int) -> int | None:
 
 
 def is_tracked(pod: PodView) -> bool:
-    """Not counted yet."""
+    """Whether it is not yet counted."""
     return TRACKING in pod.metadata.finalizers
 
 
 def has_failed(pod: PodView, *, only_when_failed: bool) -> bool:
-    """Deleted pods count as failed at once, unless the Job replaces only what has reached Failed.
+    """Whether it failed; deleted pods count at once, unless the Job replaces only pods that reached Failed.
 
     A pod that was never bound cannot reach Failed: it counts when it is deleted.
     """
@@ -81,7 +81,7 @@ def has_failed(pod: PodView, *, only_when_failed: bool) -> bool:
 
 
 def removal_order(pod: PodView) -> tuple[bool, bool, bool]:
-    """Which active pods go first: unbound, then not running, then not ready."""
+    """Sorts active pods for deletion: unbound first, then not running, then not ready."""
     return (bool(pod.node), pod.phase == "Running", pod.is_ready)
 
 

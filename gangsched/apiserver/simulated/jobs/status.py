@@ -13,7 +13,7 @@ from gangsched.apiserver.strategy import Object, timestamp
 
 
 class Verdict(NamedTuple):
-    """How a Job ends: with `interim` first, and `final` once none of its pods is left."""
+    """How a Job ends: with `interim` first, and `final` once it has no pods left."""
 
     interim: str
     final: str
@@ -46,7 +46,7 @@ def is_finished(status: Mapping[str, Any]) -> bool:
 
 
 def interim(status: Mapping[str, Any]) -> Verdict | None:
-    """The verdict that an earlier look wrote, while pods are still terminating."""
+    """Returns the verdict written by an earlier look, while pods are still terminating."""
     for each in status.get("conditions") or ():
         if each["type"] in _FINAL and each["status"] == "True":
             return Verdict(each["type"], _FINAL[each["type"]], each["reason"], each["message"])
@@ -56,7 +56,7 @@ def interim(status: Mapping[str, Any]) -> Verdict | None:
 def write(
     obj: Object, counts: Mapping[str, Any], verdict: Verdict | None, now: datetime, *, suspended: bool
 ) -> list[Said]:
-    """Writes the present counts and the conditions that follow; returns the events for them."""
+    """Writes the current counts and the resulting conditions; returns the events for them."""
     status: dict[str, Any] = obj.setdefault("status", {})
     said: list[Said] = []
     for key, value in counts.items():
@@ -94,7 +94,7 @@ def _is_true(status: Mapping[str, Any], type_: str) -> bool:
 
 
 def _set(status: dict[str, Any], type_: str, value: str, reason: str, message: str, now: datetime) -> bool:
-    """Whether the condition is new or has another status now."""
+    """Sets a condition; returns whether it is new or its status changed."""
     conditions: list[dict[str, Any]] = status.setdefault("conditions", [])
     known = next((each for each in conditions if each["type"] == type_), None)
     if known is not None and known["status"] == value:
