@@ -27,7 +27,7 @@ def document(width: float, height: float, title: str, parts: Iterable[str]) -> s
 
 
 def line(x: float, y: float, width: float, *, dashed: bool = False) -> str:
-    """A horizontal one."""
+    """A horizontal line."""
     style = f'"{INK}" stroke-dasharray="4 4" opacity=".7"' if dashed else f'"{LINE}"'
     return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x + width:.1f}" y2="{y:.1f}" stroke={style}/>'
 

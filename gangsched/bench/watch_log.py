@@ -110,7 +110,7 @@ class WatchProcess:
         return parse_log(self._output.read_bytes())
 
     def kill(self) -> None:
-        """Ends it whatever it does, its log may be lost; nothing if it has ended."""
+        """Kills it, and its log may be lost; does nothing if it has ended."""
         self.daemon.kill()
 
 

@@ -25,7 +25,7 @@ class Figures(msgspec.Struct, frozen=True):
 
     most_passed: the most later jobs that started before one that waited. wide_wait_s: the mean wait of the
     largest 5 percent. utilisation: of all devices until the last arrival. of_bound, promises_kept,
-    claimed_idle, late: as the policy says (Starts), where it bounds and promises.
+    claimed_idle, late: as the policy reports them (Starts), if it bounds and promises.
     """
 
     mean_slowdown: float

@@ -84,7 +84,7 @@ class Plan(msgspec.Struct, frozen=True):
         return self.n_nodes * self.gpus
 
     def check(self) -> None:
-        """Raises: ConfigError."""
+        """Checks the options. Raises: ConfigError."""
         for option, value in (("jobs", self.n_jobs), ("seeds", self.n_seeds), ("nodes", self.n_nodes)):
             if value < 1:
                 raise ConfigError(f"--{option} {value} is less than 1")
