@@ -31,7 +31,7 @@ def host_list(names: Iterable[str]) -> str:
 
 
 def _join_widths(stems: dict[tuple[str, int], list[int]]) -> None:
-    """n09 and n10 are of one width, though only one of them shows it."""
+    """Joins n09 and n10: they are of one width, though only one of them shows it."""
     for stem, width in [key for key in stems if key[1]]:
         bare = stems.get((stem, 0), [])
         same = [number for number in bare if len(str(number)) == width]

@@ -45,12 +45,13 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The nodes' agents say what their links have left, of TOTAL_MBPS: little on the first `n_busy` nodes."""
+    """The nodes' agents report what their links have left, of TOTAL_MBPS: little on the first `n_busy`
+    nodes."""
 
     n_busy: int
 
     def left_mbps(self, number: int) -> int:
-        """Of a node, counted from 0."""
+        """What the links of a node, counted from 0, have left."""
         return 300 if number < self.n_busy else 1100
 
     def __str__(self) -> str:
@@ -112,7 +113,7 @@ def deleted(*names: str) -> Wants:
 
 
 def promised(name: str) -> Wants:
-    """It was told when it starts; it may have started since."""
+    """It was promised a start; it may have started since."""
 
     def wants(seen: Chronicle) -> str:
         return "" if _promise(seen, name) else _not_yet(seen, name, "promised a start")
@@ -131,7 +132,7 @@ def ran(name: str) -> Wants:
 
 
 def gave_back(name: str) -> Wants:
-    """It was waiting in Permit, and holds nothing any more."""
+    """It waited in Permit, and no longer holds anything."""
 
     def wants(seen: Chronicle) -> str:
         view = _view(seen, name)
@@ -167,7 +168,7 @@ def held_by(seen: Chronicle, name: str) -> tuple[str, ...]:
 
 
 def _promise(seen: Chronicle, name: str) -> str:
-    """What it was told of its start; "" if nothing."""
+    """The last promise of its start; "" if there was none."""
     return next((told for change in reversed(seen.of(name)) if (told := promise_of(change.seen))), "")
 
 
