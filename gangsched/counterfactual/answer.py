@@ -25,7 +25,7 @@ Build = Callable[[SchedulerConfig], Mapping[str, Profile]]
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is to be otherwise. config: None: as recorded. n_seeds: how many shaken days."""
+    """What is to change. config: None: as recorded. n_seeds: the number of shaken days."""
 
     config: SchedulerConfig | None = None
     n_added: int = 0
@@ -36,7 +36,7 @@ class Question(msgspec.Struct, frozen=True):
 
 class Answer(msgspec.Struct, frozen=True):
     """What came of it. changes: in words. Times in seconds; began_wall_s since 1970. changed_by: each figure
-    with the changes, less the same without. largest: of all gangs, the largest difference first."""
+    with the changes, less the same without. gangs: the largest difference first."""
 
     began_wall_s: float
     length_s: float
@@ -83,11 +83,12 @@ def answer(
     build: Build,
     tell: Callable[[int, int], None] = lambda done, all_: None,
 ) -> tuple[Answer, Drawn]:
-    """Runs everything. recorded: configurations and from when on; build: fresh profiles of one; tell: how
-    many runs are done, of how many. Raises: ConfigError, GangschedError."""
+    """Runs everything. recorded: configurations, each with when it began; build: makes a configuration's
+    profiles anew; tell: called with the number of runs done, and of all. Raises: ConfigError,
+    GangschedError."""
     plans = _plans(question, recorded, build, day)
     if question.n_added:
-        gangs.with_nodes(day, question.n_added, question.like)  # a mistake is told before anything is run
+        gangs.with_nodes(day, question.n_added, question.like)  # a mistake is reported before anything is run
     n_runs = 3 + 2 * question.n_seeds
     as_it_was = _Side([_plan(from_s, config, build) for from_s, config in recorded], lambda day: day)
     tell(0, n_runs)
@@ -175,7 +176,8 @@ def _plan(from_s: float, config: SchedulerConfig, build: Build) -> Plan:
 def _plans(
     question: Question, recorded: Sequence[tuple[float, SchedulerConfig]], build: Build, day: Day
 ) -> Sequence[Plan]:
-    """Raises: ConfigError (recorded pods name a scheduler that the other configuration has not)."""
+    """Returns the plans with the changes. Raises: ConfigError (recorded pods name a scheduler that the other
+    configuration lacks)."""
     if question.config is None:
         return [_plan(from_s, config, build) for from_s, config in recorded]
     names = {one.scheduler_name for one in question.config.profiles}

@@ -1,8 +1,8 @@
 """The cluster of a model: the simulator's API server in good weather, and actors that do as recorded.
 
-Pods come when they came, end after the run time that they had, wherever they run, and are deleted as long
-after their end as they were. What was evicted, or ran on a node that goes, is made anew and has all of its
-run time before it. Nothing is drawn by chance: equal inputs give equal days.
+Pods arrive when they did, end after their recorded run time wherever they run, and are deleted as long after
+their end as recorded. A pod that was evicted, or ran on a node that goes, is recreated and has all of its run
+time before it. Nothing is drawn by chance: equal inputs give equal days.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from gangsched.sim.store import KINDS
 from gangsched.sim.timeline import Timeline
 
 DELAY_S = 0.005
-"""Of each way of a request, and of each message of a watch."""
+"""The delay of a request, one way, and of a message of a watch."""
 AGAIN_S = 1.0
-"""Until a controller has made a pod anew, where the recording has no example."""
+"""The time until a controller has recreated a pod, if the recording has no example."""
 _EPOCH_S = at(0.0).timestamp()
 _GROUPS = (ev.PodGroupAdded, ev.PodGroupUpdated)
 _NODES = (ev.NodeAdded, ev.NodeUpdated)
@@ -61,7 +61,7 @@ class Fair(Weather):
 
 
 class Course(msgspec.Struct):
-    """What became of one pod of the recording in a model, all that were made for it included.
+    """What became of one recorded pod in a model, including all pods that were made to replace it.
 
     bound_s: when it was first bound; group: the gang that the core saw it in. gone_s: when it was withdrawn
     or ended for good. unknown: it ran though the recording does not have its run time.
@@ -76,10 +76,11 @@ class Course(msgspec.Struct):
 
 
 class Cluster:
-    """What the core of a model is told, and what comes of its effects."""
+    """Gives the core of a model its events, and carries out its effects."""
 
     def __init__(self, day: Day, ours: Collection[str], hear: Callable[[ev.Event], None]) -> None:
-        """ours: schedulerNames that the core serves, whose pods it places; others are bound as recorded."""
+        """ours: schedulerNames that the core serves, whose pods it places; other pods are bound as
+        recorded."""
         self.day = day
         self.timeline = Timeline()
         self.api = SimApi(self.timeline, Fair(), hear)
@@ -95,13 +96,13 @@ class Cluster:
         self.courses: dict[str, Course] = {}
         self.n_evicted = 0
         self.n_delayed = 0
-        """Pods that came later than recorded, since one of their name was still there."""
+        """Pods that came later than recorded, as a pod of their name was still there."""
         self.group_of: Callable[[str], str] = lambda uid: ""
         self.api.on_bound.append(self._bound)
         self.api.on_gone.append(self._gone)
 
     def begin(self) -> None:
-        """Sets out what is there at the beginning, and all that is to come."""
+        """Creates what exists at the beginning, and schedules all that is to come."""
         first: list[ev.Event] = []
         for told in self.day.others:
             if told.at_s > 0.0:
@@ -129,7 +130,7 @@ class Cluster:
     # -- objects ---------------------------------------------------------------------------------------
 
     def _stored(self, event: ev.Event) -> bool:
-        """Whether it is one of an object that the store has, which has it now."""
+        """Stores the event's object, if the store has such objects; returns whether it has."""
         if isinstance(event, _NODES):
             self.api.put_node(event.node)
         elif isinstance(event, _GROUPS) and event.dialect in _IN_STORE:
@@ -158,7 +159,7 @@ class Cluster:
             self.api.delete_pod(pod)
 
     def _clear_up(self) -> None:
-        """Objects of gangs go when they went, but not before the last of their pods."""
+        """Removes objects of gangs when they went, but not before the last of their pods."""
         left, self._left_behind = self._left_behind, []
         for event in left:
             if self._has_pods(event):
@@ -187,7 +188,7 @@ class Cluster:
         return life.pod.spec.scheduler_name in self._ours
 
     def _plan(self, life: Life) -> None:
-        """All that is known before of one pod."""
+        """Schedules all that is known in advance of one pod."""
         if life.was_bound and life.placed is not None:
             course = self.courses[life.uid] = Course(0.0, 0.0)
             self.api.create_pod(life.placed)
@@ -209,11 +210,12 @@ class Cluster:
                 self.timeline.at(life.gone_s, partial(self._withdraw, life))
 
     def _goes_on_to_s(self, life: Life, course: Course) -> float | None:
-        """When one ends that was there before, if nobody evicts it; None: after all that is known."""
+        """Returns when a pod that was bound before ends, unless it is evicted; None: after all that is
+        known."""
         if life.ending is not Ending.CUT_OFF or not self._is_ours(life):
             return life.ended_s
         if life.placed is not None and life.placed.metadata.deletion_timestamp is not None:
-            self._lost.add(life.uid)  # it was asked to go before
+            self._lost.add(life.uid)  # its deletion was requested before
             return life.ended_s
         run_s, is_known = self._runs.of(life)
         course.unknown = not is_known
@@ -242,7 +244,7 @@ class Cluster:
         self.api.update_pod(now, metadata=meta, spec=pod.spec)
 
     def _withdraw(self, life: Life) -> None:
-        """Its user deleted it before it was ever bound."""
+        """Deletes a pod that its user deleted before it was ever bound."""
         now = self._now(life.pod)
         if now is not None and not now.spec.node_name:
             self.api.delete_pod(now)
@@ -276,7 +278,7 @@ class Cluster:
             self.api.update_pod(now, status=status)
 
     def _end(self, pod: Pod, life: Life) -> None:
-        """As it ended: by itself, which may leave it there for a while, or deleted."""
+        """Ends the pod as it ended: by itself, so that it may stay for a while, or deleted."""
         now = self._now(pod)
         if now is None or now.is_terminal or now.metadata.uid in self._evicted:
             return
@@ -308,7 +310,7 @@ class Cluster:
             self.timeline.after(0.0, self._clear_up)
 
     def _is_controlled(self, life: Life) -> bool:
-        """Whether somebody makes it anew: it has a controller, or that happened in the recording."""
+        """Whether it is recreated: it has a controller, or it was replaced in the recording."""
         owners = life.pod.metadata.owner_references or ()
         return any(one.controller for one in owners) or self._runs.was_replaced(life)
 

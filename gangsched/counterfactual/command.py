@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _question(args: argparse.Namespace, known: KnownPlugins) -> Question:
-    """Raises: ConfigError."""
+    """Reads the question from the flags. Raises: ConfigError."""
     if not 0 <= args.seeds <= _MAX_SEEDS:
         raise ConfigError(f"{args.seeds} is not within 0..{_MAX_SEEDS}", path="--seeds")
     if not 0 <= args.rows <= _MAX_ROWS:
@@ -116,7 +116,7 @@ def _question(args: argparse.Namespace, known: KnownPlugins) -> Question:
 
 
 def _recorded(day: Day, known: KnownPlugins) -> list[tuple[float, SchedulerConfig]]:
-    """The configurations of the recording, each with when it began. Raises: ConfigError."""
+    """Returns the configurations of the recording, each with when it began. Raises: ConfigError."""
     found, last = [(0.0, _config(day.start, known))], day.start.config
     for at_s, one in day.changes:
         if one.config != last:
@@ -137,7 +137,7 @@ def _tell(done: int, all_: int) -> None:
 
 
 def _put(path: str, mode: str, text: str) -> None:
-    """Raises: ConfigError."""
+    """Writes to the file. Raises: ConfigError."""
     try:
         with open(path, mode, encoding="utf-8") as file:
             file.write(text)

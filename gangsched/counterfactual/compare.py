@@ -20,8 +20,8 @@ SAME_S = 1.0
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Of a day. Waits of gangs that did not start last to the end of the recording, or to when they were
-    withdrawn. used, split: as Sample, means over time; split of None counts as no share."""
+    """The figures of a day. The wait of a gang that did not start lasts to the end of the recording, or to
+    when it was withdrawn. used, split: as in Sample, means over time; split of None counts as no share."""
 
     mean_wait_s: float
     p95_wait_s: float
@@ -33,7 +33,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Range(msgspec.Struct, frozen=True):
-    """A difference as the unshaken day has it, and the least and the most over shaken ones; n: how many."""
+    """A difference on the unshaken day, and the least and the most of it over n shaken ones."""
 
     value: float
     low: float
@@ -42,7 +42,7 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Of one gang: when it started, None: it did not; and how long it waited, to the end in that case."""
+    """When one gang started, None: it did not; and how long it waited, to the end in that case."""
 
     started_s: float | None
     wait_s: float
@@ -89,7 +89,7 @@ class ModelError(msgspec.Struct, frozen=True):
 
 
 def starts_recorded(day: Day, gangs: Sequence[Gang]) -> dict[str, Start]:
-    """By the gang's name."""
+    """Returns starts as recorded, by the gang's name."""
     found = {}
     for gang in gangs:
         lives = [day.lives[uid] for uid in gang.uids]
@@ -100,7 +100,8 @@ def starts_recorded(day: Day, gangs: Sequence[Gang]) -> dict[str, Start]:
 
 
 def starts_in(day: Day, gangs: Sequence[Gang], outcome: Outcome) -> dict[str, Start]:
-    """Of the gangs that are in it; `day` is the one that was run, so that shaken ones are told apart."""
+    """Returns starts in a model, of the gangs that are in it; `day` is the one that was run, shaken or
+    not."""
     found = {}
     for gang in gangs:
         courses = [outcome.courses[uid] for uid in gang.uids if uid in outcome.courses]
@@ -119,7 +120,7 @@ def _start(came_s: float, bound: Sequence[float], gone: Sequence[float], end_s: 
 
 
 def figures_of(starts: Mapping[str, Start], samples: Sequence[Sample], n_evicted: int) -> Figures:
-    """Of all of these gangs."""
+    """Computes the figures of these gangs."""
     waits = [one.wait_s for one in starts.values()]
     n_started = sum(one.started_s is not None for one in starts.values())
     return Figures(
@@ -134,7 +135,7 @@ def figures_of(starts: Mapping[str, Start], samples: Sequence[Sample], n_evicted
 
 
 def changes(model: Figures, changed: Figures, shaken: Sequence[tuple[Figures, Figures]]) -> dict[str, Range]:
-    """Each figure's difference, by its name; shaken: both sides of each shaken day."""
+    """Returns each figure's difference, by its name; shaken: both sides of each shaken day."""
     found = {}
     for name in Figures.__struct_fields__:
         by = [getattr(theirs, name) - getattr(ours, name) for ours, theirs in shaken]
@@ -150,7 +151,7 @@ def differences(
     changed: Mapping[str, Start],
     shaken: Sequence[tuple[Mapping[str, Start], Mapping[str, Start]]],
 ) -> list[Difference]:
-    """Of the gangs that are in all of them, the largest difference first."""
+    """Returns the differences of the gangs that are in all of them, the largest first."""
     found = []
     for gang in gangs:
         name = gang.name
@@ -165,7 +166,7 @@ def differences(
 
 
 def distribution(found: Sequence[Difference]) -> Distribution:
-    """Of the gangs that started in both."""
+    """Returns how starts moved, of the gangs that started in both."""
     by = [
         one.by_s.value
         for one in found
@@ -179,7 +180,7 @@ def distribution(found: Sequence[Difference]) -> Distribution:
 
 
 def model_error(recorded: Mapping[str, Start], model: Mapping[str, Start]) -> ModelError:
-    """How far the model is from what happened."""
+    """Computes how far the model is from what happened."""
     both = [
         abs(one.wait_s - model[name].wait_s)
         for name, one in recorded.items()
@@ -197,7 +198,7 @@ def model_error(recorded: Mapping[str, Start], model: Mapping[str, Start]) -> Mo
 
 
 def _only(one: Mapping[str, Start], other: Mapping[str, Start]) -> list[str]:
-    """Started in the first and not in the second."""
+    """Names of gangs that started in the first and not in the second."""
     return [
         name
         for name, start in one.items()

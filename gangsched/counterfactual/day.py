@@ -30,7 +30,7 @@ class Ending(Enum):
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """A user's change of a pod that was not bound yet; all of it as it is from then on."""
+    """A user's change of a pod that was not bound yet; pod: all of it from then on."""
 
     after_s: float
     pod: Pod
@@ -39,11 +39,11 @@ class Edit(msgspec.Struct, frozen=True):
 class Life(msgspec.Struct, frozen=True):
     """One pod of the recording.
 
-    pod: as it came. came_s: 0 for pods that were there when the recording began. bound_s, ended_s, gone_s:
-    when it was on a node, held nothing there any more, and was deleted; None: not in the recording. bound_s
-    is below 0 where it was bound before. evicted: by the scheduler. replaces: UID of the pod that it was made
-    for after an eviction or the end of a node; "": it came by itself. was_bound: when the recording began.
-    placed: with its node and devices, where it was bound.
+    pod: as it arrived. came_s: 0 for pods that existed when the recording began. bound_s, ended_s, gone_s:
+    when it was bound, stopped holding its node, and was deleted; None: not in the recording. bound_s is below
+    0 if it was bound before. evicted: by the scheduler. replaces: UID of the pod that it was made to replace
+    after an eviction or the end of a node; "": it came by itself. was_bound: when the recording began.
+    placed: the pod with its node and devices, if it was bound.
     """
 
     pod: Pod
@@ -65,7 +65,7 @@ class Life(msgspec.Struct, frozen=True):
 
     @property
     def run_s(self) -> float | None:
-        """How long it held its node, where it ended by itself."""
+        """How long it held its node, if it ended by itself."""
         if self.bound_s is None or self.ended_s is None or self.ending in (Ending.CUT_OFF, Ending.NOT_ENDED):
             return None
         return self.ended_s - self.bound_s
@@ -83,9 +83,9 @@ class Day(msgspec.Struct, frozen=True):
 
     began_wall_s: when it began, in seconds since 1970. lives: by UID, in the order in which pods came.
     others: events of nodes, groups' objects and all else, in order; those of its beginning are at 0. kinds:
-    those that were followed, with whether the server had them. starts: of processes, the first at 0.
-    changes: of the configuration. gaps: (from, until) without records, in seconds, and why. again_s: from the
-    end of an evicted pod to the pod that was made for it, the median; None: there was none.
+    those that were followed, with whether the server had them. start: of the first process. changes: later
+    starts, and changes of the configuration. gaps: (from, until) without records, in seconds, and why.
+    again_s: the median time from the end of an evicted pod to its replacement; None: there was none.
     n_unreadable: objects that could not be read; n_refused: binds and evictions that failed, or whose outcome
     was not known at once. lost: why some of what was recorded could not be read, a sentence for each place.
     """

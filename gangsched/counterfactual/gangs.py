@@ -25,7 +25,7 @@ _TROUBLE = "node.kubernetes.io/"
 
 
 class Gang(msgspec.Struct, frozen=True):
-    """Pods that start together, or one alone. uids: of those that came, without those made in their place."""
+    """Pods that start together, or one alone. uids: of the pods that came, without their replacements."""
 
     name: str
     uids: tuple[str, ...]
@@ -37,7 +37,7 @@ class Gang(msgspec.Struct, frozen=True):
 
 
 def gangs_of(day: Day, outcome: Outcome) -> list[Gang]:
-    """Those that came in the recording, in the order in which they did.
+    """Returns the gangs that came in the recording, in order of arrival.
 
     A name that comes again when all of its pods have ended is another gang, numbered: `train#2`.
     """
@@ -70,7 +70,8 @@ def _gang(name: str, n_of_name: dict[str, int], members: Sequence[Life]) -> Gang
 
 
 def without(day: Day, outcome: Outcome, names: Sequence[str]) -> Day:
-    """Raises: ConfigError (no gang and no pod has that name)."""
+    """Returns the day without these gangs and pods. Raises: ConfigError (no gang and no pod has that
+    name)."""
     taken: set[str] = set()
     for name in names:
         full = name if "/" in name else f"default/{name}"
@@ -85,14 +86,14 @@ def without(day: Day, outcome: Outcome, names: Sequence[str]) -> Day:
 
 
 def _head(lives: Mapping[str, Life], life: Life) -> Life:
-    """The pod that came by itself."""
+    """Returns the pod that came by itself, which it replaces directly or through others."""
     while life.replaces:
         life = lives[life.replaces]
     return life
 
 
 def with_nodes(day: Day, n: int, like: str) -> Day:
-    """Empty copies of a node, there from the beginning. Raises: ConfigError."""
+    """Returns the day with empty copies of a node, there from the beginning. Raises: ConfigError."""
     nodes: dict[str, Node] = {}
     for told in day.others:
         if isinstance(told.event, ev.NodeAdded | ev.NodeUpdated):
@@ -118,7 +119,7 @@ def shaken_by_s(day: Day) -> float:
 
 
 def shaken(day: Day, gangs: Sequence[Gang], seed: int) -> Day:
-    """Each gang comes a little earlier or later, and runs a little longer or shorter.
+    """Returns a day in which each gang comes a little earlier or later, and runs a little longer or shorter.
 
     One order of arrival proves little: Tsafrir, Ouaknine, Feitelson, "Reducing performance evaluation
     sensitivity and variability by input shaking" (MASCOTS 2007). What gangs need from the API comes as much

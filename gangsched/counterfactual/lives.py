@@ -26,9 +26,9 @@ _ENDINGS = {"Succeeded": Ending.SUCCEEDED, "Failed": Ending.FAILED}
 
 
 class _Course(msgspec.Struct):
-    """A life as far as it is known, in seconds since 1970; leaves_s: when its deletion was asked for.
+    """A life as far as it is known, in seconds since 1970; leaves_s: when its deletion was requested.
 
-    disrupted: it was evicted by whomever, or its node went.
+    disrupted: it was evicted by any process, or its node went.
     """
 
     first: Pod
@@ -52,20 +52,20 @@ class Lives:
         self._by_uid: dict[str, _Course] = {}
         self._there: dict[str, _Course] = {}
         self._unseen: dict[str, None] | None = {}
-        """Those that a list, which is under way, has not had yet; None: none is."""
+        """UIDs that a list in progress has not shown yet; None: none is in progress."""
 
     def listed_anew(self) -> None:
-        """Another process begins, which is shown everything."""
+        """Begins the list of another process, which is shown everything."""
         self._unseen = dict.fromkeys(self._there)
 
     def listed(self, now_s: float) -> None:
-        """It has been: what it was not shown has gone meanwhile."""
+        """Ends the list: pods that it has not shown have gone meanwhile."""
         for uid in self._unseen or ():
             self._end(self._there[uid], now_s)
         self._unseen = None
 
     def put(self, pod: Pod, now_s: float) -> None:
-        """A version of it."""
+        """Takes in a version of a pod."""
         uid = pod.metadata.uid
         course = self._by_uid.get(uid)
         if course is None:
@@ -88,7 +88,7 @@ class Lives:
         course.last = pod
 
     def _begin(self, pod: Pod, now_s: float) -> _Course:
-        """One that a list shows may be older than that."""
+        """Begins a pod's course; a pod that a list shows may be older than the list."""
         is_listed, made = self._unseen is not None, pod.metadata.creation_timestamp
         came_s = min(now_s, made.timestamp()) if is_listed and made is not None else now_s
         course = _Course(_unplaced(pod), came_s, pod)
@@ -99,7 +99,7 @@ class Lives:
         return course
 
     def gone(self, pod: Pod, now_s: float) -> None:
-        """It is deleted."""
+        """Takes in a pod's deletion."""
         course = self._there.get(pod.metadata.uid)
         if course is not None:
             self._end(course, now_s)
@@ -111,12 +111,12 @@ class Lives:
         self._there.pop(course.first.metadata.uid, None)
 
     def evicted(self, uid: str) -> None:
-        """By the scheduler."""
+        """Records an eviction by the scheduler."""
         if uid in self._there:
             self._there[uid].evicted = True
 
     def node_gone(self, name: str) -> None:
-        """With what ran there."""
+        """Records that a node is gone, with what ran there."""
         for course in self._there.values():
             if course.last.spec.node_name == name and course.ended_s is None:
                 course.disrupted = True
@@ -124,7 +124,8 @@ class Lives:
     # -- the answer ------------------------------------------------------------------------------------
 
     def told(self, began_s: float) -> tuple[dict[str, Life], float | None]:
-        """All of them in seconds from then, and how long it took to make one for one that was cut off."""
+        """Returns all lives, in seconds from `began_s`, and the median time from a pod that was cut off to
+        its replacement."""
         courses = {uid: one for uid, one in self._by_uid.items() if not _is_over(one, began_s)}
         replaces, took_s = _successors(courses.values())
         in_order = sorted(courses.items(), key=lambda one: (max(one[1].came_s, began_s), one[0]))
@@ -133,7 +134,7 @@ class Lives:
 
 
 def _is_over(course: _Course, began_s: float) -> bool:
-    """What comes after it comes by itself: nothing of it is in the day."""
+    """Whether the pod was over by then; its replacement then counts as coming by itself."""
     return any(at_s is not None and at_s <= began_s for at_s in (course.gone_s, course.ended_s))
 
 
@@ -159,7 +160,7 @@ def _life(course: _Course, began_s: float, replaces: str) -> Life:
 
 
 def _placed(course: _Course, began_s: float) -> Pod:
-    """Nobody has asked it to go since the day began."""
+    """Returns the pod as placed; a deletion that was requested after the day began is left out."""
     pod = course.last
     meta, conditions = pod.metadata, pod.status.conditions
     if course.leaves_s is None or course.leaves_s > began_s:
@@ -173,7 +174,8 @@ def _is_cut_off(course: _Course) -> bool:
 
 
 def _successors(courses: Iterable[_Course]) -> tuple[dict[str, str], list[float]]:
-    """For pods made in another's place its UID; and how long each took. courses: as they were first shown."""
+    """By UID of a replacement, the UID of the pod it replaces; and how long each took. courses: in the order
+    in which they were first shown."""
     in_order = sorted(courses, key=_came_s)
     place = {id(course): at for at, course in enumerate(in_order)}
     by_maker: dict[tuple[str, str], list[_Course]] = {}
@@ -186,7 +188,7 @@ def _successors(courses: Iterable[_Course]) -> tuple[dict[str, str], list[float]
         ended_s = course.ended_s or 0.0
         left_s = min(ended_s, course.leaves_s or ended_s)
         for one in _in_turn(course, by_maker, left_s):
-            # Two that one call shows as ended are not made for each other.
+            # Two pods that one call shows as ended do not replace each other.
             if place[id(one)] > place[id(course)] and one.first.metadata.uid not in replaces:
                 replaces[one.first.metadata.uid] = course.first.metadata.uid
                 took_s.append(max(one.came_s - (course.gone_s or ended_s), 0.0))
@@ -197,7 +199,7 @@ def _successors(courses: Iterable[_Course]) -> tuple[dict[str, str], list[float]
 def _in_turn(
     course: _Course, by_maker: dict[tuple[str, str], list[_Course]], from_s: float
 ) -> Iterator[_Course]:
-    """Those that came from then on, of its name first."""
+    """Yields pods that came from then on, those of its name first."""
     for maker in _makers(course.first):
         same = by_maker[maker]
         yield from (same[at] for at in range(bisect_left(same, from_s, key=_came_s), len(same)))
@@ -208,20 +210,20 @@ def _came_s(course: _Course) -> float:
 
 
 def _makers(pod: Pod) -> list[tuple[str, str]]:
-    """What a pod made in its place has in common with it: its name, or its controller."""
+    """What a replacement has in common with it: its name, or its controller."""
     meta = pod.metadata
     found = [(meta.namespace, meta.name)]
     return found + [("", one.uid) for one in meta.owner_references or () if one.controller and one.uid]
 
 
 def _placed_s(pod: Pod) -> float | None:
-    """When it was bound, or else started; None: neither is said."""
+    """When it was bound, or else started; None: neither is stated."""
     placed_at = pod.bound_at or pod.status.start_time
     return None if placed_at is None else placed_at.timestamp()
 
 
 def _disruption(pod: Pod) -> str:
-    """Why it is about to end before its time, as the API says it, also where another process evicted it."""
+    """Why it is about to end before its time, by its conditions, also if another process evicted it."""
     for one in pod.status.conditions or ():
         if one.type == _DISRUPTED and one.status == "True":
             return one.reason or one.type

@@ -28,13 +28,13 @@ from gangsched.sim.store import KINDS
 from gangsched.web.board.history import device_use
 
 N_SAMPLES = 480
-# A core that has as many turns at one moment is in a circle.
+# A core that has as many turns at one moment is in a loop.
 _MAX_TURNS = 100_000
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
-    """used: the share of devices that is in use, or of cpu where nodes have none; split: the share of the
-    free devices that are on nodes where others are in use; None: none are free, or there are none."""
+    """used: the share of devices in use, or of cpu if nodes have no devices; split: the share of the free
+    devices that are on nodes with devices in use; None: no device is free, or there is none."""
 
     at_s: float
     used: float
@@ -42,7 +42,7 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A configuration from a time on. build: its profiles, made anew for each run, as plugins remember."""
+    """A configuration from a time on. build: makes its profiles, anew for each run, as plugins have state."""
 
     from_s: float
     config: SchedulerConfig
@@ -50,8 +50,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct):
-    """What became of the day. courses: by UID; missing: kinds that a plugin
-    reads and the journal lacks. defects: faults of our own that the core has contained."""
+    """What became of the day. courses: by UID; missing: kinds that a plugin reads and the journal lacks.
+    defects: faults of our own that the core has contained."""
 
     courses: dict[str, Course]
     samples: list[Sample]
@@ -62,12 +62,12 @@ class Outcome(msgspec.Struct):
 
 
 def run(day: Day, plans: Sequence[Plan]) -> Outcome:
-    """The day to its end. Raises: GangschedError (the core never rests)."""
+    """Runs the day to its end. Raises: GangschedError (the core never rests)."""
     return _Model(day, plans).run()
 
 
 def as_recorded(day: Day, plan: Plan) -> list[Sample]:
-    """How full the cluster was in the recording: every pod is bound as it was."""
+    """Samples how full the cluster was in the recording: every pod is bound as it was."""
     return _Model(day, [plan], decides=False).run().samples
 
 
@@ -96,7 +96,7 @@ class _Model:
         self._comes_later = {one.kind for one in told if isinstance(one, ev.KindSynced | ev.KindMissing)}
 
     def run(self) -> Outcome:
-        """Everything."""
+        """Runs the whole day."""
         day, timeline = self._day, self._timeline
         for plan in self._later:
             timeline.at(plan.from_s, partial(self._reconfigure, plan))
@@ -176,12 +176,12 @@ class _Model:
 
 
 def settings_of(config: SchedulerConfig) -> Settings:
-    """Without the fence, which protects binds from other processes and decides nothing."""
+    """The settings without the fence, which protects binds from other processes and decides nothing."""
     return replace(config.settings, fence=False)
 
 
 def sampled(cache: Cache, now_s: float) -> Sample:
-    """The cluster as it is."""
+    """Samples the cluster as it is."""
     used, split = device_use(cache)
     if used is None:
         nodes = cache.nodes

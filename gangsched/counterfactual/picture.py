@@ -45,7 +45,7 @@ path.recorded{stroke-dasharray:3 3}
 
 
 def picture(found: Answer, drawn: Drawn) -> str:
-    """One SVG."""
+    """Draws one SVG."""
     split_top = _USE_TOP + _USE_HIGH + 62
     bars_top = split_top + _SPLIT_HIGH + 74
     height = bars_top + _BARS_HIGH + 48

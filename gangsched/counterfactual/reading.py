@@ -1,8 +1,8 @@
-"""A journal into a day: which pods came, ran and ended, and what else was told, from all of its processes.
+"""Reads a journal into a day: pods that came, ran and ended, and all other events, of all its processes.
 
-Only what the core was told is looked at, not what it answered: a bind is one that the watch has shown. Pods
-are followed across processes; what happened while none recorded is found by difference at the next list.
-Called by the command.
+Only the core's events are read, not its answers: a bind is one that the watch has shown. Pods are followed
+across processes; what happened while none recorded is found by difference at the next list. Called by the
+command.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_DAYS = 1100
 """Three years, as the longest logs of the Parallel Workloads Archive; beyond that a time is wrong."""
 _PODS = (ev.PodAdded, ev.PodUpdated)
 _NODES = (ev.NodeAdded, ev.NodeUpdated)
-# What a process was told of its own doing; the model's core does its own.
+# Events about a process's own actions; the model's core takes its own.
 _ANSWERS = (
     *(ev.BindSucceeded, ev.BindCancelled, ev.ExtendersAnswered, ev.PodUnread, ev.PodPatched),
     *(ev.PodPatchFailed, ev.RefusalsRead),
@@ -35,7 +35,8 @@ _ANSWERS = (
 
 
 def read_day(segments: Sequence[Segment], plugin_files: Sequence[str] = ()) -> Day:
-    """Raises: ConfigError (nothing is in it, it cannot be read, two processes recorded at once)."""
+    """Reads the day. Raises: ConfigError (nothing is in it, it cannot be read, two processes recorded at
+    once)."""
     reading = _Reading(plugin_files)
     begun = [list(starts_of(of_one)) for _, of_one in groupby(segments, key=lambda one: one.process)]
     reading.lost = [why for starts in begun for why in empty_among(starts)]
@@ -71,7 +72,7 @@ class _Reading:
     # -- one process after the other -------------------------------------------------------------------
 
     def process(self, starts: Sequence[tuple[Segment, Start]]) -> None:
-        """Raises: ConfigError."""
+        """Reads the segments of one process. Raises: ConfigError."""
         n_turns, why, ago_s = 0, "", 0.0
         for number, (segment, _) in enumerate(starts):
             reader = Reader(segment.path)
@@ -95,7 +96,8 @@ class _Reading:
                 self.lost.append(lost)
 
     def _begin(self, start: Start, segment: Segment, *, is_first: bool, n_turns: int, why: str) -> None:
-        """A segment's first record; only the first of a process, or one after missing calls, is news."""
+        """Takes in a segment's first record; only the first of a process, or one after missing calls, is
+        news."""
         self._is_behind = not is_first and start.n_before != n_turns
         if not is_first and not self._is_behind:
             return
@@ -118,7 +120,7 @@ class _Reading:
             self._unseen_nodes = set(self._nodes)
 
     def _restore(self, start: Start, state: State) -> None:
-        """The beginning is missing: what the core knew by then is taken from its state."""
+        """Takes what the core knew by then from its state, as the beginning is missing."""
         replay = Replay(start, plugin_files=self._plugin_files)
         replay.play(state)
         self._lives.listed_anew()
@@ -222,7 +224,7 @@ class _Reading:
 
 
 def _same(one: ev.NodeAdded | ev.NodeUpdated, other: ev.NodeAdded | ev.NodeUpdated) -> bool:
-    """But for the version."""
+    """Whether both are the same but for the version."""
     mine, theirs = one.node.metadata, other.node.metadata
     return (
         (one.node.spec, one.node.status) == (other.node.spec, other.node.status)
@@ -233,7 +235,7 @@ def _same(one: ev.NodeAdded | ev.NodeUpdated, other: ev.NodeAdded | ev.NodeUpdat
 
 
 def _known(core: Scheduler) -> Iterator[ev.Event]:
-    """What it has been told of objects, last versions."""
+    """Yields the last versions of objects that the core knows."""
     cache = core.shared.cache
     yield from (ev.NodeAdded(node) for node in cache.nodes.nodes if node is not None)
     yield from core.group_specs.objects()

@@ -21,7 +21,7 @@ _Form = Callable[[float], str]
 
 
 def print_answer(found: Answer, console: Console, *, n_rows: int) -> None:
-    """Figures first, then gangs, then what is not known."""
+    """Prints figures first, then gangs, then what is not known."""
     ended_s = found.began_wall_s + found.length_s
     console.print(
         f"{told(found.began_wall_s)} to {told(ended_s)} UTC: {several(found.n_gangs, 'gang')} or lone"

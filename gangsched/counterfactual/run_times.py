@@ -1,8 +1,8 @@
 """Run times: how long each pod runs in a model, as far as the recording lets one know.
 
-A pod that was cut off begins anew, so the run time of the last one made for it counts for all of them. A run
-time that is not in the recording is the limit that the user stated, or else the median of those recorded run
-times that are longer than it had run for.
+A pod that was cut off begins anew, so the run time of its last replacement counts for all of them. A run time
+that is not in the recording is the limit that the user stated, or else the median of the recorded run times
+that are longer than it had run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gangsched.model.walltime import pod_walltime
 
 
 class RunTimes:
-    """Of one day."""
+    """The run times of one day."""
 
     def __init__(self, day: Day) -> None:
         self._day = day
@@ -24,17 +24,17 @@ class RunTimes:
         self._replaced_by = {life.replaces: uid for uid, life in day.lives.items() if life.replaces}
 
     def last(self, life: Life) -> Life:
-        """The last pod of those that were made one for the other."""
+        """Returns the last of the pod's replacements; the pod itself if it has none."""
         while (uid := self._replaced_by.get(life.uid)) is not None:
             life = self._day.lives[uid]
         return life
 
     def was_replaced(self, life: Life) -> bool:
-        """Whether another was made for it when it was cut off."""
+        """Whether another pod replaced it when it was cut off."""
         return life.uid in self._replaced_by
 
     def of(self, life: Life) -> tuple[float | None, bool]:
-        """Its run time, None: longer than any that is known; and whether the recording has it."""
+        """Returns its run time, None: longer than any that is known; and whether the recording has it."""
         last = self.last(life)
         if last.run_s is not None:
             return last.run_s, True

@@ -22,7 +22,7 @@ def told(
     recorded: Sequence[tuple[float, SchedulerConfig]],
     config: SchedulerConfig | None,
 ) -> list[str]:
-    """The general first, then what this day has of it."""
+    """Returns the general sentences first, then those on this day."""
     found = [
         "Whether a job would have run for longer or shorter elsewhere, beside others, or at another time: run"
         " times are as recorded.",
@@ -70,7 +70,7 @@ def told(
 
 
 def _gaps(day: Day) -> list[str]:
-    """All of them in one sentence."""
+    """Returns one sentence on all gaps."""
     if not day.gaps:
         return []
     lost_s = sum(until_s - from_s for from_s, until_s, _ in day.gaps)

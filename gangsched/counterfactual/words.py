@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _MINUTE, _HOUR = 60.0, 3600.0
-# Before, hours say more.
+# Below this many days hours are clearer.
 _DAYS = 3
 
 
