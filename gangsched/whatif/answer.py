@@ -29,9 +29,9 @@ class Member(msgspec.Struct, frozen=True, rename="camel"):
 
 class Gang(msgspec.Struct, frozen=True, rename="camel"):
     """starts: now; later, at a time that follows from stated ends; not, as far as known; unread: no group
-    could be made of it, problem has the reason. in_s, at, after: when it starts later, and whose ends it
-    waits for. why: the reason if it does not start now. ignored: what is to be corrected in it although it
-    does, as nobody reads it."""
+    could be made of it, problem has the reason. in_s, at, after: when it starts later, and the gangs whose
+    ends it waits for. why: the reason if it does not start now. ignored: what is to be corrected in it
+    although it does, as it has no effect."""
 
     name: str
     scheduler: str
@@ -59,15 +59,15 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def starts_now(self) -> bool:
-        """All of it, each member of each gang."""
+        """Whether all of it does: each member of each gang."""
         return all(gang.starts == "now" and not gang.unplaced for gang in self.gangs)
 
 
 def answer(
     trial: Trial, pods: Sequence[Pod], changes: list[str], unread: Sequence[str], now: datetime
 ) -> Answer:
-    """The answer for a job that was submitted to the trial and has settled. Looks ahead if not all of it
-    starts."""
+    """Returns the answer for a job that was submitted to the trial and has settled. Looks ahead if not all of
+    it starts."""
     by_group: dict[int, tuple[Group | None, list[Pod]]] = {}
     for pod in pods:
         group = trial.group_of(pod)

@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         check_text(name)
     args.namespace = namespace_of(args)
     args.without = [one if "/" in one else f"{args.namespace}/{one}" for one in args.without]
-    # Before anybody is asked: a mistake in the files is told, whether a cluster answers or not.
+    # Before any request: a mistake in the files is reported, whether a cluster answers or not.
     texts = [text_of(path) for path in args.filename]
     documents = read_documents(texts)
     if args.server:
@@ -141,7 +141,7 @@ async def _ask(
 
 
 async def _ask_scheduler(args: argparse.Namespace, texts: Sequence[str]) -> Answer:
-    """By the state and the configuration of the one that runs."""
+    """Asks the running scheduler, which answers by its own state and configuration."""
     for flag in ("config", "plugin", "master"):
         if getattr(args, flag):
             raise ConfigError("goes with what the API server lists, not with --server", path=f"--{flag}")
@@ -161,7 +161,7 @@ async def _ask_scheduler(args: argparse.Namespace, texts: Sequence[str]) -> Answ
 
 
 def print_answer(found: Answer, console: Console) -> None:
-    """The answer of each gang first."""
+    """Prints each gang, its answer first."""
     if found.changes:
         console.print(f"With {_shown('; '.join(found.changes))}:")
     for gang in found.gangs:
@@ -211,7 +211,7 @@ def _print_gang(gang: Gang, console: Console, endless: int) -> None:
 
 
 def _shown(text: str) -> str:
-    """Of another program at that address, or of a manifest: no markup and no control sequence."""
+    """Text of another program at that address, or of a manifest, without markup and control sequences."""
     return escape(one_line(text))
 
 

@@ -20,7 +20,7 @@ _MAX_PODS = 10_000
 
 
 def pods_of(document: Json) -> Iterator[Json]:
-    """The pods as documents, named. Raises: ConfigError, with the field."""
+    """Yields the pods as documents, named. Raises: ConfigError, with the field."""
     makers: Mapping[str, Callable[[Json], Iterator[Json]]] = {
         "Pod": _pod,
         "Job": _job,

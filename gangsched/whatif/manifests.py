@@ -39,7 +39,7 @@ class Manifests(NamedTuple):
 
 
 def kinds_of(scheduler: Scheduler) -> tuple[Kind, ...]:
-    """All kinds that its core can process, with every controller that it may infer gangs by."""
+    """Returns all kinds that its core can process, with every controller that it may infer gangs by."""
     plain = all_kinds(scheduler.watches)
     owners = (followed(one.followed_as) for one in OWNER_KINDS.values())
     return (*plain, *(one for one in owners if one.name not in {kind.name for kind in plain}))
@@ -60,8 +60,8 @@ def read_manifests(
     *,
     namespace: str = "default",
 ) -> Manifests:
-    """kinds: what the core follows; priorities: by PriorityClass; namespace: of what names none. Raises:
-    ConfigError, with its place."""
+    """Reads documents into pods and events. kinds: what the core follows; priorities: by PriorityClass;
+    namespace: of objects that name none. Raises: ConfigError, with its place."""
     pods: list[Pod] = []
     others: list[Event] = []
     by_name = {(kind.group, kind.kind): kind for kind in kinds if not kind.has_no_type}
@@ -84,7 +84,7 @@ def read_manifests(
 
 
 def read_documents(texts: Sequence[tuple[str, str]]) -> list[Document]:
-    """texts: (where it is from, YAML). Raises: ConfigError, with its place."""
+    """Splits texts into documents. texts: (where it is from, YAML). Raises: ConfigError, with its place."""
     found = [one for source, text in texts for one in _documents(source, text)]
     if not found:
         raise ConfigError(_NO_POD, source=", ".join(source for source, _ in texts))
@@ -92,7 +92,7 @@ def read_documents(texts: Sequence[tuple[str, str]]) -> list[Document]:
 
 
 def text_of(path: str) -> tuple[str, str]:
-    """(where it is from, YAML) of a file, or of standard input, `-`. Raises: ConfigError."""
+    """Returns (where it is from, YAML) of a file, or of standard input, `-`. Raises: ConfigError."""
     source = "standard input" if path == "-" else path
     try:
         # A device has no end; a pipe is read, as a shell's <(helm template …) is one.
@@ -207,7 +207,8 @@ def _pods(document: Json, kind: Kind, number: int, priorities: Mapping[str, int]
 
 
 def _default(spec: Json, priorities: Mapping[str, int]) -> None:
-    """As kube-apiserver does: limits are requests where none are stated; a class gives its number."""
+    """Adds defaults as kube-apiserver does: limits are requests if none are stated; a class gives its
+    number."""
     for container in (*_containers(spec, "containers"), *_containers(spec, "initContainers")):
         resources = container.get("resources")
         if isinstance(resources, dict) and isinstance(resources.get("limits"), dict):

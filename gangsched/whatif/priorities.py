@@ -23,7 +23,7 @@ _decode = bounded.lenient_decoder(_PriorityClasses)
 
 
 async def priority_classes(client: ApiClient) -> Mapping[str, int]:
-    """Their numbers, by name. Raises: ApiError."""
+    """Returns the numbers of PriorityClasses, by name. Raises: ApiError."""
     body = await client.get(_PATH, timeout_s=_REQUEST_S)
     try:
         return {one.metadata.name: one.value for one in _decode(body).items}

@@ -43,7 +43,8 @@ _Names = Annotated[list[_Name], Meta(max_length=50)]
 
 
 class Asked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """What a running scheduler is sent: a Question, and the job as YAML. namespace: of what names none."""
+    """What a running scheduler is sent: a Question, and the job as YAML. namespace: of objects that name
+    none."""
 
     yaml: str
     add_nodes: Annotated[int, Meta(ge=0, le=10_000)] = 0
@@ -55,8 +56,8 @@ class Asked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 
 
 def check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str], *, way: str) -> None:
-    """`way`: advice for a pod with another schedulerName. Raises: ConfigError, for pods that this scheduler
-    would never see, and for names that are taken."""
+    """Refuses pods that this scheduler would never see, and names that are taken. `way`: advice for a pod
+    with another schedulerName. Raises: ConfigError."""
     taken = {pod.key for pod in snapshot.pods}
     running = Counter(owner for pod in snapshot.pods if (owner := _owner(pod)))
     for pod in manifests.pods:
@@ -77,7 +78,7 @@ def check(manifests: Manifests, snapshot: Snapshot, served: Sequence[str], *, wa
 
 
 def _owner(pod: Pod) -> str:
-    """The object whose controller makes the pod, by kind, namespace and name; "" for a pod of nobody."""
+    """The object whose controller makes the pod, by kind, namespace and name; "" for a pod without one."""
     owner = pod.metadata.controller
     return f"{owner.kind} {pod.metadata.namespace}/{owner.name}" if owner is not None else ""
 
@@ -85,7 +86,7 @@ def _owner(pod: Pod) -> str:
 def examine(
     question: Question, snapshot: Snapshot, manifests: Manifests, now_s: float, now: datetime
 ) -> Answer:
-    """The trial of the job on the snapshot, which is used up. Raises: ConfigError."""
+    """Runs the trial of the job on the snapshot, which is used up. Raises: ConfigError."""
     if bool(question.add_nodes) != bool(question.like):
         raise ConfigError(TOGETHER)
     trial = Trial(snapshot, now_s)

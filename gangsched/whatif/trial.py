@@ -83,15 +83,15 @@ class Trial:
         return len(found)
 
     def submit(self, pods: Sequence[Pod], others: Sequence[ev.Event]) -> None:
-        """The job."""
-        self.evicted.clear()  # what went for others that wait
+        """Submits the job."""
+        self.evicted.clear()  # evicted for other groups that wait
         self._pods |= {pod.metadata.uid: pod for pod in pods}
         self._tell([*others, *(ev.PodAdded(pod) for pod in pods)])
 
     # -- what comes of it ------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Until nothing more can be decided now."""
+        """Decides until nothing more can be decided now."""
         deadline_s = self.core.next_deadline_s()
         if deadline_s is not None and deadline_s <= self.now_s:
             self._carry_out(self.core.advance(self.now_s))
@@ -99,13 +99,13 @@ class Trial:
             self._carry_out(effects)
 
     def group_of(self, pod: Pod) -> Group | None:
-        """None: the core could not read it."""
+        """Returns the pod's group; None if the core could not read the pod."""
         info = self.core.shared.cache.pods.get(pod.metadata.uid)
         return None if info is None else info.group
 
     def wait_for(self, gangs: Sequence[Sequence[Pod]], now: datetime) -> list[tuple[float | None, list[str]]]:
-        """For each gang (seconds until a pod of it starts, the gangs that end before); None: no known end
-        helps."""
+        """Returns for each gang (seconds until a pod of it starts, the gangs that end before); None: no known
+        end helps."""
         found: list[tuple[float | None, list[str]]] = [(None, [])] * len(gangs)
         ends = self._known_ends(now)
         begin_s, ended = self.now_s, dict[str, None]()
@@ -116,7 +116,7 @@ class Trial:
             in_s = ends[0][0]
             gone = []
             while ends and ends[0][0] <= in_s:
-                # One that was preempted meanwhile has gone already.
+                # A pod that was preempted meanwhile has gone already.
                 if (pod := self._pods.get(heapq.heappop(ends)[1])) is not None:
                     gone.append(pod)
             ended |= dict.fromkeys(_gang_of(pod) for pod in gone)
@@ -129,7 +129,7 @@ class Trial:
         return found
 
     def endless(self) -> int:
-        """Running pods that state no end, and may have one: not those that each node has."""
+        """Counts running pods that state no end, and may have one: not those that each node has."""
         return sum(
             1
             for pod in self._pods.values()
@@ -191,7 +191,7 @@ class Trial:
             queue = self.core.handle(events, self.now_s) if events else []
 
     def _hook(self, hook: ef.RunHook) -> list[ev.Event]:
-        """Every hook agrees; a Bind plugin has bound the pod."""
+        """Answers a hook: every hook agrees; a Bind plugin has bound the pod."""
         events: list[ev.Event] = [ev.HookAnswered(hook.ticket, Code.SUCCESS.value)]
         if hook.point == "Bind" and hook.pod is not None and hook.pod.metadata.uid in self._pods:
             pod = self._pods[hook.pod.metadata.uid]
@@ -220,10 +220,10 @@ def _gang_of(pod: Pod) -> str:
 
 
 def _ends(pod: Pod) -> bool:
-    """In a time that there are dates for."""
+    """Whether it states an end that a date can express."""
     return pod_walltime(pod).seconds < LATEST_S
 
 
 def _is_of_node(pod: Pod) -> bool:
-    """Of a DaemonSet, or kubelet's own: a drain leaves it."""
+    """Whether a drain leaves it: a DaemonSet's, or kubelet's own."""
     return any(one.kind in ("DaemonSet", "Node") for one in pod.metadata.owner_references or ())
