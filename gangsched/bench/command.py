@@ -157,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def chosen(args: argparse.Namespace, offered: Sequence[str]) -> list[str]:
-    """The schedulers asked for, in their order. Raises: ConfigError for one that is not offered."""
+    """Returns the requested schedulers, in their order. Raises: ConfigError for one that is not offered."""
     if not args.schedulers:
         return [each for name in offered for each in _beside(name, args)]
     offered = [*offered, *_BESIDE.values()]

@@ -84,7 +84,7 @@ def gang(prefix: str, number: int) -> list[Pod]:
 
 
 def _pod(prefix: str, ref: PodRef, *, on: int | None = None) -> Pod:
-    """With `on`, a pod of another scheduler that runs on that node, without devices."""
+    """Makes a pod; with `on`, one of another scheduler that runs on that node, without devices."""
     document: dict[str, Any] = pod_document(prefix, ref, "gangsched" if on is None else "default-scheduler")
     del document["spec"]["schedulingGroup"]
     name = pod_name(prefix, ref)

@@ -144,7 +144,7 @@ def judge(rounds: Sequence[Round], ratios: dict[str, dict[str, Spread]], shape: 
 
 
 def _with_fence(rounds: Sequence[Round], without: Spread | None) -> list[Target]:
-    """What the fence may cost, if it was measured."""
+    """Returns the targets for the fence's cost, if it was measured."""
     if not any(r.scheduler == contenders.FENCED for r in rounds):
         return []
     writes = report.summarize(rounds, contenders.FENCED).all_rounds.get("API writes/pod")
@@ -155,7 +155,7 @@ def _with_fence(rounds: Sequence[Round], without: Spread | None) -> list[Target]
 
 
 def _with_journal(rounds: Sequence[Round], without: Spread | None) -> list[Target]:
-    """What recording may cost, if it was measured; CPU by pairs of neighbouring rounds."""
+    """Returns the targets for the cost of recording, if measured; CPU by pairs of neighbouring rounds."""
     recorded = {r.number: r for r in report.counted(rounds, contenders.RECORDED)}
     if not recorded:
         return []

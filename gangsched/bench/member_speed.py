@@ -67,7 +67,7 @@ class Cordial:
     name = "Cordial"
 
     def sign(self, pod: Pod) -> tuple[()]:
-        """It reads nothing of a pod but its spec."""
+        """Signs nothing: the plugin reads only the pod's spec."""
         return ()
 
     def filter_node(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> Status:

@@ -126,7 +126,7 @@ def count_writes(metrics: str) -> dict[str, int]:
 
 
 def new_writes(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """What was written in between, most first; without zeros."""
+    """Returns the writes in between, most first; without zeros."""
     grown = {key: n - before.get(key, 0) for key, n in after.items() if n > before.get(key, 0)}
     return dict(sorted(grown.items(), key=lambda item: (-item[1], item[0])))
 

@@ -1,6 +1,6 @@
 """One round: all pods pending, a scheduler is started, and everything is recorded until it rests.
 
-What does not live here: in which order rounds are run (command.py) and what they add up to (report.py).
+Not here: the order of rounds (command.py), and their sums (report.py).
 """
 
 from __future__ import annotations

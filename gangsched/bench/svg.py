@@ -33,7 +33,7 @@ def line(x: float, y: float, width: float, *, dashed: bool = False) -> str:
 
 
 def text(x: float, y: float, words: str, *, size: float, anchor: str = "start", colour: str = INK) -> str:
-    """One line of words, readable on bars too."""
+    """Draws one line of words, readable on bars too."""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" text-anchor="{anchor}" fill="{colour}"'
         f' stroke="{CARD}" stroke-width="3" paint-order="stroke">'

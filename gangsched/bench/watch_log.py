@@ -1,6 +1,6 @@
 """The watcher's process, seen from the bench, and its log, read after the round.
 
-What does not live here: what runs in that process (watcher.py), and what is right or wrong (checks.py).
+Not here: what runs in that process (watcher.py), and what is right or wrong (checks.py).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _encode = msgspec.json.encode
 
 
 class Ground(Protocol):
-    """One of the two below, opened."""
+    """One of the two grounds below, opened."""
 
     kubeconfig: Path
 

@@ -151,7 +151,8 @@ async def _started(site: Site, task: Kind, number: int) -> None:
 
 @asynccontextmanager
 async def _agents(made: list[Site], kubeconfig: Path, scratch: Path) -> AsyncIterator[None]:
-    """One process a worker, outside its cgroup: the agent's own use does not count as the tasks' load."""
+    """Runs an agent for each worker, outside its cgroup: the agent's use does not count as the tasks'
+    load."""
     running: list[Daemon] = []
     try:
         for site in made:

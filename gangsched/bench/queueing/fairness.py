@@ -202,7 +202,7 @@ class _Cluster:
         self._n_made = 0
         self._mean_s = 0.0
         self._waiting: dict[str, tuple[Pod, int, float | None]] = {}
-        """By UID, with its devices and how long it will run; None: about `_mean_s`, as it is at its start."""
+        """By UID: the pod, its devices and its run time; None: about `_mean_s`, as it is at its start."""
         self._n_waiting: Counter[str] = Counter()
         self._running: dict[str, _Running] = {}
         self._ends: list[tuple[float, str]] = []

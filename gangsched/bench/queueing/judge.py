@@ -42,7 +42,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def problems(workload: Workload, starts: Starts) -> list[str]:
-    """What is impossible about the run, in words; empty for a sound run."""
+    """Returns what is impossible about the run, in words; empty for a sound run."""
     jobs = workload.jobs
     if len(starts.at_s) != len(jobs):
         return [f"{len(jobs)} jobs, {len(starts.at_s)} starts"]

@@ -80,7 +80,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def n_devices(self) -> int:
-        """Of the whole cluster."""
+        """Devices of the whole cluster."""
         return self.n_nodes * self.gpus
 
     def check(self) -> None:

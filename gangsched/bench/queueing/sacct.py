@@ -29,7 +29,7 @@ _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024
 
 
 def sacct_jobs(path: str, lines: Iterable[str]) -> Iterator[Callable[[], Job | str]]:
-    """One reader for each row, which returns a job or the reason for none. Raises: ConfigError (header)."""
+    """Yields for each row a reader that returns a job or why there is none. Raises: ConfigError (header)."""
     rows = iter(lines)
     names = [name.strip() for name in next(rows, "").rstrip("\r\n").split("|")]
     missing = [name for name in _NEEDED if name not in names]

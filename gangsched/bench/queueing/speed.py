@@ -53,7 +53,7 @@ class Speed(msgspec.Struct):
     turns_ms: list[float]
     plans_ms: list[float]
     between_ms: list[float]
-    """What collections of garbage took, between turns."""
+    """Times that collections of garbage took, between turns."""
 
     @property
     def targets(self) -> list[Target]:

@@ -201,7 +201,7 @@ def _ours(number: int, fields: Mapping[str, str], value: Callable[..., float]) -
 
 
 def _openb(number: int, fields: Mapping[str, str], value: Callable[..., float]) -> Job | str:
-    """Each row is a job of one pod."""
+    """Reads a row, which is a job of one pod."""
     if not fields.get("scheduled_time", "").strip():
         return NEVER_RAN
     if not fields.get("deletion_time", "").strip():
