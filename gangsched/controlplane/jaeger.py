@@ -93,7 +93,8 @@ class Jaeger:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def traces(self, **query: str) -> list[dict[str, Any]]:
-        """What /api/traces answers: `service` and, if wished, `tags` (JSON), `limit`, `lookback`."""
+        """Returns what /api/traces answers. query: `service` and, optionally, `tags` (JSON), `limit`,
+        `lookback`."""
         answer = self._get(f"/api/traces?{urllib.parse.urlencode(query)}")
         found: list[dict[str, Any]] = answer["data"]
         return found
