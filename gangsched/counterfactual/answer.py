@@ -25,7 +25,7 @@ Build = Callable[[SchedulerConfig], Mapping[str, Profile]]
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is to change. config: None: as recorded. n_seeds: the number of shaken days."""
+    """The changes to try. config: None: as recorded. n_seeds: the number of shaken days."""
 
     config: SchedulerConfig | None = None
     n_added: int = 0
@@ -35,8 +35,8 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of it. changes: in words. Times in seconds; began_wall_s since 1970. changed_by: each figure
-    with the changes, less the same without. gangs: the largest difference first."""
+    """The results. changes: in words. Times in seconds; began_wall_s since 1970. changed_by: each figure with
+    the changes, less the same without. gangs: the largest difference first."""
 
     began_wall_s: float
     length_s: float
@@ -58,7 +58,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """What the picture shows beside: the cluster over time, in the recording, in the model, and changed."""
+    """The cluster over time, for the picture: in the recording, in the model, and with the changes."""
 
     recorded: Sequence[Sample]
     model: Sequence[Sample]

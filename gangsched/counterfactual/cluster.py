@@ -39,7 +39,7 @@ _IN_STORE = frozenset(one.name for one in DIALECTS if f"podgroups.{one.name}" in
 
 
 class Fair(Weather):
-    """Each request arrives, each takes the same time."""
+    """Weather in which each request arrives and takes the same time."""
 
     def __init__(self) -> None:
         super().__init__(Random(0), CALM)

@@ -231,7 +231,7 @@ def _disruption(pod: Pod) -> str:
 
 
 def _unplaced(pod: Pod) -> Pod:
-    """As its user made it, without what schedulers and kubelets have written."""
+    """Returns the pod as its user made it, without what schedulers and kubelets have written."""
     meta = pod.metadata
     annotations = {
         key: value

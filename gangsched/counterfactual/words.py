@@ -8,7 +8,7 @@ _DAYS = 3
 
 
 def duration(seconds: float) -> str:
-    """As people say it: 3.2 s, 4 min 10 s, 2 h 05 min."""
+    """Writes a duration as people say it: 3.2 s, 4 min 10 s, 2 h 05 min."""
     if round(seconds, 1) < _MINUTE:
         return f"{seconds:.1f} s" if seconds >= 0.05 else "0 s"
     if round(seconds) < _HOUR:
