@@ -13,7 +13,7 @@ ELLIPSIS = "…"
 
 
 def host_list(names: Iterable[str]) -> str:
-    """Names with a number at the end, gathered by what is before it; "-" for none."""
+    """Gathers names that end with a number by the part before it; "-" for none."""
     stems: dict[tuple[str, int], list[int]] = {}
     plain: list[str] = []
     for name in dict.fromkeys(names):

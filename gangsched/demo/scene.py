@@ -146,7 +146,7 @@ def promise_of(seen: Seen) -> str:
 
 
 def took_s(view: GroupView) -> float | None:
-    """From complete to bound, by the scheduler's own clock; None while that is not over."""
+    """Seconds from complete to bound, by the scheduler's own clock; None until it is bound."""
     if view.state is not GroupState.BOUND or not view.is_whole or view.complete_since_s is None:
         return None
     return view.since_s - view.complete_since_s
