@@ -112,7 +112,7 @@ def _rights(namespace: str, config: SchedulerConfig, plugins: KnownPlugins) -> d
 
 
 def examine(facts: Facts, snapshot: Snapshot, config: SchedulerConfig) -> list[Finding]:
-    """Runs all checks, in the order in which one would mend."""
+    """Runs all checks, in the order in which one would mend their findings."""
     nodes, pods = snapshot.nodes, snapshot.pods
     refused = [
         Refused(one.kind, f"{one.namespace}/{one.name}", one.uid, one.node_name or one.name, one.message)
