@@ -142,7 +142,8 @@ class Shadow:
             self._take(self._scheduler.handle(events, now_s), now_s, {})
 
     def _released(self, now_s: float) -> list[ev.Event]:
-        """Returns their binds of pods that we have decided about, or whose turn is not near."""
+        """Returns the other scheduler's binds of pods that we have decided about, or whose turn is not
+        near."""
         cache = self._scheduler.shared.cache
         released: list[ev.Event] = []
         for uid, event in list(self._held.items()):
