@@ -37,7 +37,7 @@ class Books:
         self.touched: dict[Gang, None] = {}
         """Gangs with changes; the reader empties it."""
         self.renewed: dict[Gang, None] = {}
-        """Gangs whose members have changed only in what is not counted here; as `touched`."""
+        """Gangs whose members have changed only in fields that are not counted here; as `touched`."""
         self.changed: dict[str, Pod] = {}
         """Pods with our mark that have changed, by UID; as `touched`."""
         self._gangs: dict[str, Gang | None] = {}

@@ -36,8 +36,8 @@ _CLOSES = ("NoSchedule", "NoExecute")
 
 
 def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) -> Iterator[str]:
-    """2, 10, topology: a bind, when decided, fits what was known, with free healthy IDs that match the pod,
-    in the domain of its gang.
+    """2, 10, topology: a bind fits what was known when it was decided. Its device IDs are free, healthy and
+    match the pod, and its node is in the domain of its gang.
 
     A repeated bind must be the same again, so it may lack the IDs of an inventory that came in between.
     """
@@ -338,8 +338,8 @@ def _waits_at_limit(group: Group, scheduler: Scheduler) -> bool:
     kept = scheduler.attempts.limits.kept_ahead_of(group)
     if any(book.used(name).get(resource) for name, some in kept.items() for resource in some):
         return True
-    # A fresh process cannot tell a gang that was whole from one that was bound in part, whose members are
-    # admitted whatever the limits.
+    # A fresh process cannot distinguish a gang that was whole from one that was bound in part; members of the
+    # latter are admitted whatever the limits.
     view = scheduler.shared.queue_view
     if view is None or not group.satisfied:
         return False

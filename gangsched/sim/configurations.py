@@ -55,7 +55,7 @@ queues:
 """,
 }
 UNJUDGED = ("other names",)
-"""Trees whose queues no checker knows."""
+"""Trees with queues that no checker judges."""
 _NEEDS_WALLTIMES = (", order: shortest", ", defaultWalltime: 20s")
 _FAIRNESS = "fairness: {halfLife: 20s, compare: [nvidia.com/gpu]}\n"
 _PROFILES = (

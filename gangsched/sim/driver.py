@@ -111,7 +111,7 @@ class Simulation:
         self.calm_since_s = self._news_s = self._synced_s = 0.0
         self.n_crashes = 0
         self._story: list[tuple[float, str, Any]] = []
-        """When, what, and the events or the effect."""
+        """Each entry: when, what, and the events or the effect."""
         self._judged = self._judged_holders = (-1, -1)
         self._judged_quiet = False
         self._dies_after = -1
@@ -386,7 +386,7 @@ class Simulation:
 
     @property
     def history(self) -> list[bytes]:
-        """What the scheduler asked for, step by step."""
+        """Returns the scheduler's effects, step by step."""
         return [encoded(effects) for effects in self._decided]
 
     def _note(self, what: str, subject: ev.Event | ef.Effect | Sequence[ev.Event] = ()) -> None:

@@ -344,7 +344,7 @@ class Duel:
 
     @property
     def history(self) -> list[bytes]:
-        """What each replica asked for, step by step."""
+        """Returns the effects of each replica, step by step."""
         return [encoded(effects) for effects in self.decided]
 
     # -- judging ---------------------------------------------------------------------------------------
@@ -366,8 +366,8 @@ class Duel:
                 self.half_bound.excuse(self.api)
 
     def _owned_twice(self) -> Iterator[str]:
-        """Yields devices on two live pods; looks again only once the pods, what is written on them, or which
-        of them a replica has bound have changed."""
+        """Yields devices on two live pods. Looks again only if the pods, their device IDs, or the set of
+        those that replicas have bound has changed."""
         now = (self.api.books.n_comings, len(self.sent))
         if now == self._owners_judged:
             return

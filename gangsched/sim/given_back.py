@@ -1,4 +1,4 @@
-"""GivenBack: whether a queue gets back in time what is guaranteed to it and borrowed by others.
+"""GivenBack: whether a queue gets back in time what is guaranteed to it and borrowed by other queues.
 
 Here are the checker, and a workload with much to give back; sim.teams defines the queues. What a node has
 free is recounted from events; nothing is read from the scheduler. The checker knows no claims: it is for
@@ -33,7 +33,7 @@ _MOST_GOING = 3
 
 
 def lending_workload(seed: int, *, n_arrivals: int = 30, over_s: float = 80.0) -> Workload:
-    """Pods of the queue without a guarantee stay long and fill the cluster; those of the others keep coming.
+    """Pods of the queue without a guarantee stay long and fill the cluster; pods of other queues keep coming.
 
     Most arrive after the faults have stopped.
     """

@@ -35,8 +35,8 @@ class HalfBound:
         """What `_gone` was computed from."""
 
     def look(self, api: SimApi, told: Told, now_s: float) -> None:
-        """Called after every turn in which anything happened, so that a gang that is whole for a moment is
-        seen. Looks at what has changed."""
+        """Checks the gangs that have changed. Called after every turn in which anything happened, so that a
+        gang that is whole only for a moment is seen."""
         books = api.books
         touched, books.touched = books.touched, {}
         if books.renewed:
@@ -54,7 +54,7 @@ class HalfBound:
             self._look_at(gang, api, now_s)
 
     def _gone_of(self, api: SimApi, told: Told) -> dict[Gang, int]:
-        """By gang: how many members ran and are gone, which the process has not received yet."""
+        """By gang: the number of members that ran and are gone, which the process has not received yet."""
         gone: dict[Gang, int] = {}
         uids, there = told.pods.keys(), api.books.uids
         for uid in () if uids <= there else uids - there:

@@ -75,7 +75,7 @@ class KeptRoom:
         self._reserved: dict[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {}
         """By UID: the node and IDs of its reservation, before this step."""
         self._held: dict[int, tuple[object, dict[str, int], dict[str, dict[str, int] | None]]] = {}
-        """By serial of a claim: what it holds, since which step on each node, and the node's room then."""
+        """By serial of a claim: its resources, since which step on each node, and the node's room then."""
         self._own: dict[str, StartClaim] = {}
         """By group: its claim, before this step."""
         self._n = 0

@@ -19,7 +19,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import at
 
-# By field of Points: the methods, any one of which serves it.
+# By field of Points: the methods that serve it, of which one is enough.
 _METHODS = {
     "pre_enqueue": ("pre_enqueue",),
     "admits": ("admit",),
@@ -44,7 +44,7 @@ def usual_config() -> SchedulerConfig:
 
 
 def config_with(ours: str) -> SchedulerConfig:
-    """The configuration whose file has these fields of ours."""
+    """Reads a configuration file with these fields of ours."""
     return parse_config(file_with(ours), source="a storm", plugins=IN_TREE)
 
 

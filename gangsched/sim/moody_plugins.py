@@ -69,7 +69,7 @@ class MoodyPreEnqueue(Moody):
 
 
 class MoodyGate(Moody):
-    """At the edge, where sim.hooks answers: each pod is kept out until it has answered."""
+    """Keeps each pod out until its hook at the edge has answered (sim.hooks)."""
 
     name = "MoodyGate"
 
@@ -273,7 +273,7 @@ class MoodyPermit(Moody):
 
 
 class MoodyEdge(Moody):
-    """At the edge, where sim.hooks answers."""
+    """Answers at the edge, by sim.hooks."""
 
     name = "MoodyEdge"
 

@@ -31,7 +31,7 @@ RACK = "topology.kubernetes.io/rack"
 OURS = "gangsched"
 STRANGER = "default-scheduler"
 MACHINE_KEY = "sim.example.com/machine"
-"""The label of nodes that says which of MACHINES they are."""
+"""Node label that names the node's entry in MACHINES."""
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 

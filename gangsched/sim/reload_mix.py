@@ -73,7 +73,7 @@ class MoodyReloads(ReloadSimulation, WithMoods):
         self._salt = self._moods.randrange(_N_ARGUMENTS)
         if MoodyReserve not in before:
             self.unasked |= reserved_by(self.scheduler)
-        self.refusals.kept_out.clear()  # all are asked anew
+        self.refusals.kept_out.clear()  # all are asked again
         super()._take(drawn)
 
 

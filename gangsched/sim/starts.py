@@ -58,9 +58,9 @@ class _Heard(NamedTuple):
 
 
 class Starts:
-    """44: when a gang's first bind is sent, as many of its members are reserved as it needs, of each role
-    too. 43: and all of its set exist, and each has as many reserved, or has begun already: later binds
-    complete it. 46: a bound pod has a rank that no other member has that is there and stays."""
+    """44: when a gang's first bind is sent, the members that it needs are reserved, also of each role. 43:
+    all gangs of its set exist by then, and each has the members that it needs reserved or has begun already;
+    later binds complete it. 46: no other member that exists and stays has the rank of a bound pod."""
 
     def __init__(self) -> None:
         self._sent: set[str] = set()
@@ -118,8 +118,8 @@ class Starts:
         return _Heard(members, lists, needed, unread, reserved, begun)
 
     def _is_bound(self, pod: Pod, told: Told) -> bool:
-        """Whether it runs, has succeeded, or is about to run: successors of failed pods start together
-        anew."""
+        """Whether it runs, has succeeded, or is about to run; replacements of failed pods must start together
+        again."""
         uid = pod.metadata.uid
         is_there = bool(pod.spec.node_name) or uid in told.answered or uid in self._sent
         return is_there and pod.status.phase != _FAILED
@@ -195,8 +195,8 @@ def set_of(gang: Gang, lists: Lists, *, ends: Set[Gang] = frozenset()) -> list[G
 
 
 def with_more_important(lowest: int, scheduler: Scheduler, told: Told) -> frozenset[str]:
-    """Returns UIDs of pods that would be lost together with more important ones: those of gangs in a set with
-    a gang that has not ended and whose priority is `lowest` or more."""
+    """Returns UIDs of pods that would be lost together with more important ones: pods of gangs whose set has
+    a pod that has not ended and has priority `lowest` or more."""
     members = _members(scheduler, told)
     lists = _lists(members, told)
     important = {
@@ -241,7 +241,7 @@ def _goes(pod: Pod) -> bool:
 
 
 def _lists(members: Mapping[Gang, Sequence[Pod]], told: Told) -> Lists:
-    """By gang, for those that list any: what it lists."""
+    """By gang that lists any: the names that it lists."""
     return {gang: listed for gang, pods in members.items() if (listed := _list_of(gang, pods, told))}
 
 

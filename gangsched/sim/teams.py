@@ -125,7 +125,7 @@ class Guarantees:
                 self._sent[one.uid] = one.annotations.get(STARTED_IN_KEY, "")
             if isinstance(one, ef.EvictPod | ef.DeletePod) and one.uid in told.pods:
                 cause = one.cause_id.rpartition("#")[0]
-                if cause:  # else it goes for no group's turn: its own devices have failed, say
+                if cause:  # else it is evicted for no group: its own devices have failed, for example
                     by_cause.setdefault(cause, []).append(told.pods[one.uid])
         if not by_cause or gpus_there(told) < sum(GUARANTEED.values()):
             return
@@ -149,8 +149,8 @@ class Guarantees:
     ) -> bool:
         """Whether these stay within their queue's guarantee, and the claim's pods would borrow.
 
-        promised: pods for which victims are to go; they count as if they were there. Of those that start only
-        as many count as their gang needs: further pods of a gang that has started wait for no claim.
+        promised: pods for which victims are to go; they count as if they were there. Of the pods that start,
+        only as many as their gang needs count: further pods of a gang that has started wait for no claim.
         """
         if gpus_there(told) < sum(GUARANTEED.values()):
             return True

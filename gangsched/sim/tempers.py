@@ -1,8 +1,8 @@
 """Tempers: when out-of-tree plugins are in a bad temper, and which groups they have refused since.
 
-A plugin has spells in virtual time, drawn from a seed: in some it refuses a part of what it is asked, or all.
-Once the weather is calm it agrees to everything, for good. Not here: what it is asked (sim.moody_plugins),
-what is judged by it (sim.moody).
+A plugin has spells in virtual time, drawn from a seed: in some it refuses some or all questions. Once the
+weather is calm it agrees to everything, for good. Not here: the questions (sim.moody_plugins), and checks of
+the answers' effects (sim.moody).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gangsched.sim.faults import Weather
 from gangsched.sim.timeline import Timeline
 
 _SHARES = (0.3, 0.6, 1.0)
-"""Shares of what a plugin is asked that it refuses in a bad spell."""
+"""Shares of the questions that a plugin refuses in a bad spell."""
 _SHORTEST_S, _LONGEST_S = 0.5, 12.0
 _WITHIN_S = 1.0
 _MANY = 4
-"""A plugin may refuse one group at most this often within _WITHIN_S. The group's backoff lasts as long at
-least, and ends early if its members, or what they ask for, change."""
+"""A plugin may refuse one group at most this often within _WITHIN_S. The group's backoff lasts at least that
+long, and ends early if its members, or their requests, change."""
 
 Tries = Callable[[], Iterable[Group]]
 

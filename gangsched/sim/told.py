@@ -191,7 +191,7 @@ class Told:
                 yield other, node
 
     def claim_of(self, uid: str) -> Claim | None:
-        """What the pod has, or will have once its bind has landed."""
+        """Returns what the pod has, or will have once its bind has landed."""
         return self.promised.by_uid.get(uid) or self._held.by_uid.get(uid)
 
     def claims_on(self, node: str) -> Iterator[Claim]:

@@ -1,7 +1,7 @@
 """Waits: checks that a gang that holds room without being bound gives it back when its time is over.
 
-The time is what its pods state, read here anew, or the configuration's. Lives here: Permit's wait, and the
-wait for victims. Not here: whether other groups get the room (sim.given_back, sim.filling). Called by
+The time is what its pods state, parsed here separately, or the configuration's. Lives here: Permit's wait,
+and the wait for victims. Not here: whether other groups get the room (sim.given_back, sim.filling). Called by
 sim.step_judges after every step.
 """
 

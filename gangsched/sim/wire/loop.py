@@ -116,7 +116,7 @@ class _LoopSelector(MemorySelector):
 
 
 class _Task(asyncio.Task[Any]):
-    """With a hash that does not depend on its memory address."""
+    """A task with a hash that does not depend on its memory address."""
 
     n_made = 0
 
@@ -151,8 +151,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._clock.now_s
 
     def look(self) -> float:
-        """The clock for programs; each reading takes a little time, but not those of other threads of the
-        process, of which no history may depend."""
+        """The clock for programs. Each reading takes a little time; readings by other threads of the process
+        take none, as no history may depend on them."""
         if get_ident() == self._thread:
             self._clock.now_s += _LOOK_S
         return self._clock.now_s
