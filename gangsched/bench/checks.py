@@ -20,12 +20,13 @@ from gangsched.model.pod_group import RANK_KEY
 from gangsched.model.printable import several
 
 MAX_GANGS_OPEN = 16
-"""As many binds are under way at once; more gangs bound in part at one moment were not bound gang by gang."""
+"""The binds that are in flight at once; if more gangs are bound in part at one moment, binds did not go gang
+by gang."""
 
 
 class Gangs(msgspec.Struct, frozen=True):
-    """How gangs came to their nodes: milliseconds from a gang's first bind to its last, and how many gangs
-    were bound in part at one moment."""
+    """How gangs were bound: milliseconds from a gang's first bind to its last, and how many gangs were bound
+    in part at one moment."""
 
     span_p50_ms: float
     span_p99_ms: float
@@ -34,7 +35,7 @@ class Gangs(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """What the watch and the list say about a round."""
+    """What the watch and the list show about a round."""
 
     problems: list[str]
     n_bound: int
@@ -52,7 +53,7 @@ def check(
     inventories: Mapping[str, DeviceInventory] | None,
     gang_by_gang: bool = False,
 ) -> Findings:
-    """Examines one round; `inventories` by node, where the scheduler is one that writes device IDs."""
+    """Examines one round; `inventories` by node, if the scheduler writes device IDs."""
     binds = first_binds(list(log))
     problems = [
         *_unbound(final, binds),
@@ -72,7 +73,7 @@ def check(
 
 
 def _say(one: str, more: str, examples: Sequence[str]) -> list[str]:
-    """one, more: what is wrong, of one thing and of several."""
+    """one, more: what is wrong, in singular and plural."""
     return [f"{several(len(examples), one, more)}, first {examples[0]}"] if examples else []
 
 
@@ -215,7 +216,7 @@ def _gangs(binds: Mapping[str, Seen]) -> Gangs | None:
 
 
 def _most_open(order: Iterable[str]) -> int:
-    """The most gangs that have begun and not ended at one place of the order."""
+    """Returns the most gangs that have begun and are not complete at one place of the order."""
     names = list(order)
     left = Counter(names)
     begun: set[str] = set()

@@ -85,7 +85,7 @@ class Cluster:
         self._runner.close()
 
     def create_nodes(self, shape: Shape, advance: Advance) -> None:
-        """All nodes, with their devices."""
+        """Creates all nodes, with their devices."""
 
         async def one(i: int) -> None:
             await self._post("/api/v1/nodes", node_document(i, shape.gpus))
@@ -96,7 +96,7 @@ class Cluster:
     def create_groups(
         self, prefix: str, gangs: Iterable[int], min_count: int, advance: Advance = lambda: None
     ) -> None:
-        """A PodGroup for each of these gangs."""
+        """Creates a PodGroup for each of these gangs."""
 
         async def one(gang: int) -> None:
             await self._post(GROUPS, group_document(prefix, gang, min_count, GROUP_API))
@@ -105,7 +105,7 @@ class Cluster:
         self._runner.run(_each(one, gangs))
 
     def create_pods(self, prefix: str, shape: Shape, scheduler_name: str, advance: Advance) -> dict[str, str]:
-        """All pods; their UIDs by name."""
+        """Creates all pods; returns their UIDs by name."""
         uids: dict[str, str] = {}
 
         async def one(ref: PodRef) -> None:
@@ -117,7 +117,7 @@ class Cluster:
         return uids
 
     def create_at_once(self, documents: Sequence[Mapping[str, Any]]) -> list[Created]:
-        """These pods, all requests sent without waiting for each other."""
+        """Creates these pods, and sends all requests without waiting in between."""
 
         async def together() -> list[Created]:
             return await asyncio.gather(*(self._post(PODS, document) for document in documents))
@@ -181,7 +181,7 @@ async def _client(cp: ControlPlane) -> ApiClient:
 
 
 async def _each(do: Callable[[T], Awaitable[R]], things: Iterable[T]) -> None:
-    """Does them all, as many at once as there are connections; the first error ends it."""
+    """Calls `do` for each thing, on all connections at once; the first error ends it."""
     waiting = iter(things)
 
     async def worker() -> None:

@@ -23,7 +23,7 @@ _BESIDE = {"fence": contenders.FENCED, "record": contenders.RECORDED}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The bench's options, on a parser of its own or a subparser."""
+    """Adds the bench's options, to a parser of its own or a subparser."""
     parser.description = (
         "Measures gangsched beside a null binder and kube-scheduler, on a real control plane, in one run."
     )
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_benches(parser: argparse.ArgumentParser) -> None:
-    """One of these instead of the comparison on a real control plane."""
+    """Adds the benches that run instead of the comparison on a real control plane."""
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--latency", action="store_true", help="one gang at a time on idle nodes, instead")
     what.add_argument("--core", action="store_true", help="decisions in memory, without an API, instead")
@@ -128,7 +128,7 @@ def _add_queueing(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the bench that was asked for; 0, or 1 when something was wrong in a round."""
+    """Runs the requested bench; returns 0, or 1 if something was wrong in a round."""
     if not 0 <= args.real <= _MAX_REAL_S:
         raise ConfigError(f"--real {args.real:g} is not within 0 to {_MAX_REAL_S:g} seconds")
     if args.kubelets and not args.real:
@@ -157,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def chosen(args: argparse.Namespace, offered: Sequence[str]) -> list[str]:
-    """The schedulers asked for, in their order. Raises: ConfigError for one that is not offered."""
+    """Returns the requested schedulers, in their order. Raises: ConfigError for one that is not offered."""
     if not args.schedulers:
         return [each for name in offered for each in _beside(name, args)]
     offered = [*offered, *_BESIDE.values()]
@@ -282,7 +282,7 @@ def _queueing(args: argparse.Namespace, progress: Progress) -> int:
 
 
 def _check_picture(args: argparse.Namespace) -> None:
-    """Measuring takes minutes, and its report is printed last. Raises: ConfigError."""
+    """Checks the file before measuring, which takes minutes. Raises: ConfigError."""
     try:
         if args.picture:
             check_writable(Path(args.picture))
@@ -302,7 +302,7 @@ def _print_json(document: object) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command by itself."""
+    """Runs the command by itself."""
     parser = argparse.ArgumentParser(prog="gangsched bench")
     add_arguments(parser)
     try:

@@ -1,6 +1,6 @@
 """The measured schedulers: null binder, gangsched, kube-scheduler with and without its own gang scheduling.
 
-And, where it is asked for, gangsched with its fence: as it runs with leader election; and with its journal.
+On request also gangsched with its fence, as it runs with leader election, and with its journal.
 
 Each is started as a process of its own and stopped again; nothing here measures.
 """
@@ -81,7 +81,7 @@ def start(name: str, cp: ControlPlane, folder: Path, plan: Path | None = None) -
         arguments += ["--secure-port", "0"]
         if name == RECORDED:
             arguments += ["--record", str(journal(folder))]
-        # As an installed package is; a source tree may be forbidden to keep what Python compiles.
+        # Compiled, as an installed package is; a source tree may forbid Python to keep what it compiles.
         compileall.compile_dir(Path(gangsched.__file__).parent, quiet=2)
         at_ns = time.monotonic_ns()
         return Started(_python("gangsched.cli", arguments, folder / "gangsched.log"), at_ns)
@@ -102,7 +102,7 @@ def stop(started: Started, cp: ControlPlane) -> None:
 
 
 def write_null_plan(path: Path, bindings: Sequence[dict[str, Any]], cp: ControlPlane) -> None:
-    """The whole requests that the null binder will send, bytes and all."""
+    """Writes the whole requests that the null binder will send, as bytes."""
     write_plan(path, [_request(binding, cp) for binding in bindings])
 
 

@@ -1,7 +1,7 @@
-"""`bench --core`: decisions in memory. Events that are parsed already go in, effects come out, no API.
+"""`bench --core`: decisions in memory. Parsed events go in, effects come out, no API.
 
-Each size is measured in a process of its own, so that its peak memory is its own and no other's garbage is
-collected in its time. Run by command.py; the process is `python -m gangsched.bench.core_speed NODES GANGS
+Each size is measured in a process of its own, so that its peak memory is its own and no other size's garbage
+is collected meanwhile. Run by command.py; the process is `python -m gangsched.bench.core_speed NODES GANGS
 SIZE GPUS ROUNDS`, which prints its figures as JSON.
 """
 
@@ -109,7 +109,7 @@ class CoreReport(msgspec.Struct):
 
 
 def run(n_rounds: int, progress: Progress) -> CoreReport:
-    """All sizes, one after the other. Raises: GangschedError when a process fails."""
+    """Runs all sizes, one after the other. Raises: GangschedError when a process fails."""
     sizes: dict[str, CoreSize] = {}
     for name, shape in SIZES:
         with progress.phase(f"{name}: {n_rounds} rounds"):
@@ -141,7 +141,7 @@ def assemble(
     volumes: VolumeSpeed,
     packing: list[PackingCost],
 ) -> CoreReport:
-    """Everything that is computed from the sizes, and from what members cost."""
+    """Computes the report from what was measured."""
     speeds = {name: spread([1e6 / r.total_us for r in size.rounds]) for name, size in sizes.items()}
     totals = {name: spread([r.total_us for r in size.rounds]) for name, size in sizes.items()}
     small, large = totals[NAMES[0]], totals[NAMES[1]]
@@ -187,7 +187,8 @@ def _in_own_process(module: str, arguments: Sequence[int]) -> bytes:
 
 
 def measure(shape: Shape, n_rounds: int) -> CoreSize:
-    """One size, in this process: the nodes, then rounds of hearing, deciding, confirming, deleting."""
+    """Measures one size, in this process: the nodes, then rounds of adding, deciding, confirming,
+    deleting."""
     scheduler, load_s = _loaded(shape)
     with as_in_a_scheduler() as garbage:
         # The first one warms up.
@@ -240,7 +241,7 @@ def _round(scheduler: Scheduler, garbage: GarbageCollection, shape: Shape, numbe
 
 
 def _pod(prefix: str, ref: PodRef, shape: Shape, version: int) -> Pod:
-    """A pod with our label and annotation: no object beside it, as no API is asked."""
+    """Makes a pod with our label and annotation; without a group object, as there is no API."""
     document = pod_document(prefix, ref, "gangsched")
     del document["spec"]["schedulingGroup"]
     document["metadata"] |= {
@@ -253,7 +254,7 @@ def _pod(prefix: str, ref: PodRef, shape: Shape, version: int) -> Pod:
 
 
 def print_report(done: CoreReport, console: Console) -> None:
-    """The table and the promises."""
+    """Prints the tables and the promises."""
     print_conditions(done.conditions, console)
     table = Table(title="microseconds a gang: median (min..max)", title_justify="left")
     for column in (

@@ -30,7 +30,7 @@ class Load:
     """Gangs that come at their times, and go."""
 
     def __init__(self, scheduler: Scheduler, rate: int, lasts: int) -> None:
-        """`lasts`: how many later ones a gang stays for."""
+        """`lasts`: a gang goes when that many later ones have come."""
         self._scheduler = scheduler
         self.rate = rate
         self._lasts = lasts
@@ -39,23 +39,23 @@ class Load:
         self.garbage = GarbageCollection()
         self.n_attempts = 0
         self.now_s = 0.0
-        """Seconds in which so many gangs come."""
+        """The load's own time: n gangs come in n / rate seconds."""
 
     def gangs(self, n: int) -> list[list[Pod]]:
-        """Parsed already: what the edge makes of bytes is not the loop's time here."""
+        """Makes parsed pods: decoding bytes is not the loop's time here."""
         made = [gang("load", self._n + i) for i in range(n)]
         self._n += n
         return made
 
     async def run(self, gangs: Sequence[list[Pod]]) -> None:
-        """In real time."""
+        """Lets the gangs come in real time."""
         began_s = time.monotonic()
         for i, pods in enumerate(gangs):
             await anyio.sleep(max(began_s + i / self.rate - time.monotonic(), 0.0))
             self.turn(pods)
 
     def turn(self, pods: list[Pod]) -> None:
-        """One gang comes, is decided on and bound; the one that came long before goes."""
+        """Lets one gang come, decides on it and binds it; the one that came `lasts` gangs before goes."""
         place(self._scheduler, pods)
         self.n_attempts += 1
         self.now_s += 1 / self.rate
@@ -67,7 +67,7 @@ class Load:
 
 
 def place(scheduler: Scheduler, pods: list[Pod]) -> None:
-    """Raises: GangschedError, where it is not bound at once."""
+    """Adds a gang and binds it. Raises: GangschedError if it is not placed at once."""
     scheduler.handle([ev.PodAdded(pod) for pod in pods], time.monotonic())
     effects: list[ef.Effect] = []
     while (answer := scheduler.schedule_next(time.monotonic())) is not None:
@@ -79,12 +79,12 @@ def place(scheduler: Scheduler, pods: list[Pod]) -> None:
 
 
 def gang(prefix: str, number: int) -> list[Pod]:
-    """Pods of one GPU that start together."""
+    """Makes pods of one GPU that start together."""
     return [_pod(prefix, PodRef(number, rank)) for rank in range(SIZE)]
 
 
 def _pod(prefix: str, ref: PodRef, *, on: int | None = None) -> Pod:
-    """With `on`, a pod of another scheduler that runs on that node, without devices."""
+    """Makes a pod; with `on`, one of another scheduler that runs on that node, without devices."""
     document: dict[str, Any] = pod_document(prefix, ref, "gangsched" if on is None else "default-scheduler")
     del document["spec"]["schedulingGroup"]
     name = pod_name(prefix, ref)
@@ -100,7 +100,7 @@ def _pod(prefix: str, ref: PodRef, *, on: int | None = None) -> Pod:
 
 
 def filled(n_nodes: int, n_pods: int) -> Scheduler:
-    """The cluster before the load: half of its devices taken, the rest of its pods without devices."""
+    """Makes the cluster before the load: half of its devices taken, the rest of its pods without devices."""
     config = default_config(IN_TREE)
     scheduler = Scheduler(build_profiles(config), config.settings, node_capacity=n_nodes)
     now_s = time.monotonic()
@@ -115,6 +115,6 @@ def filled(n_nodes: int, n_pods: int) -> Scheduler:
         pods = [_pod("other", PodRef(i, 0), on=i % n_nodes) for i in some]
         scheduler.handle([ev.PodAdded(pod) for pod in pods], now_s)
     for number in range(N_WAITING):
-        # One member is missing: it is in the queue, and is not tried.
+        # One member is missing: the gang is in the queue, and is not tried.
         scheduler.handle([ev.PodAdded(pod) for pod in gang("waits", number)[1:]], now_s)
     return scheduler

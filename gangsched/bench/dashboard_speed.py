@@ -1,12 +1,12 @@
 """`bench --dashboard`: what the dashboard costs the scheduler's loop, off, without and with viewers.
 
 The core on 5,000 nodes with 50,000 pods takes 100 gangs a second, in the loop that also serves the pages, as
-in the scheduler's process; the viewers are another one. The load has a time of its own, which passes half a
-second at once, so that a busy machine changes nothing: the gangs of that time are decided on and bound, the
-feed looks at what has changed and tells its viewers, and the CPU time of the loop's thread is counted, that
-of the gangs apart. Off and on follow one another in every round. Then what a question of what if holds the
-loop up. Run by command.py; the process is `python -m gangsched.bench.dashboard_speed NODES PODS RATE VIEWERS
-SECONDS ROUNDS`, which prints its figures as JSON.
+in the scheduler's process; the viewers are another process. The load has a time of its own, which advances by
+half a second at once, so that a busy machine changes nothing. In each step its gangs are decided on and
+bound, the feed sends changes to its viewers, and the CPU time of the loop's thread is counted, that of the
+gangs apart. Off and on alternate in every round. Last comes how long a what-if question holds the loop up.
+Run by command.py; the process is `python -m gangsched.bench.dashboard_speed NODES PODS RATE VIEWERS SECONDS
+ROUNDS`, which prints its figures as JSON.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ spec:
 
 
 class Phase(msgspec.Struct):
-    """One mode in one round, as shares of the load's time. gangs: hearing of them, deciding, binding; rest:
+    """One mode in one round, as shares of the load's time. gangs: receiving them, deciding, binding; rest:
     everything else that the loop's thread does."""
 
     gangs: float
@@ -90,8 +90,8 @@ class Phase(msgspec.Struct):
 
 
 class Questions(msgspec.Struct):
-    """Milliseconds, a value a question. copied: of the loop's thread, to make the copy; computed: CPU
-    time of the copy; late: the longest that a timer of a millisecond was late until the answer; quiet:
+    """Milliseconds, a value per question. copied: time of the loop's thread to make the copy; computed: CPU
+    time of the copy; late: the longest delay of a timer of a millisecond until the answer; quiet: the same
     without a question."""
 
     copied: list[float]
@@ -110,7 +110,7 @@ class DashboardCost(msgspec.Struct):
 
 
 class DashboardReport(msgspec.Struct):
-    """The whole run. costs: percent of the loop's time more than with it off, by mode, round by round."""
+    """The whole run. costs: percent of the loop's time beyond that with it off, by mode, round by round."""
 
     conditions: dict[str, str | int | float]
     cost: DashboardCost
@@ -119,7 +119,7 @@ class DashboardReport(msgspec.Struct):
 
 
 def run(n_rounds: int, progress: Progress) -> DashboardReport:
-    """Raises: GangschedError when the process fails."""
+    """Runs the process. Raises: GangschedError if it fails."""
     numbers = (N_NODES, N_PODS, RATE, N_VIEWERS, SECONDS, n_rounds)
     command = [sys.executable, "-m", "gangsched.bench.dashboard_speed", *map(str, numbers)]
     with progress.phase(f"{RATE} gangs a second with the dashboard off and on: {n_rounds} rounds"):
@@ -130,7 +130,7 @@ def run(n_rounds: int, progress: Progress) -> DashboardReport:
 
 
 def assemble(cost: DashboardCost, n_rounds: int) -> DashboardReport:
-    """Everything that is computed from what was measured."""
+    """Computes the report from what was measured."""
     costs: dict[str, Spread] = {}
     for mode in MODES[1:]:
         pairs = zip(cost.phases[mode], cost.phases[OFF], strict=True)
@@ -155,7 +155,7 @@ def assemble(cost: DashboardCost, n_rounds: int) -> DashboardReport:
 
 
 def print_report(done: DashboardReport, console: Console) -> None:
-    """The tables and the promises."""
+    """Prints the tables and the promises."""
     print_conditions(done.conditions, console)
     table = Table(title="the scheduler's loop: median (min..max) of all rounds", title_justify="left")
     for column in ("dashboard", "gangs, %", "the rest, %", "more than off, %"):
@@ -179,7 +179,7 @@ def print_report(done: DashboardReport, console: Console) -> None:
 
 
 class _NoReviews:
-    """Nobody is asked: the dashboard is open here."""
+    """Asks for no reviews: the dashboard is open here."""
 
     async def post(self, path: str, body: bytes, *, timeout_s: float = 0.0) -> bytes:
         raise GangschedError(f"{path} is asked for")
@@ -187,7 +187,7 @@ class _NoReviews:
 
 @asynccontextmanager
 async def dashboard(scheduler: Scheduler, load: Load) -> AsyncIterator[tuple[str, Board]]:
-    """The pages as the scheduler serves them: (address, board)."""
+    """Serves the pages as the scheduler does: (address, board)."""
     queue, stories, explanations = Queue(scheduler), Stories(scheduler), Explanations(scheduler)
     history = History(scheduler, n_attempts=lambda: load.n_attempts)
     feed = Feed(scheduler, history, queue, clock_s=lambda: load.now_s)
@@ -227,7 +227,7 @@ async def _no_metrics(_: str) -> bytes:
 
 @asynccontextmanager
 async def viewers(address: str, n: int) -> AsyncIterator[None]:
-    """So many pages that follow, each with the whole map. Raises: GangschedError."""
+    """Runs n viewers that follow, each with the whole map. Raises: GangschedError."""
     command = (sys.executable, "-m", "gangsched.bench.dashboard_viewers", address, str(n))
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
     assert process.stdout is not None
@@ -242,7 +242,7 @@ async def viewers(address: str, n: int) -> AsyncIterator[None]:
 
 
 async def measure(n_nodes: int, n_pods: int, rate: int, n: int, seconds: int, n_rounds: int) -> DashboardCost:
-    """In this process."""
+    """Measures in this process."""
     scheduler = filled(n_nodes, n_pods)
     lasts = min(_LASTS, n_nodes // 4)
     load = Load(scheduler, rate, lasts)
@@ -251,7 +251,7 @@ async def measure(n_nodes: int, n_pods: int, rate: int, n: int, seconds: int, n_
     with as_in_a_scheduler() as load.garbage:
         phases: dict[str, list[Phase]] = {mode: [] for mode in MODES}
         for number in range(n_rounds + 1):
-            # In turn, so that none is always the first after another.
+            # Rotated, so that no mode always follows the same other one.
             for mode in (*MODES[number % 3 :], *MODES[: number % 3]):
                 found = await _phase(scheduler, load, mode, rate * seconds, n)
                 if number:  # the first one warms up
@@ -331,7 +331,7 @@ def _children_s() -> float:
 
 
 async def _ticked(longest: list[float]) -> None:
-    """Until it is cancelled; adds the longest that a timer was late, in milliseconds."""
+    """Adds, once cancelled, the longest that a timer was late, in milliseconds."""
     late_s = 0.0
     try:
         while True:

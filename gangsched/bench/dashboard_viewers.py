@@ -1,7 +1,7 @@
 """Viewers of the dashboard, for `bench --dashboard`: event streams that are read and dropped.
 
-`python -m gangsched.bench.dashboard_viewers ADDRESS N` says "following" once each has heard something, and
-ends when its standard input does.
+`python -m gangsched.bench.dashboard_viewers ADDRESS N` prints "following" once each has received something,
+and ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import anyio
 
 
 async def _follow(session: aiohttp.ClientSession, address: str, has_all: anyio.Event) -> None:
-    # Its certificate is made for the run and nobody's to check.
+    # The certificate is made for the run, so there is nothing to check it against.
     async with session.get(f"{address}/dashboard/events", ssl=False) as events:
         async for part in events.content.iter_any():
             if part.endswith(b"\n\n"):
@@ -21,7 +21,7 @@ async def _follow(session: aiohttp.ClientSession, address: str, has_all: anyio.E
 
 
 async def follow(address: str, n: int) -> None:
-    """Until standard input ends."""
+    """Follows until standard input ends."""
     timeout = aiohttp.ClientTimeout(total=None)
     connector = aiohttp.TCPConnector(limit=n)
     async with (

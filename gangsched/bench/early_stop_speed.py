@@ -32,7 +32,7 @@ class EarlyStopSpeed(msgspec.Struct):
 
 
 def measure() -> EarlyStopSpeed:
-    """In this process."""
+    """Measures in this process."""
     return EarlyStopSpeed(_decide_us({}), _decide_us({"gangsched": 0}))
 
 

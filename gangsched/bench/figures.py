@@ -1,4 +1,4 @@
-"""Numbers made of numbers: medians with their spread, percentiles, ratios of pairs. Pure."""
+"""Statistics: medians with their spread, percentiles, ratios of pairs. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """None of nothing."""
+    """Returns None for no values."""
     if not values:
         return None
     return Spread(median(values), min(values), max(values), len(values))
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Nearest rank, so always one of the values; share in 0..1. Raises: ValueError of nothing."""
+    """Nearest rank, so always one of the values; share in 0..1. Raises: ValueError for no values."""
     if not values:
         raise ValueError("no values")
     ordered = sorted(values)

@@ -1,7 +1,7 @@
 """`bench --latency`: one gang at a time on idle nodes, from its last pod's creation to its last bind.
 
-Blocks of the schedulers alternate. Times of binds are the watcher's; times of creations are taken beside
-the request, and the answer's is the one that counts (the request's is reported too).
+Blocks of the schedulers alternate. Times of binds are the watcher's. Times of creations are taken at the
+request and at its answer: the answer's counts, and the request's is reported too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ N_WARM_UP = 5
 GANG_S = 60.0
 POLL_PERIOD_S = 0.005
 PAUSE_S = 0.15
-"""After a gang, for what its scheduler still has to write; a queue that is empty is what is measured."""
+"""Pause after a gang, for what its scheduler still has to write: an empty queue is measured."""
 
 
 class Latency(msgspec.Struct):
@@ -63,7 +63,7 @@ class LatencySummary(msgspec.Struct):
     p99_ms: float
     max_ms: float
     n_slow_disk: int
-    """Gangs with a slow sync of etcd's log in them; `p99_quick_disk_ms` is of the others."""
+    """Gangs with a slow sync of etcd's log in them; `p99_quick_disk_ms` covers those without."""
     p99_quick_disk_ms: float | None
     from_request_p50_ms: float
     from_request_p99_ms: float
@@ -80,7 +80,8 @@ class LatencyReport(msgspec.Struct):
 
 
 def run(args: argparse.Namespace, schedulers: Sequence[str], progress: Progress) -> LatencyReport:
-    """All blocks; `args.gangs` are measured for each scheduler. Raises: GangschedError for a lost gang."""
+    """Runs all blocks; `args.gangs` are measured for each scheduler. Raises: GangschedError for a lost
+    gang."""
     per_block = -(-args.gangs // args.rounds)
     shape = Shape(n_nodes=args.nodes, n_gangs=per_block + N_WARM_UP, gang_size=args.gang_size, gpus=args.gpus)
     shape.check()
@@ -135,7 +136,7 @@ def _block(bench: Bench, scheduler: str, number: int) -> Block:
 
 
 class _Submitted(NamedTuple):
-    """When the pods of a gang were created, and how often the disk was slow in it."""
+    """When the pods of a gang were created, and how often the disk was slow meanwhile."""
 
     created: list[Created]
     slow_syncs: int
@@ -144,7 +145,7 @@ class _Submitted(NamedTuple):
 def _submit(
     bench: Bench, scheduler: str, prefix: str, watcher: WatchProcess
 ) -> tuple[list[_Submitted], float]:
-    """Gang after gang; the cores that others used meanwhile."""
+    """Submits gang after gang; returns also the cores that other processes used meanwhile."""
     started = contenders.start(scheduler, bench.cp, bench.folder)
     submitted: list[_Submitted] = []
     try:
@@ -223,7 +224,7 @@ def _describe(block: Block) -> str:
 
 
 def print_report(done: LatencyReport, console: Console) -> None:
-    """The table, the conditions and the promises."""
+    """Prints the table, the conditions and the promises."""
     print_conditions(done.conditions, console)
     table = Table(title="last pod's creation answered to last bind, ms", title_justify="left")
     table.add_column("scheduler")

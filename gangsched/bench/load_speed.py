@@ -48,7 +48,7 @@ class LoadSpeed(msgspec.Struct):
 
 
 def measure() -> LoadSpeed:
-    """In this process."""
+    """Measures in this process."""
     bandwidth, load = remaining_bandwidth.RemainingBandwidth(), load_aware.LoadAware()
     cache = Cache(node_capacity=N_NODES)
     cache.keep_usage_trackers([bandwidth.usage_tracker, load.usage_tracker])
@@ -79,7 +79,7 @@ def _median_us(call: Callable[[], Any], cache: Cache, round_: int) -> float:
 
 
 def measured_node(i: int, *, round_: int = 0) -> Node:
-    """Every fifth is too busy for the pod."""
+    """Makes a node with measured loads; every fifth is too busy for the pod."""
     document = node_document(i, 8)
     total = 1250 * MEGABYTE
     left = total * (1 + i % 5) // 5 - total // 10 + round_ * MEGABYTE

@@ -32,7 +32,7 @@ APISERVER_FLAGS = ("--delete-collection-workers=8",)
 
 
 def control_plane(args: argparse.Namespace, schedulers: Sequence[str]) -> ControlPlane:
-    """The one control plane of a run. Raises: MissingAssets, with the command that brings them."""
+    """Makes the one control plane of a run. Raises: MissingAssets, with the command that fetches them."""
     assets = find()
     if {contenders.KUBE, contenders.KUBE_GANG} & set(schedulers):
         assets.path("kube-scheduler")
@@ -42,7 +42,7 @@ def control_plane(args: argparse.Namespace, schedulers: Sequence[str]) -> Contro
 
 
 def run(args: argparse.Namespace, schedulers: Sequence[str], progress: Progress) -> Report:
-    """All rounds; without --keep-going a round with problems is the last."""
+    """Runs all rounds; without --keep-going a round with problems is the last."""
     shape = Shape(n_nodes=args.nodes, n_gangs=args.gangs, gang_size=args.gang_size, gpus=args.gpus)
     shape.check()
     turns = [(0, contenders.NULL, True)] if args.warm_up else []
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace, schedulers: Sequence[str], progress: Progress)
 
 
 def describe(done: Round) -> str:
-    """A finished round in one line, and its problems in further ones."""
+    """Describes a finished round in one line, and its problems in further ones."""
     marks = [
         mark
         for mark, is_set in (
@@ -94,7 +94,7 @@ def assemble(
     shape: Shape,
     conditions: dict[str, str | int | float],
 ) -> Report:
-    """Everything that is computed from the rounds."""
+    """Computes the report from the rounds."""
     ratios = report.ratios(rounds, schedulers)
     return Report(
         conditions=conditions,
@@ -144,7 +144,7 @@ def judge(rounds: Sequence[Round], ratios: dict[str, dict[str, Spread]], shape: 
 
 
 def _with_fence(rounds: Sequence[Round], without: Spread | None) -> list[Target]:
-    """What the fence may cost, where it was measured."""
+    """Returns the targets for the fence's cost, if it was measured."""
     if not any(r.scheduler == contenders.FENCED for r in rounds):
         return []
     writes = report.summarize(rounds, contenders.FENCED).all_rounds.get("API writes/pod")
@@ -155,7 +155,7 @@ def _with_fence(rounds: Sequence[Round], without: Spread | None) -> list[Target]
 
 
 def _with_journal(rounds: Sequence[Round], without: Spread | None) -> list[Target]:
-    """What recording may cost, where it was measured; CPU by pairs of neighbouring rounds."""
+    """Returns the targets for the cost of recording, if measured; CPU by pairs of neighbouring rounds."""
     recorded = {r.number: r for r in report.counted(rounds, contenders.RECORDED)}
     if not recorded:
         return []
@@ -171,7 +171,7 @@ def _with_journal(rounds: Sequence[Round], without: Spread | None) -> list[Targe
 
 
 def exit_code(done: Report) -> int:
-    """1 when anything was wrong; a target that is not met is a finding and no failure."""
+    """Returns 1 if anything was wrong; a target that is not met is a finding and no failure."""
     return 1 if any(r.problems for r in done.rounds) else 0
 
 

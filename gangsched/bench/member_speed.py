@@ -1,12 +1,12 @@
 """What one member of a group costs to decide, all plugins on: the first, and each next equal one.
 
-For groups of 100 on 5,000 nodes, every second rack with a pod that the constraints speak of. Four ways: pods
-without constraints; pods that must be one on each node and even over the racks; and a profile that has a
-Filter and a Score in Python for single nodes too, sampled as out-of-tree plugins are: one that gives its best
-nodes the full score, and one that finds no node perfect, so that it is called for each. Beside them the
-floor: the cost of the plugin's own code, called once for each node to filter and once to score. Each group is
-a template that was never seen, so nothing that is kept between decisions helps its first member. A process of
-its own, run by core_speed: `python -m gangsched.bench.member_speed NODES SIZE ROUNDS`, which prints JSON.
+For groups of 100 on 5,000 nodes; every second rack has a pod that the constraints select. Four ways: pods
+without constraints; pods that must be one on each node and even over the racks; and two profiles with a
+Python plugin that filters and scores single nodes, sampled as out-of-tree plugins are. One plugin gives its
+best nodes the full score; the other finds no node perfect, so that it is called for each. Beside them the
+floor: the cost of the plugin's own code, called once for each node to filter and once to score. Each group
+has a new template, so nothing that is kept between decisions helps its first member. A process of its own,
+run by core_speed: `python -m gangsched.bench.member_speed NODES SIZE ROUNDS`, which prints JSON.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Cordial:
     name = "Cordial"
 
     def sign(self, pod: Pod) -> tuple[()]:
-        """It reads nothing of a pod but its spec."""
+        """Signs nothing: the plugin reads only the pod's spec."""
         return ()
 
     def filter_node(self, state: CycleState, pod: Pod, node_info: NodeInfo) -> Status:
@@ -80,7 +80,7 @@ class Cordial:
 
 
 class Demanding(Cordial):
-    """The same with no perfect node: any may still be better than those that were asked about."""
+    """The same with no perfect node: any may still be better than those that were scored."""
 
     name = "Demanding"
 
@@ -89,7 +89,7 @@ class Demanding(Cordial):
 
 
 def measure(n_nodes: int, size: int, n_rounds: int) -> dict[str, MemberCost]:
-    """All ways, in this process."""
+    """Measures all ways, in this process."""
     costs = {}
     for name, spec, kind in (
         (PLAIN, {}, None),
@@ -104,7 +104,8 @@ def measure(n_nodes: int, size: int, n_rounds: int) -> dict[str, MemberCost]:
 
 
 def floor_ms(n_nodes: int, n_rounds: int) -> list[float]:
-    """What the plugin's own code costs, asked once about each node to filter and once to score it."""
+    """Measures the plugin's own code, called once for each node to filter and once to score, in
+    milliseconds."""
     view, plugin, pod = _loaded(n_nodes, ()).shared.cache.view, Cordial(), _pod("p", "", 0, {}, 1000)
     infos, state = NodeInfos().at(view, np.arange(view.n_rows)), CycleState()
     costs = []
@@ -137,7 +138,7 @@ def _measure(
 def _decide(
     scheduler: Scheduler, budget: TurnBudget, spec: Mapping[str, Any], size: int, *, cpu_milli: int
 ) -> float:
-    """Seconds from the group's turn to its binds; then its pods are gone again."""
+    """Returns seconds from the group's turn to its binds; then deletes its pods."""
     name, now_s = f"g{cpu_milli}", cpu_milli * 10.0
     pods = [_pod(f"{name}-{i}", name, size, spec, cpu_milli) for i in range(size)]
     scheduler.handle([ev.PodAdded(pod) for pod in pods], now_s)

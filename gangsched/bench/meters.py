@@ -65,7 +65,7 @@ def sample(pids: Mapping[str, int]) -> Sample:
 
 
 def others_cores(before: Sample, after: Sample) -> float:
-    """Cores that processes which are not ours used in between, on average; never negative."""
+    """Returns the cores that processes other than ours used in between, on average; never negative."""
     ours_s = sum(after.cpu_s.values()) - sum(before.cpu_s.get(name, 0.0) for name in after.cpu_s)
     elapsed_s = after.at_s - before.at_s
     return max(after.machine_cpu_s - before.machine_cpu_s - ours_s, 0.0) / elapsed_s if elapsed_s else 0.0
@@ -90,7 +90,7 @@ def wait_quiet(pids: Mapping[str, int], *, timeout_s: float) -> bool:
 
 
 def peak_memory_bytes(pid: int) -> int:
-    """The most memory a process has had resident; where the system does not tell, what it has now."""
+    """The most memory a process has had resident; if the system does not report that, what it has now."""
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -126,20 +126,20 @@ def count_writes(metrics: str) -> dict[str, int]:
 
 
 def new_writes(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """What was written in between, most first; nothing that did not happen."""
+    """Returns the writes in between, most first; without zeros."""
     grown = {key: n - before.get(key, 0) for key, n in after.items() if n > before.get(key, 0)}
     return dict(sorted(grown.items(), key=lambda item: (-item[1], item[0])))
 
 
 def is_lease(key: str) -> bool:
-    """Whether these writes only keep somebody's lease; listed apart from writes per pod."""
+    """Whether these writes only renew a lease; listed apart from writes per pod."""
     return key.partition(" ")[2] == "leases"
 
 
 def count_slow_syncs(metrics: str) -> int:
     """How often etcd has waited longer than SLOW_SYNC_S for its log to be on the disk.
 
-    Source: etcd_disk_wal_fsync_duration_seconds. Raises: ValueError where it is not told.
+    Source: etcd_disk_wal_fsync_duration_seconds. Raises: ValueError if that is missing.
     """
     found = {
         prefix: float(line.removeprefix(prefix))

@@ -26,7 +26,7 @@ RECEIVE_BYTES = 65536
 
 
 def write_plan(path: Path, requests: Iterable[bytes]) -> None:
-    """Writes whole requests, each behind its length; they carry a token, so only the owner may read."""
+    """Writes whole requests, each after its length; they carry a token, so only the owner may read."""
     path.touch(mode=0o600)
     with open(path, "wb") as plan:
         for request in requests:
@@ -96,7 +96,7 @@ def post_all(requests: Sequence[bytes], connections: Sequence[ssl.SSLSocket]) ->
 
 
 def _receive(connection: ssl.SSLSocket, before: bytes) -> bytes:
-    """What has come so far. Raises: ConnectionError when the server has closed."""
+    """Returns what has arrived so far. Raises: ConnectionError when the server has closed."""
     while True:
         try:
             data = connection.recv(RECEIVE_BYTES)
@@ -108,7 +108,7 @@ def _receive(connection: ssl.SSLSocket, before: bytes) -> bytes:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Posts the plan, says what was refused, and sleeps until it is told to end."""
+    """Posts the plan, prints what was refused, and sleeps until a signal ends it."""
     plan, host, port, ca_file, n_connections = arguments
     requests = read_plan(Path(plan))
     context = ssl.create_default_context(cafile=ca_file)

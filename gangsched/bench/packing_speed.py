@@ -66,7 +66,7 @@ class PackingCost(msgspec.Struct):
 
 
 def ratio(cost: PackingCost, costs: Sequence[PackingCost]) -> float:
-    """Its median by that of the same gangs, packed first."""
+    """Its median divided by that of the same gangs, packed first."""
     plain = next(
         one for one in costs if one.plugins == cost.plugins and one.kind == Kind(gpus=cost.kind.gpus)
     )
@@ -74,7 +74,7 @@ def ratio(cost: PackingCost, costs: Sequence[PackingCost]) -> float:
 
 
 def table(costs: Sequence[PackingCost]) -> Table:
-    """A row a kind."""
+    """Makes the table, with a row per kind."""
     title = f"gangs of {SIZE} on {N_NODES:,} nodes: CPU of a decision, us, by that of packing first"
     found = Table(title=title, title_justify="left")
     for column in ("scores", "GPUs a member", "", "median (min..max)", "ratio"):
@@ -97,7 +97,7 @@ _KINDS = tuple(
 
 
 def measure(n_nodes: int, n_gangs: int, n_rounds: int) -> list[PackingCost]:
-    """In this process."""
+    """Measures in this process."""
     costs: list[PackingCost] = []
     for plugins in (PLAIN, MEASURED, PROMISED):
         scheduler = _loaded(n_nodes, plugins)
@@ -175,7 +175,7 @@ def _pod(group: str, rank: int, cost: PackingCost) -> Pod:
 
 
 def _preferred_racks() -> list[str]:
-    """Those of odd number: half of the cluster."""
+    """The racks of odd number: half of the cluster."""
     return [f"rack-{number:04d}" for number in range(1, 400, 2)]
 
 

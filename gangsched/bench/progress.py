@@ -12,18 +12,18 @@ from rich.progress import Progress as Bars
 
 
 class Progress:
-    """The phases of a run, told as they go."""
+    """Shows the phases of a run as they go."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
 
     def say(self, text: str) -> None:
-        """One line that stays."""
+        """Prints one line that stays."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     @contextmanager
     def phase(self, text: str) -> Iterator[None]:
-        """Something that takes a while and cannot be counted."""
+        """Shows a phase that takes a while and cannot be counted."""
         started_s = time.monotonic()
         if self._console.is_terminal:
             with self._console.status(text):
@@ -34,7 +34,7 @@ class Progress:
 
     @contextmanager
     def bar(self, text: str, total: int) -> Iterator[Callable[[], None]]:
-        """Something that is counted; the value is called once for each."""
+        """Shows a phase that is counted; call the value once for each."""
         if not self._console.is_terminal:
             with self.phase(f"{text} ({total})"):
                 yield lambda: None

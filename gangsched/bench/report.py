@@ -27,7 +27,7 @@ FIGURES: Mapping[str, Callable[[Round], float]] = {
     "API server CPU, us/pod": lambda r: r.cpu_us_per_pod.get("apiserver", 0.0),
     "etcd CPU, us/pod": lambda r: r.cpu_us_per_pod.get("etcd", 0.0),
     "watcher CPU, us/pod": lambda r: r.cpu_us_per_pod.get("watcher", 0.0),
-    # What a run on an idle machine of so many cores cannot beat: cores / this.
+    # No run on an idle machine can beat cores / this.
     "CPU of all these, us/pod": lambda r: sum(r.cpu_us_per_pod.values()),
     "API writes/pod": lambda r: r.writes_per_pod,
     "peak memory, MiB": lambda r: r.peak_memory_mib,
@@ -62,7 +62,7 @@ class Report(msgspec.Struct):
 
 
 def conditions(shape: Shape, *, gogc: int, fsync: bool, order: Sequence[str]) -> dict[str, str | int | float]:
-    """What somebody who wants to repeat the run must know."""
+    """Returns what is needed to repeat the run."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": meters.n_cores(),
@@ -87,7 +87,7 @@ def conditions(shape: Shape, *, gogc: int, fsync: bool, order: Sequence[str]) ->
 
 
 def counted(rounds: Sequence[Round], scheduler: str, *, undisturbed: bool = False) -> list[Round]:
-    """The rounds of a scheduler that figures are made of: no warm-ups."""
+    """Returns the rounds of a scheduler that count for figures: no warm-ups."""
     return [
         r
         for r in rounds
@@ -110,7 +110,7 @@ def summarize(rounds: Sequence[Round], scheduler: str) -> Summary:
 def ratios(
     rounds: Sequence[Round], schedulers: Sequence[str], *, undisturbed: bool = False
 ) -> dict[str, dict[str, Spread]]:
-    """gangsched / each other, by pairs of the same turn."""
+    """Ratios of gangsched to each other scheduler, by pairs of the same turn."""
     found: dict[str, dict[str, Spread]] = {}
     ours = {r.number: r for r in counted(rounds, contenders.GANGSCHED, undisturbed=undisturbed)}
     for other in schedulers:

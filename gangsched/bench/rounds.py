@@ -1,6 +1,6 @@
-"""One round: all pods pending, a scheduler is started, and everything is written down until it rests.
+"""One round: all pods pending, a scheduler is started, and everything is recorded until it rests.
 
-What does not live here: in which order rounds are run (command.py) and what they add up to (report.py).
+Not here: the order of rounds (command.py), and their sums (report.py).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Bench:
         return pids
 
     def run(self, scheduler: str, number: int, *, warm_up: bool = False) -> Round:
-        """One round, from creating the pods to deleting them."""
+        """Runs one round, from creating the pods to deleting them."""
         prefix = f"r{number}-{scheduler}"
         uids = self._create(prefix, scheduler)
         plan = self.folder / "plan"
@@ -207,7 +207,7 @@ class Bench:
             contenders.stop(started, self.cp)
 
     def _wait_bound(self, watcher: WatchProcess, started: contenders.Started) -> None:
-        """Returns when all are bound, nothing was for a long time, or the scheduler has ended."""
+        """Waits until all pods are bound, none was for a long time, or the scheduler has ended."""
         n_bound, changed_s = 0, time.monotonic()
         with self.progress.bar("binding", self.shape.n_pods) as advance:
             while n_bound < self.shape.n_pods and started.daemon.running and watcher.daemon.running:
@@ -233,7 +233,7 @@ def _times(findings: checks.Findings, start_ns: int) -> _Times:
         return _Times(0.0, 0.0, 0.0, 0.0)
     first_s = (findings.first_bind_ns - start_ns) / 1e9
     last_s = (findings.last_bind_ns - start_ns) / 1e9
-    # All in one read of the watch happens in small runs only; then there is no speed to tell.
+    # Only in small runs do all come in one read of the watch; then there is no speed to report.
     between_s = last_s - first_s
     return _Times(first_s, last_s, (n - 1) / between_s if between_s else 0.0, n / last_s)
 

@@ -27,13 +27,13 @@ def document(width: float, height: float, title: str, parts: Iterable[str]) -> s
 
 
 def line(x: float, y: float, width: float, *, dashed: bool = False) -> str:
-    """A horizontal one."""
+    """A horizontal line."""
     style = f'"{INK}" stroke-dasharray="4 4" opacity=".7"' if dashed else f'"{LINE}"'
     return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x + width:.1f}" y2="{y:.1f}" stroke={style}/>'
 
 
 def text(x: float, y: float, words: str, *, size: float, anchor: str = "start", colour: str = INK) -> str:
-    """One line of words, readable on bars too."""
+    """Draws one line of words, readable on bars too."""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" text-anchor="{anchor}" fill="{colour}"'
         f' stroke="{CARD}" stroke-width="3" paint-order="stroke">'

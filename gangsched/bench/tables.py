@@ -38,7 +38,7 @@ def of_spread(value: Spread | None) -> str:
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Everything but the single rounds, which were told as they ended."""
+    """Prints everything but the single rounds, which were printed as they ended."""
     print_conditions(report.conditions, console)
     console.print(_figures("median (min..max) of all rounds", report.summaries, disturbed=True))
     if any(0 < summary.n_disturbed < summary.n_rounds for summary in report.summaries.values()):
@@ -52,13 +52,13 @@ def print_report(report: Report, console: Console) -> None:
 
 
 def print_conditions(conditions: Mapping[str, str | int | float], console: Console) -> None:
-    """What the figures hold for."""
+    """Prints what the figures hold for."""
     for name, value in conditions.items():
         console.print(f"{name}: {value}", highlight=False, markup=False, soft_wrap=True)
 
 
 def print_targets(targets: Sequence[Target], console: Console) -> None:
-    """Each promise in one line."""
+    """Prints each promise in one line."""
     table = Table(title="targets", title_justify="left")
     for column in ("target", "limit", "measured", ""):
         table.add_column(column)

@@ -36,7 +36,7 @@ def nothing_wrong(text: str, problems: Sequence[str] | None) -> Target:
 
 
 def verdict(target: Target) -> Literal["met", "not met", "not measured"]:
-    """In words."""
+    """Returns the verdict in words."""
     if target.met is None:
         return "not measured"
     return "met" if target.met else "not met"

@@ -1,6 +1,6 @@
 """Part of `bench --core`: how long one search for victims lasts on 5,000 full nodes.
 
-No victim goes: the pods that ask are deleted again before that. Run by core_speed.
+No victim goes: the pods that need room are deleted again before that. Run by core_speed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class VictimsSpeed(msgspec.Struct):
 
 
 def measure(n_nodes: int = N_NODES) -> VictimsSpeed:
-    """In this process."""
+    """Measures in this process."""
     scheduler = _full(n_nodes)
     whole = {_GPU: str(_GPUS)}
     return VictimsSpeed(

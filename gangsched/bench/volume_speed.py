@@ -1,4 +1,4 @@
-"""Part of `bench --core`: what a gang costs whose pods have persistent volumes, on 5,000 nodes with limits.
+"""Part of `bench --core`: what a gang whose pods have persistent volumes costs, on 5,000 nodes with limits.
 
 Each node's CSINode takes 25 volumes of one driver. Run by core_speed.
 """
@@ -48,7 +48,7 @@ class VolumeSpeed(msgspec.Struct):
 
 
 def measure(n_nodes: int = N_NODES) -> VolumeSpeed:
-    """In this process."""
+    """Measures in this process."""
     return VolumeSpeed(*(_gang_ms(n_nodes, kind) for kind in (_NONE, _SHARED, _OWN, _MADE)))
 
 

@@ -1,6 +1,6 @@
 """The watcher's process, seen from the bench, and its log, read after the round.
 
-What does not live here: what runs in that process (watcher.py), and what is right or wrong (checks.py).
+Not here: what runs in that process (watcher.py), and what is right or wrong (checks.py).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class WatchProcess:
         return parse_log(self._output.read_bytes())
 
     def kill(self) -> None:
-        """Ends it whatever it does, its log may be lost; nothing if it has ended."""
+        """Kills it, and its log may be lost; does nothing if it has ended."""
         self.daemon.kill()
 
 

@@ -84,7 +84,7 @@ def watch(stream: ssl.SSLSocket, first: bytes, board: mmap.mmap, scanner: LineSc
 
 
 def write_log(path: Path, lines: Sequence[tuple[int, bytes]]) -> None:
-    """Each line behind its time and length; moved into place whole."""
+    """Writes each line after its time and length; moves the file into place whole."""
     partial = path.with_suffix(".partial")
     with open(partial, "wb") as log:
         for at_ns, line in lines:
@@ -97,7 +97,7 @@ def _stop(signum: int, frame: FrameType | None) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Watches as told and writes the log when it is stopped."""
+    """Watches, and writes the log when it is stopped."""
     board_path, output, request_path, host, port, ca_file = arguments
     scanner = LineScanner()
     signal.signal(signal.SIGTERM, _stop)

@@ -40,7 +40,7 @@ class Shape(msgspec.Struct, frozen=True):
         return self.n_gangs * self.gang_size
 
     def check(self) -> None:
-        """Raises ConfigError unless all pods fit, so that "every pod bound" can be asked for."""
+        """Raises ConfigError unless all pods fit, so that "every pod bound" can be required."""
         for name, value in zip(self.__struct_fields__, msgspec.structs.astuple(self), strict=True):
             if value < 1:
                 raise ConfigError(f"--{name.removeprefix('n_').replace('_', '-')} {value} is less than 1")
@@ -122,7 +122,7 @@ def node_document(i: int, gpus: int) -> dict[str, Any]:
 
 
 def node(i: int, gpus: int) -> Node:
-    """The same as the core is told of it, by an API server that has stored it."""
+    """The same as the core receives it from an API server that has stored it."""
     document = node_document(i, gpus)
     document["metadata"] |= {"uid": f"node-uid-{i}", "resourceVersion": str(i + 1)}
     return msgspec.json.decode(msgspec.json.encode(document), type=Node)

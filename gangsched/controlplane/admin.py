@@ -1,7 +1,7 @@
 """Requests of a control plane's admin: plain blocking calls over one warm connection for each thread.
 
-A connection for each request would cost a TLS handshake, which is more than all the rest of one; tests and
-benches make hundreds of them in a row. Called by controlplane.processes.
+A connection for each request would cost a TLS handshake, which costs more than the rest of the request; tests
+and benches make hundreds of them in a row. Called by controlplane.processes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Admin:
         self._here = threading.local()
 
     def ask(self, method: str, path: str, body: Any, content_type: str) -> Any:
-        """The JSON of the answer, or its text.
+        """Returns the JSON of the answer, or its text.
 
-        Raises: ApiError (code 0 where nothing was heard), SSLError (the certificate is being written).
+        Raises: ApiError (code 0 if nothing was received), SSLError (the certificate is being written).
         """
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
         data = None if body is None else json.dumps(body).encode()

@@ -42,11 +42,11 @@ CONTROL_PLANE = Module(
     name="controlplane", version=KUBERNETES_VERSION, directory=_TESTS / "controlplane", required=REQUIRED
 )
 JAEGER = Module(name="jaeger", version=JAEGER_VERSION, directory=_TESTS / "jaeger", required=("jaeger",))
-"""With KUBEBUILDER_ASSETS its binary is looked for there too."""
+"""Its binary is also looked for in KUBEBUILDER_ASSETS, if set."""
 HELM = Module(name="helm", version=HELM_VERSION, directory=_TESTS / "helm", required=("helm",))
-"""With KUBEBUILDER_ASSETS its binary is looked for there too."""
+"""Its binary is also looked for in KUBEBUILDER_ASSETS, if set."""
 NODE = Module(name="node", version=KUBERNETES_VERSION, directory=_TESTS / "node", required=("kubelet",))
-"""With KUBEBUILDER_ASSETS its binary is looked for there too."""
+"""Its binary is also looked for in KUBEBUILDER_ASSETS, if set."""
 
 
 class MissingAssets(ConfigError):

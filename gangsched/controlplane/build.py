@@ -52,7 +52,7 @@ class Tool:
 
 
 def kubernetes_ldflags(version: str = assets.KUBERNETES_VERSION) -> str:
-    """Without it the server reports v0.0.0."""
+    """Returns the flags that stamp the version; without them the server reports v0.0.0."""
     major, minor = version.removeprefix("v").split(".")[:2]
     stamp = "k8s.io/component-base/version"
     return f"-s -w -X {stamp}.gitVersion={version} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
@@ -159,7 +159,7 @@ def check_disk(folder: Path, *, needed_bytes: int) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Holds the one builder's lock of `folder`; a second builder waits and says so.
 
-    The kernel gives it back when its holder dies, however it dies.
+    The kernel releases it when its holder dies, however it dies.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w") as lock:
@@ -274,7 +274,7 @@ def missing_tools(recipe: Recipe, folder: Path) -> list[Tool]:
 
 
 def ensure_all() -> None:
-    """Builds what is missing, or says that the user's own folder is used, and nothing else.
+    """Builds what is missing, unless the user's own folder is used, which is then only reported.
 
     Raises: CannotBuild, BuildFailed, MissingAssets (the user's own folder lacks something), ConfigError.
     """
@@ -287,7 +287,7 @@ def ensure_all() -> None:
 
 
 def ensure(recipe: Recipe) -> Path:
-    """The cache's folder with a module's binaries, after building what was missing.
+    """Builds what is missing of a module; returns the cache's folder with its binaries.
 
     Raises: CannotBuild, BuildFailed, ConfigError.
     """

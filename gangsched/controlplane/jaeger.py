@@ -75,7 +75,7 @@ class Jaeger:
         return f"http://127.0.0.1:{self._query_port}"
 
     def start(self) -> None:
-        """Waits until it accepts spans."""
+        """Starts it, and waits until it accepts spans."""
         for attempt in range(START_TRIES):
             try:
                 self._start(free_ports(len(_LISTENS)))
@@ -93,13 +93,14 @@ class Jaeger:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def traces(self, **query: str) -> list[dict[str, Any]]:
-        """What /api/traces answers: `service` and, if wished, `tags` (JSON), `limit`, `lookback`."""
+        """Returns what /api/traces answers. query: `service` and, optionally, `tags` (JSON), `limit`,
+        `lookback`."""
         answer = self._get(f"/api/traces?{urllib.parse.urlencode(query)}")
         found: list[dict[str, Any]] = answer["data"]
         return found
 
     def trace(self, trace_id: str) -> dict[str, Any] | None:
-        """One trace; None where there is none of that id (yet)."""
+        """Returns one trace; None if there is none of that id (yet)."""
         try:
             found: dict[str, Any] = self._get(f"/api/traces/{trace_id}")["data"][0]
         except OSError:  # the query answered 404

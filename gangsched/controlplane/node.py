@@ -1,8 +1,8 @@
 """A node of this machine: a real kubelet and a containerd of its own, with an image made on the spot.
 
-Lives here: what they need to run side by side without an image registry and without CNI: kubelet's directory
-for device plugins is the same whatever its --root-dir, so each kubelet has a mount namespace where its own is
-there. Not here: agents, schedulers and pods. For tests and the bench; needs root.
+Lives here: what they need to run side by side, without an image registry and without CNI. kubelet's directory
+for device plugins is the same whatever its --root-dir, so each kubelet gets a mount namespace with its own
+directory in that place. Not here: agents, schedulers and pods. For tests and the bench; needs root.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CannotRun(GangschedError):
 
 
 def check_possible() -> None:
-    """Raises: CannotRun, with what would change that."""
+    """Checks that a real kubelet can run here. Raises: CannotRun, with what would change that."""
     if os.geteuid() != 0:
         raise CannotRun(
             "a kubelet needs root: run the tests as root, in a virtual machine of their own",
@@ -66,7 +66,7 @@ def check_possible() -> None:
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
         raise CannotRun(f"no {', '.join(missing)}: {PACKAGES}", is_cured_by_us=True)
-    # Where it names a loader, it needs libraries that the image does not have.
+    # If it names a loader, it needs libraries that the image does not have.
     if b"ld-linux" in Path(str(shutil.which("busybox"))).read_bytes()[:4096]:
         raise CannotRun(f"busybox is not linked statically: {PACKAGES}", is_cured_by_us=True)
     try:
@@ -78,8 +78,8 @@ def check_possible() -> None:
 class Machine:
     """One node: `Machine(plane, directory, "n1")`, then `start()`; all of it is gone after `stop()`.
 
-    cgroup: its pods are in it, as /proc/PID/cgroup names it. network: a network namespace, which pods on the
-    host's network have. offers: what it offers of cpu and memory, as quantities; by default all there is.
+    cgroup: that of its pods, as /proc/PID/cgroup names it. network: the network namespace of pods on the
+    host's network. offers: the cpu and memory that it offers, as quantities; by default all there is.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Machine:
         self._kubelet_ports = free_ports(2)
 
     def start(self) -> None:
-        """Returns when the node is there, able to run pods."""
+        """Starts the node; returns when it is able to run pods."""
         config = self.directory / "containerd.toml"
         config.write_text(_containerd_config(self.directory, self._socket))
         command = [str(shutil.which("containerd")), "--config", str(config)]
@@ -126,7 +126,7 @@ class Machine:
         self.start_kubelet()
 
     def start_kubelet(self) -> None:
-        """Also again, after `stop_kubelet`; returns when it has registered and its sockets are there."""
+        """Starts kubelet, also after `stop_kubelet`; returns when it has registered and its sockets exist."""
         if self._cgroup:
             _make_cgroup(self._cgroup)
         config = self.directory / "kubelet.yaml"
@@ -156,7 +156,7 @@ class Machine:
             self._kubelet.kill()
 
     def stop(self) -> None:
-        """kubelet first, then what runs, then containerd; then what is mounted under its folders."""
+        """Stops kubelet first, then containers, then containerd; then unmounts what is under its folders."""
         self.stop_kubelet()
         if self._containerd is not None:
             if self._containerd.running:
@@ -200,7 +200,7 @@ class Machine:
         return self.name in names and all(socket.exists() for socket in sockets)
 
     def _reserved(self) -> dict[str, str]:
-        """What kubelet is to leave out of what the machine has."""
+        """Returns what kubelet must reserve of the machine's amounts, to offer no more than `offers`."""
         machine = read_machine()
         there = {"cpu": machine.n_cores * 1000, "memory": machine.memory_bytes}
         kept = {}
@@ -241,13 +241,13 @@ class Machine:
             "registerWithTaints": [],
             "syncFrequency": "10s",
             "serializeImagePulls": True,
-            # Others' tests share this machine's cores.
+            # Other tests share this machine's cores.
             "maxPods": 110,
         }
 
 
 def _make_cgroup(name: str) -> None:
-    """In every hierarchy, as kubelet wants it; what is there stays as it is."""
+    """Makes the cgroup in every hierarchy, as kubelet requires; one that exists stays as it is."""
     if (CGROUPS / "cgroup.controllers").exists():
         (CGROUPS / name[1:]).mkdir(exist_ok=True)
         return
@@ -260,7 +260,7 @@ def _make_cgroup(name: str) -> None:
 
 
 def _remove_cgroups_in(name: str) -> None:
-    """What kubelet made in it; itself is its maker's."""
+    """Removes what kubelet made in it, but not the cgroup itself, which its maker removes."""
     roots = [CGROUPS / name[1:], *CGROUPS.glob(f"*{name}")]
     for root in roots:
         for folder, _, _ in os.walk(root, topdown=False):

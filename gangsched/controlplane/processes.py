@@ -38,13 +38,14 @@ START_TRIES = 3
 """Another process may take a free port between our check and the server's bind."""
 GANG_GATE = "--feature-gates=GenericWorkload=true"
 GANG_API_SINCE = 37
-"""The minor version with the core PodGroup API as v1beta1. An older one ends over flags that are not its."""
+"""The minor version with the core PodGroup API as v1beta1. An older one ends over flags that it does not
+know."""
 JOB_GATES = "--feature-gates=WorkloadWithJob=true,TopologyAwareWorkloadScheduling=true"
 """With GANG_GATE: what a Job's `spec.scheduling` needs, on kube-apiserver and on its controller alike."""
 
 
 class KubectlFailed(GangschedError):
-    """kubectl ended with an error; the message is the command and what it said."""
+    """kubectl ended with an error; the message is the command and its error output."""
 
 
 class ControlPlane:
@@ -127,7 +128,7 @@ class ControlPlane:
         return self.data_dir / f"{user.replace(':', '_').replace('/', '_')}.kubeconfig"
 
     def start(self) -> None:
-        """Returns when the API server is ready and serves the default namespace.
+        """Starts the servers; returns when the API server is ready and serves the default namespace.
 
         Raises: StartFailed, with nothing left running.
         """
@@ -256,7 +257,8 @@ class ControlPlane:
         return daemon
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
-        """What kubectl prints, run as the admin; raises KubectlFailed with what it said."""
+        """Runs kubectl as the admin and returns what it prints; raises KubectlFailed with its error
+        output."""
         command = [
             str(self.assets.path("kubectl")),
             f"--kubeconfig={self.kubeconfig}",
@@ -276,9 +278,9 @@ class ControlPlane:
     def request(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
     ) -> Any:
-        """One request as the admin; the JSON of the answer.
+        """Sends one request as the admin; returns the JSON of the answer.
 
-        Raises: ApiError (code 0 where nothing was heard).
+        Raises: ApiError (code 0 if nothing was received).
         """
         return self._admin.ask(method, path, body, content_type)
 

@@ -36,7 +36,7 @@ class Question(msgspec.Struct, frozen=True):
 
 class Answer(msgspec.Struct, frozen=True):
     """The result. changes: in words. Times in seconds; began_wall_s since 1970. changed_by: each figure with
-    the changes minus the same figure without. largest: all gangs, the largest difference first.
+    the changes minus the same figure without. gangs: the largest difference first.
     """
 
     began_wall_s: float

@@ -83,11 +83,11 @@ class Day(msgspec.Struct, frozen=True):
 
     began_wall_s: when it began, in seconds since 1970. lives: by UID, in the order in which pods came.
     others: events of nodes, groups' objects and everything else, in order; those of the beginning are at 0.
-    kinds: the kinds watched, and whether the server had them. starts: of processes, the first at 0. changes:
-    of the configuration. gaps: (from, until) without records, in seconds, and why. again_s: the median time
-    from the end of an evicted pod to its replacement; None: there was none. n_unreadable: objects that could
-    not be read; n_refused: binds and evictions that failed, or whose outcome was not known at once. lost: why
-    some recorded data could not be read, a sentence for each place.
+    kinds: the kinds watched, and whether the server had them. start: of the first process. changes: later
+    starts, and changes of the configuration. gaps: (from, until) without records, in seconds, and why.
+    again_s: the median time from the end of an evicted pod to its replacement; None: there was none.
+    n_unreadable: objects that could not be read; n_refused: binds and evictions that failed, or whose outcome
+    was not known at once. lost: why some recorded data could not be read, a sentence for each place.
     """
 
     began_wall_s: float

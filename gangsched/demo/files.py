@@ -25,7 +25,7 @@ class Written:
         _open(self.path, "a", option, given)
 
     def write(self, text: str) -> None:
-        """Raises: ConfigError."""
+        """Writes the file. Raises: ConfigError."""
         try:
             write_whole(self.path, text.encode())
         except OSError as error:

@@ -13,7 +13,7 @@ ELLIPSIS = "…"
 
 
 def host_list(names: Iterable[str]) -> str:
-    """Names with a number at the end, gathered by what is before it; "-" for none."""
+    """Gathers names that end with a number by the part before it; "-" for none."""
     stems: dict[tuple[str, int], list[int]] = {}
     plain: list[str] = []
     for name in dict.fromkeys(names):
@@ -31,7 +31,7 @@ def host_list(names: Iterable[str]) -> str:
 
 
 def _join_widths(stems: dict[tuple[str, int], list[int]]) -> None:
-    """n09 and n10 are of one width, though only one of them shows it."""
+    """Joins n09 and n10: they are of one width, though only one of them shows it."""
     for stem, width in [key for key in stems if key[1]]:
         bare = stems.get((stem, 0), [])
         same = [number for number in bare if len(str(number)) == width]

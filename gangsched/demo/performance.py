@@ -60,7 +60,7 @@ class Performance:
         self._story_over = False
 
     async def run(self) -> int:
-        """Answers with the exit code. Raises: ConfigError, where it cannot be played as asked."""
+        """Plays the demo; returns the exit code. Raises: ConfigError, if it cannot be played as requested."""
         failure: BaseException | None = None
         try:
             async with anyio.create_task_group() as everything:
@@ -83,7 +83,7 @@ class Performance:
     async def _listen(
         self, everything: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """The first signal ends it; further ones change nothing."""
+        """Ends the demo at the first signal; ignores further ones."""
         with anyio.open_signal_receiver(*_SIGNALS) as signals:
             task_status.started()
             async for number in signals:

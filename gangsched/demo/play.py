@@ -35,7 +35,7 @@ class Stage(Protocol):
         ...
 
     def look(self) -> tuple[Sequence[GroupView], Sequence[NodeView], float]:
-        """Groups, nodes, and the scheduler's clock."""
+        """Returns groups, nodes, and the scheduler's clock."""
         ...
 
 
@@ -49,7 +49,7 @@ class Show(Protocol):
         ...
 
     def happened(self, words: str) -> None:
-        """The step has come true."""
+        """Called when the step has happened."""
         ...
 
 
@@ -74,7 +74,7 @@ class Play:
         self._began_s = clock()
 
     async def perform(self, story: Sequence[Step]) -> None:
-        """Raises: StoryFailed, ApiError, ConfigError."""
+        """Plays the story. Raises: StoryFailed, ApiError, ConfigError."""
         self.look()
         for number, step in enumerate(story, 1):
             self._show.begin(number, len(story), step)
@@ -93,7 +93,7 @@ class Play:
             await self._tick()
 
     async def pause(self, seconds: float) -> None:
-        """People look; the cluster goes on meanwhile."""
+        """Lets people look; the cluster goes on meanwhile."""
         end_s = self._clock() + seconds / self._speed
         while self._clock() < end_s:
             await self._tick()

@@ -55,7 +55,7 @@ class Seen(msgspec.Struct, frozen=True):
         text = "" if self.gone else self.view.why
         own = f"gang {self.view.name}"
         reserved = f"{own} is reserved and waits: "
-        if text.startswith(reserved):  # until when is told beside it, too
+        if text.startswith(reserved):  # its end is shown beside it, too
             text = text.rpartition("; for ")[0]
         return text.replace(reserved, "").removeprefix(f"{own}: ").removeprefix(f"{own} ")
 
@@ -69,7 +69,7 @@ class Scene(msgspec.Struct, frozen=True):
     nodes: tuple[NodeView, ...] = ()
 
     def group(self, short: str) -> Seen | None:
-        """The latest of that name; None if there was none yet."""
+        """Returns the latest of that name; None if there was none yet."""
         return next((seen for seen in reversed(self.groups) if seen.short == short), None)
 
 
@@ -146,7 +146,7 @@ def promise_of(seen: Seen) -> str:
 
 
 def took_s(view: GroupView) -> float | None:
-    """From complete to bound, by the scheduler's own clock; None while that is not over."""
+    """Seconds from complete to bound, by the scheduler's own clock; None until it is bound."""
     if view.state is not GroupState.BOUND or not view.is_whole or view.complete_since_s is None:
         return None
     return view.since_s - view.complete_since_s

@@ -216,7 +216,7 @@ def _trimmed(line: Text, width: int) -> Text:
 def _that_fit(scene: Scene, n_lines: int) -> list[tuple[Seen, str]]:
     """Groups with why they do not run, as many as there is room for, in the order they came.
 
-    The living before the dead, then the new before the old; reasons last.
+    Present groups before deleted ones, then the new before the old; reasons last.
     """
     groups = scene.groups
     by_worth = sorted(range(len(groups)), key=lambda i: (groups[i].gone, -i))[: max(1, n_lines)]

@@ -58,13 +58,13 @@ class Table:
         self._draw()
 
     def say(self, *lines: str) -> None:
-        """Lines that stay, above the table while there is one."""
+        """Prints lines that stay, above the table while there is one."""
         for line in lines:
             # Not wrapped: what is there to be copied stays in one piece.
             self._console.print(Text(line), soft_wrap=True)
 
     def end(self, title: str, *commands: str) -> None:
-        """The story is over; the table goes on without it."""
+        """Ends the story; the table goes on without it."""
         self._frame = Frame(self._frame.scene, title=title, commands=commands)
         self._draw()
 
@@ -109,12 +109,12 @@ class Lines:
         self._print(words)
 
     def say(self, *lines: str) -> None:
-        """Lines without a stamp."""
+        """Prints lines without a stamp."""
         for line in lines:
             print(line, file=self._file, flush=True)
 
     def end(self, title: str, *commands: str) -> None:
-        """The story is over; changes are told as before."""
+        """Does nothing: changes are printed as before."""
 
     def _print(self, text: str) -> None:
         self.say(f"{self._frame.scene.at_s:6.1f}  {text}")

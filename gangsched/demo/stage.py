@@ -35,7 +35,7 @@ _READY_S = 20.0
 # What is in flight at the end is answered in a fraction of this by a server in the same process.
 _STOP_S = 2.0
 _FLUSH_S = 2.0
-# Who does not fit is promised a start.
+# A gang that does not fit is promised a start.
 QUEUEING = QueueingSettings(mode="hard")
 # For this machine alone, so without a certificate and a login.
 _PAGES = WebSettings(0, "127.0.0.1", always_allow=("/*",), plain=True)
@@ -74,28 +74,28 @@ class LiveStage:
         return view_groups(scheduler), view_nodes(scheduler), time.monotonic()
 
     def validate(self) -> None:
-        """The core's promises, recounted from scratch. Raises: InvariantError."""
+        """Recounts the core's promises from scratch. Raises: InvariantError."""
         self._app.scheduler.validate()
 
     @property
     def server(self) -> str:
-        """For commands that ask the running scheduler."""
+        """The address for commands that ask the running scheduler."""
         return f"http://127.0.0.1:{self._app.web_port}"
 
     @property
     def dashboard(self) -> str:
-        """Its address."""
+        """The dashboard's address."""
         return f"{self.server}/dashboard"
 
     @property
     def is_ready(self) -> bool:
-        """The scheduler has heard of everything that exists."""
+        """Whether the scheduler has received everything that exists."""
         scheduler = self._app.scheduler
         return scheduler.is_synced and scheduler.statistics()["nodes"] == N_NODES
 
 
 def remaining_text(left_mbps: int, observed_at: datetime) -> str:
-    """What an agent writes of a node whose links have so much left, in both directions."""
+    """Returns what an agent writes of a node whose links have `left_mbps` left, in both directions."""
     left = left_mbps * MEGABYTE
     return remaining_annotation(RemainingBandwidth(left, left, TOTAL_MBPS * MEGABYTE, observed_at))
 
@@ -138,7 +138,7 @@ def _config() -> SchedulerConfig:
 
 @asynccontextmanager
 async def _tracing(path: Path | None) -> AsyncIterator[Tracing | None]:
-    """Traces into a file, all of them there in the end."""
+    """Traces into a file; all traces are there in the end."""
     if path is None:
         yield None
         return

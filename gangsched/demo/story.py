@@ -45,12 +45,13 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The nodes' agents say what their links have left, of TOTAL_MBPS: little on the first `n_busy` nodes."""
+    """The nodes' agents report what their links have left, of TOTAL_MBPS: little on the first `n_busy`
+    nodes."""
 
     n_busy: int
 
     def left_mbps(self, number: int) -> int:
-        """Of a node, counted from 0."""
+        """Mbit/s left on the links of a node, counted from 0."""
         return 300 if number < self.n_busy else 1100
 
     def __str__(self) -> str:
@@ -78,7 +79,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def running(*names: str) -> Wants:
-    """Each is bound whole, and the kubelets have started all of it."""
+    """Each group is bound whole, and the kubelets have started all of it."""
     return lambda seen: "; ".join(said for name in names if (said := _not_yet(seen, name, RUNNING)))
 
 
@@ -95,7 +96,7 @@ def waiting(name: str, *, n_reserved: int) -> Wants:
 
 
 def refused(name: str, *, says: str) -> Wants:
-    """It holds nothing and says why."""
+    """The group holds nothing and gives this reason."""
 
     def wants(seen: Chronicle) -> str:
         group = seen.scene.group(name)
@@ -112,7 +113,7 @@ def deleted(*names: str) -> Wants:
 
 
 def promised(name: str) -> Wants:
-    """It was told when it starts; it may have started since."""
+    """The group was promised a start; it may have started since."""
 
     def wants(seen: Chronicle) -> str:
         return "" if _promise(seen, name) else _not_yet(seen, name, "promised a start")
@@ -121,7 +122,7 @@ def promised(name: str) -> Wants:
 
 
 def ran(name: str) -> Wants:
-    """Its pods were seen running; they may have ended since."""
+    """The group's pods were seen running; they may have ended since."""
 
     def wants(seen: Chronicle) -> str:
         is_seen = any(change.seen.word in (RUNNING, ENDED) for change in seen.of(name))
@@ -131,7 +132,7 @@ def ran(name: str) -> Wants:
 
 
 def gave_back(name: str) -> Wants:
-    """It was waiting in Permit, and holds nothing any more."""
+    """The group waited in Permit, and no longer holds anything."""
 
     def wants(seen: Chronicle) -> str:
         view = _view(seen, name)
@@ -167,7 +168,7 @@ def held_by(seen: Chronicle, name: str) -> tuple[str, ...]:
 
 
 def _promise(seen: Chronicle, name: str) -> str:
-    """What it was told of its start; "" if nothing."""
+    """The last promise of its start; "" if there was none."""
     return next((told for change in reversed(seen.of(name)) if (told := promise_of(change.seen))), "")
 
 

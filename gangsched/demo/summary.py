@@ -15,7 +15,7 @@ from gangsched.model.printable import several
 
 
 def summary(seen: Chronicle) -> list[str]:
-    """What happened, a line or two for each gang."""
+    """Returns what happened, a line or two for each gang."""
     names = list(dict.fromkeys(group.short for group in seen.scene.groups))
     width = max(map(len, names), default=0)
     lines = [f"What happened in {seconds(seen.scene.at_s)}:"]
@@ -29,7 +29,7 @@ def summary(seen: Chronicle) -> list[str]:
 
 
 def _life(changes: list[Change]) -> Iterator[str]:
-    """One gang's life, in the sentences that matter; several of one name are merged."""
+    """Yields one gang's life, in the sentences that matter; several of one name are merged."""
     held: Change | None = None
     refused = bound = promised = False
     for change in changes:

@@ -15,7 +15,7 @@ from gangsched.demo.show import Lines, Table
 
 
 def choose(file: TextIO, environ: Mapping[str, str], *, lines: bool = False) -> tuple[Table | Lines, str]:
-    """The show, and why it is not the table ("" where it is, or where nobody expects it)."""
+    """Returns the show, and why it is not the table ("" if it is, or if no table is expected)."""
     if hasattr(file, "reconfigure"):
         file.reconfigure(errors="replace")  # a terminal that lacks a character shows "?", and goes on
     if lines or not file.isatty():

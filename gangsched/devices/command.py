@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _read(args: argparse.Namespace) -> tuple[list[NodeMap], str]:
-    """The map, and why it lacks reservations, "" if it has them."""
+    """Returns the map, and why it lacks reservations, "" if it has them."""
     reserved, unknown = await ask_reserved(args)
     credentials = await load_credentials(kubeconfig=args.kubeconfig, context=args.context, master=args.master)
     client = ApiClient(credentials, max_body_bytes=MAX_PAGE_BYTES)
@@ -91,7 +91,7 @@ async def _read(args: argparse.Namespace) -> tuple[list[NodeMap], str]:
 
 
 async def _all(client: ApiClient, kind: Kind, item: type[ItemT], refused: list[Refused]) -> list[ItemT]:
-    """All objects; unreadable ones go to `refused`."""
+    """Returns all objects; unreadable ones go to `refused`."""
     found: list[ItemT] = []
     query = {**(kind.selector or {}), "limit": str(_PAGE)}
     pages = Pages(kind.path("v1"))
@@ -128,7 +128,8 @@ _decode_events = lenient_decoder(_Events)
 async def _refused_by_scheduler(
     client: ApiClient, nodes: Sequence[Node], pods: Sequence[Pod]
 ) -> list[Refused]:
-    """Objects that the scheduler fails on, by the events of the last hour; none if we may not read those."""
+    """Returns objects that the scheduler fails on, by the last hour's events; none if we may not read
+    those."""
     on_nodes = {pod.metadata.uid: ("Pod", pod.key, pod.spec.node_name) for pod in pods if pod.spec.node_name}
     there = on_nodes | {node.metadata.uid: ("Node", "", node.metadata.name) for node in nodes}
     said: dict[str, str] = {}
@@ -145,7 +146,7 @@ async def _refused_by_scheduler(
 
 
 def print_map(maps: Sequence[NodeMap], console: Console, *, wide: bool, each: bool) -> None:
-    """The tables, and the problems below; `each`: a row for each device."""
+    """Prints the tables, and the problems below; `each`: a row for each device."""
     if not any(one.devices for one in maps):
         console.print("No node lists devices (gangsched.io/devices, or labels): gangsched agent writes them.")
     elif each:

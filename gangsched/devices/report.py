@@ -181,7 +181,8 @@ def _row(
 
 
 def _claims(pod: Pod) -> Iterator[_Claim]:
-    """Each device once for a pod, since its plain init containers may share devices. Raises: ParseError."""
+    """Yields each device once for a pod, since its plain init containers may share devices. Raises:
+    ParseError."""
     annotations = pod.metadata.annotations or {}
     text = allocation_text(annotations, pod.metadata.labels)
     if text is None:

@@ -21,7 +21,7 @@ _SCHEDULER_ONLY = "What is reserved and not yet bound is not shown"
 
 
 async def ask_reserved(args: argparse.Namespace) -> tuple[Sequence[Reservation], str]:
-    """The scheduler's reservations; or none, and a sentence with the reason. Raises: ConfigError."""
+    """Returns the scheduler's reservations; or none, and a sentence with the reason. Raises: ConfigError."""
     try:
         page = decoded(args, await ask(args, RESERVATIONS_PATH), ReservationsPage)
     except ApiError as error:
@@ -34,7 +34,7 @@ async def ask_reserved(args: argparse.Namespace) -> tuple[Sequence[Reservation],
 
 
 def with_reserved(maps: Sequence[NodeMap], rows: Sequence[Reservation], now: datetime) -> list[NodeMap]:
-    """The map with free devices that are reserved shown as such, and room that is promised."""
+    """Returns the map with reserved free devices shown as such, and with room that is promised."""
     taken: dict[tuple[str, str, str], Reservation] = {}
     promised: dict[str, list[Promise]] = {}
     for row in rows:

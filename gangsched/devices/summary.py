@@ -19,7 +19,7 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def print_summary(maps: Sequence[NodeMap], console: Console) -> None:
-    """By node, then by gang."""
+    """Prints the map by node, then by gang."""
     _print(console, ("NODE", "RESOURCE", "FREE", "RESERVED", "HELD", "SICK", "BY"), _by_node(maps))
     gangs = list(_by_gang(maps))
     if gangs:

@@ -27,7 +27,7 @@ _MAX_NAMED = 5
 
 
 def check_version(facts: Facts) -> Iterator[Finding]:
-    """The API server's own version."""
+    """Checks the API server's own version."""
     if facts.minor is None:
         cure = "See what answers in the API server's place, as a proxy would: kubectl get --raw /version"
         yield found("version", "unknown", facts.unread.get("minor", "not read"), cure)
@@ -44,7 +44,7 @@ def check_version(facts: Facts) -> Iterator[Finding]:
 
 
 def check_rights(facts: Facts) -> Iterator[Finding]:
-    """Every verb that the scheduler's account needs."""
+    """Checks that the scheduler's account has every verb that it needs."""
     if facts.refused is None:
         yield found(
             "rights",
@@ -72,7 +72,7 @@ def check_rights(facts: Facts) -> Iterator[Finding]:
 
 
 def check_policies(facts: Facts, *, with_agents: bool) -> Iterator[Finding]:
-    """The policies that reserve our keys: applied, bound to Deny, and of this account."""
+    """Checks that the policies that reserve our keys are applied, bound to Deny, and name this account."""
     if facts.policies is None or facts.policy_bindings is None:
         why = facts.unread.get("policies") or facts.unread.get("policy_bindings", "not read")
         kinds = "validatingadmissionpolicies and validatingadmissionpolicybindings"
@@ -100,7 +100,7 @@ def check_policies(facts: Facts, *, with_agents: bool) -> Iterator[Finding]:
 
 
 def check_flow_schemas(facts: Facts) -> Iterator[Finding]:
-    """Where the scheduler's requests wait when the API server has too many."""
+    """Checks the FlowSchemas by which the scheduler's requests wait when the API server has too many."""
     if facts.flow_schemas is None:
         why = facts.unread.get("flow_schemas", "not read")
         yield found("flowschemas", "unknown", why, _may_list("flowschemas"))
@@ -120,7 +120,7 @@ def check_flow_schemas(facts: Facts) -> Iterator[Finding]:
 
 
 def check_replicas(facts: Facts) -> Iterator[Finding]:
-    """The Deployment, where there is one: outside a cluster there is none."""
+    """Checks the Deployment, if there is one: outside a cluster there is none."""
     if facts.deployments is None:
         why = facts.unread.get("deployments", "not read")
         yield found("replicas", "unknown", why, _may_list(f"deployments in {facts.account[0]}"))
@@ -145,7 +145,7 @@ def check_replicas(facts: Facts) -> Iterator[Finding]:
 
 
 def check_leases(facts: Facts, election: LeaderElectionSettings) -> Iterator[Finding]:
-    """Whether one replica leads, and only one."""
+    """Checks that one replica leads, and only one."""
     if not election.leader_elect:
         yield found("lease", "ok", "the configuration elects no leader: a single process schedules")
         return
@@ -183,7 +183,7 @@ def check_leases(facts: Facts, election: LeaderElectionSettings) -> Iterator[Fin
 
 
 def check_clock(facts: Facts) -> Iterator[Finding]:
-    """This machine's clock against the API server's."""
+    """Compares this machine's clock with the API server's."""
     if facts.ahead_s is None:
         yield found(
             "clock",
@@ -199,7 +199,7 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_holders_clock(lease: Lease) -> Iterator[Finding]:
-    """The holder writes its own time; the API server notes when it took the write."""
+    """Compares the time that the holder wrote with the API server's time of that write."""
     taken = max(
         (one.time for one in lease.metadata.managed_fields or () if one.time is not None), default=None
     )
@@ -213,7 +213,8 @@ def _check_holders_clock(lease: Lease) -> Iterator[Finding]:
 
 
 def _lives(lease: Lease, now: datetime) -> bool:
-    """By the API server's clock; a clock that is off by MAX_SKEW_S ends no lease."""
+    """Whether the lease is held, by the API server's clock; a clock that is off by MAX_SKEW_S ends no
+    lease."""
     if not lease.spec.holder_identity or lease.spec.renew_time is None:
         return False
     lasts_s = (lease.spec.lease_duration_seconds or 0) + MAX_SKEW_S

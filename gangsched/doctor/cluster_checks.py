@@ -1,6 +1,6 @@
 """The checks of nodes, pods and gangs as they are now: pure, each a list of findings.
 
-Lives here: agents, inventories, drift, half-bound gangs, pods that nobody schedules. Not here: the
+Lives here: agents, inventories, drift, half-bound gangs, pods that no scheduler serves. Not here: the
 installation itself (doctor.checks), the map of devices (gangsched.devices.report).
 """
 
@@ -43,7 +43,7 @@ def device_resources(nodes: Iterable[Node]) -> frozenset[str]:
 
 
 def check_agents(nodes: Sequence[Node], pods: Sequence[Pod], now: datetime) -> Iterator[Finding]:
-    """An agent on each node with devices, ready, and reporting."""
+    """Checks that each node with devices has an agent that is ready and reports."""
     resources = device_resources(nodes)
     with_devices = [node for node in nodes if any(_offered(node, name) for name in resources)]
     if not with_devices:
@@ -80,7 +80,7 @@ def check_agents(nodes: Sequence[Node], pods: Sequence[Pod], now: datetime) -> I
 
 
 def check_inventories(nodes: Sequence[Node]) -> Iterator[Finding]:
-    """The healthy devices that a node lists, against what kubelet offers."""
+    """Compares the healthy devices that a node lists with what kubelet offers."""
     n_listing = n_wrong = 0
     for node in nodes:
         listed = _inventory(node)
@@ -112,7 +112,7 @@ def check_inventories(nodes: Sequence[Node]) -> Iterator[Finding]:
 
 
 def check_drift(maps: Sequence[NodeMap]) -> Iterator[Finding]:
-    """Devices that two pods name, or that kubelet gave to another pod, or that no node lists."""
+    """Finds devices that two pods name, or that kubelet gave to another pod, or that no node lists."""
     n_wrong = 0
     for one in maps:
         told: list[tuple[str, Level, str]] = [(problem, "problem", _CORRECT) for problem in one.problems]
@@ -145,7 +145,7 @@ def check_drift(maps: Sequence[NodeMap]) -> Iterator[Finding]:
 
 
 def check_gangs(groups: Iterable[Group], now: datetime) -> Iterator[Finding]:
-    """Gangs that run in part, and have for a while."""
+    """Finds gangs that run in part, and have for a while."""
     wrong = []
     for group in groups:
         if group.is_half_bound and (_bound_ago_s(group, now) or 0.0) >= _SETTLED_S:
@@ -164,7 +164,7 @@ def check_gangs(groups: Iterable[Group], now: datetime) -> Iterator[Finding]:
 
 
 def check_unseen(pods: Sequence[Pod], served: Collection[str], now: datetime) -> Iterator[Finding]:
-    """Pods whose scheduler does not exist, or does not look at them: they have no condition at all."""
+    """Finds pods whose scheduler does not exist, or does not look at them: they have no condition at all."""
     by_name: dict[str, list[Pod]] = {}
     for pod in pods:
         if _is_unseen(pod, now) and pod.spec.scheduler_name not in _OTHERS:
@@ -202,7 +202,7 @@ def _deleted(pods: Sequence[str]) -> str:
 
 
 def _inventory(node: Node) -> dict[str, list[Device]] | None:
-    """None without a list, or if it cannot be read, which the check of drift reports."""
+    """Returns the listed devices; None without a list, or if it cannot be read, which check_drift reports."""
     text = _text(node)
     try:
         return None if text is None else {name: list(ids) for name, ids in parse_devices(text).items()}
@@ -238,7 +238,7 @@ def _ages(nodes: Iterable[Node], now: datetime) -> Iterator[tuple[str, float]]:
 
 
 def _bound_ago_s(group: Group, now: datetime) -> float | None:
-    """Since the last of its members was bound."""
+    """Returns the seconds since the last of its members was bound."""
     bound = group.in_state(MemberState.BOUND)
     times = [at for info in bound if (at := info.pod.bound_at) is not None]
     return (now - max(times)).total_seconds() if times else None

@@ -112,7 +112,7 @@ def _rights(namespace: str, config: SchedulerConfig, plugins: KnownPlugins) -> d
 
 
 def examine(facts: Facts, snapshot: Snapshot, config: SchedulerConfig) -> list[Finding]:
-    """All checks, in the order in which one would mend."""
+    """Runs all checks, in the order in which one would mend their findings."""
     nodes, pods = snapshot.nodes, snapshot.pods
     refused = [
         Refused(one.kind, f"{one.namespace}/{one.name}", one.uid, one.node_name or one.name, one.message)
@@ -147,7 +147,7 @@ def examine(facts: Facts, snapshot: Snapshot, config: SchedulerConfig) -> list[F
 
 
 def print_findings(findings: Sequence[Finding], console: Console, *, quiet: bool) -> None:
-    """A line for each, its cure below it, and the count at the end."""
+    """Prints a line for each, its cure below it, and the count at the end."""
     for one in findings:
         if quiet and one.level == "ok":
             continue

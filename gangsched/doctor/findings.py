@@ -26,12 +26,13 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def found(check: str, level: Level, text: str, cure: str = "") -> Finding:
-    """A finding; names of others in its text are made safe to print."""
+    """Makes a finding; foreign names in its text are made safe to print."""
     return Finding(check, level, clean(text), clean(cure))
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """0: nothing is wrong; 3: a problem; 4: no problem was found, and not everything could be looked at."""
+    """Returns 0: nothing is wrong; 3: a problem; 4: no problem was found, and not everything could be looked
+    at."""
     levels = {finding.level for finding in findings}
     if "problem" in levels:
         return PROBLEM_CODE

@@ -162,9 +162,9 @@ _decode_version = lenient_decoder(_Version)
 async def read_facts(
     client: ApiClient, account: tuple[str, str], rights: Mapping[Right, str], optional: Mapping[Right, str]
 ) -> Facts:
-    """Everything but nodes, pods and groups; `rights` and `optional` as of Facts.
+    """Reads everything but nodes, pods and groups; `rights` and `optional` as of Facts.
 
-    Raises: ApiError where the API server does not answer at all.
+    Raises: ApiError if the API server does not answer at all.
     """
     facts = Facts(account, datetime.now(UTC), rights=rights, optional=optional)
     await _read_version(client, facts)
@@ -188,7 +188,7 @@ async def read_facts(
 
 
 async def _read_version(client: ApiClient, facts: Facts) -> None:
-    """Raises: ApiError."""
+    """Reads the server's version. Raises: ApiError."""
     try:
         told = _decode_version(await client.get("/version", timeout_s=_REQUEST_S))
         facts.version = told.git_version
@@ -198,7 +198,8 @@ async def _read_version(client: ApiClient, facts: Facts) -> None:
 
 
 async def _read_clock(client: ApiClient, facts: Facts) -> None:
-    """By the Date of an answer, which our own client does not keep; it has whole seconds."""
+    """Reads the API server's clock from an answer's Date, which our own client does not keep; in whole
+    seconds."""
     credentials = client.credentials
     headers = await credentials.headers()
     timeout = aiohttp.ClientTimeout(total=_REQUEST_S)
@@ -249,7 +250,7 @@ async def _all(client: ApiClient, path: str, kind: type[T]) -> list[T]:
 
 
 async def _refused(client: ApiClient, account: tuple[str, str], rights: Iterable[Right]) -> set[Right]:
-    """Those of the rights that the account lacks, each asked about by a review. Raises: ApiError."""
+    """Returns the rights that the account lacks, by a review for each. Raises: ApiError."""
     refused: set[Right] = set()
     failed: list[ApiError] = []
     limit = anyio.Semaphore(_MAX_ASKED_AT_ONCE)

@@ -38,7 +38,8 @@ class Right(NamedTuple):
 
 
 def needed(namespace: str, lease: str = "gangsched") -> tuple[Right, ...]:
-    """What the scheduler cannot do without; `lease`: the name of its Lease, and `namespace` where that is."""
+    """Returns what the scheduler cannot do without; `lease`: the name of its Lease, which is in
+    `namespace`."""
     found = [Right(verb, "", kind) for kind in ("namespaces", "nodes") for verb in _READ]
     found += [Right(verb, "", "pods") for verb in ("get", *_READ)]
     for group in _GROUP_KINDS:

@@ -59,7 +59,7 @@ class Asking:
         self._client = client
         self._put = put
         self._waiting: deque[tuple[float, AskExtenders]] = deque()
-        """With the time since when."""
+        """Requests, each with the time since which it waits."""
         self._news = asyncio.Event()
         self._said_s: dict[str, float] = {}
 
@@ -103,7 +103,7 @@ class Asking:
             await self._put([answer])
 
     async def _answer(self, effect: AskExtenders) -> ExtendersAnswered:
-        """Raises: ExtenderError (one that may not be ignored), ApiError."""
+        """Asks the extenders. Raises: ExtenderError (of one that may not be ignored), ApiError."""
         wanted = [self._extenders[i] for i in effect.extenders]
         pod = await self._pod(effect)
         everything: dict[str, Json] = {}
@@ -129,7 +129,7 @@ class Asking:
     async def _scores(
         self, wanted: Sequence[Extender], pod: Json, names: Sequence[str], everything: dict[str, Json]
     ) -> dict[str, int]:
-        """The weighted sum over extenders."""
+        """Returns the weighted sum over extenders."""
         asked = [one for one in wanted if one.config.prioritize_verb]
         found = await asyncio.gather(
             *(one.prioritize(pod, names, _shown(one, names, everything)) for one in asked),
@@ -158,7 +158,7 @@ class Asking:
         return pod
 
     async def _nodes(self) -> dict[str, Json]:
-        """From the API server's own cache: a list of thousands costs no read of etcd."""
+        """Lists nodes from the API server's own cache: thousands of them cost no read of etcd."""
         body = await self._client.get("/api/v1/nodes", {"resourceVersion": "0"})
         items = _decode(body)["items"]
         return {node["metadata"]["name"]: node for node in items}

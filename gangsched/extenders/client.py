@@ -68,7 +68,7 @@ class Extender:
         self._session: aiohttp.ClientSession | None = None
 
     async def filter(self, pod: Json, names: Sequence[str], nodes: Sequence[Json] | None) -> Filtered:
-        """`nodes` for an extender without a cache, else only their names."""
+        """Asks which nodes pass. `nodes`: for an extender without a cache; else only names are sent."""
         reply = await self._ask(self.config.filter_verb, _arguments(pod, names, nodes), len(names))
         if not isinstance(reply, dict):
             raise self._error(f"answers {type(reply).__name__}, not an object")
@@ -94,7 +94,7 @@ class Extender:
     async def prioritize(
         self, pod: Json, names: Sequence[str], nodes: Sequence[Json] | None
     ) -> dict[str, int]:
-        """Its own scores by node, before its weight; only of the nodes sent."""
+        """Returns its own scores by node, before its weight; only of the nodes sent."""
         reply = await self._ask(self.config.prioritize_verb, _arguments(pod, names, nodes), len(names))
         scores: dict[str, int] = {}
         asked = set(names)
@@ -132,7 +132,7 @@ class Extender:
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=self.config.timeout_s),
                 trust_env=False,
-                # It would keep whatever an extender has it keep, and send it back each time.
+                # A real one would keep whatever an extender sets, and send it back each time.
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         question = msgspec.json.encode(arguments)
@@ -188,13 +188,13 @@ def _arguments(pod: Json, names: Sequence[str], nodes: Sequence[Json] | None) ->
 
 
 def _limit(question: bytes, n_nodes: int) -> _Limit:
-    """What the answer to this may have."""
+    """Returns how much the answer to this question may have."""
     n_bytes = 2 * len(question) + _SPARE_BYTES + n_nodes * NODE_BYTES
     return _Limit(min(n_bytes, MAX_REPLY), 2 * _n_values(question) + _SPARE_VALUES + n_nodes * NODE_VALUES)
 
 
 def _n_values(text: bytes) -> int:
-    """At least as many as the values of this JSON."""
+    """Returns at least the number of values in this JSON."""
     return text.count(b",") + text.count(b"[") + text.count(b"{") + 1
 
 

@@ -42,7 +42,7 @@ class TurnBudget:
         self.budget_s = budget_s
         self.running: str | None = None
         self.n_calls = 0
-        """Of plugins, ever."""
+        """Calls of plugins so far."""
         self._stopped: deque[int] = deque(maxlen=_MAX_STOPPED)
         self._seen: dict[str, int] = {}
         self._is_armed = False
@@ -57,7 +57,7 @@ class TurnBudget:
             self._timer_before = signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
 
     def stopped_since(self, n_calls: int) -> list[int]:
-        """Which calls after the first `n_calls` were stopped, counted as n_calls is."""
+        """Returns the numbers of the calls after the first `n_calls` that were stopped."""
         return [n for n in self._stopped if n > n_calls]
 
     def turn_ended(self) -> None:
@@ -82,7 +82,7 @@ class TurnBudget:
     def call(
         self, plugin: str, point: str, method: Callable[..., AnswerT], *args: Any, **kwargs: Any
     ) -> AnswerT:
-        """The method's answer. Raises: PluginError, when it was stopped, or would end more than itself.
+        """Returns the method's answer. Raises: PluginError if it was stopped, or would end more than itself.
 
         A SystemExit (a command line's parser raises it) is meant for another program than this one. Only a
         person's Ctrl-C ends both.
@@ -135,7 +135,7 @@ class TurnBudget:
 
 
 def _stepped(resume: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What a coroutine waits for next, and, if it was cancelled or closed, its end: that is its own."""
+    """Returns what a coroutine waits for next; if it was cancelled or closed, its end, which is no fault."""
     try:
         return resume(), None
     except (asyncio.CancelledError, GeneratorExit) as end:

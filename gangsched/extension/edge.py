@@ -52,14 +52,14 @@ class Edge:
         self._runner.submit(effect)
 
     async def drain(self, grace_s: float) -> bool:
-        """Bind and PostBind hooks may finish within `grace_s`; the others are cancelled at once.
+        """Let Bind and PostBind hooks finish within `grace_s`; cancel the others at once.
 
         Returns whether no Bind hook was cancelled.
         """
         return self._runner is None or await self._runner.drain(grace_s)
 
     def cancel_all(self) -> None:
-        """This process may not act any more, or ends."""
+        """Cancel all hooks: this process may not act any more, or ends."""
         if self._runner is not None:
             self._runner.cancel_all()
         for handle in self._handles.values():
@@ -73,7 +73,7 @@ class Edge:
             await handle.close_outside()
 
     def waiting(self, name: str) -> Group | None:
-        """The group "namespace/name" if it waits in Permit."""
+        """Return the group "namespace/name" if it waits in Permit."""
         groups = self._scheduler.shared.groups.values()
         return next((g for g in groups if g.state is GroupState.WAITING and str(g.key) == name), None)
 

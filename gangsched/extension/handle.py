@@ -100,7 +100,7 @@ class Handle:
             return self._kubernetes
 
     async def ask(self, url: str, body: Any = None) -> Any:
-        """What another HTTP service answers in JSON, at most 64 KiB. Raises: GangschedError."""
+        """Asks another HTTP service; returns its answer in JSON, at most 64 KiB. Raises: GangschedError."""
         from gangsched.extension.outside import Outside
 
         if self._outside is None:
@@ -113,7 +113,7 @@ class Handle:
             await self._outside.close()
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep between polls of something that others have to do first."""
+        """Sleep between polls of something that must happen first."""
         await anyio.sleep(seconds)
 
     def close(self) -> None:
@@ -127,14 +127,14 @@ class Handle:
             await given.close()
 
     def allow(self, group: str) -> bool:
-        """A group ("namespace/name") stops waiting for this plugin; False: no such group waits."""
+        """Stops a group ("namespace/name") waiting for this plugin; False: no such group waits."""
         found = self._waiting(group)
         if found is not None:
             self._emit(GroupAllowed(found.key, self._plugin, f"plugin {self._plugin}"))
         return found is not None
 
     def reject(self, group: str, reason: str) -> bool:
-        """A group that waits in Permit releases its reservations; False: no such group waits."""
+        """Makes a group that waits in Permit release its reservations; False: no such group waits."""
         found = self._waiting(group)
         if found is not None:
             self._emit(GroupRejected(found.key, f"plugin {self._plugin}", reason))

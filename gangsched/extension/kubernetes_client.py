@@ -1,8 +1,8 @@
 """kubernetes-asyncio's ApiClient with the scheduler's credentials, for plugins that prefer that API.
 
 Lives here: loading that package, and keeping its client on the current token, certificates and proxy. Not
-here: who gets one (handle). Nothing of ours uses it, and a scheduler whose plugins do not request it never
-loads it: its import is 1.4 s of CPU and 35 MiB, so it runs in a thread while the loop goes on.
+here: which plugin gets one (handle). Nothing of ours uses it, and a scheduler whose plugins do not request it
+never loads it: its import is 1.4 s of CPU and 35 MiB, so it runs in a thread while the loop goes on.
 """
 
 from __future__ import annotations

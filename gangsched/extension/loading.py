@@ -112,7 +112,7 @@ class KnownPlugins(Mapping[str, PluginInfo]):
 
 
 def module_name(file: Path) -> str:
-    """Under which a plugin file is loaded."""
+    """The name under which a plugin file is loaded."""
     return f"gangsched_plugin_{file.stem}"
 
 

@@ -1,7 +1,7 @@
 """Outside: a plugin's questions to HTTP services other than the API server: JSON in and out, bounded.
 
 Lives here: the wire, for `Handle.ask`. Not here: when a hook runs, how many at once and for how long
-(runner). What answers may be anything: at most MAX_ANSWER bytes are read, and JSON is held to the usual
+(runner). A service may answer anything: at most MAX_ANSWER bytes are read, and JSON is held to the usual
 depth. No redirect, no proxy, and none of the scheduler's credentials.
 """
 
@@ -16,7 +16,7 @@ from gangsched.errors import GangschedError
 from gangsched.model import bounded
 
 MAX_ANSWER = 64 * 2**10
-# Of a hook without a deadline of its own; the hook's ends it before.
+# For a hook without a deadline of its own; a hook's own deadline ends it before.
 _LONGEST_S = 60.0
 _MAX_CONNECTIONS = 32
 _decode = bounded.decoder(object, max_bytes=MAX_ANSWER)
@@ -39,7 +39,7 @@ class Outside:
                 timeout=aiohttp.ClientTimeout(total=_LONGEST_S),
                 connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS),
                 trust_env=False,
-                # It would keep whatever a service has it keep, and send it back each time.
+                # A real one would keep whatever a service sets, and send it back each time.
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         method, data = ("GET", None) if body is None else ("POST", msgspec.json.encode(body))

@@ -56,19 +56,19 @@ class Host(Protocol):
     scheduler: Scheduler
 
     def build(self, config: SchedulerConfig) -> dict[str, Profile]:
-        """Raises: ConfigError."""
+        """Builds the profiles. Raises: ConfigError."""
         ...
 
     def reconfigure(
         self, profiles: dict[str, Profile], config: SchedulerConfig
     ) -> tuple[Sequence[Effect], Sequence[str]]:
-        """`config` is in effect, and decided by; returns effects, and the kinds to follow too."""
+        """Puts `config` into effect; returns effects, and the kinds to follow too."""
         ...
 
     def submit(self, effects: Sequence[Effect]) -> None: ...
 
     def wake(self) -> None:
-        """There may be something to decide that no event brings."""
+        """Wakes the loop: there may be something to decide that no event brings."""
         ...
 
     def follow(self, kinds: Sequence[str]) -> None:
@@ -76,15 +76,15 @@ class Host(Protocol):
         ...
 
     async def may_follow(self, kinds: Sequence[str]) -> None:
-        """Raises: ConfigError, for a kind that we are not allowed to list."""
+        """Checks that we may list these kinds. Raises: ConfigError, for one that we may not."""
         ...
 
     async def may_record(self, settings: RecordSettings) -> None:
-        """Raises: ConfigError, for a directory that cannot be written to."""
+        """Checks the directory of the recording. Raises: ConfigError, if it cannot be written to."""
         ...
 
     def ask_metrics_server(self, period_s: float) -> None:
-        """Poll this often from now on; 0: not at all."""
+        """Poll metrics-server this often from now on; 0: not at all."""
         ...
 
     def tell_pods_anew(self) -> None:
@@ -101,7 +101,7 @@ class Reload:
         self._wanted = anyio.Event()
         self._why = ""
         self._profiles: dict[str, Profile] = {}
-        """Those that were taken over last."""
+        """The profiles that were taken over last."""
         self.n_taken = 0
         self.n_refused = 0
         self.error = ""
@@ -112,7 +112,7 @@ class Reload:
         return self.n_taken, self.n_refused, not self.error
 
     async def run(self, *, on_signals: bool = True) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         async with anyio.create_task_group() as group:
             if on_signals:
                 group.start_soon(self._hear)
@@ -139,7 +139,8 @@ class Reload:
         while True:
             await anyio.sleep(LOOK_S)
             now = self._source.stamp()
-            # Gone for a moment, while it is replaced; or half of it written: that may be right by itself.
+            # The file may be gone for a moment while it is replaced, or half written, which may be valid by
+            # itself.
             if now is not None and now != stamp and now == before:
                 stamp = now
                 self._why = "the file has changed"
@@ -147,8 +148,8 @@ class Reload:
             before = now
 
     async def read(self, why: str) -> None:
-        """Reads, checks, takes over; returns when no profile that it removes is in effect, or there is
-        another one to read."""
+        """Reads, checks and takes over the configuration. Returns when no profile that it removes is in
+        effect, or another configuration is to be read."""
         await self._read(why)
         await self._leave()
 
@@ -193,9 +194,9 @@ class Reload:
         _log.error("the configuration is wrong; the old one stays in effect", why=why, err=error)
 
     async def _leave(self) -> None:
-        """Until no gang of a profile that goes is on its way to be bound."""
+        """Waits until no gang of a removed profile is on its way to be bound."""
         say_at_s = time.monotonic() + _SAY_S
-        # Seldom, and for moments: a signal from the core would cost every group something.
+        # Polled, as it is seldom and short: a signal from the core would cost every group something.
         while self._host.scheduler.is_retiring and not self._wanted.is_set():
             unfinished = self._host.scheduler.unfinished(self._profiles)
             if not unfinished:

@@ -47,7 +47,7 @@ _NO = {Code.SUCCESS, Code.SKIP, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PEND
 _MAY_SAY = {PRE_ENQUEUE: _NO | {Code.WAIT}, PERMIT: _NO | {Code.WAIT}, PRE_BIND: _NO, BIND: _NO}
 # A gang of ten thousand starts ten thousand hooks; this many run, the others wait as data.
 MAX_RUNNING = 64
-# The core asks each PreEnqueue plugin about a few pods at a time: one that hangs is in no other's way.
+# The core asks each PreEnqueue plugin about a few pods at a time: one that hangs blocks no other.
 _MOST_RUNNING = {PRE_ENQUEUE: 1024}
 _MAX_REASON = 4096
 _STOP_STEP_S = 0.01
@@ -120,7 +120,7 @@ class HookRunner:
                 self._end(running)
 
     def cancel_all(self, points: tuple[str, ...] = tuple(_METHODS)) -> None:
-        """Cancel them; no more answers are sent."""
+        """Cancel all hooks of these points; no more answers are sent."""
         for point in points:
             self._waiting[point].clear()
         for running in [one for one in self._running.values() if one.effect.point in points]:
@@ -129,7 +129,7 @@ class HookRunner:
     async def drain(self, grace_s: float) -> bool:
         """Start nothing new; hooks that cannot be undone (Bind, PostBind) may finish within `grace_s`.
 
-        Returns whether no Bind hook was cancelled, whose bind may land yet.
+        Returns whether no Bind hook was cancelled: the bind of one that was may still land.
         """
         self._is_stopping = True
         self.cancel_all((PRE_ENQUEUE, PERMIT, PRE_BIND))

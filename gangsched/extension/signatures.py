@@ -147,9 +147,9 @@ _ATTRIBUTES: dict[str, tuple[Callable[[object], bool], str]] = {
     "hook_timeout_s": (_is_time, "a number of seconds"),
     "rekey_s": (_is_time, "a number of seconds"),
 }
-"""What is right for attributes that a plugin may have, and how to say so."""
+"""By attribute that a plugin may have: the check, and what is expected, in words."""
 _READ_FOR = {"cured_by": "cures"}
-"""Attributes that are read of plugins with this hook alone."""
+"""By attribute: the hook without which it is not read."""
 
 
 def _check_names(kind: type[Any], source: str) -> None:

@@ -43,7 +43,7 @@ class ConfigSource:
         self._scheduler_name = scheduler_name
         self._is_read = False
         self.first_stamp: Stamp | None = None
-        """As of when it was read first: the start may take long after that."""
+        """The stamp when it was read first: the start may take long after that."""
 
     def read(self, *, extenders: Sequence[ExtenderConfig] | None = None) -> SchedulerConfig:
         """The configuration as written now; `extenders`: those in effect, if not the file's own.
@@ -79,7 +79,7 @@ class ConfigSource:
 
     def _text(self) -> str:
         """Raises: ConfigError."""
-        # A shell's <(helm template …) is a pipe, and read once: later nobody may ever write to it.
+        # A shell's <(helm template …) is a pipe, and read once: a second read might wait for ever.
         if self._is_read and not os.path.isfile(self.path) and os.path.exists(self.path):
             raise ConfigError("is no regular file, which alone can be read again", source=self.path)
         if not self._is_read:

@@ -29,7 +29,7 @@ _KINDS = {
     "kubernetes": "PodGroups, other objects, device IDs, and changes of pods that wait",
     "sacct": "which node a job ran on, when it started, its partition, its state at the end, and its user",
 }
-"""What each does not say, or is not taken over."""
+"""What each kind does not contain, or what is not taken over."""
 _N_NODES, _N_GPUS, _N_JOBS = 16, 8, 10_000
 _MAX_GPUS = 64
 _MAX_JOBS = 1_000_000
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace, bad: _Bad) -> None:
-    """Raises: ConfigError."""
+    """Imports the files. Raises: ConfigError."""
     if args.kind == _KUBERNETES:
         history = History()
         for path in args.file:
@@ -115,7 +115,7 @@ def _import(args: argparse.Namespace, bad: _Bad) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raises: ConfigError."""
+    """Checks the flags. Raises: ConfigError."""
     for flag, value, most in (
         ("--nodes", args.nodes, MAX_NODES),
         ("--gpus", args.gpus, _MAX_GPUS),

@@ -25,7 +25,7 @@ UNKNOWN_NODE = "binds to nodes that are not in it"
 
 
 def write_history(of: History, file: JournalFile) -> Written:
-    """Raises: ConfigError (no pod or no node is in it)."""
+    """Writes the history down. Raises: ConfigError (no pod or no node is in it)."""
     for what, found in (("pod", of.courses), ("node", of.nodes)):
         if not found:
             raise ConfigError(
@@ -53,7 +53,7 @@ def write_history(of: History, file: JournalFile) -> Written:
 
 
 def _check_length(of: History, began_s: float) -> None:
-    """Raises: ConfigError."""
+    """Checks that the history is not too long. Raises: ConfigError."""
     times = ((one.came_s, one.bound_s, one.ended_s, one.gone_s) for one in of.courses.values())
     ended_s = max(
         *(at_s for some in times for at_s in some if at_s is not None),

@@ -25,13 +25,13 @@ from gangsched.model.objects import Node
 from gangsched.model.quantity import to_int, to_milli
 from gangsched.plugins import IN_TREE, build_profiles
 
-# Of a workload without a date.
+# The beginning of a workload without a date.
 _NO_DATE_S = 946_684_800.0
-# Below, seconds count from the beginning of a log.
+# Smaller times count from the beginning of a log.
 _FIRST_DATE_S = 100_000_000.0
 # The year 9000: days beyond have no date in a journal.
 _LAST_DATE_S = 221_845_392_000.0
-# Of anything, on a node.
+# The most of any amount on a node.
 _MOST = 2**62
 NO_RUN = "jobs without a run time"
 TOO_LONG = f"jobs that ran for more than {MAX_DAYS:,} days"
@@ -40,8 +40,8 @@ TOO_LARGE = "jobs that no node, or the whole cluster, has room for"
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """The jobs that can be decided, in order, and how many lines were something else, by what. has_date: they
-    say when they came, in seconds since 1970."""
+    """The jobs that can be decided, in order, and how many lines were left out, by reason. has_date: arrivals
+    are in seconds since 1970."""
 
     jobs: Sequence[Job]
     left_out: Counter[str]
@@ -50,7 +50,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 def taken(read: Iterable[Job | str], nodes: Sequence[Node], n_jobs: int) -> Taken:
-    """The first `n_jobs` that these nodes have room for. Raises: ConfigError (there is none)."""
+    """Returns the first `n_jobs` that these nodes have room for. Raises: ConfigError (there is none)."""
     room = _Room(nodes)
     jobs: list[Job] = []
     left_out: Counter[str] = Counter()
@@ -95,7 +95,7 @@ class _Room:
         self._nodes = np.array(found, dtype=np.int64)
 
     def problem(self, job: Job) -> str:
-        """Why it cannot be taken; "": it can."""
+        """Returns why it cannot be taken; "": it can."""
         if job.run_s <= 0:
             return NO_RUN
         if job.run_s > MAX_DAYS * 86_400.0:
@@ -116,7 +116,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def write_jobs(of: Taken, nodes: Sequence[Node], file: JournalFile) -> Written:
-    """The whole day, until the last job has started, or none that waits ever will."""
+    """Writes the whole day, until the last job has started, or no waiting one ever will."""
     recorder = VirtualRecorder(file, of.began_s)
     config = default_config(IN_TREE)
     core = Scheduler(build_profiles(config), config.settings, pick=recorder.picks, wall_ahead_s=of.began_s)
@@ -129,5 +129,5 @@ def write_jobs(of: Taken, nodes: Sequence[Node], file: JournalFile) -> Written:
 
 
 def no_state(_: object) -> BuildCore:
-    """What a recorder builds cores with, which it does for a second segment alone."""
+    """Stands in for what a recorder builds cores with, which it does for a second segment alone."""
     raise InvariantError("a journal of one segment has no state")

@@ -1,6 +1,6 @@
-"""What a Kubernetes cluster tells of its past: an audit log, or what kubectl prints of pods and nodes.
+"""Reads a Kubernetes cluster's past: an audit log, or what kubectl prints of pods and nodes.
 
-Both say when pods came, where and when they were bound, and when they ended, each with holes, which are
+Both have when pods came, where and when they were bound, and when they ended, each with gaps, which are
 counted. Source: https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1/. Called by the command.
 """
 
@@ -51,10 +51,10 @@ class Course(msgspec.Struct):
 
 
 class History(msgspec.Struct):
-    """By UID the pods, by name the nodes with when they were first told of. missing: what is not in it.
+    """Pods by UID, and nodes by name, each with when it was first seen. missing: counts of what is not in it.
 
-    uid_of: of pods that an audit log has created, by NAMESPACE/NAME; logs are of one cluster, one after the
-    other.
+    uid_of: by NAMESPACE/NAME, of pods that an audit log has created; several logs are of one cluster, one
+    after the other.
     """
 
     courses: dict[str, Course] = {}
@@ -94,7 +94,8 @@ class _Audited(msgspec.Struct, rename="camel"):
 
     @property
     def is_trial(self) -> bool:
-        """Whether nothing was kept of it: kubectl diff, --dry-run=server. Deletions say so in their body."""
+        """Whether nothing of it took effect: kubectl diff, --dry-run=server. Deletions state that in their
+        body."""
         if "dryRun=" in self.request_uri.partition("?")[2]:
             return True
         is_end = self.verb in ("delete", "deletecollection")
@@ -158,7 +159,7 @@ _node: Callable[[Any], Node] = nodes().decode_object
 
 
 def read_history(path: str, into: History, refuse: Callable[[ConfigError], None]) -> None:
-    """A file, by what it begins with: a List, or lines of audit.k8s.io. Raises: ConfigError."""
+    """Reads a file, by what it begins with: a List, or lines of audit.k8s.io. Raises: ConfigError."""
     try:
         with Path(path).open("rb") as file:
             if file.seekable():
@@ -208,7 +209,7 @@ def _read_list(path: str, file: BinaryIO, into: History, refuse: Callable[[Confi
 
 
 def _take_pod(pod: Pod, ends: _Ends, into: History) -> None:
-    """Raises: ConfigError (a time of it)."""
+    """Takes in a listed pod. Raises: ConfigError (for one of its times)."""
     meta = pod.metadata
     course = Course(_unplaced(pod), _came_s(pod), node=pod.spec.node_name)
     if course.node:
@@ -258,7 +259,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _take_line(told: _Audited, into: History) -> None:
-    """Raises: msgspec.MsgspecError, ConfigError."""
+    """Takes in a line of the log. Raises: msgspec.MsgspecError, ConfigError."""
     ref, status = told.object_ref, told.response_status
     if told.stage != "ResponseComplete" or ref is None or status is None or not 200 <= status.code < 300:
         return
@@ -275,7 +276,7 @@ def _take_line(told: _Audited, into: History) -> None:
 
 
 def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History) -> None:
-    """Raises: msgspec.MsgspecError."""
+    """Takes in a call about pods. Raises: msgspec.MsgspecError."""
     key = f"{ref.namespace}/{ref.name}"
     if told.verb == "deletecollection":
         _take_deletions(told, at_s, into)
@@ -313,7 +314,7 @@ def _take_call(told: _Audited, ref: _Reference, at_s: float, into: History) -> N
 
 
 def _take_deletions(told: _Audited, at_s: float, into: History) -> None:
-    """Of all pods of a namespace, or of a label. Raises: msgspec.MsgspecError."""
+    """Takes in the deletion of all pods of a namespace, or of a label. Raises: msgspec.MsgspecError."""
     items = None if told.response is None else _deleted(told.response).items
     if items is None:
         into.missing[TOGETHER] += 1
@@ -327,7 +328,7 @@ def _take_deletions(told: _Audited, at_s: float, into: History) -> None:
 
 
 def _came_s(pod: Pod) -> float:
-    """Raises: ConfigError."""
+    """Returns when the pod was created. Raises: ConfigError."""
     made = pod.metadata.creation_timestamp
     if made is None:
         raise ConfigError("has no creationTimestamp")
@@ -335,7 +336,8 @@ def _came_s(pod: Pod) -> float:
 
 
 def _at(time: datetime) -> float:
-    """Raises: ConfigError (a clock that was never set, or nothing that a clock says)."""
+    """Returns seconds since 1970. Raises: ConfigError (a clock that was never set, or no time of any
+    clock)."""
     if not _FIRST_YEAR <= time.year < _LAST_YEAR:
         raise ConfigError(f"{time.isoformat()} is no time of a cluster")
     return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()

@@ -30,12 +30,13 @@ _MODEL = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 def equal_nodes(n: int, gpus: int) -> list[Node]:
-    """The same as the bench has."""
+    """Returns nodes as the bench has them."""
     return [node(i, gpus) for i in range(n)]
 
 
 def listed_nodes(path: str, refuse: Callable[[ConfigError], None]) -> list[Node]:
-    """Those of the list; `refuse` is told of each bad line, which is left out. Raises: ConfigError."""
+    """Returns the nodes of the list; `refuse` gets the error of each bad line, which is left out. Raises:
+    ConfigError."""
     try:
         with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as file:
             names = [name.strip() for name in next(csv.reader([file.readline(_MAX_LINE)]), [])]
@@ -66,7 +67,7 @@ def listed_nodes(path: str, refuse: Callable[[ConfigError], None]) -> list[Node]
 
 
 def _node(path: str, number: int, names: list[str], line: str, at: int) -> Node:
-    """Raises: ConfigError."""
+    """Makes the node of one line. Raises: ConfigError."""
     if len(line) >= _MAX_LINE and not line.endswith("\n"):
         raise ConfigError(f"line {number} is longer than {_MAX_LINE} characters", source=path)
     fields = dict(zip(names, next(csv.reader([line]), []), strict=False))
@@ -97,7 +98,7 @@ def _node(path: str, number: int, names: list[str], line: str, at: int) -> Node:
 
 
 def _of_model(inventory: str, model: str) -> str:
-    """The bench's devices are H100s."""
+    """Changes the model of the bench's devices, which are H100s."""
     found = msgspec.json.decode(inventory)
     for device in found[RESOURCE]:
         device["model"] = model

@@ -1,6 +1,7 @@
-"""Records of a journal into a file, as fast as they come: nothing is decided live, so writing may wait.
+"""Writes records of a journal into a file, as fast as they come: nothing is decided live, so writing may
+wait.
 
-Called by jobs.
+Called by the command, jobs and history.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class JournalFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: object, trace: TracebackType | None) -> None:
-        """What ended in an error leaves nothing. Raises: ConfigError."""
+        """Closes the file; after an error nothing is left of it. Raises: ConfigError."""
         is_whole = False
         try:
             if kind is None:
@@ -52,13 +53,13 @@ class JournalFile:
                 self.n_bytes = self._file.tell()
                 is_whole = True
         finally:
-            with suppress(OSError):  # what it could not write it has said before
+            with suppress(OSError):  # a failed write was reported before
                 self._file.close()
             if not is_whole:
                 take_back(self._directory, (self._path,), was_there=self._was_there)
 
     def put(self, framed: bytes) -> str:
-        """Raises: ConfigError."""
+        """Adds a record. Raises: ConfigError."""
         self._waiting.append(framed)
         self.n_records += 1
         if len(self._waiting) >= _MANY:
@@ -66,7 +67,7 @@ class JournalFile:
         return ""
 
     def _write(self, *, is_last: bool = False) -> None:
-        """Raises: ConfigError."""
+        """Writes the waiting records. Raises: ConfigError."""
         packed = self._stream.take(self._waiting)
         self._waiting.clear()
         try:
@@ -80,10 +81,10 @@ class JournalFile:
         return False
 
     def begin_segment(self, number: int, write: Callable[[], list[bytes]]) -> None:
-        """Never asked for."""
+        """Never called."""
 
     def skip(self) -> None:
-        """There is no gap."""
+        """Does nothing: there is no gap."""
 
     def lose(self, why: str) -> None:
         """Raises: ConfigError."""
@@ -99,7 +100,7 @@ def _unwritable(directory: Path, error: OSError) -> ConfigError:
 
 
 class VirtualRecorder(Recorder):
-    """Its clock begins at 0, which was `began_s` after 1970."""
+    """A recorder whose clock begins at 0, which was `began_s` seconds after 1970."""
 
     def __init__(self, sink: JournalFile, began_s: float) -> None:
         super().__init__(sink, first_of)

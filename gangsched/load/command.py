@@ -32,7 +32,7 @@ _HEADINGS = (
     *("L", "S", "SCORE", "H", "LEFT OUT/IN MB/S", "AGE"),
 )
 _REQUEST_S = 30.0
-# Nodes named in one line about what is not known of them.
+# Nodes named in one line about what is unknown of them.
 _NAMES = 5
 
 
@@ -108,7 +108,7 @@ async def _nodes(client: ApiClient) -> list[Node]:
 
 
 def print_report(report: LoadReport, console: Console) -> None:
-    """The table, and a line on the cluster."""
+    """Prints the table, and a line on the cluster."""
     if not report.nodes:
         console.print("There is no node to show.")
         return
@@ -139,7 +139,7 @@ def print_report(report: LoadReport, console: Console) -> None:
 
 
 def _gaps(report: LoadReport) -> list[str]:
-    """What is not known of which nodes: their H is of fewer terms than the others'."""
+    """Returns lines on what is unknown of which nodes: their H covers fewer terms than that of others."""
     nodes: dict[tuple[str, tuple[Term, ...]], list[str]] = {}
     for node in report.nodes:
         if node.without_data:

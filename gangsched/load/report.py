@@ -34,7 +34,7 @@ from gangsched.model.load import (
 from gangsched.model.objects import Node
 from gangsched.model.resources import CPU, MEMORY, parse_quantities
 
-# What metrics-server does not know: all cores are taken to be alike.
+# metrics-server does not report it: all cores are taken to be alike.
 ASSUMED_MHZ = 2000.0
 
 
@@ -51,7 +51,7 @@ class NodeReport(msgspec.Struct, rename="camel", omit_defaults=False):
     """One node. source: `agent`, `metrics-server`, or "" for none; problem: what is unreadable.
 
     load and strength are the sums L and S in the requested mode, score the published (1 - L/S) * 10.
-    without_data: terms that count nothing there, because they are not known.
+    without_data: terms that count as 0 there, because they are unknown.
     """
 
     name: str
@@ -80,7 +80,7 @@ class LoadReport(msgspec.Struct, rename="camel"):
 def make_report(
     nodes: Iterable[Node], usage: Mapping[str, ReportedUsage], *, mode: Mode, now: datetime
 ) -> LoadReport:
-    """By name, "n2" before "n10"."""
+    """Makes the report, with nodes by name, "n2" before "n10"."""
     made = [_read(node, usage, now) for node in nodes]
     made.sort(key=lambda one: (len(one.name), one.name))
     report = LoadReport(mode, made)

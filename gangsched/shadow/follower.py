@@ -110,7 +110,7 @@ class Shadow:
         return False
 
     def _heard_refusal(self, pod: Pod) -> None:
-        """The pod's condition says that the pod does not fit."""
+        """Records that the other scheduler's condition on the pod reports that it does not fit."""
         uid = pod.metadata.uid
         for condition in pod.status.conditions or ():
             if condition.type == "PodScheduled" and condition.reason == "Unschedulable":
@@ -142,7 +142,8 @@ class Shadow:
             self._take(self._scheduler.handle(events, now_s), now_s, {})
 
     def _released(self, now_s: float) -> list[ev.Event]:
-        """Their binds of pods that we have decided about, or whose turn is not near."""
+        """Returns the other scheduler's binds of pods that we have decided about, or whose turn is not
+        near."""
         cache = self._scheduler.shared.cache
         released: list[ev.Event] = []
         for uid, event in list(self._held.items()):
@@ -162,7 +163,8 @@ class Shadow:
     # -- our decisions ---------------------------------------------------------------------------------
 
     def _judge(self, group: Group) -> dict[str, Judgement]:
-        """A lone pod's node scores before it is placed; gangs are packed, which they do not explain."""
+        """Returns a lone pod's node scores before it is placed; gangs are packed, which scores do not
+        explain."""
         members = group.in_state(MemberState.PENDING)
         told = [answer for info in members if (answer := self._told.pop(info.uid, None)) is not None]
         if group.is_gang or len(members) != 1:
@@ -193,7 +195,7 @@ class Shadow:
             self.records.chose(effect.uid, effect.node, now_s, judged=found)
 
     def _note(self, group: Group, now_s: float) -> None:
-        """The attempt's result for members that are not being bound."""
+        """Records the attempt's result for members that are not being bound."""
         if group.state in _REFUSED:
             for info in group.in_state(MemberState.PENDING):
                 self._name_group(info.uid)
@@ -204,7 +206,7 @@ class Shadow:
                 self.records.chose(info.uid, info.node_name, now_s, waits=group.message)
 
     def _say_why_not(self, uid: str, group: Group, now_s: float) -> None:
-        """They have placed a pod that we had not decided about."""
+        """Records why we had not decided about a pod that they have placed."""
         record = self.records.get(uid)
         self._name_group(uid)
         if record is None or record.ours or record.ours_said:

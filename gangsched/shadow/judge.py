@@ -30,7 +30,7 @@ class Judgement(msgspec.Struct, frozen=True):
     refusals: tuple[tuple[str, BoolArray], ...]
 
     def why_not(self, row: int, chosen: int) -> str:
-        """Why `row` is not `chosen`; "" where both are equally good."""
+        """Returns why `row` is not `chosen`; "" if both are equally good."""
         if row >= len(self.feasible):
             return "the node came later"
         if not self.feasible[row]:
@@ -41,7 +41,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 def with_extenders(judged: Judgement, answer: ExtendersAnswered, view: RowQueries) -> Judgement:
-    """The same with the extenders' answers added."""
+    """Returns the same with the extenders' answers added."""
     feasible, scores = judged.feasible.copy(), judged.scores.copy()
     refusals = list(judged.refusals)
     for node, why in answer.failed.items():
@@ -57,7 +57,7 @@ def with_extenders(judged: Judgement, answer: ExtendersAnswered, view: RowQuerie
 
 
 def judge(profile: Profile, template: PodTemplate, view: ClusterView) -> Judgement:
-    """Raises: PluginError."""
+    """Judges every node for a pod of the template. Raises: PluginError."""
     state = CycleState()
     status = profile.run_pre_filter(state, template, view)
     if not status.is_success:

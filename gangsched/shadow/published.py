@@ -51,7 +51,7 @@ class Reports:
                 self.say()
 
     def say(self) -> None:
-        """Both reports, now. What cannot be written costs only its report."""
+        """Publishes both reports now. One that cannot be written is skipped, and logged."""
         for_s = time.monotonic() - self._since_s
         try:
             print(report_text(self._records, names=self._names, for_s=for_s), file=sys.stdout, flush=True)

@@ -83,14 +83,14 @@ class Records:
         return self._records.get(uid)
 
     def counts(self) -> dict[Verdict, int]:
-        """Of all pods so far, including dropped ones."""
+        """Counts the verdicts of all pods so far, including dropped ones."""
         found = dict(self.let_go)
         for record in self:
             found[record.verdict] += 1
         return found
 
     def seen(self, uid: str, record: PodRecord) -> None:
-        """A pod that is not placed yet; an existing record stays."""
+        """Adds a pod that is not placed yet; an existing record stays."""
         self._records.setdefault(uid, record)
         while len(self._records) > MAX_RECORDS:
             oldest = next(iter(self._records))
@@ -106,7 +106,8 @@ class Records:
         judged: tuple[Judgement, int] | None = None,
         waits: str = "",
     ) -> None:
-        """We would have placed it; `judged` with the chosen node's row. The first decision's time counts."""
+        """Records that we would have placed it; `judged` with the chosen node's row. The first decision's
+        time counts."""
         record = self._records.get(uid)
         if record is None or record.is_closed:
             return
@@ -118,7 +119,7 @@ class Records:
             self._judgements[uid] = judged
 
     def refused(self, uid: str, why: str, now_s: float) -> None:
-        """We would not have placed it, at this time."""
+        """Records that we would not have placed it, at this time."""
         record = self._records.get(uid)
         if record is not None and not record.is_closed:
             record.ours, record.ours_said, record.ours_s = "", why, now_s
@@ -135,7 +136,7 @@ class Records:
             record.theirs_said = why
 
     def close(self, uid: str, row: int | None) -> None:
-        """They have placed it on the node of `row`, None if we do not know the node."""
+        """Closes the record: they have placed it on the node of `row`, None if we do not know the node."""
         record, judged = self._records.get(uid), self._judgements.pop(uid, None)
         if record is None:
             return

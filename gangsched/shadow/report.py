@@ -72,7 +72,7 @@ def report_text(records: Records, *, names: Sequence[str], for_s: float) -> str:
 
 
 def gangs(records: Iterable[PodRecord]) -> list[GangReport]:
-    """Members taken together: a permutation of equal members is no difference."""
+    """Takes members together: a permutation of equal members is no difference."""
     members: dict[str, list[PodRecord]] = {}
     for record in records:
         if record.is_gang:

@@ -66,7 +66,7 @@ class Controllers:
 
 
 def reborn(pod: Pod, mark: str, now_s: float) -> Pod:
-    """A pod of the same name and spec, with a new UID and without others' changes."""
+    """Returns a pod of the same name and spec with a new UID, without what was written at its bind."""
     meta = pod.metadata
     own = {k: v for k, v in (meta.annotations or {}).items() if k not in _WRITTEN}
     fresh = ObjectMeta(

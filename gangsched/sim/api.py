@@ -44,20 +44,20 @@ class SimApi(SimStore):
         self.recorded: list[ef.RecordEvent] = []
         self.eviction_grace_s = 1.0
         self.longest_grace_s = 1.0
-        """Of any pod that was evicted so far."""
+        """The longest grace of any pod evicted so far."""
         self.checks_bind_uid = True
-        """Off: a server that ignores the precondition, as for bindings without one."""
+        """False: the server ignores the UID precondition, as if the binding had none."""
         self.checks_bind_version = True
         self.fence: FenceObject = FenceObject() if peer is None else peer.fence
         self.is_fenced = False
-        """Binds outlive their process, and a refusal of one proves nothing about earlier ones."""
+        """True: binds outlive their process, and a refusal of one proves nothing about earlier ones."""
         self._on_the_way: dict[int, ef.BindPod] = {}
         self._n_sent = 0
         self._session = 0
         self._n_binding = 0
         self._n_asked = 0
         self._rests_until_s: dict[str, float] = {}
-        """By kind of request."""
+        """By kind of request: when the next may be sent, after a 429."""
         self._binds: deque[ef.BindPod] = deque()
         self.hooks = SimHooks(timeline, weather, answer, self._commit)
 
@@ -74,7 +74,7 @@ class SimApi(SimStore):
     # -- the scheduler's process -----------------------------------------------------------------------
 
     def hang_up(self) -> None:
-        """The process is gone: it gets no more answers, and its queues are lost.
+        """Ends the process: it gets no more answers, and its queues are lost.
 
         Without a fence each of its binds in flight is committed now or never: one committed after another
         process has listed its pod as unbound would do harm.
@@ -92,7 +92,7 @@ class SimApi(SimStore):
             stream.hang_up()
 
     def connect(self, *, down_s: Callable[[], float]) -> None:
-        """A new process lists everything."""
+        """Starts a new process, which lists everything."""
         for stream in self.streams.values():
             unread_s = self._weather.unread_s() if stream.is_optional else 0.0
             stream.reconnect(down_s(), unread_s=unread_s)
@@ -105,7 +105,7 @@ class SimApi(SimStore):
         )
 
     def binds_under_way(self) -> list[ef.BindPod]:
-        """Requests that have left the process and not reached the server."""
+        """Returns binds that have left the process and not reached the server."""
         return list(self._on_the_way.values())
 
     def carry_out(self, effect: ef.Effect) -> None:
@@ -171,7 +171,7 @@ class SimApi(SimStore):
             self._send(self._binds.popleft())
 
     def _rest_s(self, lane: str) -> float:
-        """How long a lane pauses: the server has answered 429 with a Retry-After."""
+        """Returns how long a lane pauses, after a 429 with a Retry-After."""
         now_s = self._timeline.now_s
         asked_s = self._weather.rest_s()
         if asked_s:
@@ -179,11 +179,11 @@ class SimApi(SimStore):
         return max(self._rests_until_s.get(lane, 0.0) - now_s, 0.0)
 
     def _there_s(self, lane: str) -> float:
-        """When a request of this kind gets to the server."""
+        """Returns the delay until a request of this kind reaches the server."""
         return self._rest_s(lane) + self._weather.latency_s()
 
     def _send(self, bind: ef.BindPod) -> None:
-        """One POST on its way: when it is committed, and what the client hears."""
+        """Sends one POST: draws when it is committed, and which answer the client gets."""
         fate, there_s = self._weather.bind_fate(), self._weather.latency_s()
         self._n_sent += 1
         ticket, session = self._n_sent, self._session
@@ -207,8 +207,8 @@ class SimApi(SimStore):
         def arrive() -> None:
             refusal = _REFUSALS.get(fate)
             if refusal is not None and not self.is_fenced:
-                # An earlier bind of this pod does not land late either; a refusal proves nothing about that
-                # one. A later one may be another process', as this one's was killed.
+                # Earlier binds of this pod must not land late: the refusal proves nothing about them. Later
+                # ones may be another process's, as this one's was killed.
                 on_the_way = self._on_the_way.items()
                 self._on_the_way = {t: b for t, b in on_the_way if b.uid != bind.uid or t > ticket}
             code, message = refusal or self._reach(ticket)
@@ -224,7 +224,7 @@ class SimApi(SimStore):
         self._timeline.after(there_s, arrive)
 
     def _reach(self, ticket: int) -> tuple[int, str]:
-        """The server processes a request, unless its process died first."""
+        """Processes a request at the server, unless its process died first."""
         bind = self._on_the_way.pop(ticket, None)
         return self._commit(bind) if bind is not None else (0, "")
 
@@ -260,7 +260,7 @@ class SimApi(SimStore):
         self._later(ev.PodRead(effect.uid, found), self._weather.latency_s(), asked=True)
 
     def bump(self, effect: ef.BumpPod, done: Callable[[], None]) -> None:
-        """Changes the pod's version, and tries until that is answered."""
+        """Changes the pod's version, and retries until an answer arrives."""
         fate, there_s = self._weather.bind_fate(), self._there_s("bumps")
         if fate is not BindFate.LOST_BEFORE:
             self._timeline.after(there_s, partial(self._bump, effect))

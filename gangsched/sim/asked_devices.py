@@ -1,8 +1,7 @@
-"""How a pod's devices must lie, and where their IDs must be known, read anew and plainly.
+"""Checks a bind's devices against what the pod asks for, with a parser of its own.
 
-Annotations `gangsched.io/device-constraints` and `gangsched.io/require-device-ids`, against the inventory of
-the node. Lives here: the forms that sound annotations have; of others nothing is judged. Called by
-sim.checkers for every bind.
+Reads annotations `gangsched.io/device-constraints` and `gangsched.io/require-device-ids`, and the inventory
+of the node. Only well-formed annotations are judged. Called by sim.checkers for every bind.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _WORDS = re.compile(r"[a-z0-9.+]+")
 
 
 def devices_as_asked(bind: ef.BindPod, pod: Pod, node: Node, item: CustomObject | None) -> Iterator[str]:
-    """45: what a bind gives the pod is as it asks; item: the object of its gang."""
+    """45: a bind gives the pod devices as it asks for them. item: the object of its gang."""
     own = pod.metadata.annotations or {}
     given = ids_in(bind.annotations, bind.labels)
     listed = _listed(node)
@@ -46,7 +45,7 @@ def devices_as_asked(bind: ef.BindPod, pod: Pod, node: Node, item: CustomObject 
 
 def _unlike(devices: list[dict[str, Any]], asked: Mapping[str, Any]) -> Iterator[str]:
     ids, homes = [one["id"] for one in devices], {one.get("numa", -1) for one in devices}
-    # Of one device it need not be known where it is.
+    # The NUMA node of a single device need not be known.
     if asked.get("sameNUMA") and len(ids) > 1 and (len(homes) > 1 or _numa(devices) < 0):
         yield f"asks for one NUMA node and is given {ids}"
     wanted = asked.get("linked")
@@ -69,7 +68,7 @@ def _numa(devices: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _path(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """As stated by either; without a statement, two on one NUMA node are at least that near."""
+    """Returns the path stated by either device; without one, devices on one NUMA node count as NODE."""
     stated = (one.get("links") or {}).get(other["id"]) or (other.get("links") or {}).get(one["id"])
     return str(stated or ("NODE" if _numa([one]) == _numa([other]) >= 0 else ""))
 
@@ -81,7 +80,7 @@ def _nearness(path: str) -> tuple[int, int]:
 
 
 def _is_model(wanted: str, model: str) -> bool:
-    """Whether its words are words of the model, in their order, one after the other."""
+    """Whether the wanted words follow one another, in that order, in the model's name."""
     words, named = _WORDS.findall(wanted.lower()), _WORDS.findall(model.lower())
     return any(named[k : k + len(words)] == words for k in range(len(named)))
 

@@ -23,9 +23,9 @@ class Books:
 
     def __init__(self) -> None:
         self.members: dict[Gang, dict[str, Pod]] = {}
-        """Pods of ours by gang, then by UID, in the order in which they came."""
+        """Our pods by gang, then by UID, in order of arrival."""
         self.n_bound: dict[Gang, int] = {}
-        """Pods of ours on a node, by gang; n_running: those that have not ended."""
+        """Numbers of our bound pods, by gang; n_running: only those that have not ended."""
         self.n_running: dict[Gang, int] = {}
         self.owners: dict[Place, dict[str, None]] = {}
         """UIDs of live pods with our mark, by device."""
@@ -37,17 +37,17 @@ class Books:
         self.touched: dict[Gang, None] = {}
         """Gangs with changes; the reader empties it."""
         self.renewed: dict[Gang, None] = {}
-        """Gangs with members of which only what is not counted here has changed; as `touched`."""
+        """Gangs whose members have changed only in fields that are not counted here; as `touched`."""
         self.changed: dict[str, Pod] = {}
         """Pods with our mark that have changed, by UID; as `touched`."""
         self._gangs: dict[str, Gang | None] = {}
-        """Of every pod, by UID."""
+        """The gang of every pod, by UID."""
         self._forged: set[str] = set()
-        """Pods created with our mark: others wrote it, so it proves no ownership."""
+        """Pods created with our mark: the scheduler did not write it, so it proves no ownership."""
         self._objects: dict[Key, CustomObject] = {}
 
     def least(self, gang: Gang) -> int | None:
-        """How many of the gang must start together; None if nothing states it."""
+        """Returns how many of the gang must start together; None if nothing states it."""
         item = self._objects.get((gang.dialect, gang.namespace, gang.name))
         for pod in self.members.get(gang, {}).values():
             return least(gang, pod, item)
@@ -62,7 +62,7 @@ class Books:
         return len({least(gang, pod, item) for pod in members.values()}) > 1
 
     def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        """A pod was created, replaced by its next version, or is gone."""
+        """Updates the index when a pod was created, replaced by its next version, or is gone."""
         if before is None and after is not None and MARK in (after.metadata.annotations or ()):
             self._forged.add(after.metadata.uid)
         if before is not None and after is not None and counts_alike(before, after):
@@ -90,7 +90,7 @@ class Books:
             self.members.setdefault(joins, {})[after.metadata.uid] = after
 
     def _renew(self, before: Pod, after: Pod) -> None:
-        """A version that differs in nothing that is counted here."""
+        """Takes in a version that changes nothing that is counted here."""
         uid = after.metadata.uid
         gang = self._gangs[uid]
         if MARK in (after.metadata.annotations or ()) and uid not in self._forged:
@@ -142,7 +142,7 @@ class Books:
 
 
 def counts_alike(one: Pod, other: Pod) -> bool:
-    """Whether two versions of a pod surely are of one gang, on one node and with the same devices."""
+    """Whether two versions of a pod certainly have the same gang, node and devices."""
     own, others = one.metadata, other.metadata
     return (
         one.spec is other.spec

@@ -1,7 +1,8 @@
-"""Queues with limits on a small cluster: their workload, the scheduler, and what no limit may let happen.
+"""Queues with limits on a small cluster: a workload, a scheduler, and the checker of limits.
 
-Two queues below one limit, one of which has a smaller one of its own, and one without: wide gangs that need
-all of a limit, behind streams of small pods that fit below it. Not here: storms (sim.storms), which weather.
+Two queues share a limit, one of them has a smaller one of its own too, and a third has none. Wide gangs that
+need all of a limit arrive behind streams of small pods that fit below it. Not here: storms and their weather
+(sim.storms).
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from gangsched.sim.told import STARTED_IN_KEY, Told, are_alike
 from gangsched.sim.workloads import Arrival, Workload
 
 LIMITS: Mapping[str, int] = {"ab": 6, "a": 4}
-"""Of devices, by queue."""
+"""Limits on devices, by queue."""
 PATHS: Mapping[str, tuple[str, ...]] = {"a": ("ab", "a"), "b": ("ab",), "c": ()}
-"""By queue: those with limits that it counts for."""
+"""By queue: the limited queues that its pods count for."""
 _OURS = """
 queueing: {bound: {groups: 2, mode: hard}}
 fairness: {halfLife: 20s, compare: [nvidia.com/gpu]}
@@ -45,12 +46,12 @@ SETTINGS = _CONFIG.settings
 
 
 def make_with_limits(settings: Settings) -> Scheduler:
-    """As it is assembled live with this configuration."""
+    """Assembles the scheduler as it is live with this configuration."""
     return scheduler_of(_CONFIG, settings)
 
 
 def capped_workload(seed: int, *, n_arrivals: int = 32, over_s: float = 30.0) -> Workload:
-    """Every pod ends by itself, and most say when."""
+    """Returns a workload in which every pod ends by itself, and most state when."""
     rng = Random(f"{seed}-capped")
     gpus = 4
     nodes = tuple(make_node(f"n{i}", gpus=gpus, listed=rng.random() < 0.85) for i in range(rng.randint(3, 5)))
@@ -83,35 +84,36 @@ def capped_workload(seed: int, *, n_arrivals: int = 32, over_s: float = 30.0) ->
 
 
 class Limits:
-    """32: no queue takes more than its limit, and none is passed there without end.
+    """32: no queue takes more than its limit, and no group is passed at a limit without end.
 
-    Counted from what the process was told and the binds that it sent. Who completes a gang that runs in part
-    may take more than the limit. A pass of a group that the limit has no room for is a start of a group of
-    the same queue that came after it. It may have been passed as often as its bound for want of nodes too, so
-    that it is a find beyond twice that.
+    Counts the events given to the process and the binds that it sent. Pods that complete a gang that runs in
+    part may exceed the limit. A group that its limit has no room for is passed when a later group of the same
+    queue starts. For want of nodes it may have been passed as often as its bound before, so only more than
+    twice the bound is a violation.
     """
 
     def __init__(self) -> None:
         self._sent: dict[str, ef.BindPod] = {}
         self._first_s: dict[str, float] = {}
-        """By group: since when all of it that it needs has been there, at first."""
+        """By group: when all the pods that it needs first existed."""
         self._waits_s: dict[str, float] = {}
-        """Of those that have waited without a break: since when."""
+        """By group that has waited without a break: since when."""
         self._passes = Counter[str]()
         self._most: float = math.inf
 
     def begin(self, bound: int | None) -> None:
-        """With this bound from now on, None: with one that is not known, what has passed does not count."""
+        """Judges by this bound from now on, forgetting earlier passes. None: the bound is unknown, no pass is
+        judged."""
         self._passes.clear()
         self._most = math.inf if bound is None else 2 * max(bound, 2)
 
     def look(
         self, effects: Iterable[ef.Effect], told: Told, now_s: float, reserved: Collection[str] = ()
     ) -> Iterator[str]:
-        """After every step, before its binds are counted as sent.
+        """Checks a step, before its binds are counted as sent.
 
-        reserved: UIDs of pods that had their places before it. While they waited for a plugin, a volume, say,
-        strangers or a reload may have filled their queue, and they keep what they have.
+        reserved: UIDs of pods that were placed before it. While they waited for a plugin or a volume, foreign
+        pods or a reload may have filled their queue; they keep what they have.
         """
         starting = [
             told.pods[one.uid]
@@ -123,7 +125,7 @@ class Limits:
         for name, pods in waiting.items():
             self._first_s.setdefault(name, min(now_s, _made_by_s(pods)))
         used = _used(told, self._sent)
-        # Where a limit has room for it nodes are what it lacks: then others may use the limit meanwhile.
+        # A group that fits its limits lacks nodes: meanwhile other groups may use the limit.
         self._passes = Counter(
             {name: n for name, n in self._passes.items() if _is_over(waiting.get(name, ()), used)}
         )
@@ -140,7 +142,8 @@ class Limits:
                 yield f"32: with {names} queue {name} holds {used[name]} of {LIMITS[name]}"
 
     def keeps_out(self, needed: Sequence[Pod], scheduler: Scheduler, told: Told) -> bool:
-        """Whether these may have to wait for a limit, beside what is used and all that is kept for others."""
+        """Whether these pods may have to wait for a limit, beside what is used and what is kept for other
+        groups."""
         used, own = _used(told, self._sent), {pod.metadata.uid for pod in needed}
         for info in scheduler.shared.cache.pods.values():
             if told.is_held_unshown(info):
@@ -158,7 +161,7 @@ class Limits:
         return any(used[name] > LIMITS[name] for pod in needed for name in PATHS[queue_of(pod)])
 
     def _is_another(self, bind: ef.BindPod) -> bool:
-        """Whether it gives the pod another place: a bind that is sent again is no start."""
+        """Whether the bind gives the pod another place: a bind that is sent again is no start."""
         before, self._sent[bind.uid] = self._sent.get(bind.uid), bind
         return before is None or not are_alike(before, bind)
 
@@ -179,8 +182,8 @@ class Limits:
 
 
 def _waiting(told: Told) -> dict[str, list[Pod]]:
-    """By group: those of it that have to start together, where as many are there, agree on how many that is,
-    and none has started."""
+    """By group: the pods that must start together, if they exist, agree on their number, and none of the
+    group has started."""
     found: dict[str, list[Pod]] = {}
     started: set[str] = set()
     for uid, pod in told.pods.items():
@@ -200,7 +203,8 @@ def _waiting(told: Told) -> dict[str, list[Pod]]:
 
 
 def _made_by_s(pods: Sequence[Pod]) -> float:
-    """When all of them were there at the latest, by API time: a process that starts is told in any order."""
+    """Returns when all of them existed at the latest, by API time: a new process receives them in any
+    order."""
     start = at(0)
     made_s = [((pod.metadata.creation_timestamp or start) - start).total_seconds() for pod in pods]
     return max(made_s) + 1.0
@@ -223,7 +227,7 @@ def _name(pod: Pod) -> str:
 
 
 def _used(told: Told, sent: Mapping[str, ef.BindPod]) -> Counter[str]:
-    """By queue with a limit: what its pods hold on nodes that exist, or on the way there."""
+    """By limited queue: devices that its pods hold on existing nodes, or will hold once bound there."""
     used = Counter[str]()
     for uid, pod in told.pods.items():
         promised = told.promised.by_uid.get(uid)
@@ -235,7 +239,7 @@ def _used(told: Told, sent: Mapping[str, ef.BindPod]) -> Counter[str]:
 
 
 def _sent_in(bind: ef.BindPod | None) -> str:
-    """The queue that a bind writes: that of the whole gang, of which a member may name another."""
+    """Returns the queue that a bind writes: that of the whole gang, even if a member names another."""
     return "" if bind is None else bind.annotations.get(STARTED_IN_KEY, "")
 
 
@@ -245,9 +249,9 @@ def _count(used: Counter[str], pod: Pod, sent: str = "") -> None:
 
 
 def _completes(pod: Pod, starting: Sequence[Pod], told: Told, sent: Mapping[str, ef.BindPod]) -> bool:
-    """Whether others of its gang have started, and too few for it to be whole.
+    """Whether some of its gang have started, but too few for it to be whole.
 
-    Or in an earlier process: then it may take the place of one that the gang has lost.
+    Also if some started in an earlier process: then the pod may replace a member that the gang has lost.
     """
     gang, own = gang_of(pod), {one.metadata.uid for one in starting}
     if gang is None:

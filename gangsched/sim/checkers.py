@@ -36,8 +36,8 @@ _CLOSES = ("NoSchedule", "NoExecute")
 
 
 def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) -> Iterator[str]:
-    """2, 10, topology: a bind, when decided, fits what was known, with free healthy IDs that match the pod,
-    in the domain of its gang.
+    """2, 10, topology: a bind fits what was known when it was decided. Its device IDs are free, healthy and
+    match the pod, and its node is in the domain of its gang.
 
     A repeated bind must be the same again, so it may lack the IDs of an inventory that came in between.
     """
@@ -75,8 +75,8 @@ def bind_is_sound(bind: ef.BindPod, told: Told, *, is_repetition: bool = False) 
 
 
 def node_is_open(bind: ef.BindPod, told: Told) -> Iterator[str]:
-    """2: where the plugins for it are on, no pod is bound, when that is decided, to a node that is closed to
-    it. Not for pods with tolerations, which may go there."""
+    """2: no bind is decided for a node that is closed to the pod, if the plugins for that are on. Pods with
+    tolerations are not judged, as they may go there."""
     pod, node = told.pods.get(bind.uid), told.nodes.get(bind.node)
     if pod is None or node is None or pod.spec.tolerations:
         return
@@ -87,8 +87,8 @@ def node_is_open(bind: ef.BindPod, told: Told) -> Iterator[str]:
 
 
 def _in_one_domain(bind: ef.BindPod, pod: Pod, told: Told) -> Iterator[str]:
-    """topology: a gang that requires one rack, or one value of another node label, is on nodes with one value
-    of it."""
+    """topology: a gang that requires one rack, or one value of another node label, is on nodes with the same
+    value."""
     gang = gang_of(pod)
     keys = required_labels(pod, told.groups.get(gang) if gang is not None else None)
     for key in keys:
@@ -129,7 +129,7 @@ class OneOwner:
 
     def __init__(self) -> None:
         self._sound: tuple[object, ...] = ()
-        """The store's owners, and what was promised, that were looked at last and found sound."""
+        """The store's owners and the promises that were checked last and found sound."""
 
     def look(self, api: SimApi, scheduler: Scheduler) -> Iterator[str]:
         """Looks again once either has changed."""
@@ -249,7 +249,7 @@ def waits_for_user(scheduler: Scheduler) -> bool:
 
 
 class Preemptions:
-    """30: a group that waits for victims takes no others for the same room, and none in vain."""
+    """30: a group that waits for victims takes no further ones for the same room, and none in vain."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, frozenset[str]] = {}
@@ -258,7 +258,7 @@ class Preemptions:
         self._n = 0
 
     def look(self, scheduler: Scheduler, effects: Iterable[ef.Effect]) -> Iterator[str]:
-        """After every step: the victims that a group waits for become fewer, never others."""
+        """Checks after every step that the victims a group waits for only become fewer."""
         self._n += 1
         waited, self._waiting = self._waiting, {}
         for group in scheduler.shared.groups.values():
@@ -279,7 +279,7 @@ class Preemptions:
                     victims[effect.uid] = None
 
     def in_vain(self, priorities: Mapping[str, int]) -> Iterator[str]:
-        """For runs in good weather: pods were evicted for a group that has not started since.
+        """Checks, in good weather, that no pod was evicted for a group that has not started since.
 
         No violation if a group of higher priority started after that: it may take the room.
         """
@@ -330,16 +330,16 @@ def nothing_starves(
 
 
 def _waits_at_limit(group: Group, scheduler: Scheduler) -> bool:
-    """Whether it leaves others what they need within a limit, of which somebody runs, or has lost members
-    in a queue that has all it may."""
+    """Whether it leaves room at a limit to groups ahead of it, in a queue that is in use, or has lost members
+    and its queue is at its limit."""
     book = scheduler.shared.queues()
     if book is None:
         return False
     kept = scheduler.attempts.limits.kept_ahead_of(group)
     if any(book.used(name).get(resource) for name, some in kept.items() for resource in some):
         return True
-    # A fresh process cannot tell a gang that was whole from one that was bound in part, whose members are
-    # admitted whatever the limits.
+    # A fresh process cannot distinguish a gang that was whole from one that was bound in part; members of the
+    # latter are admitted whatever the limits.
     view = scheduler.shared.queue_view
     if view is None or not group.satisfied:
         return False
@@ -358,7 +358,7 @@ class _Placed(NamedTuple):
 
 
 def _placed(effect: ef.Effect) -> _Placed | None:
-    """The pod that is bound, or prepared for that, and its node."""
+    """Returns the pod that the effect binds, or prepares for that, and its node."""
     if isinstance(effect, ef.BindPod):
         return _Placed(effect.uid, effect.name, effect.node)
     if isinstance(effect, ef.RunHook) and effect.point == PRE_BIND and effect.pod is not None:

@@ -41,10 +41,11 @@ _BATCH = 4
 _TELL_EVERY_S = 15.0
 _STORY_LINES = 25
 _MAX_FOUND = 10
-# The seeds of two commits are farther apart than any run counts, and far from those that people count from 0.
+# Seeds from one commit's first to the next one's: more than any run takes, and far from those that people
+# count from 0.
 _APART = 10**5
-# Steps to a recount. What is counted wrong stays wrong, nearly always, for longer; and a recount after every
-# step costs as much as an eighth of all seeds.
+# Steps between recounts. A wrong count nearly always stays wrong for longer than that, and a recount after
+# every step costs as much as an eighth of all seeds.
 _RECOUNT_EVERY = 4
 
 
@@ -83,7 +84,7 @@ def seeds_of(text: str) -> Iterable[int]:
 
 
 def _first_of_commit() -> int:
-    """From the hash of the current commit, or of this code if there is no repository."""
+    """Returns a seed from the hash of the current commit, or of this code if there is no repository."""
     said = _git("rev-parse", "HEAD")
     if not said:
         said = b"".join(path.read_bytes() for path in sorted(_HERE.parent.rglob("*.py")))
@@ -91,7 +92,7 @@ def _first_of_commit() -> int:
 
 
 def _git(*asked: str) -> bytes:
-    """Empty: there is no repository."""
+    """Returns git's output; empty if there is no repository."""
     try:
         return subprocess.run(("git", "-C", str(_HERE), *asked), capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -99,14 +100,14 @@ def _git(*asked: str) -> bytes:
 
 
 def code_that_runs() -> str:
-    """The commit, and whether the files differ from it."""
+    """Names the commit, and whether the files differ from it."""
     commit = _git("rev-parse", "HEAD").decode().strip()
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", str(_HERE.parent))
     return f"commit {commit or 'unknown'}{', with changes' if changed else ''}"
 
 
 def run_batch(name: str, seeds: Sequence[int], with_histories: bool) -> Batch:
-    """A few seeds of one storm, for any process."""
+    """Runs a few seeds of one storm, in any process."""
     if name == WIRE:
         return _run_on_wire(seeds, with_histories)
     thresholds = gc.get_threshold()
@@ -138,7 +139,8 @@ def _run_in_storm(name: str, seeds: Sequence[int], with_histories: bool) -> Batc
 
 
 def _run_on_wire(seeds: Sequence[int], with_histories: bool) -> Batch:
-    """Whole processes on bytes in memory; imported only here, as it needs all that a scheduler needs."""
+    """Runs whole processes on bytes in memory; imports sim.wire only here, as it needs all that a scheduler
+    needs."""
     from gangsched.sim.wire import run_seed, shrink
 
     began_s = time.process_time()
@@ -162,7 +164,7 @@ def _run_on_wire(seeds: Sequence[int], with_histories: bool) -> Batch:
 
 
 def _told(name: str, whole: Case, broken: Broken) -> str:
-    """A failing seed, cut down, for people."""
+    """Describes a failing seed, cut down, for people."""
     shrunk = shrink(whole, broken)
     left = shrunk.case.workload
     arrivals = ", ".join(arrival.pods[0].metadata.name for arrival in left.arrivals)
@@ -196,7 +198,7 @@ class Run:
         self.histories: list[str] = []
 
     def go(self) -> int:
-        """The exit status."""
+        """Runs all seeds; returns the exit status."""
         seeds = seeds_of(self._args.seeds)
         first = next(iter(seeds))
         names = ", ".join(self._args.storm)
@@ -217,7 +219,7 @@ class Run:
         return 1 if self.found else 0
 
     def _batches(self, seeds: Iterator[int]) -> Iterator[tuple[str, Sequence[int], bool]]:
-        """Until the seeds or the time are over, or enough is found."""
+        """Yields batches until the seeds or the time are over, or enough is found."""
         limit_s = self._args.minutes * 60.0 or float("inf")
         while batch := list(islice(seeds, _BATCH)):
             for name in self._args.storm:
@@ -256,7 +258,7 @@ class Run:
             self._tell("so far")
 
     def _sum_up(self) -> None:
-        """A line for each storm, and the commit that was run."""
+        """Prints a line for each storm, and the commit that was run."""
         for name, batches in self._by_storm.items():
             n_done, cpu_s = sum(one.n_done for one in batches), sum(one.cpu_s for one in batches)
             n_found = sum(len(one.found) for one in batches)
@@ -296,7 +298,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status."""
+    """Runs the command; returns the exit status."""
     args = _parser().parse_args(argv)
     args.storm = args.storm or ["storm"]
     if "all" in args.storm:

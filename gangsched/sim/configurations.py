@@ -1,8 +1,8 @@
-"""Configurations: those that a storm of reloads draws, one after the other.
+"""The configurations that a storm of reloads draws, one after the other.
 
-Profiles come and go, plugins are switched on and off and get other arguments, queues come, go and have other
-names, claims, evictions and unwinding are switched on and off. Not here: which parts of a file need a restart
-(extension.reload); these stay as they are. Called by sim.reloads.
+Profiles come and go, plugins are switched on and off and get other arguments, queues come, go and get other
+names, claims, evictions and unwinding are switched on and off. Parts of a file that need a restart
+(extension.reload) never change. Called by sim.reloads.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ queues:
 """,
 }
 UNJUDGED = ("other names",)
-"""Trees whose queues no checker knows."""
+"""Trees with queues that no checker judges."""
 _NEEDS_WALLTIMES = (", order: shortest", ", defaultWalltime: 20s")
 _FAIRNESS = "fairness: {halfLife: 20s, compare: [nvidia.com/gpu]}\n"
 _PROFILES = (
@@ -79,7 +79,7 @@ class Drawn(msgspec.Struct, frozen=True):
     permit_wait_s: float
 
     def applied(self, settings: Settings) -> Settings:
-        """The same, with what the file says."""
+        """Returns `settings` changed to what the file states."""
         own = self.config.settings
         changed: dict[str, Any] = {
             "queueing": own.queueing,
@@ -92,7 +92,7 @@ class Drawn(msgspec.Struct, frozen=True):
 
     @property
     def config(self) -> SchedulerConfig:
-        """The file."""
+        """The file, parsed."""
         return _config(self.profiles, self.tree, self._queueing)
 
     @property
@@ -105,7 +105,7 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 def draw(rng: Random, *, is_last: bool = False) -> Drawn:
-    """is_last: with this one all comes to rest."""
+    """Draws one. is_last: the run comes to rest with it."""
     return Drawn(
         profiles=rng.randrange(len(_PROFILES)),
         tree=rng.choice(tuple(_TREES)),
@@ -121,7 +121,7 @@ def draw(rng: Random, *, is_last: bool = False) -> Drawn:
 
 @cache
 def _config(profiles: int, tree: str, queueing: str) -> SchedulerConfig:
-    """Read once: a run of seeds draws thousands of them."""
+    """Parses each only once: a run of seeds draws thousands of them."""
     fairness, queues = _FAIRNESS if tree else "", _TREES[tree]
     if not queueing:
         for field in _NEEDS_WALLTIMES:

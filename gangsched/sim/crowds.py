@@ -1,6 +1,6 @@
 """Workloads that are large in one way: gangs of thousands, and sets of groups that list one another.
 
-Few arrivals, many pods: a seed takes seconds, so a few of them are run. Not here: small and mixed clusters
+Few arrivals, many pods: a seed takes seconds, so only a few seeds are run. Not here: small and mixed clusters
 (sim.workloads).
 """
 
@@ -18,7 +18,8 @@ _PODS_A_NODE = 110
 
 
 def crowded_workload(seed: int) -> Workload:
-    """A gang of 1,000 to 2,000, which fits or does not by a node or two, among a few small ones."""
+    """Returns a gang of 1,000 to 2,000 pods, which fits or does not by a node or two, among a few small
+    ones."""
     rng = Random(f"{seed}-crowd")
     n = rng.randint(1000, 2000)
     n_nodes = -(-n // _PODS_A_NODE) + rng.choice((-1, 0, 1, 2))
@@ -35,7 +36,7 @@ def crowded_workload(seed: int) -> Workload:
 
 
 def webbed_workload(seed: int) -> Workload:
-    """Sets of 3 to 90 groups of one pod that list their neighbours: as far as 64 they start together."""
+    """Returns sets of 3 to 90 groups of one pod that list their neighbours: up to 64 start together."""
     rng = Random(f"{seed}-web")
     nodes = tuple(make_node(f"n{i}") for i in range(rng.randint(4, 14)))
     arrivals: list[Arrival] = []

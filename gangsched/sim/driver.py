@@ -70,8 +70,8 @@ class Simulation:
         groups_per_turn: int = 4,
         recount_every: int = 1,
     ) -> None:
-        """recount_every: how many steps of the scheduler there are to a recount of its accounts; it is also
-        recounted before it dies, and before and after it settles."""
+        """recount_every: steps of the scheduler between recounts of its counts. It is also recounted before
+        it dies, and before and after it settles."""
         self.seed = seed
         self.settings = settings or Settings()
         self._make = make
@@ -111,13 +111,13 @@ class Simulation:
         self.calm_since_s = self._news_s = self._synced_s = 0.0
         self.n_crashes = 0
         self._story: list[tuple[float, str, Any]] = []
-        """When, what, and the events or the effect."""
+        """Each entry: when, what, and the events or the effect."""
         self._judged = self._judged_holders = (-1, -1)
         self._judged_quiet = False
         self._dies_after = -1
         self._wake_s = self._deadline_s = math.inf
         self._n_active = 0
-        """The scheduler's deadline and line, as they were after the last step."""
+        """The scheduler's deadline and number of active groups, as they were after the last step."""
         self._n_steps = self._n_recounted = 0
         """Steps of the scheduler, and how many there were when it was last recounted."""
         self.fence: SimFence | None = None
@@ -149,7 +149,7 @@ class Simulation:
             self._judge(self._too_long_half_bound())
 
     def settle(self) -> None:
-        """Faults stop, the cluster is repaired; runs until nothing moves any more. Raises: Broken."""
+        """Stops faults, repairs the cluster, and runs until nothing changes any more. Raises: Broken."""
         self._recount()
         self.weather.clear()
         self.mischief.repair()
@@ -172,7 +172,7 @@ class Simulation:
         if not self._store_is_true:
             self._judge(self.tampering.differences())
         self._judge(self._too_long_half_bound())
-        # What a label has no place for is no room either, and guarantees keep room from whoever it is.
+        # IDs that do not fit into a label are no free room, and guarantees keep room from any group.
         if self.settings.queues is None and not self.settings.devices.in_labels:
             self._judge(outranking(self.scheduler, self.told, self.timeline.now_s))
         skipped = () if self._has_rested else (GroupState.BACKOFF,)
@@ -191,11 +191,11 @@ class Simulation:
         return self.fence is None or self.fence.is_quiet
 
     def die_after(self, n_effects: int) -> None:
-        """kill -9 after so many more effects have left the process."""
+        """Kills the process, as kill -9 does, after `n_effects` more effects have left it."""
         self._dies_after = n_effects
 
     def crash(self) -> None:
-        """The process is gone, with its memory; another starts from a plain list."""
+        """Ends the process, with its memory; another starts from a plain list."""
         self._recount()
         self._note("crash")
         self.n_crashes += 1
@@ -207,7 +207,7 @@ class Simulation:
         self._wake_s = self._deadline_s = math.inf
         self._synced_s = self.timeline.now_s
         self.scheduler = self._make(self.settings)
-        # Others than pods, nodes and groups of some dialects are seldom there.
+        # Kinds other than pods, nodes and groups of some dialects usually do not exist.
         self.inbox += [ev.KindMissing(kind) for kind in self.scheduler.kinds if kind not in self.api.streams]
         self.told = Told()
         self.judges = self._new_judges()
@@ -251,7 +251,7 @@ class Simulation:
         return fresh
 
     def hear(self, event: ev.Event) -> None:
-        """Something reaches the process."""
+        """Takes in an event that reaches the process."""
         self.inbox.append(event)
 
     # -- one turn --------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ class Simulation:
             self._judge(watcher(self))
 
     def _step(self, call: Callable[[], list[ef.Effect] | None]) -> bool:
-        """One call of the scheduler, checked, its effects sent off; False when there was nothing to do."""
+        """Makes one checked call of the scheduler and sends its effects; False if there was nothing to do."""
         effects = self._ask(call)
         if effects is None:
             return False
@@ -338,7 +338,7 @@ class Simulation:
         return True
 
     def _ask(self, call: Callable[[], list[ef.Effect] | None]) -> list[ef.Effect] | None:
-        """What the scheduler answers; what it raises is a violation."""
+        """Returns what the scheduler answers; what it raises is a violation."""
         try:
             return call()
         except InvariantError as error:
@@ -354,7 +354,7 @@ class Simulation:
             self._ask(self.scheduler.validate)
 
     def _has_time_to_recount(self) -> bool:
-        """After every step; if many pods make a recount slow, only after every few."""
+        """Whether to recount: after every step, or every few if many pods make it slow."""
         n_pods = len(self.api.pods)
         return n_pods <= _MANY_PODS or self._n_steps % (n_pods // _MANY_PODS + 1) == 0
 
@@ -386,7 +386,7 @@ class Simulation:
 
     @property
     def history(self) -> list[bytes]:
-        """What the scheduler asked for, step by step."""
+        """Returns the scheduler's effects, step by step."""
         return [encoded(effects) for effects in self._decided]
 
     def _note(self, what: str, subject: ev.Event | ef.Effect | Sequence[ev.Event] = ()) -> None:

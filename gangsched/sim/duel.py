@@ -50,7 +50,7 @@ _MAX_STORY = 400
 
 
 def make_follower(settings: Settings) -> Scheduler:
-    """The scheduler as it is assembled with leader election: it decides when it is told that it leads."""
+    """Makes the scheduler as it is assembled with leader election: it decides only once it leads."""
     return Scheduler(build_profiles(usual_config()), settings, node_capacity=4, leading=False)
 
 
@@ -74,13 +74,13 @@ class Replica:
         self.next_s = 0.0
         self.deadline_s: float | None = None
         self.n_active = 0
-        """The scheduler's deadline and line, as they were after the last step."""
+        """The scheduler's deadline and number of active groups, as they were after the last step."""
         self._n_steps = 0
         self._is_recount_due = False
         """Whether it led at its last step and has not been recounted since."""
 
     def start(self) -> None:
-        """Starts a process, or the next one: it follows."""
+        """Starts the first or next process, as a follower."""
         self.recount()
         if self.fence is not None:
             self.fence.end()
@@ -97,7 +97,7 @@ class Replica:
         self.api.connect(down_s=lambda: self._rng.uniform(0.0, 1.0))
 
     def lead(self) -> None:
-        """It has the lease: it takes the fence, bumps, learns what is bound by then, and then decides."""
+        """Gives it the lease: it takes the fence, bumps, learns what is bound by then, and then decides."""
         if self.fence is not None:
             return
         self.fence = SimFence(
@@ -115,7 +115,7 @@ class Replica:
         self.fence.begin()
 
     def _catch_up(self) -> None:
-        """As kube.watch.catch_up: what is bound now must have been shown by the watch."""
+        """Waits, as kube.watch.catch_up does, until the watch has shown all pods that are bound now."""
         bound = [pod for pod in self.api.pods.values() if pod.spec.node_name]
         self._look_whether_caught_up({pod.metadata.uid: pod for pod in bound}, self.n_processes)
 
@@ -134,7 +134,7 @@ class Replica:
         self.inbox.append(event)
 
     def _released(self, effects: Sequence[Fenced]) -> None:
-        """They are listed in the fence; a paused process sends them when it wakes up."""
+        """Sends effects that the fence has listed; a paused process sends them when it wakes up."""
         if self._duel.timeline.now_s < self.paused_until_s:
             wakes_s = self.paused_until_s + self._rng.uniform(0.0, 0.1)
             self._duel.timeline.at(wakes_s, partial(self._send, effects, self.n_processes))
@@ -157,7 +157,7 @@ class Replica:
         return self.api.is_quiet and not self.inbox and (self.fence is None or self.fence.is_quiet)
 
     def turn(self, now_s: float) -> None:
-        """As app.py: events, deadlines, a few groups."""
+        """Takes a turn as app.py does: events, deadlines, a few groups."""
         if now_s < self.paused_until_s:
             return
         scheduler, process = self.scheduler, self.n_processes
@@ -179,7 +179,7 @@ class Replica:
             self.do(effects)
 
     def _foresees(self) -> bool:
-        """Whether the first in line are now being listed in the fence, and placed some time later."""
+        """Whether the pods first in line are now being listed in the fence, to be placed some time later."""
         return self.fence is not None and self.fence.expect()
 
     def _line(self) -> Iterable[Sequence[Expected]]:
@@ -198,9 +198,9 @@ class Replica:
                     self._duel.judge([error.message])
 
     def do(self, effects: Sequence[ef.Effect]) -> None:
-        """What it has decided leaves it, as far as it lives."""
+        """Sends what it has decided, until it dies."""
         self._n_steps += 1
-        # To another replica a device may seem to belong both to it and to its successor.
+        # In a deposed replica a device may seem to belong both to it and to its successor.
         self._is_recount_due = self.owns
         if self._n_steps % self._duel.recount_every == 0:
             self.recount()
@@ -239,8 +239,7 @@ class Duel:
         recount_every: int = 1,
     ) -> None:
         """`foresees`: the fence lists pods in line before they are placed, as it does live. recount_every:
-        how many steps of a replica there are to a recount; each is also recounted before it dies and in the
-        end."""
+        steps of a replica between recounts; each is also recounted before it dies and in the end."""
         self.seed = seed
         self.recount_every = recount_every
         self.foresees = foresees
@@ -279,13 +278,13 @@ class Duel:
         self.mischief.start()
 
     def die_after(self, n_effects: int) -> None:
-        """Kills one of them after that many more effects (sim.mischief)."""
+        """Kills one replica after `n_effects` more effects (sim.mischief)."""
         self._rng.choice(self.replicas).dies_after = n_effects
 
     # -- leadership ------------------------------------------------------------------------------------
 
     def _take_turns(self) -> None:
-        """The lease goes to the other one, and the first is not notified; it may be paused meanwhile."""
+        """Gives the lease to the other replica; the first is not notified, and may be paused meanwhile."""
         if self.calm_since_s:
             return
         old, new = self.replicas if self.n_takeovers % 2 else self.replicas[::-1]
@@ -318,7 +317,8 @@ class Duel:
         return max(due_s, one.paused_until_s, self.timeline.now_s + 1e-9)
 
     def settle(self) -> None:
-        """Faults stop and one leads for good: then every gang is whole or holds nothing. Raises: Broken."""
+        """Stops faults and lets one lead for good: then every gang is whole or holds nothing. Raises:
+        Broken."""
         self.weather.clear()
         self.mischief.repair()
         self.calm_since_s = self.timeline.now_s
@@ -345,14 +345,14 @@ class Duel:
 
     @property
     def history(self) -> list[bytes]:
-        """What each replica asked for, step by step."""
+        """Returns the effects of each replica, step by step."""
         return [encoded(effects) for effects in self.decided]
 
     # -- judging ---------------------------------------------------------------------------------------
 
     def _broken(self) -> Iterator[str]:
-        """Skips what has not changed since it was judged twice: what one replica has not heard of yet counts
-        when the other one's view is judged next."""
+        """Yields violations, and skips a state that was judged twice: what one replica has not received yet
+        counts when the other one's view is judged next."""
         now = (self.api.n_changes, self.n_steps)
         self._n_judged_alike = self._n_judged_alike + 1 if now == self._judged else 0
         self._judged = now
@@ -367,8 +367,8 @@ class Duel:
                 self.half_bound.excuse(self.api)
 
     def _owned_twice(self) -> Iterator[str]:
-        """Devices on two live pods; looked for once which pods there are, what is written on them or which
-        were bound by a replica is different."""
+        """Yields devices on two live pods. Looks again only if the pods, their device IDs, or the set of
+        those that replicas have bound has changed."""
         now = (self.api.books.n_comings, len(self.sent))
         if now == self._owners_judged:
             return
@@ -385,7 +385,7 @@ class Duel:
                         yield f"1: {device_id} is held by {other} and {uid}"
 
     def note(self, name: str, what: str, subject: Any) -> None:
-        """For the story of a failure."""
+        """Notes a step for the story of a failure."""
         self._story.append((self.timeline.now_s, name, what, subject))
 
     def judge(self, problems: Iterable[str]) -> None:

@@ -42,7 +42,7 @@ class Rates(msgspec.Struct, frozen=True):
     restart reorders everything. proxied: a front end answers in the API server's place, or with an answer
     about another object. throttled: 429, and that kind of request pauses. unread: a new process cannot list
     PodGroups of one kind for a while (a broken conversion webhook). spite: hostile edits, thieves,
-    clocks (sim.spite). bad_temper: how many of the spells of plugins are bad (sim.tempers). without: names of
+    clocks (sim.spite). bad_temper: the share of plugins' spells that are bad (sim.tempers). without: names of
     faults, mischief, spite and plugins that are drawn but not carried out, so that all others happen as
     before.
     """
@@ -97,7 +97,7 @@ class Weather:
         self.rates = rates
 
     def clear(self) -> None:
-        """Faults stop."""
+        """Stops all faults."""
         self.rates = CALM
 
     def bind_fate(self) -> BindFate:
@@ -133,7 +133,7 @@ class Weather:
         return self._rng.random() < 0.5
 
     def latency_s(self) -> float:
-        """One way of one request."""
+        """Returns the delay of one request, one way."""
         if self._happens("slow"):
             return self._rng.uniform(0.5, 4.0)
         return self._rng.uniform(0.001, 0.02)

@@ -19,7 +19,7 @@ from gangsched.model.events import BindCancelled, Event
 from gangsched.sim.faults import BindFate, Weather
 from gangsched.sim.timeline import Timeline
 
-# Few, so that lists are written beside binds that are on their way.
+# Small, so that the list is written while binds are in flight too.
 _MAX_AHEAD = 8
 # Shorter than in kube.election.fence_keeper, so that processes that die often get any work done.
 _TIMEOUT_S = 1.0
@@ -35,7 +35,7 @@ class FenceObject:
         self.version = 0
 
     def write(self, step: Create[FenceRecord] | Update[FenceRecord]) -> bool:
-        """Compare-and-swap; whether it was done."""
+        """Compare-and-swap; returns whether it was done."""
         if self.version != (int(step.version) if isinstance(step, Update) else 0):
             return False
         self.record, self.version = step.record, self.version + 1
@@ -74,7 +74,7 @@ class SimFence:
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing waits for it, and no request is on its way."""
+        """Whether nothing waits for it, and no request is on its way."""
         return not (self._is_asking or self.fence.n_waiting)
 
     def begin(self) -> None:
@@ -82,7 +82,7 @@ class SimFence:
         self._go_on()
 
     def end(self) -> None:
-        """The process is gone: its requests may still arrive, and are not answered."""
+        """Ends it with its process: its requests may still arrive, and are not answered."""
         self._is_over = True
 
     def submit(self, effect: Fenced) -> None:
@@ -91,7 +91,7 @@ class SimFence:
         self._go_on()
 
     def expect(self) -> bool:
-        """Lists those first in line before they are placed."""
+        """Lists the pods first in line before they are placed."""
         is_asked = self.fence.expect()
         self._go_on()
         return is_asked
@@ -102,7 +102,7 @@ class SimFence:
             self._release(released)
 
     def holds_back(self, effect: Effect, answer: Callable[[Event], None]) -> bool:
-        """As kube.effects.dispatcher: whether the effect waits here; an effect that withdraws others
+        """Whether the effect waits here, as in kube.effects.dispatcher; an effect that withdraws others
         withdraws them here too."""
         if isinstance(effect, BindPod) or (isinstance(effect, RunHook) and effect.point in (PRE_BIND, BIND)):
             self.submit(effect)

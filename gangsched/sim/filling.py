@@ -1,10 +1,9 @@
-"""Filling: whether a pod or a gang waits for room that no claim keeps from it, or that it could fill.
+"""Filling: finds waiting pods and gangs that fit beside all claims, or in the room of less important pods.
 
-I5: what each node has free is recounted from what was told (sim.told), what claims keep is read from the
-scheduler. All that a claim holds counts as kept, though some of it need not be free yet: what fits beside
-that fits in any case. A gang fits if its least members do, one after the other, each on the first node with
-room for it. If all find one, it fits; if not, it may still fit, and nothing is said. Called by sim.driver
-between two turns.
+I5: what each node has free is recounted from events (sim.told), what claims keep is read from the scheduler.
+All that a claim holds counts as kept, though some of it need not be free yet: what fits beside that fits in
+any case. A gang fits if its smallest members do, one after the other, each on the first node with room for
+it. If some do not, the gang may still fit, and nothing is reported. Called by sim.driver between two turns.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _HARMLESS = frozenset(
 _NUMBERS = frozenset(("schedulingPolicy", "minMember"))
 
 Room = dict[str, dict[str, int]]
-"""By node: what is free of each resource; where devices are listed, the healthy ones that nobody holds."""
+"""By node: what is free of each resource; of listed devices, the healthy ones that no pod holds."""
 
 
 def unfilled(
@@ -45,11 +44,11 @@ def unfilled(
     keeps_out: Callable[[Sequence[Pod], Scheduler, Told], bool] | None = None,
     excuses: Callable[[Group], bool] | None = None,
 ) -> Iterator[str]:
-    """I5: at rest nothing that waits for room fits beside the claims that keep room from it.
+    """I5: at rest no group that waits for room fits beside the claims that keep room from it.
 
     keeps_out: whether a limit of their queue may keep pods out; excuses: whether the group may wait for
-    something else. Not for who has a claim, for pods that ask
-    for more than resources, nor for a gang of which anything has ended or is going.
+    something else. Skips groups with a claim, pods that ask for more than resources, and gangs with members
+    that have ended or are being deleted.
     """
     claims = scheduler.shared.queue.claims
     standing = claims.all if claims is not None else []
@@ -75,10 +74,10 @@ def unfilled(
 
 
 def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
-    """33: when a run has come to rest nothing waits for room that less important pods hold, all of which go
-    for it; not those with which more important ones would go.
+    """33: at rest no group waits for room that less important pods hold and could be evicted from.
 
-    For storms without queues, budgets or stated domains. Not for who has a claim, as `unfilled`.
+    Pods whose eviction would take more important ones along do not count. For storms without queues, budgets
+    or stated domains. Skips groups with a claim, as `unfilled` does.
     """
     claims = scheduler.shared.queue.claims
     standing = claims.all if claims is not None else []
@@ -104,14 +103,14 @@ def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
 
 
 def needed_pods(group: Group, told: Told, *, with_volumes: bool = False) -> list[Pod]:
-    """The pods that have to start together, of those that wait the ones that ask for least; none: not known,
-    as for pods that ask for more than resources, and volumes.
+    """Returns the waiting pods that must start together, those that ask for least; empty if that is unknown.
 
-    Where as many as it needs have started, each of the others may start by itself.
+    Unknown for pods that ask for more than resources; with_volumes: for more than resources and volumes. If
+    as many as the group needs have started, each other one may start by itself.
     """
     pods = [told.pods[uid] for uid in group.members if uid in told.pods]
     staying = [pod for pod in pods if not pod.is_terminal and pod.metadata.deletion_timestamp is None]
-    # One whose bind was done and not yet told is no longer waiting.
+    # A pod that is bound, though the watch has not shown it yet, no longer waits.
     has_place = told.promised.by_uid
     waiting = [pod for pod in staying if not (pod.spec.node_name or pod.metadata.uid in has_place)]
     if not group.is_gang:
@@ -130,7 +129,7 @@ def needed_pods(group: Group, told: Told, *, with_volumes: bool = False) -> list
 
 
 def is_plain(pod: Pod, item: CustomObject | None, *, with_volumes: bool = False) -> bool:
-    """Whether it asks for resources and nothing else, by its gang's object too."""
+    """Whether the pod, and its gang's object, ask for resources and nothing else."""
     spec, own = pod.spec, pod.metadata.annotations or {}
     restricts = (spec.node_selector, spec.affinity, spec.topology_spread_constraints)
     if (
@@ -151,7 +150,7 @@ def is_plain(pod: Pod, item: CustomObject | None, *, with_volumes: bool = False)
 
 
 def _places(needed: Sequence[Pod], free: Room) -> list[str]:
-    """A node for each of them; none: it is not known whether they fit."""
+    """Returns a node for each pod; empty if it is unknown whether they fit."""
     left = {name: dict(room) for name, room in free.items()}
     found = []
     for pod in needed:
@@ -170,8 +169,8 @@ def _places(needed: Sequence[Pod], free: Room) -> list[str]:
 def free_room(
     scheduler: Scheduler, told: Told, holding: Sequence[StartClaim], *, without: Collection[str] = ()
 ) -> Room:
-    """Without nodes of which more is held than they have, or which cannot be read. without: UIDs of pods as
-    if they were gone."""
+    """Returns the free room of nodes, except those that are overcommitted or cannot be read. without: UIDs of
+    pods that count as gone."""
     found = {}
     for name, node in told.nodes.items():
         room = _free_on(scheduler, node, told, holding, without)
@@ -193,7 +192,7 @@ def _free_on(
     kept = [one for claim in holding for one in claim.held]
     kept += scheduler.shared.cache.nominated.values()
     for place in kept:
-        if place.node_name == name:  # in the place of a device that has failed it will have another
+        if place.node_name == name:  # a failed device will be replaced by another
             left = {r: tuple(i for i in own if i in healthy.get(r, ())) for r, own in place.ids.items()}
             there.append(_claim(place.info.pod, name, left))
     used: Counter[str] = Counter()

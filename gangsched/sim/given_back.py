@@ -1,8 +1,8 @@
-"""GivenBack: whether a queue gets back in time what is guaranteed to it and borrowed by others.
+"""GivenBack: whether a queue gets back in time what is guaranteed to it and borrowed by other queues.
 
-Lives here: the checker, and a workload in which there is much to give back. Which queues there are is
-sim.teams'. What a node has free is recounted from what was told; nothing is read from the scheduler. The
-checker knows no claims: it is for storms without them. Called by sim.step_judges.
+Here are the checker, and a workload with much to give back; sim.teams defines the queues. What a node has
+free is recounted from events; nothing is read from the scheduler. The checker knows no claims: it is for
+storms without them. Called by sim.step_judges.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from gangsched.sim.told import Told
 from gangsched.sim.workloads import Arrival, Workload
 
 _GRACES_S = (0.5, 1, 3, 8)
-# The longest grace of those that go, the longest backoff of a group that failed just before, and some for
+# The longest grace of a pod that goes, the longest backoff of a group that failed just before, and some for
 # requests and watches.
 _LIMIT_S = max(_GRACES_S) + 10.0 + 5.0
 _MOST_GOING = 3
 
 
 def lending_workload(seed: int, *, n_arrivals: int = 30, over_s: float = 80.0) -> Workload:
-    """Pods of the queue without a guarantee stay long and fill the cluster; the others come again and again.
+    """Pods of the queue without a guarantee stay long and fill the cluster; pods of other queues keep coming.
 
     Most arrive after the faults have stopped.
     """
@@ -66,27 +66,27 @@ class _Waiting(msgspec.Struct, frozen=True):
 
 
 class GivenBack:
-    """34: no group waits that stays within its queue's guarantee and fits once some borrowers are gone.
+    """34: no group within its queue's guarantee waits for long if it fits once some borrowers are gone.
 
-    No longer than backoff, grace and a few seconds, in calm weather. The time begins anew whenever
-    something of its queue starts: that may have had the guarantee first.
+    At most for backoff, grace and a few seconds, in calm weather. The time restarts whenever a pod of its
+    queue starts: that may have had the guarantee first.
     """
 
     def __init__(self) -> None:
         self._since_s: dict[str, float] = {}
         """By group that could have its room: since when."""
         self._started: set[str] = set()
-        """Queues of which something has been bound since the last look."""
+        """Queues with pods bound since the last look."""
         self._seen = -1
 
     def look(self, effects: Iterable[ef.Effect], told: Told) -> None:
-        """After every step."""
+        """Notes which queues a step binds pods of."""
         for one in effects:
             if isinstance(one, ef.BindPod) and one.uid in told.pods:
                 self._started.add(queue_of(told.pods[one.uid]))
 
     def too_late(self, told: Told, now_s: float) -> Iterator[str]:
-        """Between two turns of calm weather, and when all is at rest."""
+        """Called between two turns of calm weather, and at rest."""
         for name, since_s in self._since_s.items():
             if now_s - since_s > _LIMIT_S:
                 yield f"34: {name} waits for what is guaranteed to its queue, since {since_s:.3f}"
@@ -101,7 +101,7 @@ class GivenBack:
 
 
 def _owed(told: Told) -> Iterator[_Waiting]:
-    """The groups that could have their room if others gave it back."""
+    """Yields the groups that could have their room if borrowers gave it back."""
     if gpus_there(told) < sum(GUARANTEED.values()):
         return
     held = Counter[str]()
@@ -115,7 +115,7 @@ def _owed(told: Told) -> Iterator[_Waiting]:
 
 
 def _said(pod: Pod) -> frozenset[tuple[str, str]]:
-    """Of itself and its group: where members disagree, their group does not start."""
+    """Returns what the pod states of itself and its group: a group whose members disagree does not start."""
     own = pod.metadata.annotations or {}
     return frozenset((key, text) for key, text in own.items() if not key.startswith("sim/"))
 
@@ -126,9 +126,9 @@ def _is_placed(pod: Pod, told: Told) -> bool:
 
 
 def _waiting(told: Told) -> Iterator[_Waiting]:
-    """Whole groups of which nothing has started, is going or has ended, and that ask for nothing else.
+    """Yields complete groups, with no pod started, being deleted or ended, that ask for resources only.
 
-    Of the profile that never goes.
+    Only groups of the profile that is never removed.
     """
     for name, pods in _groups(told).items():
         if any(pod.spec.scheduler_name != OURS or not is_plain(pod, None) for pod in pods):
@@ -155,7 +155,8 @@ def _is_going(pod: Pod) -> bool:
 
 
 def _could_have(one: _Waiting, told: Told) -> bool:
-    """Whether it fits once at most some whole groups of others have gone that may be asked to."""
+    """Whether it fits once at most _MOST_GOING whole groups that exceed their queues' guarantees have
+    gone."""
     stays = Counter[str]()
     going = set[str]()
     borrowers: list[list[Pod]] = []
@@ -186,7 +187,7 @@ def _n_that_fit(each: int, told: Told, gone: Collection[str]) -> int:
 
 
 def _free(name: str, told: Told, gone: Collection[str]) -> int:
-    """Devices of a node that nobody holds; 0 where it is closed or cannot be read."""
+    """Returns the free devices of a node; 0 if it is closed or cannot be read."""
     node = told.nodes[name]
     room, healthy = allocatable(node), healthy_ids(node)
     if room is None or healthy is None or node.spec.unschedulable or node.spec.taints:

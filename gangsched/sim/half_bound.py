@@ -19,8 +19,8 @@ _NEVER = at(0.0)
 class HalfBound:
     """3: gangs of the store that run in part, and since when.
 
-    A member whose deletion the scheduler has not received yet counts: nobody could know whether it went just
-    before the last bind or just after it.
+    A member whose deletion the scheduler has not received yet counts: it cannot know whether the member went
+    just before the last bind or just after it.
     """
 
     def __init__(self) -> None:
@@ -29,14 +29,14 @@ class HalfBound:
         self._least: dict[Gang, int] = {}
         self._gone: dict[Gang, int] = {}
         self._looked_at: dict[Gang, None] = {}
-        """Since the last excuse."""
+        """Gangs looked at since the last excuse."""
         self._excused_at = -1
         self._compared: tuple[Told, int, int] | None = None
         """What `_gone` was computed from."""
 
     def look(self, api: SimApi, told: Told, now_s: float) -> None:
-        """Called after every turn in which anything happened, so that a gang that is whole for a moment is
-        seen. Looks at what has changed."""
+        """Checks the gangs that have changed. Called after every turn in which anything happened, so that a
+        gang that is whole only for a moment is seen."""
         books = api.books
         touched, books.touched = books.touched, {}
         if books.renewed:
@@ -54,7 +54,7 @@ class HalfBound:
             self._look_at(gang, api, now_s)
 
     def _gone_of(self, api: SimApi, told: Told) -> dict[Gang, int]:
-        """By gang: members that ran and are gone, of which the process was not told yet."""
+        """By gang: the number of members that ran and are gone, which the process has not received yet."""
         gone: dict[Gang, int] = {}
         uids, there = told.pods.keys(), api.books.uids
         for uid in () if uids <= there else uids - there:
@@ -84,7 +84,7 @@ class HalfBound:
             self.since_s.pop(gang, None)
 
     def _least_of(self, gang: Gang, api: SimApi) -> int | None:
-        """While its object is gone or cannot be read, its last statement holds."""
+        """Returns the gang's minimum; while its object is gone or cannot be read, the last one stated."""
         least = api.books.least(gang)
         if least is None:
             return self._least.get(gang)
@@ -92,7 +92,8 @@ class HalfBound:
         return least
 
     def excuse(self, api: SimApi) -> None:
-        """Gangs that a process starting now cannot distinguish from gangs that were whole and lost members.
+        """Excuses gangs that a process starting now cannot distinguish from ones that were whole and lost
+        members.
 
         Too few of their members exist, or some were created after the last bind. A record of the gang's
         placement would distinguish them, but there is none yet. Looks at what has changed, and at what `look`

@@ -1,8 +1,8 @@
-"""HookBodies: the true bodies of plugins' hooks in virtual time, one request after the other.
+"""HookBodies: runs the real bodies of plugins' hooks in virtual time, one request after the other.
 
 A body is a coroutine that asks its Handle for objects and waits; each request takes time and may be lost, as
-the weather has it. Nothing here is asyncio: a body is resumed by calls on the timeline. Called by sim.hooks;
-how the server answers is sim.storage's.
+the weather draws. Nothing here is asyncio: calls on the timeline resume a body. Called by sim.hooks;
+sim.storage answers for the server.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from gangsched.sim.faults import BindFate, Weather
 from gangsched.sim.timeline import Timeline
 
 Answer = Callable[[str, Any], Any]
-"""What the server says to a path: to a GET where there is no body, else to a patch. Raises: ApiError."""
+"""The server's answer to a path: to a GET if there is no body, else to a patch. Raises: ApiError."""
 _LOST = (BindFate.LOST_BEFORE, BindFate.LOST_AFTER, BindFate.LATE)
 _TIMEOUT_S = 3.0
 
 
 class _Request(NamedTuple):
-    """sleep_s: instead of one."""
+    """A request of a body. sleep_s: a pause instead of one."""
 
     path: str = ""
     body: Any = None
@@ -59,7 +59,7 @@ class _Body(NamedTuple):
 
 
 class HookBodies:
-    """Runs them."""
+    """Runs the bodies of hooks."""
 
     def __init__(
         self,
@@ -82,7 +82,8 @@ class HookBodies:
     def run(
         self, effect: ef.RunHook, *, is_open: Callable[[], bool], end: Callable[[Code, str], None]
     ) -> bool:
-        """A PreBind's, False: the plugin has none here. is_open: whether anybody waits for its end."""
+        """Runs a PreBind's body; False if the plugin has none here. is_open: whether its end is still
+        awaited."""
         plugin = self._plugin_of(effect)
         if plugin is None:
             return False
@@ -112,7 +113,7 @@ class HookBodies:
         self._timeline.after(self._weather.latency_s(), partial(self._reach, body, request, fate))
 
     def _reach(self, body: _Body, request: _Request, fate: BindFate) -> None:
-        """The server handles it, whether or not its process is still there."""
+        """Handles a request at the server, whether or not its process is still there."""
         said: Any
         try:
             said = self._answer(request.path, request.body)

@@ -1,8 +1,8 @@
 """SimHooks: hooks of plugins at the edge, in virtual time: they answer, refuse, fail, or come too late.
 
-A plugin's body is not simulated, except for Bind, which is a Binding like any other, and for PreBind where
-`bodies` is set. A cancelled hook is not
-answered, as at the real edge (extension.runner); a Bind that fails may have taken effect. Called by sim.api.
+A plugin's body is not simulated, except for Bind, which is a Binding like any other, and for PreBind if
+`bodies` is set. A cancelled hook is not answered, as at the real edge (extension.runner); a Bind that fails
+may have taken effect. Called by sim.api.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gangsched.sim.timeline import Timeline
 
 HOOK_DEADLINE_S = 5.0
 BODY_DEADLINE_S = 60.0
-"""Of a plugin's own body, as a profile may set it (bindTimeoutSeconds of VolumeBinding)."""
+"""Deadline of a plugin's own body, as a profile may set it (bindTimeoutSeconds of VolumeBinding)."""
 _LONGEST_WAIT_S = 8.0
 _ASKS_AGAIN_S = 2.0
 
@@ -51,7 +51,7 @@ class SimHooks:
         return len(self._open)
 
     def run(self, effect: ef.RunHook) -> None:
-        """One hook, with the outcome that the weather draws."""
+        """Runs one hook, with the outcome that the weather draws."""
         ticket = (self._process, effect.ticket)
         self._open[ticket] = effect
         fate = self._weather.hook_fate()
@@ -63,7 +63,7 @@ class SimHooks:
             self._open.pop((self._process, ticket), None)
 
     def forget(self) -> None:
-        """The process is gone; its hooks' work takes effect or not."""
+        """Drops the hooks of a process that is gone; their work takes effect or not."""
         for effect in self._open.values():
             bind = as_bind(effect)
             if bind is not None and self._weather.coin():
@@ -94,7 +94,7 @@ class SimHooks:
             self._say(effect, Code.SUCCESS)
 
     def _runs(self, ticket: tuple[int, int], fate: HookFate) -> bool:
-        """Whether the hook's own body says how it ends."""
+        """Runs the hook's own body, if it decides how the hook ends; returns whether it does."""
         effect = self._open.get(ticket)
         if self.bodies is None or fate is not HookFate.ANSWERS or effect is None or effect.point != PRE_BIND:
             return False
@@ -105,12 +105,12 @@ class SimHooks:
         return True
 
     def _too_late(self, ticket: tuple[int, int]) -> None:
-        """Perhaps what the body waits for never comes: the edge ends it."""
+        """Ends a body at its deadline, as the edge does: what it waits for may never come."""
         if (effect := self._open.pop(ticket, None)) is not None:
             self._say(effect, Code.ERROR, HookFate.LATE.value)
 
     def _done(self, ticket: tuple[int, int], code: Code, reason: str) -> None:
-        """The body of a plugin has ended."""
+        """Answers a hook whose body has ended."""
         self._say(self._open.pop(ticket), code, reason)
 
     def _bind(self, effect: ef.RunHook) -> None:
@@ -122,10 +122,10 @@ class SimHooks:
         self._say(effect, Code.ERROR if code else Code.SUCCESS, message)
 
     def _wait(self, effect: ef.RunHook) -> None:
-        """Wait; mostly a later release follows.
+        """Answers Wait; mostly a release follows.
 
-        In good weather it comes within the shortest window: a set of gangs, each of which waits for two such
-        words, would hardly ever have all of them at once.
+        In good weather it comes within the shortest window: a set of gangs that each wait for two such
+        releases would hardly ever have all of them at once otherwise.
         """
         wait_s = _LONGEST_WAIT_S * (0.5 if self._weather.coin() else 1.0)
         self._say(effect, Code.WAIT, "for somebody's word", wait_s)

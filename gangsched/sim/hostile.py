@@ -126,7 +126,7 @@ _LEAVES: tuple[Any, ...] = (
 
 
 def hostile_text(rng: Random) -> str:
-    """Something for an annotation: a word, a document with one thing wrong in it, or depth."""
+    """Returns text for an annotation: a word, a document with one thing wrong in it, or deep nesting."""
     kind = rng.random()
     if kind < 0.5:
         return rng.choice(_WORDS)
@@ -150,7 +150,7 @@ def hostile_spec(rng: Random, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hostile_requests(rng: Random) -> dict[str, str]:
-    """An amount that a container may request or a node offer: too much, or very little."""
+    """Returns amounts that a container may request or a node offer: too much, or very little."""
     names = rng.sample(("cpu", "memory", "ephemeral-storage", GPU, "example.com/fpga", "hugepages-2Mi"), 3)
     return {name: rng.choice(QUANTITIES) for name in names}
 

@@ -1,8 +1,8 @@
-"""KeptRoom: whether what starts leaves claims their room, and whether bounds hold, recounted step by step.
+"""KeptRoom: checks, step by step, that pods that start leave claims their room, and that bounds hold.
 
-Kept by sim.driver over one process' life. Requests, IDs and walltimes are read from the pods as told
-(sim.reading), where pods are reserved and where claims stand from the scheduler; who yields to whom is worked
-out anew.
+Made by sim.step_judges for one process. Requests, IDs and walltimes are read from the pods given to the
+process (sim.reading); reservations, and where claims stand, from the scheduler. Which claims yield to a pod
+is worked out anew.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ _WAITS = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF, GroupState.U
 
 
 class _Started(msgspec.Struct):
-    """A pod that was given a node without asking claims to yield. number: of the step."""
+    """A pod that was placed and must leave claims their room. number: of the step."""
 
     number: int
     ends_s: float
     priority: int
     before: frozenset[int]
-    """Serials of the claims that yielded to it: it had one that was older, or is within a guarantee."""
+    """Serials of the claims that yield to it: its own is older, or it is within a guarantee."""
 
 
 class _Promise(msgspec.Struct, frozen=True):
-    """Of a claim: its start, whether that was promised, what was promised first, and how often it slipped."""
+    """A claim's start, whether it was promised, the start that was promised first, and how often it
+    slipped."""
 
     start_s: float
     is_promise: bool
@@ -50,7 +51,8 @@ class _Promise(msgspec.Struct, frozen=True):
     n_slips: int
 
     def broken_by(self, claim: StartClaim) -> Iterator[str]:
-        """I3: a promise moves later only with a cause, which is counted, and the first is not forgotten."""
+        """I3: a promise moves later only with a cause, each time is counted, and the first promise stays
+        recorded."""
         if self.is_promise and claim.start_s > self.start_s + _SAME_S:
             if claim.n_slips == self.n_slips:
                 yield f"I3: {claim.unit} slips to {claim.start_s:g}, and that is not counted"
@@ -65,15 +67,15 @@ def _never(*_: object) -> bool:
 
 
 class KeptRoom:
-    """I2, I3 and I4 of claims, after every step; I1 of their holders; I10: who is evicted for them."""
+    """I2, I3 and I4 of claims, after every step; I1 of their holders; I10 of the pods evicted for them."""
 
     def __init__(self) -> None:
         self.begin()
         self._started: dict[str, _Started] = {}
         self._reserved: dict[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {}
-        """By UID: the node and the IDs that it is reserved with, before this step."""
+        """By UID: the node and IDs of its reservation, before this step."""
         self._held: dict[int, tuple[object, dict[str, int], dict[str, dict[str, int] | None]]] = {}
-        """By serial of a claim: where it stands, since which step on each node, and what that had then."""
+        """By serial of a claim: its resources, since which step on each node, and the node's room then."""
         self._own: dict[str, StartClaim] = {}
         """By group: its claim, before this step."""
         self._n = 0
@@ -81,13 +83,13 @@ class KeptRoom:
     def begin(
         self, takes_kept_room: Callable[[Sequence[Pod], StartClaim, Told, Sequence[Pod]], bool] = _never
     ) -> None:
-        """Other settings are in effect from the next step on. takes_kept_room: whether pods that start
-        together may have the claim's room by their queue, where others are promised room."""
+        """Applies other settings from the next step on. takes_kept_room: whether their queue lets pods that
+        start together take the claim's room, beside pods that are promised room."""
         self._takes_kept_room = takes_kept_room
         self._promises: dict[int, _Promise] = {}
         """By serial of a claim: what was promised, before this step."""
         self._passed: dict[str, int] | None = None
-        """By group: how many had passed it before the first step, by settings that had another bound."""
+        """By group: how many had passed it before the first step, under settings with another bound."""
 
     def look(
         self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told, now_s: float
@@ -135,7 +137,7 @@ class KeptRoom:
                 yield f"I1: {group!r} was passed {n} times, its bound is {bound}"
 
     def _is_held(self, scheduler: Scheduler, claim: StartClaim, told: Told) -> Iterator[str]:
-        """I4: who a claim is for waits, all of it, and is there."""
+        """I4: all groups and pods of a claim exist and wait."""
         for group in claim.unit:
             if scheduler.shared.groups.get(group.key) is not group or group.state not in _WAITS:
                 yield f"I4: room is kept for {group!r}, which does not wait for it"
@@ -147,14 +149,14 @@ class KeptRoom:
     def _may_go(
         self, scheduler: Scheduler, effect: ef.EvictPod | ef.DeletePod, now_s: float
     ) -> Iterator[str]:
-        """Who is evicted for a claim has run as long as it stated."""
+        """I10: a pod evicted for a claim has run as long as it stated."""
         waiting = scheduler.shared.victims.get(effect.uid, ())
         started = self._started.get(effect.uid)
         if started is not None and any(one.is_overrun for one in waiting) and now_s < started.ends_s:
             yield f"I10: {effect.uid} is evicted at {now_s:g} for a claim, and has stated {started.ends_s:g}"
 
     def _placed(self, scheduler: Scheduler) -> list[str]:
-        """UIDs of pods that were given another place in this step; their binds may wait for plugins."""
+        """Returns UIDs of pods that were placed anew in this step; their binds may wait for plugins."""
         before, self._reserved = self._reserved, {}
         for uid, info in scheduler.shared.cache.pods.items():
             if info.state is ASSUMED:
@@ -164,8 +166,8 @@ class KeptRoom:
     def _note(
         self, scheduler: Scheduler, pod: Pod, now_s: float, before: frozenset[int], together: Collection[str]
     ) -> None:
-        """before: claims that yield to it by queues; together: the names of its set, which goes by the oldest
-        claim of any of them."""
+        """before: claims that yield to it by queues; together: the names of the gangs in its set, of whose
+        claims the oldest counts."""
         uid = pod.metadata.uid
         self._started.pop(uid, None)
         info = scheduler.shared.cache.pods.get(uid)
@@ -179,12 +181,12 @@ class KeptRoom:
         self._started[uid] = _Started(self._n, ends_s, group.priority, before)
 
     def _keeps(self, claim: StartClaim, told: Told) -> Iterator[str]:
-        """Pods that started while it stands there, and end after its start, leave it its room and IDs."""
+        """I2: pods that started while it stands there, and end after its start, leave it its room and IDs."""
         _, since, rooms = self._held[claim.serial]
         for name in claim.nodes:
             room = _room(told, name)
             if room is None or room != rooms.get(name):
-                since[name] = self._n  # another node than it was: what starts there now fits there as it is
+                since[name] = self._n  # the node has changed: what starts there now fits it as it is
                 continue
             kept: Counter[str] = Counter()
             ids: dict[str, set[str]] = {}
@@ -198,7 +200,7 @@ class KeptRoom:
                 if started is None or started.number <= since[name] or started.ends_s <= claim.start_s:
                     continue
                 if other.uid in told.pods and told.pods[other.uid].metadata.deletion_timestamp is not None:
-                    continue  # it goes, whatever it stated
+                    continue  # it is being deleted, whatever it stated
                 if started.priority > claim.priority or claim.serial in started.before:
                     continue
                 kept.update(other.requests)
@@ -212,7 +214,7 @@ class KeptRoom:
 
 
 def _passes(scheduler: Scheduler, groups: Iterable[Group]) -> Iterator[tuple[Group, int, int]]:
-    """How many have passed each, and its bound."""
+    """Yields each group with how many have passed it, and its bound."""
     passed = scheduler.shared.queue.bypasses
     for group in groups if passed is not None else ():
         count = passed.of(group) if passed is not None else None

@@ -1,5 +1,5 @@
 """Workloads of gangs that hold room and wait: for groups and members that come late or never, and for victims
-that take longer to go than anybody waits.
+that take longer to go than any gang waits.
 
 Beside them, pods and gangs that could use the room which is held. Not here: how long it may be held
 (sim.waits).
@@ -63,7 +63,7 @@ def _total(rng: Random, name: str, at_s: float) -> list[Arrival]:
 
 
 def _plain(rng: Random, name: str, at_s: float) -> list[Arrival]:
-    """A gang or a pod that waits for nobody."""
+    """A gang or a pod that waits for no other."""
     n = rng.choice((1, 1, 2, 4))
     return [_gang(rng, name, at_s, {}, n=n, n_needed=n, alone=n == 1)]
 
@@ -85,7 +85,7 @@ def _gang(
     if rng.random() < 0.5:
         stated[RUN_KEY] = f"{rng.uniform(2.0, 25.0):.2f}"
     stated[GRACE_KEY] = rng.choice(("0.5", "3", "20", "60"))
-    # One that stays for longer than anybody waits, and is replaced, is evicted in vain again and again.
+    # A pod that takes longer to go than any gang waits, and is replaced, is evicted in vain again and again.
     if float(stated[GRACE_KEY]) < 1.0 or rng.random() < 0.2:
         stated[GRACE_KEY], stated[CONTROLLED_KEY] = "0.5", "true"
     n_gpus, priority = rng.choice(gpus), rng.choice((0, 0, 0, 5, 10))

@@ -1,4 +1,5 @@
-"""Workloads for claims and walltimes: whole-cluster gangs behind pods that say when they end, or lie."""
+"""Workloads for claims and walltimes: whole-cluster gangs behind pods that state, or misstate, when they
+end."""
 
 from __future__ import annotations
 
@@ -45,9 +46,10 @@ def limited_workload(
 
 
 def overtime_workload(seed: int) -> Workload:
-    """As that, and three of ten of those that state when they end never do; some state a longer time later.
+    """As limited_workload, but three in ten of those that state an end never end; some state a longer time
+    later.
 
-    One gang that never ends is made again whenever it is gone.
+    One gang that never ends is recreated whenever it is gone.
     """
     workload, rng = limited_workload(seed, longest_s=60.0), Random(f"{seed}-overtime")
     arrivals: list[Arrival] = []
@@ -70,6 +72,6 @@ def overtime_workload(seed: int) -> Workload:
 
 
 def stated_s(pod: Pod) -> float:
-    """What a pod of this workload states; inf: nothing."""
+    """Returns the walltime that a pod of these workloads states; inf if none."""
     text = (pod.metadata.annotations or {}).get(WALLTIME_KEY, "")
     return float(text.removesuffix("s")) if text.endswith("s") and text[:-1].isdecimal() else math.inf

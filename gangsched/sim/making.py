@@ -19,7 +19,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.plugins import IN_TREE, build_profiles
 from gangsched.sim.objects import at
 
-# Which methods a plugin serves a field of Points with: any one of them.
+# By field of Points: the methods that serve it, of which one is enough.
 _METHODS = {
     "pre_enqueue": ("pre_enqueue",),
     "admits": ("admit",),
@@ -44,12 +44,12 @@ def usual_config() -> SchedulerConfig:
 
 
 def config_with(ours: str) -> SchedulerConfig:
-    """The configuration whose file has these fields of ours."""
+    """Reads a configuration file with these fields of ours."""
     return parse_config(file_with(ours), source="a storm", plugins=IN_TREE)
 
 
 def make_scheduler(settings: Settings, *plugins: Any) -> Scheduler:
-    """The scheduler as it is assembled live, with the default profile and, behind its own, `plugins`."""
+    """Makes the scheduler as it is live, with the default profile and `plugins` after the profile's own."""
     return scheduler_of(usual_config(), settings, *plugins)
 
 
@@ -67,7 +67,7 @@ def scheduler_by(profiles: Mapping[str, Profile], settings: Settings) -> Schedul
 
 
 def with_plugins(profile: Profile, plugins: Sequence[Any]) -> Profile:
-    """The same profile; `plugins` serve, after its own, every point that they have a method for."""
+    """Returns the profile with `plugins` serving, after its own, every point that they have a method for."""
     added: dict[str, tuple[Any, ...]] = {}
     for field, methods in _METHODS.items():
         served = tuple(one for one in plugins if any(hasattr(one, method) for method in methods))

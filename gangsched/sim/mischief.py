@@ -45,7 +45,7 @@ _TAINT = Taint("sim/broken", "", "NoSchedule")
 
 
 class Mischief:
-    """Changes the cluster at random times; `die_after` kills the scheduler after that many more effects."""
+    """Changes the cluster at random times; `die_after(n)` kills the scheduler after n more effects."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Mischief:
             self._api.delete_pod(pod, grace_s=self._rng.choice((0.0, 0.0, 1.0, 3.0)))
 
     def recreate_pod(self) -> None:
-        """Gone and back under its name within a moment."""
+        """Deletes a pod and recreates it under its name at once."""
         if pod := self._some(self._pods(ours=True)):
             self._n += 1
             self._api.delete_pod(pod)
@@ -118,7 +118,8 @@ class Mischief:
     # -- another scheduler -----------------------------------------------------------------------------
 
     def stranger_comes(self) -> None:
-        """Bound by another scheduler that sees the store and none of our promises, without device IDs."""
+        """Binds a pod of another scheduler, which sees the store and none of our reservations, without
+        IDs."""
         node = self._node()
         if node is None:
             return
@@ -154,7 +155,7 @@ class Mischief:
             self._orphan(node.metadata.name)
 
     def _orphan(self, name: str) -> None:
-        """The pod garbage collector deletes the pods of a node that is gone."""
+        """Deletes the pods of a node that is gone, as the pod garbage collector does."""
 
         def collect() -> None:
             if name not in self._api.nodes:
@@ -165,7 +166,7 @@ class Mischief:
         self._timeline.after(self._rng.uniform(0.5, 5.0), collect)
 
     def recreate_node(self) -> None:
-        """Another machine under the same name, with devices of its own."""
+        """Puts another machine under the same name, with devices of its own."""
         node = self._node()
         if node is None:
             return
@@ -209,7 +210,7 @@ class Mischief:
             self._annotate(node, _listed(node, unhealthy=bad))
 
     def spoil_inventory(self) -> None:
-        """Removed, or replaced by an unreadable one."""
+        """Removes an inventory, or replaces it by an unreadable one."""
         if node := self._node():
             self._annotate(node, self._rng.choice((None, "{", '{"nvidia.com/gpu":[{"id":"a"},{"id":"a"}]}')))
 
@@ -226,12 +227,12 @@ class Mischief:
         self._api.streams[kind].cut(self._rng.uniform(0.0, 2.0))
 
     def crash(self) -> None:
-        """Dies between any two of the next effects."""
+        """Kills the scheduler between any two of its next effects."""
         if self._weather.rates.crashes:
             self._die_after(self._rng.randrange(12))
 
     def repair(self) -> None:
-        """Every node exists, is open, whole and listed; strangers are gone."""
+        """Makes every node exist, open, whole and listed; removes pods of other schedulers."""
         for pod in self._pods(ours=False):
             self._api.delete_pod(pod)
         for name, node in sorted(self._first_nodes.items()):

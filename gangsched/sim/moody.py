@@ -1,7 +1,7 @@
-"""MoodySimulation: a storm in which plugins of outsiders change their minds, beside claims, failing devices,
+"""MoodySimulation: a storm in which out-of-tree plugins change their minds, beside claims, failing devices,
 queues, preemption and evictions that are refused.
 
-A seed draws which of them there are, and how the cluster is configured. Not here: the plugins
+A seed draws which of these occur, and how the cluster is configured. Not here: the plugins
 (sim.moody_plugins), their tempers (sim.tempers), what else goes wrong (sim.faults, sim.mischief).
 """
 
@@ -35,7 +35,7 @@ from gangsched.sim.told import Told
 from gangsched.sim.workloads import Workload, preempting_workload, random_workload
 
 LOOKED_AGAIN_S = 315.0
-"""Who is unschedulable is tried again after 300 s, whatever has changed; then a backoff ends."""
+"""An unschedulable group is retried after 300 s, whatever has changed; then a backoff ends."""
 _NO = (Code.UNSCHEDULABLE.value, Code.UNRESOLVABLE.value, Code.ERROR.value)
 _OVERRUN: tuple[Literal["none", "yield", "evict"], ...] = ("none", "yield", "evict")
 _WORKLOADS = (
@@ -48,7 +48,7 @@ _WORKLOADS = (
 
 
 def moody_workload(seed: int) -> Workload:
-    """One of those of other storms."""
+    """Returns the workload of another storm."""
     return _WORKLOADS[seed % len(_WORKLOADS)](seed)
 
 
@@ -57,7 +57,7 @@ def _has_queues(seed: int) -> bool:
 
 
 def moody_settings(seed: int, settings: Settings) -> Settings:
-    """The same, with what else a seed draws."""
+    """Returns the settings with what else a seed draws."""
     rng = Random(f"{seed}-settings")
     bound: int | None = rng.choice((1, 1, 2, None))
     queueing = QueueingSettings(bound, mode="hard", on_overrun=rng.choice(_OVERRUN))
@@ -73,7 +73,7 @@ def moody_settings(seed: int, settings: Settings) -> Settings:
 
 
 def moody_devices(rng: Random) -> DeviceSettings:
-    """What becomes of pods whose device fails."""
+    """Draws what happens to pods whose device fails."""
     return DeviceSettings(
         on_failure=rng.choice(("none", "evictGang", "evictMember")),
         failure_grace_s=rng.choice((0.0, 5.0)),
@@ -81,7 +81,7 @@ def moody_devices(rng: Random) -> DeviceSettings:
 
 
 class _ToldOfHooks(Told):
-    """Also of groups that a plugin at the edge has refused."""
+    """Also records groups that a plugin at the edge has refused."""
 
     def __init__(self, refusals: Refusals) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class _ToldOfHooks(Told):
                 self._answered(asked, event.code)
 
     def asks(self, effect: ef.RunHook) -> None:
-        """The process has it called."""
+        """Records that the process has this hook called."""
         self._asked[effect.ticket] = effect
         if effect.point == PRE_ENQUEUE and effect.pod is not None:
             self._refusals.let_in.discard(effect.pod.metadata.uid)
@@ -118,12 +118,12 @@ class _ToldOfHooks(Told):
 class WithMoods(Simulation):
     """A simulation in which plugins refuse, raise and wait in spells.
 
-    Their schedulers are made by `_moody_plugins`, but for `_fresh`: without them, as they agree to everything
-    then, and some only once the edge has said so.
+    Schedulers get the plugins of `_moody_plugins`, except in `_fresh`: by then they agree to everything, some
+    only once the edge has answered.
     """
 
     refusals: Refusals
-    """Of the present process."""
+    """Refusals of the present process."""
 
     def _begin(self, workload: Workload) -> None:
         self._kinds = some_kinds(self.seed)
@@ -136,7 +136,7 @@ class WithMoods(Simulation):
         super()._begin(workload)
 
     def _moody_plugins(self, kinds: Iterable[type[Moody]], *, salt: int = 0) -> list[Moody]:
-        """Of these kinds, for one profile."""
+        """Makes plugins of these kinds for one profile."""
         return [kind(self._tempers[kind.name], self.refusals, salt) for kind in kinds]
 
     def _fresh(self) -> Scheduler:
@@ -166,7 +166,7 @@ class WithMoods(Simulation):
         super()._send(effect)
 
     def settle(self) -> None:
-        """As in other storms, once whatever plugins refused has been tried again in calm weather."""
+        """Settles as other storms do, once whatever plugins refused has been retried in calm weather."""
         self.weather.clear()
         self.mischief.repair()
         self.run_for(LOOKED_AGAIN_S)
@@ -174,7 +174,7 @@ class WithMoods(Simulation):
 
 
 class MoodySimulation(WithMoods):
-    """With what else a seed draws."""
+    """The same, with settings drawn from the seed."""
 
     def __init__(self, seed: int, workload: Workload, *, settings: Settings, **named: Any) -> None:
         settings = moody_settings(seed, settings)
@@ -186,13 +186,13 @@ class MoodySimulation(WithMoods):
 
 
 def _judge_refusals(sim: Simulation) -> Iterator[str]:
-    """40: nobody is refused over and over again."""
+    """40: no group is refused over and over again."""
     assert isinstance(sim, WithMoods)
     yield from sim.refusals.too_many
 
 
 def _judge_book(sim: Simulation) -> Iterator[str]:
-    """4: what a plugin has reserved is what is reserved."""
+    """4: a plugin's book of reservations agrees with the cache."""
     assert isinstance(sim, WithMoods)
     if sim.unasked:
         sim.unasked &= reserved_by(sim.scheduler)

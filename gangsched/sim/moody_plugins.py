@@ -1,8 +1,8 @@
-"""Plugins of outsiders that refuse, raise, make gangs wait or answer nonsense by their temper.
+"""Out-of-tree plugins that refuse, raise, make gangs wait or answer nonsense by their temper.
 
-One for each extension point; those of Permit and PreBind that are asked at the edge are answered for by
-sim.hooks. In Filter, PreFilter and Score the answer to one question stays the same for a spell, as these may
-keep nothing to themselves. Called by the core, as any plugin is.
+One for each extension point; sim.hooks answers for those of Permit and PreBind that run at the edge. In
+Filter, PreFilter and Score the answer to one question stays the same for a spell, as these may keep no state.
+Called by the core, as any plugin is.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _WAITS_S = (None, 1.0, 20.0)
 
 
 class Moody:
-    """Its temper, and the groups that it has refused."""
+    """A plugin's temper, and the groups that it has refused."""
 
     name = ""
 
     def __init__(self, temper: Temper, refusals: Refusals, salt: int = 0) -> None:
-        """salt: its argument, by which it answers otherwise."""
+        """salt: its argument, which changes its answers."""
         self._temper = Salted(temper, salt) if salt else temper
         self.refusals = refusals
 
@@ -46,7 +46,7 @@ class Moody:
         raise ValueError("of bad temper")
 
     def _answer(self, *moods: str) -> Status:
-        """In a bad temper."""
+        """Returns an answer of a bad temper, or raises."""
         mood = self._temper.choose(*moods)
         if mood == "raises":
             self._fail()
@@ -56,7 +56,7 @@ class Moody:
 
 
 class MoodyPreEnqueue(Moody):
-    """A "no" stays until the pod is edited, so it asks to wait; or moves the pod in line."""
+    """A "no" would stay until the pod is edited, so it asks to wait instead, or raises."""
 
     name = "MoodyPreEnqueue"
 
@@ -69,7 +69,7 @@ class MoodyPreEnqueue(Moody):
 
 
 class MoodyGate(Moody):
-    """At the edge, where sim.hooks answers: each pod is kept out until it has."""
+    """Keeps each pod out until its hook at the edge has answered (sim.hooks)."""
 
     name = "MoodyGate"
 
@@ -102,8 +102,8 @@ class MoodyAdmit(Moody):
 
 
 class MoodyPreFilter(Moody):
-    """Refuses a group, or narrows it to some nodes; fails now and then when it is told of a sibling or a
-    victim."""
+    """Refuses a group, or narrows it to some nodes; fails now and then when a sibling is added or a victim
+    removed."""
 
     name = "MoodyPreFilter"
 
@@ -171,7 +171,7 @@ class MoodyFilter(Moody):
 
 
 class MoodyNodeFilter(Moody):
-    """One node at a time; what it says of one is not kept, as it has a PreFilter."""
+    """Filters one node at a time; its answers are not cached, as it has a PreFilter."""
 
     name = "MoodyNodeFilter"
 
@@ -189,7 +189,7 @@ class MoodyNodeFilter(Moody):
 
 
 class MoodyCapacity(Moody):
-    """What it says would be kept: it raises, or says nothing."""
+    """Its answers would be cached: it raises, or returns None."""
 
     name = "MoodyCapacity"
 
@@ -215,7 +215,7 @@ class MoodyPostFilter(Moody):
 
 
 class MoodyScore(Moody):
-    """Scores nodes by its temper; now and then with what is no score, or not at all."""
+    """Scores nodes by its temper; now and then with NaN, or not at all."""
 
     name = "MoodyScore"
     weight = 1.0
@@ -234,7 +234,7 @@ class MoodyScore(Moody):
 
 
 class MoodyReserve(Moody):
-    """Keeps a book of its own; now and then it fails to strike something out of it, and has done so."""
+    """Keeps a book of reservations; now and then it raises after striking something out of it."""
 
     name = "MoodyReserve"
 
@@ -261,7 +261,7 @@ class MoodyReserve(Moody):
 
 
 class MoodyPermit(Moody):
-    """Waits come to their end, or to a time at which it is asked again and agrees."""
+    """Waits end with their timeout, or when it is asked again and agrees."""
 
     name = "MoodyPermit"
 
@@ -273,7 +273,7 @@ class MoodyPermit(Moody):
 
 
 class MoodyEdge(Moody):
-    """At the edge, where sim.hooks answers."""
+    """Answers at the edge, by sim.hooks."""
 
     name = "MoodyEdge"
 
@@ -300,11 +300,11 @@ KINDS: tuple[type[Moody], ...] = (
     MoodyEdge,
 )
 _OFTEN = (MoodyAdmit, MoodyReserve, MoodyPermit)
-"""Who has a claim meets these most."""
+"""Groups with a claim meet these most."""
 
 
 def some_kinds(seed: int) -> list[type[Moody]]:
-    """Of a seed: few of them, as one that refuses nearly everybody hides what the others do."""
+    """Draws a few kinds: a plugin that refuses nearly everything hides what the others do."""
     rng = Random(f"{seed}-plugins")
     drawn = {*rng.sample(KINDS, rng.choice((1, 1, 2, 2, 3))), *rng.sample(_OFTEN, rng.choice((0, 1, 1, 2)))}
     return [kind for kind in KINDS if kind in drawn]

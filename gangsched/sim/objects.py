@@ -31,7 +31,7 @@ RACK = "topology.kubernetes.io/rack"
 OURS = "gangsched"
 STRANGER = "default-scheduler"
 MACHINE_KEY = "sim.example.com/machine"
-"""The label of nodes that says which of MACHINES they are."""
+"""Node label that names the node's entry in MACHINES."""
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -46,8 +46,8 @@ def _at(seconds: int) -> datetime:
 
 
 class Machine(NamedTuple):
-    """What is in a node: devices of a model, each linked by `inside` with those of its block of so many, and
-    by `across` with the others; "": not known."""
+    """What is in a node: devices of a model, linked by `inside` within blocks of `block` devices and by
+    `across` between blocks; "": unknown."""
 
     block: int = 2
     inside: str = "NV18"
@@ -73,8 +73,8 @@ def inventory(
     resource: str = GPU,
     machine: str = "",
 ) -> str:
-    """The node annotation: n devices, two NUMA halves, linked as in that one of MACHINES, else NVLink in
-    pairs. `mark` tells generations apart."""
+    """Returns the node annotation: n devices in two NUMA halves, linked as in MACHINES[machine], else by
+    NVLink in pairs. `mark` tells generations apart."""
     ids = [f"GPU-{node}{mark}-{k}" for k in range(n_devices)]
     made = MACHINES.get(machine, USUAL)
     told = {"model": made.model, "memoryMiB": made.memory_mib} if made.model else {}

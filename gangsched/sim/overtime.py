@@ -1,8 +1,8 @@
-"""Overtime: who is evicted for the walltime, and who is not gone in time (`onOverrun: evict`).
+"""Overtime: checks that evictions for the walltime are due and whole, and come in time (`onOverrun: evict`).
 
-Kept by sim.driver over one process' life. What is stated is read from the pods as told (sim.limits), when
-they began from the binds that this process sent, else from what their kubelet and the server wrote. From the
-scheduler come only the ends that claims rest on: those cannot be put off. Called by sim.driver.
+Made by sim.step_judges for one process. Walltimes are read from the pods given to it (sim.limits); starts
+from the binds that it sent, else from what kubelet and the server wrote. From the scheduler come only the
+ends that claims rest on: those cannot be put off. Called by sim.step_judges.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ from gangsched.sim.reading import Gang, gang_of, least
 from gangsched.sim.told import Told, are_alike
 
 _SPARED_S = 30.0
-# To start a turn, and to be told of the deletion.
+# To start a turn, and to receive the deletion.
 _SLACK_S = 15.0
-# An eviction that was refused in bad weather is asked again by then.
+# An eviction that was refused in bad weather is retried by then.
 _AGAIN_S = 60.0
 
 
 class Overtime:
-    """I11: who is evicted for its walltime was over, and goes whole. I12: in calm weather it goes in time."""
+    """I11: a gang evicted for its walltime was past it, and goes whole. I12: in calm weather it goes in
+    time."""
 
     def __init__(self) -> None:
         self._bound_s: dict[str, float] = {}
         self._last: dict[str, ef.BindPod] = {}
         self._seen_s: dict[str, float] = {}
-        """By UID: when this process was first told that it is on a node."""
+        """By UID: when this process first received it as bound."""
         self._rests_s: dict[str, float] = {}
         """By UID: the end that a claim has rested on since it was made."""
         self._asked: set[str] = set()
         """UIDs of pods whose eviction this process has asked for."""
         self._causes: set[str] = set()
-        """Cause IDs of evictions that were told to be for the walltime."""
+        """Cause IDs of evictions that were reported as being for the walltime."""
 
     def look(
         self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told, now_s: float
@@ -51,7 +52,7 @@ class Overtime:
         new = {cause_id for one in effects if (cause_id := _told_by(one))} - self._causes
         self._causes |= new
         by_cause: dict[str, list[str]] = {}
-        """By cause ID that is new: an end that is put off while somebody goes comes too late."""
+        """UIDs by new cause ID: an end that is put off while members already go comes too late."""
         for one in effects:
             if isinstance(one, ef.BindPod):
                 before, self._last[one.uid] = self._last.get(one.uid), one
@@ -78,7 +79,7 @@ class Overtime:
                 yield f"I11: {pod.key} is evicted for its walltime ({cause_id}), and of its gang {left} stay"
 
     def not_gone(self, told: Told, now_s: float, calm_since_s: float) -> Iterator[str]:
-        """In calm weather, between two turns; of the profile that never goes."""
+        """I12: in calm weather, between two turns; only for the profile that is never removed."""
         seen: set[Gang] = set()
         for pod in told.pods.values():
             gang = gang_of(pod)
@@ -109,7 +110,7 @@ class Overtime:
         began = next((one for one in times if one is not None), None)
         if began is None:
             return math.inf
-        # The server's clock may be ahead of ours, and nobody is seen before it has begun.
+        # The server's clock may be ahead of ours, and no pod is seen before it has begun.
         return min((began - at(0.0)).total_seconds(), self._seen_s.get(pod.metadata.uid, math.inf))
 
     def _rest(self, scheduler: Scheduler) -> None:
@@ -127,7 +128,7 @@ def _told_by(effect: ef.Effect) -> str:
 
 
 def _running(pod: Pod, told: Told) -> list[Pod]:
-    """Members of its gang on nodes that nobody has asked to go."""
+    """Bound members of its gang that have not ended and are not being deleted."""
     gang = gang_of(pod)
     return [
         other
@@ -140,7 +141,7 @@ def _running(pod: Pod, told: Told) -> list[Pod]:
 
 
 def _is_whole(gang: Gang, pod: Pod, mates: Sequence[Pod], told: Told) -> bool:
-    """Whether none of it is to come, so that nothing goes before."""
+    """Whether all of its members are bound, and enough of them run."""
     n = least(gang, pod, told.groups.get(gang))
     others = [one for one in told.pods.values() if gang_of(one) == gang and not one.spec.node_name]
     return n is not None and len(mates) >= n and not others

@@ -1,7 +1,7 @@
-"""Texts of objects, read plainly: JSON and numbers of members; what cannot be read is None.
+"""A plain parser of objects' texts: JSON and numbers of members; None for what cannot be read.
 
-Shared by what judges the simulation, and by nothing that it judges. Called by sim.reading, sim.roles,
-sim.starts and sim.asked_devices.
+Shared by the checkers, and by nothing that they check. Called by sim.reading, sim.roles, sim.starts and
+sim.asked_devices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def json_of(text: str) -> Any:
 
 
 def whole_number(value: object, *, at_least: int = 1) -> int | None:
-    """How many members, as a number or a text of digits."""
+    """Reads how many members, from a number or a text of digits."""
     return _number(str(value), at_least)
 
 

@@ -61,7 +61,7 @@ def _gathering(group: Group, pods: dict[str, Pod]) -> Cure:
 
 
 def _counts(info: PodInfo, pod: Pod) -> bool:
-    """Whether it is one of those that must exist; who has succeeded does not come back, and is."""
+    """Whether the pod counts as existing; one that has succeeded does, as it does not come back."""
     if pod.spec.node_name:
         return pod.status.phase != "Failed"
     is_open = not pod.spec.scheduling_gates and info.state is not MemberState.GATED
@@ -110,6 +110,6 @@ def _is_due_to_tell(group: Group) -> bool:
 
 
 def _is_told(group: Group, pods: dict[str, Pod]) -> bool:
-    """Whether a pod of it says in the store why it waits."""
+    """Whether a condition of one of its pods states why it waits."""
     conditions = [c for uid in group.members if uid in pods for c in pods[uid].status.conditions or ()]
     return any(c.type == "PodScheduled" and c.status == "False" and c.message for c in conditions)

@@ -15,7 +15,8 @@ _Read = TypeVar("_Read")
 
 
 def read_once(read: Callable[[_Document], _Read]) -> Callable[[_Document], _Read]:
-    """Reads each document once: a change in the store makes another object, and results are not written to.
+    """Caches `read` by document: a change in the store makes another object, and results are never written
+    to.
 
     By identity, as documents cannot be hashed. Each is kept alive, so that no other gets its identity.
     """
@@ -29,8 +30,8 @@ def read_once(read: Callable[[_Document], _Read]) -> Callable[[_Document], _Read
 def read_once_of(
     parts: Callable[[_Document], tuple[object, ...]],
 ) -> Callable[[Callable[[_Document], _Read]], Callable[[_Document], _Read]]:
-    """Likewise, and once for all versions of a document that have these parts, the same objects, in common:
-    all that is read of it."""
+    """Likewise, and reads only once for all versions of a document that share these parts (the same objects),
+    which must be all that is read of it."""
 
     def reading(read: Callable[[_Document], _Read]) -> Callable[[_Document], _Read]:
         kept: dict[int, tuple[_Document, _Read]] = {}

@@ -63,7 +63,7 @@ def amount(text: str, *, milli: bool = False) -> int | None:
 
 
 def is_vast(n: int) -> bool:
-    """Beyond any machine's capacity: there the core may count too much, never too little."""
+    """Whether it exceeds any machine's capacity: there the core may count too much, never too little."""
     return n >= _VAST
 
 
@@ -94,7 +94,7 @@ def container_asks(container: Container) -> dict[str, int] | None:
 
 @read_once_of(asking)
 def pod_asks(spec: PodSpec) -> dict[str, int]:
-    """The pod's part of its node: one of `pods`, and every other amount that can be read."""
+    """The pod's requests: one of `pods`, and all others, unless they cannot be read."""
     asked = _pod_asks(spec)
     if asked is None or any(n < 0 for n in asked.values()):
         return {"pods": 1}
@@ -102,7 +102,7 @@ def pod_asks(spec: PodSpec) -> dict[str, int]:
 
 
 def _pod_asks(spec: PodSpec) -> dict[str, int] | None:
-    """The largest over its life: each init container in turn, then all containers that keep running."""
+    """The largest sums over its life: each init container in turn, then all containers that keep running."""
     runs: list[dict[str, int]] = []
     moments: list[dict[str, int]] = []
     for container in spec.init_containers or ():
@@ -244,7 +244,7 @@ def ids_in(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | No
 
 @read_once_of(naming_devices)
 def ids_of(pod: Pod) -> Ids:
-    """Resource -> the device IDs that a pod's annotation claims."""
+    """Resource -> the device IDs that a pod's annotation or labels state."""
     return ids_in(pod.metadata.annotations, pod.metadata.labels)
 
 
@@ -252,7 +252,7 @@ def ids_of(pod: Pod) -> Ids:
 
 
 class Gang(NamedTuple):
-    """The pod's gang; a pod that names none is its own, by its UID."""
+    """The pod's gang; a pod that names none is a gang of its own, by its UID."""
 
     dialect: str
     namespace: str
@@ -290,7 +290,7 @@ _TOPOLOGY = "gangsched.io/topology"
 
 @read_once_of(naming_a_gang)
 def gang_of(pod: Pod) -> Gang | None:
-    """None where it names two."""
+    """Returns the gang that the pod names; None if it names two."""
     meta = pod.metadata
     names: dict[str, str] = {}
     labels, annotations = meta.labels or {}, meta.annotations or {}
@@ -315,7 +315,7 @@ def gang_of(pod: Pod) -> Gang | None:
 
 
 def _application(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
-    """YuniKorn's: a gang only where the pod is of a task group."""
+    """Returns YuniKorn's application; "" unless the pod is of a task group, which makes it a gang."""
     if not any(annotations.get(key) for key in _TASKS):
         return ""
     first, *others = _APPLICATION_LABELS
@@ -356,14 +356,14 @@ def least(gang: Gang, pod: Pod, item: CustomObject | None) -> int | None:
 
 
 def total(gang: Gang, pod: Pod, item: CustomObject | None) -> int:
-    """How many must have places before any starts, where it states that beside the least; else 0."""
+    """How many must be placed before any starts, if that is stated beside the minimum; else 0."""
     stated = pod if gang.dialect == "gangsched" else item
     own = (stated.metadata.annotations or {}) if stated is not None else {}
     return whole_number(own.get(_TOTAL, "0"), at_least=0) or 0
 
 
 def required_labels(pod: Pod, item: CustomObject | None) -> tuple[str, ...]:
-    """The labels of nodes that a member and its gang's object require all members to have in common."""
+    """The node labels that a member and its gang's object require all members to share."""
     texts = [pod.metadata.annotations] + ([item.metadata.annotations] if item is not None else [])
     levels = [level for own in texts for level in (own or {}).get(_TOPOLOGY, "").split(",")]
     pairs = [level.partition(":") for level in levels]

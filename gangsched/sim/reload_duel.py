@@ -1,6 +1,6 @@
-"""ReloadDuel: two schedulers, of which each takes another configuration over some time after the other.
+"""ReloadDuel: two schedulers that take over each new configuration some time apart.
 
-A process that starts meanwhile begins with it; one that is paused takes it over when it wakes. Called by
+A process that starts meanwhile begins with it; a paused one takes it over when it wakes. Called by
 sim.reload_mix.
 """
 
@@ -63,7 +63,7 @@ class ReloadDuel(Duel):
         self.timeline.after(self._draws.uniform(*BETWEEN_S), self._next)
 
     def _change(self, drawn: Drawn) -> None:
-        """The file has changed."""
+        """Changes the file."""
         self.n_reloads += 1
         self._drawn, self.settings = drawn, drawn.applied(self._fixed)
 
@@ -81,6 +81,6 @@ class ReloadDuel(Duel):
         replica.do(call())
 
     def settle(self) -> None:
-        """As in other storms, with a configuration that allows evictions."""
+        """Settles as other storms do, with a configuration that allows evictions."""
         self._change(draw(self._draws, is_last=True))
         super().settle()

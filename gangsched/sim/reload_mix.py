@@ -1,6 +1,6 @@
-"""What the storm of reloads draws for a seed: a workload of other storms, and beside what else it runs.
+"""What the storm of reloads draws for a seed: a workload of another storm, and what runs beside it.
 
-Most seeds have a scheduler as in other storms; some have plugins of outsiders, which are switched on and off
+Most seeds have a scheduler as in other storms; some have out-of-tree plugins, which are switched on and off
 and get other arguments, volumes, both, or two schedulers.
 """
 
@@ -42,7 +42,7 @@ _N_ARGUMENTS = 3
 
 
 class MoodyReloads(ReloadSimulation, WithMoods):
-    """Beside plugins of outsiders, which a reload switches on or off, or gives other arguments."""
+    """Reloads with out-of-tree plugins, which a reload switches on or off, or gives other arguments."""
 
     def __init__(self, seed: int, workload: Workload, *, settings: Settings, **named: Any) -> None:
         self._moods = Random(f"{seed}-moody-reloads")
@@ -73,20 +73,20 @@ class MoodyReloads(ReloadSimulation, WithMoods):
         self._salt = self._moods.randrange(_N_ARGUMENTS)
         if MoodyReserve not in before:
             self.unasked |= reserved_by(self.scheduler)
-        self.refusals.kept_out.clear()  # all are asked anew
+        self.refusals.kept_out.clear()  # all are asked again
         super()._take(drawn)
 
 
 class VolumeReloads(ReloadSimulation, VolumeSimulation):
-    """Beside volumes."""
+    """Reloads with volumes."""
 
 
 class MoodyVolumeReloads(MoodyReloads, VolumeSimulation):
-    """Beside both."""
+    """Reloads with both."""
 
 
 class Mixed(NamedTuple):
-    """workload: one of other storms, by seed."""
+    """What a seed runs. workload: that of another storm."""
 
     workload: Callable[[int], Workload]
     simulation: Callable[..., Simulation | Duel] = ReloadSimulation
@@ -115,12 +115,12 @@ BESIDE = (
     Mixed(racked_workload, MoodyReloads),
     Mixed(_PREEMPTING, MoodyReloads),
 )
-"""Beside what else it runs in three seeds of eight."""
+"""What three seeds of eight run."""
 _OF, _BESIDE = 8, (2, 3, 4)
 
 
 def mixed(seed: int) -> Mixed:
-    """What this seed draws."""
+    """Returns what this seed draws."""
     nth, rest = divmod(seed, _OF)
     if rest not in _BESIDE:
         return _ALONE[seed % len(_ALONE)]
@@ -128,17 +128,17 @@ def mixed(seed: int) -> Mixed:
 
 
 def reloads_workload(seed: int) -> Workload:
-    """One of those of other storms, in which some groups are of the profile that comes and goes."""
+    """Returns another storm's workload, with some groups of the profile that comes and goes."""
     return with_others(mixed(seed).workload(seed), seed)
 
 
 def start_reloads(seed: int, workload: Workload, **named: Any) -> Simulation | Duel:
-    """What runs it."""
+    """Starts what runs it."""
     return mixed(seed).simulation(seed, workload, **named)
 
 
 def with_others(workload: Workload, seed: int) -> Workload:
-    """The same, in which some groups are of the profile that comes and goes."""
+    """Returns the workload with some groups moved to the profile that comes and goes."""
     rng, arrivals = Random(f"{seed}-profiles"), []
     for one in workload.arrivals:
         if rng.random() < _OTHER_SHARE and all(pod.spec.scheduler_name == OURS for pod in one.pods):

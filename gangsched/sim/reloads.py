@@ -1,7 +1,7 @@
 """ReloadSimulation: a storm in which the configuration changes while everything else goes wrong too.
 
-Every few seconds another configuration is in effect (sim.configurations). When the storm is over, a last one
-is, which allows evictions. Called by sim.reload_mix, which says beside what else it happens.
+Every few seconds another configuration takes effect (sim.configurations); when the storm is over, a last one,
+which allows evictions. Called by sim.reload_mix, which chooses what runs beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gangsched.sim.taking_over import Profiles, TakingOver
 from gangsched.sim.workloads import Workload
 
 BETWEEN_S = (1.0, 12.0)
-"""From one configuration to the next."""
+"""Time from one configuration to the next."""
 
 
 class ReloadSimulation(Simulation):
@@ -41,7 +41,7 @@ class ReloadSimulation(Simulation):
         return scheduler_by(self._profiles(), settings)
 
     def _profiles(self) -> Profiles:
-        """Those of the present configuration, made anew with all of their plugins."""
+        """Builds the present configuration's profiles anew, with all of their plugins."""
         return build_profiles(self._drawn.config)
 
     def _begin(self, workload: Workload) -> None:
@@ -78,7 +78,7 @@ class ReloadSimulation(Simulation):
         super()._send(effect)
 
     def settle(self) -> None:
-        """As in other storms, with a configuration that allows it."""
+        """Settles as other storms do, with a configuration that allows evictions."""
         self._is_last = True
         self._take(draw(self._draws, is_last=True))
         super().settle()

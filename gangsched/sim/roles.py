@@ -1,7 +1,8 @@
-"""Roles: how many members of each role a gang needs, and which role a member has, read anew and plainly.
+"""Roles: how many members of each role a gang needs, and which role a member has; a parser of the checkers'
+own.
 
-Volcano's tasks, KAI's subgroups and YuniKorn's task groups. Lives here: the forms that sound objects have;
-what cannot be read is None. Called by sim.reading and sim.starts.
+Reads Volcano's tasks, KAI's subgroups and YuniKorn's task groups, well-formed ones only; None for what cannot
+be read. Called by sim.reading and sim.starts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NAMED_BY = {
 
 
 def role_of(dialect: str, pod: Pod) -> str:
-    """What the pod says to be; "": nothing."""
+    """Returns the role that the pod states; "": none."""
     key = _NAMED_BY.get(dialect, "")
     return (pod.metadata.annotations or {}).get(key) or (pod.metadata.labels or {}).get(key, "")
 
@@ -39,13 +40,13 @@ def roles_of(dialect: str, pod: Pod, spec: Mapping[str, Any]) -> Roles | None:
     minima = _minima(tasks, at_least=0) if isinstance(tasks, dict) else None
     if minima is None:
         return None
-    # Volcano: a gang that may start with fewer than its tasks need together starts by its number alone.
+    # Volcano: if minMember is less than the tasks' minima together, only minMember counts.
     is_counted = sum(minima.values()) <= (whole_number(spec.get("minMember") or 0, at_least=0) or 0)
     return {task: n for task, n in minima.items() if n} if is_counted else {}
 
 
 def task_groups(text: str) -> Roles | None:
-    """YuniKorn's."""
+    """Reads YuniKorn's task groups."""
     groups = json_of(text)
     if not isinstance(groups, list) or not groups or not all(isinstance(one, dict) for one in groups):
         return None
@@ -55,7 +56,7 @@ def task_groups(text: str) -> Roles | None:
 
 
 def subgroups(spec: Mapping[str, Any]) -> Roles | None:
-    """KAI's that have no children: each has a minimum of its own."""
+    """Reads KAI's subgroups without children: each has a minimum of its own."""
     listed = spec.get("subGroups") or []
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         return None

@@ -36,7 +36,8 @@ _DIALECTS = ("core", "coscheduling")
 
 
 class Spite:
-    """Does one of these every so often while the weather is bad; `answer` is how the scheduler is told."""
+    """Does one of the deeds every so often while the weather is bad; `answer` passes an event to the
+    scheduler."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Spite:
     # -- edits -----------------------------------------------------------------------------------------
 
     def scribble_on_pod(self) -> None:
-        """An unbound pod has other annotations, or unreadable ones, for a while."""
+        """Gives an unbound pod other annotations, or unreadable ones, for a while."""
         pods = [p for p in self._api.pods.values() if not p.spec.node_name and not p.is_terminal]
         if not pods:
             return
@@ -98,7 +99,7 @@ class Spite:
         self._api.put_node(replace(node, metadata=replace(node.metadata, annotations=said)))
 
     def scribble_on_group(self) -> None:
-        """A PodGroup's numbers are invalid for a while."""
+        """Makes a PodGroup's spec invalid for a while."""
         if not self._api.groups:
             return
         key, item = self._rng.choice(list(self._api.groups.items()))
@@ -114,11 +115,12 @@ class Spite:
     # -- thieves ---------------------------------------------------------------------------------------
 
     def steal_room(self) -> None:
-        """Another scheduler takes, between our decision and its bind, all GPUs that the store shows free."""
+        """Lets another scheduler take, between our decision and its bind, all GPUs that the store shows
+        free."""
         self._steal(ids=False)
 
     def steal_devices(self) -> None:
-        """The same, and its pods name the very devices that ours are being bound with."""
+        """The same, with pods that name the very devices of our bind."""
         self._steal(ids=True)
 
     def _steal(self, *, ids: bool) -> None:
@@ -148,7 +150,7 @@ class Spite:
     # -- the server ------------------------------------------------------------------------------------
 
     def withdraw_kind(self) -> None:
-        """A CRD is removed, and its objects with it; after a while both are there again."""
+        """Removes a CRD, and its objects with it; brings both back after a while."""
         dialect = self._rng.choice(_DIALECTS)
         stream = self._api.streams[f"podgroups.{dialect}"]
         if not stream.is_offered:
@@ -168,11 +170,11 @@ class Spite:
         self._api.streams[f"podgroups.{dialect}"].offer(self._rng.uniform(0.0, 1.0))
 
     def step_clock(self) -> None:
-        """The API server's clock is an hour off, or right again."""
+        """Sets the API server's clock an hour off, or right again."""
         self._api.wall_offset_s = self._rng.choice((-3600.0, 0.0, 3600.0))
 
     def answer_unasked(self) -> None:
-        """An unrequested but true answer to a GET."""
+        """Sends an unrequested but true answer to a GET."""
         pods = list(self._api.pods.values())
         if pods:
             pod = self._rng.choice(pods)

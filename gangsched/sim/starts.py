@@ -1,8 +1,7 @@
-"""Starts: gangs start with as many members as they state, and with the groups that they list, read anew and
-plainly.
+"""Starts: checks that gangs start with as many members as they state, and with the groups that they list.
 
-Lives here: the rules of Permit and of core.state.start_together, told a second time from what the process has
-heard. Not here: the core's sets; what has started in part (sim.half_bound). Called by sim.step_judges and
+A second implementation of the rules of Permit and of core.state.start_together, from the events given to the
+process. Not here: the core's sets; what has started in part (sim.half_bound). Called by sim.step_judges and
 sim.duel after every step.
 """
 
@@ -27,17 +26,16 @@ _MAX_LISTED, _FAILED, _ALONE = 64, "Failed", "pod"
 _OF_OBJECTS = frozenset(("core", "coscheduling", "volcano", "kai"))
 """The dialects whose gangs are described by an object of their own."""
 _ON_PODS = "gangsched"
-"""The dialect of which the pods have the list: a pod alone lists nobody, and of the others here the group's
-object has it."""
+"""The dialect whose pods carry the list. A pod alone lists no group; in the other dialects here the group's
+object carries the list."""
 
 Lists = Mapping[Gang, frozenset[str]]
 
 
 class _Heard(NamedTuple):
-    """All gangs that the process has heard of. needed: how many must start together, None where what states
-    it is gone or cannot be read; unread: names of those, who list nobody, or what they were bound by;
-    reserved: UIDs of pods that have places; begun: gangs of which a member is or was on a node, or is about
-    to be."""
+    """All gangs that the process knows. needed: how many must start together, None if what states it is gone
+    or cannot be read; unread: names of those gangs, whose lists are not reliable; reserved: UIDs of reserved
+    pods; begun: gangs of which a member is or was on a node, or is about to be."""
 
     members: Mapping[Gang, Sequence[Pod]]
     lists: Lists
@@ -47,26 +45,26 @@ class _Heard(NamedTuple):
     begun: Set[Gang]
 
     def has_all(self, gang: Gang) -> bool:
-        """Whether as many of its pods are there as it needs, without those that may not be placed."""
+        """Whether as many of its pods as it needs exist and may be placed."""
         pods = [pod for pod in self.members[gang] if not pod.spec.scheduling_gates and not _goes(pod)]
         needed = self.needed[gang]
         return needed is not None and len(pods) >= needed
 
     def judges(self, gang: Gang) -> bool:
-        """Whether it is one that lists others, and what all of its set list is known."""
+        """Whether it lists other groups, and the lists of its whole set are known."""
         if gang not in self.lists:
             return False
         return not any(self.lists[one] & self.unread for one in set_of(gang, self.lists))
 
 
 class Starts:
-    """44: the first bind of a gang comes when as many of its members have places as it needs, of each role
-    too. 43: and when all of its set are there, and each has such places, or has begun already: what follows
-    completes it. 46: who is bound has a rank that no other member has which is there and stays."""
+    """44: when a gang's first bind is sent, the members that it needs are reserved, also of each role. 43:
+    all gangs of its set exist by then, and each has the members that it needs reserved or has begun already;
+    later binds complete it. 46: no other member that exists and stays has the rank of a bound pod."""
 
     def __init__(self) -> None:
         self._sent: set[str] = set()
-        """UIDs of pods of which a bind was sent, for as long as they have a place: it may be sent again."""
+        """UIDs of pods whose bind was sent, while they are reserved: it may be sent again."""
 
     def look(self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told) -> Iterator[str]:
         """Called before the effects are sent."""
@@ -97,8 +95,8 @@ class Starts:
         self._sent |= {pod.metadata.uid for pod in sent}
 
     def at_rest(self, scheduler: Scheduler, told: Told, excuses: Callable[[Group], bool]) -> Iterator[str]:
-        """43, when nothing moves any more: no gang holds places and waits while all of its set are there, of
-        which none is refused."""
+        """43, at rest: no gang holds reservations and waits while all of its set exist and none of them is
+        refused."""
         self._sent.clear()  # nothing is on its way
         heard = self._heard(_members(scheduler, told), reserved_by(scheduler), told)
         groups = {_gang(group): group for group in scheduler.shared.groups.values()}
@@ -121,7 +119,8 @@ class Starts:
         return _Heard(members, lists, needed, unread, reserved, begun)
 
     def _is_bound(self, pod: Pod, told: Told) -> bool:
-        """Whether it runs, has run well, or is about to: successors of who has failed start together anew."""
+        """Whether it runs, has succeeded, or is about to run; replacements of failed pods must start together
+        again."""
         uid = pod.metadata.uid
         is_there = bool(pod.spec.node_name) or uid in told.answered or uid in self._sent
         return is_there and pod.status.phase != _FAILED
@@ -135,7 +134,7 @@ def _gang(group: Group) -> Gang:
 def _share_a_rank(
     gang: Gang, pods: Sequence[Pod], ranks: Mapping[str, str | None], told: Told
 ) -> Iterator[str]:
-    """ranks: of those that are being bound, by UID."""
+    """46. ranks: of the pods that are being bound, by UID."""
     has: dict[str | None, str] = {}
     for pod in (pod for pod in pods if pod.metadata.uid not in ranks and not _goes(pod)):
         if (claim := told.claim_of(pod.metadata.uid)) is not None:
@@ -154,7 +153,7 @@ def _starts_short(gang: Gang, pods: Sequence[Pod], reserved: frozenset[str], tol
     stated = {least(gang, pod, item) for pod in pods}
     needed = stated.pop()
     if stated or needed is None:
-        return  # what it is started by cannot be known
+        return  # the number that it starts by cannot be known
     needed = max(needed, total(gang, pods[0], item))
     there = [pod for pod in pods if pod.metadata.uid in reserved]
     if len(there) < needed:
@@ -172,7 +171,7 @@ def _starts_apart(gang: Gang, heard: _Heard) -> Iterator[str]:
         yield f"43: {gang} starts, and two of its set have one name"
     if len(together) > _MAX_LISTED:
         yield f"43: {gang} starts, and its set has {len(together)} groups"
-    # Whoever is in the set through one that has begun has started before, and may have lost pods since.
+    # Gangs in the set only through one that has begun have started before, and may have lost pods since.
     near = set_of(gang, heard.lists, ends=heard.begun)
     for one in (one for one in near if one not in heard.begun):
         if missing := sorted(heard.lists[one] - {str(other) for other in near}):
@@ -184,7 +183,7 @@ def _starts_apart(gang: Gang, heard: _Heard) -> Iterator[str]:
 
 
 def set_of(gang: Gang, lists: Lists, *, ends: Set[Gang] = frozenset()) -> list[Gang]:
-    """All gangs that are connected with it by listing each other; through those in `ends` nobody is."""
+    """Returns all gangs connected with it by listing each other; gangs in `ends` connect no others."""
     found = [gang]
     for one in found:
         for name in sorted(lists[one]) if one not in ends else ():
@@ -197,8 +196,8 @@ def set_of(gang: Gang, lists: Lists, *, ends: Set[Gang] = frozenset()) -> list[G
 
 
 def with_more_important(lowest: int, scheduler: Scheduler, told: Told) -> frozenset[str]:
-    """UIDs of pods that would be lost together with who started with them: with a gang of which not all has
-    ended, and whose priority is `lowest` or more."""
+    """Returns UIDs of pods that would be lost together with more important ones: pods of gangs whose set has
+    a pod that has not ended and has priority `lowest` or more."""
     members = _members(scheduler, told)
     lists = _lists(members, told)
     important = {
@@ -211,7 +210,7 @@ def with_more_important(lowest: int, scheduler: Scheduler, told: Told) -> frozen
 
 
 def names_with(pods: Iterable[Pod], scheduler: Scheduler, told: Told) -> dict[str, list[str]]:
-    """By UID, of pods in sets: the names of all gangs of that set."""
+    """By UID, for pods in sets: the names of all gangs of that set."""
     lists = _lists(_members(scheduler, told), told)
     gangs = ((pod.metadata.uid, gang_of(pod)) for pod in pods)
     sets = ((uid, set_of(gang, lists)) for uid, gang in gangs if gang is not None and gang in lists)
@@ -219,7 +218,8 @@ def names_with(pods: Iterable[Pod], scheduler: Scheduler, told: Told) -> dict[st
 
 
 def _meant(name: str, by: Gang, lists: Lists) -> Gang | None:
-    """The group that a list means by the name: the one in the same words, or else the only one that lists."""
+    """Returns the group that a list means by a name: the one of the same dialect, else the only one so
+    named."""
     named = [gang for gang in lists if str(gang) == name]
     alike = [gang for gang in named if gang.dialect == by.dialect]
     if alike:
@@ -228,7 +228,7 @@ def _meant(name: str, by: Gang, lists: Lists) -> Gang | None:
 
 
 def _members(scheduler: Scheduler, told: Told) -> dict[Gang, list[Pod]]:
-    """Its pods that the process has heard of, by gang, without those that have ended before they ran."""
+    """By gang: the pods that the process knows, without those that ended before they ran."""
     members: dict[Gang, list[Pod]] = {}
     for pod in told.pods.values():
         gang = gang_of(pod) if pod.spec.scheduler_name in scheduler.shared.profiles else None
@@ -242,12 +242,13 @@ def _goes(pod: Pod) -> bool:
 
 
 def _lists(members: Mapping[Gang, Sequence[Pod]], told: Told) -> Lists:
-    """What each gang lists, of those that list any."""
+    """By gang that lists any: the names that it lists."""
     return {gang: listed for gang, pods in members.items() if (listed := _list_of(gang, pods, told))}
 
 
 def _list_of(gang: Gang, pods: Sequence[Pod], told: Told) -> frozenset[str]:
-    """The names that it lists, in full, its own among them; empty: none, or they cannot be read."""
+    """Returns the names that it lists, in full, its own among them; empty if none, or if they cannot be
+    read."""
     if gang.dialect == _ON_PODS:
         texts = {(pod.metadata.annotations or {}).get(KEY, "") for pod in pods}
     else:
@@ -263,5 +264,5 @@ def _list_of(gang: Gang, pods: Sequence[Pod], told: Told) -> frozenset[str]:
 
 
 def reserved_by(scheduler: Scheduler) -> frozenset[str]:
-    """UIDs of pods that have a place and are not known to be there."""
+    """Returns UIDs of pods that are reserved and not known to be bound."""
     return frozenset(info.uid for info in scheduler.shared.cache.pods.values() if info.state is ASSUMED)

@@ -29,11 +29,11 @@ from gangsched.sim.waits import Waits
 
 
 class StepJudges:
-    """One process' checkers; those of queues know the queues of their own storms alone."""
+    """One process' checkers; those of queues know only the queues of their own storms."""
 
     def __init__(self, settings: Settings, *, follows: bool = False, knows_queues: bool = True) -> None:
-        """follows: other settings may be in effect later, and what happens until then counts for those too;
-        knows_queues: whether the checkers know what its queues may have."""
+        """follows: other settings may take effect later, and what happens until then counts for those too;
+        knows_queues: whether the checkers know its queues' guarantees and limits."""
         self.preemptions, self._starts, self._kept_room = Preemptions(), Starts(), KeptRoom()
         self._taken, self._waits = Taken(), Waits()
         self._follows = follows
@@ -43,13 +43,13 @@ class StepJudges:
         if follows:
             self._guarantees, self._limits, self._overtime = Guarantees(), Limits(), Overtime()
         self.excuses: Callable[[Group], bool] = _nobody
-        """Whether a group may wait for something else than room, a plugin, say."""
+        """Whether a group may wait for something other than room, such as a plugin."""
         self.take(settings, knows_queues=knows_queues)
 
     def take(
         self, settings: Settings, *, knows_queues: bool = True, reserved: frozenset[str] = frozenset()
     ) -> None:
-        """These settings are in effect from now on; reserved: UIDs of pods that have their places already."""
+        """Applies these settings from now on; reserved: UIDs of pods that are reserved already."""
         self._reserved = reserved
         queueing = settings.queueing
         queues = settings.queues.queues if settings.queues is not None and knows_queues else ()
@@ -69,7 +69,7 @@ class StepJudges:
         if self._limits is not None:
             is_counted = queueing is not None and queueing.mode in ("hard", "budget")
             self._limits.begin(queueing.bound if queueing is not None and is_counted else None)
-        # With claims a group may have to wait for those of its own queue.
+        # With claims a group may have to wait for claims of its own queue.
         self._given_back = GivenBack() if self._are_guaranteed and queueing is None else None
         if not knows_queues:
             self._kept_room.begin(_always)
@@ -82,7 +82,7 @@ class StepJudges:
         """Whether `look` judges anything; with the default settings, nothing."""
 
     def look_always(self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told) -> Iterator[str]:
-        """After every step, before its effects are sent: what no setting changes."""
+        """Checks a step before its effects are sent: what no setting changes."""
         yield from self.preemptions.look(scheduler, effects)
         yield from self._starts.look(scheduler, effects, told)
         yield from self._taken.look(scheduler, told)
@@ -91,7 +91,7 @@ class StepJudges:
     def look(
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told, now_s: float
     ) -> Iterator[str]:
-        """Likewise: what is judged of claims and queues."""
+        """Likewise: what concerns claims and queues."""
         if scheduler.shared.queue.claims is not None:
             yield from self._kept_room.look(scheduler, effects, told, now_s)
             yield from acyclic(scheduler)
@@ -116,7 +116,7 @@ class StepJudges:
     def between_turns(
         self, scheduler: Scheduler, told: Told, now_s: float, *, calm_since_s: float, is_idle: bool
     ) -> Iterator[str]:
-        """calm_since_s: 0 as long as anything goes wrong; is_idle: nothing is left to hear, or in line."""
+        """calm_since_s: 0 while anything goes wrong; is_idle: no event is unread, and no group is in line."""
         if self._fills and is_idle and scheduler.is_synced:
             yield from unfilled(scheduler, told, now_s, self.is_kept_out, self.excuses)
         if self._overtime is not None and self._are_evicted and calm_since_s and scheduler.is_synced:
@@ -125,14 +125,14 @@ class StepJudges:
             yield from self._at_rest(told, now_s)
 
     def is_kept_out(self, needed: Sequence[Pod], scheduler: Scheduler, told: Told) -> bool:
-        """Whether these may have to wait for a limit of their queue; True: it is not known."""
+        """Whether these may have to wait for a limit of their queue; True if that is unknown."""
         if not self._knows_queues:
             return True
         limits = self._limits if self._are_limited else None
         return limits is not None and limits.keeps_out(needed, scheduler, told)
 
     def in_the_end(self, scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
-        """When nothing moves any more."""
+        """Checks a run that is at rest."""
         yield from self._at_rest(told, now_s)
         yield from self._starts.at_rest(scheduler, told, self.excuses)
 

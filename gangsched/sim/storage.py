@@ -1,8 +1,8 @@
 """Storage: the controller of volumes, its drivers and users, and what goes wrong with them.
 
-Binds claims to the volumes that are reserved for them, makes volumes where a claim asks for one, or says that
-it could not; frees and removes them again. Faults while the weather is bad; `repair` undoes what would keep a
-pod from ever running. VolumeSimulation runs a workload with them. Not here: what there is at first
+Binds claims to the volumes that are reserved for them, makes volumes for claims that ask for one, or reports
+that it could not; frees and removes them again. Faults happen while the weather is bad; `repair` undoes what
+would keep a pod from ever running. VolumeSimulation runs a workload with them. Not here: what exists at first
 (sim.volumes), the checks (sim.volume_rules).
 """
 
@@ -86,7 +86,7 @@ class Storage:
     # -- the server ------------------------------------------------------------------------------------------
 
     def answer(self, path: str, body: Any) -> Any:
-        """To a plugin's GET or patch. Raises: ApiError."""
+        """Answers a plugin's GET or patch. Raises: ApiError."""
         is_claim = path.startswith(_CLAIMS)
         kind, name = (CLAIMS, path.removeprefix(_CLAIMS)) if is_claim else (VOLUMES, path[len(_VOLUMES) :])
         item = self._api.objects[kind].get(("d" if is_claim else "", name))
@@ -107,7 +107,7 @@ class Storage:
     # -- the controller --------------------------------------------------------------------------------------
 
     def _control(self) -> None:
-        """One round; the next follows a moment later."""
+        """Does one round; the next follows a moment later."""
         for claim in list(self._claims.values()):
             if claim.metadata.deletion_timestamp is not None:
                 self._remove_unused(claim)
@@ -123,7 +123,7 @@ class Storage:
         self._timeline.after(self._rng.uniform(0.1, 0.6), self._control)
 
     def _serve(self, claim: PersistentVolumeClaim) -> None:
-        """Binds it to a volume that is reserved for it, or to one made for it."""
+        """Binds the claim to a volume that is reserved for it, or to one made for it."""
         for volume in self._volumes.values():
             owner = volume.spec.claim_ref
             if owner is not None and owner.uid == claim.metadata.uid:
@@ -140,7 +140,7 @@ class Storage:
             self._make(claim, self._strayed(node) if is_local else "")
 
     def _strayed(self, node: str) -> str:
-        """Where the driver makes a volume for this node: its idea of where that is may be wrong."""
+        """Returns where the driver makes a volume for this node: it may be the wrong node."""
         if self._weather.rates.mischief_per_s and self._rng.random() < _STRAYS:
             return self._rng.choice([name for _, name in self._api.objects[NODES]])
         return node
@@ -174,14 +174,14 @@ class Storage:
         self._api.put_object(CLAIMS, bound)
 
     def _release(self, volume: PersistentVolume) -> None:
-        """Its claim is gone: a local one is emptied and offered again, another removed."""
+        """Removes a volume whose claim is gone; a local one is emptied and offered again."""
         name = volume.metadata.name
         self._api.remove_object(VOLUMES, ("", name))
         if volume.spec.storage_class_name == LOCAL:
             self._api.put_object(VOLUMES, volumes.local_volume(name, name.partition("-")[0], self._mark()))
 
     def _remove_unused(self, claim: PersistentVolumeClaim) -> None:
-        """A claim that is being deleted stays as long as a pod uses it."""
+        """Removes a claim that is being deleted, once no pod uses it."""
         name = claim.metadata.name
         if not self._is_used(name):
             self._api.remove_object(CLAIMS, (claim.metadata.namespace, name))
@@ -196,7 +196,7 @@ class Storage:
             self._api.put_object(CLAIMS, volumes.claim(name, self._mark()))
 
     def _gone(self, pod: Pod) -> None:
-        """Its user needs what it wrote no longer, now and then."""
+        """Deletes the claims of a pod that is gone, now and then."""
         for name in claims_of(pod):
             if self._rng.random() < 0.5:
                 self._delete(name)
@@ -242,8 +242,8 @@ class Storage:
         self._api.streams[kind].cut(self._rng.uniform(0.0, 2.0))
 
     def repair(self) -> None:
-        """Drivers have room, lost local volumes are back; claims that lost theirs, or have one that was made
-        elsewhere and may share no node with the next, are made anew."""
+        """Gives drivers room, brings lost local volumes back, and recreates claims whose volume is lost, or
+        was made elsewhere and may share no node with the next."""
         for kind, item in self._first:
             if kind in (NODES, CAPACITIES):
                 self._api.put_object(kind, item)
@@ -256,13 +256,13 @@ class Storage:
                 self._delete(name)
 
     def _is_astray(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-        """Whether nobody uses it yet, and it was made elsewhere than it was asked for."""
+        """Whether the volume was made elsewhere than asked for, and no pod uses it yet."""
         node = (claim.metadata.annotations or {}).get(SELECTED, "")
         is_here = volume.spec.node_affinity in (None, volumes.only_on(node))
         return volume.spec.csi is not None and not is_here and not self._is_used(claim.metadata.name)
 
     def events(self) -> Iterable[ev.Event]:
-        """All of it, as a process that starts is told."""
+        """Yields all objects, as a new process receives them."""
         for kind, some in self._api.objects.items():
             yield from (ev.ObjectPut(kind, item) for item in some.values())
 

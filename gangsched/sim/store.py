@@ -1,7 +1,7 @@
 """SimStore: objects with UIDs and versions, and the direct writes of all actors but the scheduler.
 
-Users, kubelets, controllers and other schedulers call the plain methods; the scheduler's requests come by
-sim.api. Watches are sim.streams'.
+Users, kubelets, controllers and other schedulers call the plain methods; the scheduler's requests come
+through sim.api. sim.streams has the watches.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SimStore:
         self.nodes: dict[str, Node] = {} if peer is None else peer.nodes
         self.groups: dict[Key, CustomObject] = {} if peer is None else peer.groups
         self.objects: dict[str, dict[Key, Any]] = {} if peer is None else peer.objects
-        """Those of other kinds, by kind as plugins name it, namespace and name."""
+        """Objects of other kinds, by kind as plugins name it, namespace and name."""
         self.books: Books = Books() if peer is None else peer.books
         self.n_changes = 0
         """A change counter of pods, nodes and groups: readers skip unchanged ones."""
@@ -74,16 +74,16 @@ class SimStore:
         return [(key, item) for key, item in self.groups.items() if kind == f"podgroups.{key[0]}"]
 
     def refuse(self, refused: ev.ObjectRefused) -> None:
-        """The watch shows an object that cannot be read."""
+        """Lets the watch show an object that cannot be read."""
         self._timeline.after(self._weather.watch_delay_s(), lambda: self._answer(refused))
 
     def create_pod(self, pod: Pod) -> Pod | None:
-        """A new pod; None where its name is taken."""
+        """Creates a pod; None if its name is taken."""
         key = (pod.metadata.namespace, pod.metadata.name)
         return None if key in self.pods else self._put_pod(key, pod)
 
     def update_pod(self, pod: Pod, **changes: Any) -> Pod | None:
-        """Replaces metadata, spec or status of the pod as it is now; None where it is gone."""
+        """Replaces metadata, spec or status of the pod as it is now; None if it is gone."""
         key = (pod.metadata.namespace, pod.metadata.name)
         now = self.pods.get(key)
         if now is None or now.metadata.uid != pod.metadata.uid:
@@ -96,7 +96,7 @@ class SimStore:
         self.update_pod(pod, status=replace(pod.status, conditions=conditions))
 
     def bind_as_stranger(self, pod: Pod, node: str, annotations: dict[str, str] | None = None) -> None:
-        """Another scheduler's Binding."""
+        """Binds a pod as another scheduler does."""
         key = (pod.metadata.namespace, pod.metadata.name)
         now = self.pods.get(key)
         if now is not None and not now.spec.node_name and now.metadata.deletion_timestamp is None:
@@ -128,11 +128,11 @@ class SimStore:
 
     @property
     def anyone_leaves(self) -> bool:
-        """Whether the grace of some pod is not over yet."""
+        """Whether some pod is still terminating."""
         return any(pod.metadata.deletion_timestamp is not None for pod in self.pods.values())
 
     def delete_pod(self, pod: Pod, *, grace_s: float = 0.0) -> None:
-        """deletionTimestamp, and gone when the grace is over; an unbound pod without grace goes at once."""
+        """Sets deletionTimestamp, and removes the pod when the grace is over; without grace at once."""
         key = (pod.metadata.namespace, pod.metadata.name)
         now = self.pods.get(key)
         if now is None or now.metadata.uid != pod.metadata.uid:
@@ -176,19 +176,19 @@ class SimStore:
             self._tell(f"podgroups.{dialect}", (dialect, namespace, name), item, deleted=True)
 
     def serve(self, kinds: Iterable[str]) -> None:
-        """Other kinds can be watched too; to be called before anything is listed."""
+        """Serves other kinds too; to be called before anything is listed."""
         kinds = tuple(kinds)
         self.objects |= {kind: {} for kind in kinds}
         self.serve_groups(kinds)
 
     def serve_groups(self, kinds: Iterable[str]) -> None:
-        """As `serve`, PodGroups of other dialects."""
+        """As `serve`, for PodGroups of other dialects."""
         for kind in kinds:
             for one in self._all:
                 one.streams[kind] = one._stream(kind)
 
     def put_object(self, kind: str, item: Any) -> None:
-        """An object of such a kind, made or changed."""
+        """Creates or changes an object of such a kind."""
         item = replace(item, metadata=replace(item.metadata, resource_version=self._next_version()))
         key = (item.metadata.namespace, item.metadata.name)
         self.objects[kind][key] = item
@@ -206,7 +206,7 @@ class SimStore:
         return self._timeline.now_s + self.wall_offset_s
 
     def wall_time(self, in_s: float = 0.0) -> datetime:
-        """The same in the API's format, that many seconds from now."""
+        """The same in the API's format, `in_s` seconds from now."""
         return at(self.wall_s + in_s)
 
     def _put_pod(self, key: Key, pod: Pod) -> Pod:

@@ -42,7 +42,7 @@ FENCED = Settings(fence=True)
 ROUGH = replace(STORM, late=0.0)
 HOSTILE = replace(STORM, proxied=0.06, throttled=0.03, unread=0.1, spite_per_s=1.0)
 MOODY = replace(STORM, bad_temper=0.4)
-# One in eight of thousands of binds would be lost, and each loss occupies a place among those in flight.
+# STORM would lose one in eight of thousands of binds, and each loss occupies a place among those in flight.
 CROWDED = replace(ROUGH, lost_before=0.01, lost_after=0.01, slow=0.01, longest_timeout_s=2.0)
 _STORM_S = 40.0
 _PACES = ("mischief_per_s", "spite_per_s", "tampering_per_s", "bad_temper")
@@ -54,8 +54,8 @@ class Storm(msgspec.Struct, frozen=True):
     """A way to run seeds.
 
     `title`: for people. `is_slow`: a seed takes seconds; one in four is run beside other storms. `is_duel`:
-    two schedulers. `foresees`: they list pods in the fence before they place them. `simulation`: with what
-    else there is. `mixes`: a seed is one of these instead.
+    two schedulers. `foresees`: they list pods in the fence before they place them. `simulation`: what runs a
+    seed. `mixes`: a seed is one of these instead.
     """
 
     title: str
@@ -222,7 +222,7 @@ _BESIDE_DUEL = ("claims", "overtime", "preempting", "racks", "wordings", "sick",
 
 
 def _mixes(storms: Mapping[str, Storm]) -> tuple[Storm, ...]:
-    """Storms beside what belongs to others: each alone was quiet where two at once were not."""
+    """Combines storms with faults or settings of others: each alone was quiet where two at once were not."""
     sick = storms["sick"].settings
     failing = {"on_failure": sick.devices.on_failure, "failure_grace_s": sick.devices.failure_grace_s}
     found = [replace(storms[name], rates=storms["hostile"].rates) for name in _BESIDE_HOSTILE]
@@ -244,7 +244,7 @@ STORMS["mixed"] = Storm("two of these at once", mixes=_mixes(STORMS))
 class Case(msgspec.Struct, frozen=True):
     """One seed of a storm, with the remaining part of its workload and faults.
 
-    recount_every: how many steps of a scheduler there are to a recount of its accounts.
+    recount_every: steps of a scheduler between recounts of its counts.
     """
 
     storm: Storm
@@ -254,7 +254,7 @@ class Case(msgspec.Struct, frozen=True):
     recount_every: int = 1
 
     def run(self) -> Simulation | Duel:
-        """The storm, then calm until all is at rest. Raises: Broken."""
+        """Runs the storm, then calm until all is at rest. Raises: Broken."""
         storm = self.storm
         start = partial(Duel, foresees=storm.foresees) if storm.is_duel else storm.simulation
         sim = start(
@@ -279,7 +279,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def case(storm: Storm, seed: int) -> Case:
-    """The whole of a seed."""
+    """Returns the whole of a seed."""
     if storm.mixes:
         storm = storm.mixes[seed % len(storm.mixes)]
     return Case(storm, seed, storm.workload(seed), storm.rates)
@@ -312,7 +312,7 @@ def _faults(rates: Rates) -> list[str]:
 
 
 def shrink(failing: Case, broken: Broken, *, max_tries: int = 120) -> Shrunk:
-    """The shortest failing prefix of arrivals, without each arrival and fault that is not needed.
+    """Cuts down to the shortest failing prefix of arrivals, without arrivals and faults that are not needed.
 
     Any failure counts, so the final one may differ from `broken`.
     """
@@ -342,7 +342,7 @@ class _Tries:
         self._left = left
 
     def take(self, smaller: Case) -> bool:
-        """Whether it fails too; then it is the case from now on."""
+        """Takes the smaller case if it fails too; returns whether it does."""
         if self.n >= self._left:
             return False
         self.n += 1

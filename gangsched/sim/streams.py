@@ -55,7 +55,7 @@ class Stream:
         self.n_on_the_way = 0
 
     def tell(self, key: Key, item: Any, *, deleted: bool = False) -> None:
-        """Something changed in the store; a watch that is down never hears of it."""
+        """Sends a change of the store; a watch that is down never shows it."""
         if not self._up:
             return
         self._last_s = max(self._last_s, self._timeline.now_s + self._delay_s())
@@ -70,7 +70,7 @@ class Stream:
         self._timeline.at(self._last_s, deliver)
 
     def cut(self, down_s: float) -> None:
-        """The watch breaks: what was on its way is lost, and after a while everything is listed again."""
+        """Breaks the watch: events in flight are lost, and after `down_s` everything is listed again."""
         if self._is_off:
             return
         self._hang_up()
@@ -78,14 +78,14 @@ class Stream:
         self._timeline.after(down_s, lambda: self._listed(connection))
 
     def withdraw(self) -> None:
-        """The server no longer offers the kind; its known objects are kept."""
+        """Stops offering the kind; its known objects are kept."""
         self._hang_up()
         self.is_offered = False
         self.n_on_the_way = 0
         self._sink(ev.KindMissing(self.kind))
 
     def offer(self, down_s: float) -> None:
-        """The server offers the kind again."""
+        """Offers the kind again."""
         self.is_offered = True
         self.cut(down_s)
 
@@ -96,7 +96,7 @@ class Stream:
         return known is not None and int(known.metadata.resource_version) >= int(meta.resource_version)
 
     def hang_up(self) -> None:
-        """The process is gone: nothing is listed before the next one does."""
+        """Ends the process's watch: nothing is listed before the next process connects."""
         self._is_off = True
         self._hang_up()
 
@@ -106,7 +106,8 @@ class Stream:
         return self.kind.startswith(f"{GROUPS}.")
 
     def reconnect(self, down_s: float, *, unread_s: float = 0.0) -> None:
-        """A new process: it knows nothing and lists everything. unread_s: how long lists fail before."""
+        """Starts a new process's watch: it knows nothing and lists everything. unread_s: how long lists fail
+        first."""
         self._is_off = self.is_read = False
         self._known.clear()
         self.cut(down_s + unread_s)

@@ -1,8 +1,8 @@
-"""Taken: whether a gang from which preemption takes pods stays whole, or goes whole, or may lose them singly.
+"""Taken: checks that a gang that loses pods to preemption stays whole, goes whole, or may lose them singly.
 
-Read from the pods as told: their numbers, and `gangsched.io/disruption-mode`. Lives here: gangs in our own
-words, of others the object says more; and of our profiles: the pods of one that is gone are another
-scheduler's. Not here: whether what is taken was needed (sim.checkers, Preemptions).
+Numbers and `gangsched.io/disruption-mode` are read from the pods given to the process. Only gangs in our own
+dialect are judged, as in others the object states more; and only pods of present profiles, as those of a
+removed one are another scheduler's. Not here: whether the victims were needed (sim.checkers, Preemptions).
 Called by sim.step_judges after every step.
 """
 
@@ -22,14 +22,14 @@ _OURS = "gangsched"
 class Taken:
     """47: preemption leaves enough of a gang, or nothing; by mode `all` nothing, by `single` anything.
 
-    Who is being deleted anyway is not taken.
+    Pods that are being deleted anyway are not taken.
     """
 
     def __init__(self) -> None:
         self._victims: frozenset[str] = frozenset()
 
     def look(self, scheduler: Scheduler, told: Told) -> Iterator[str]:
-        """After every step, of the gangs of which it has more victims than before."""
+        """Checks the gangs that have new victims in this step."""
         before, self._victims = self._victims, frozenset(scheduler.shared.victims)
         new = self._victims - before
         if not new:
@@ -53,7 +53,7 @@ class Taken:
 
 
 def _is_there(pod: Pod, told: Told) -> bool:
-    """Whether it runs and stays, or has run well."""
+    """Whether the pod runs and stays, or has succeeded."""
     if pod.is_terminal:
         return pod.status.phase == "Succeeded"
     is_bound = bool(pod.spec.node_name) or pod.metadata.uid in told.answered

@@ -1,6 +1,6 @@
-"""TakingOver: one scheduler process after the other takes another configuration over, as it does live.
+"""TakingOver: lets scheduler processes take over another configuration, as they do live.
 
-Lives here: the order of a reload (extension.reload) in virtual time, whoever runs the process. Not here:
+Lives here: the order of a reload (extension.reload) in virtual time, whatever runs the process. Not here:
 which configurations there are (sim.configurations), when one comes (sim.reloads).
 """
 
@@ -25,7 +25,7 @@ _LEAVES_S = 0.05
 
 
 class Process(Protocol):
-    """Whose present process takes it over."""
+    """What runs the process that takes it over: a simulation, or a replica of a duel."""
 
     scheduler: Scheduler
     told: Told
@@ -34,7 +34,7 @@ class Process(Protocol):
 
 
 class TakingOver:
-    """Takes it over, and once more when no gang of a profile that goes is on its way."""
+    """Takes a configuration over, and again once no gang of a profile that it removes is on its way."""
 
     def __init__(
         self,
@@ -55,18 +55,18 @@ class TakingOver:
         self._wakes_s = wakes_s
         self._taken: tuple[Profiles, Settings] | None = None
         self._untold: Scheduler | None = None
-        """Who lists all pods again, and has not heard them yet."""
+        """The scheduler that lists all pods again, while it has not received them."""
 
     @property
     def is_over(self) -> bool:
-        """Whether all of it is in effect."""
+        """Whether the whole configuration is in effect."""
         scheduler = self._process.scheduler
         return self._untold is not scheduler and not scheduler.is_retiring
 
     def take(self, profiles: Profiles, settings: Settings) -> None:
-        """These are in effect from now on."""
+        """Puts these into effect."""
         scheduler = self._process.scheduler
-        if scheduler.shared.profiles.keys() != profiles.keys():  # some pods were nobody's until now
+        if scheduler.shared.profiles.keys() != profiles.keys():  # some pods had no profile until now
             self._untold = scheduler
             self._timeline.after(self._rng.uniform(0.0, 1.0), partial(self._tell_pods_anew, scheduler))
         self._taken = profiles, settings
@@ -74,7 +74,7 @@ class TakingOver:
         self._leave(self._taken)
 
     def _tell_pods_anew(self, scheduler: Scheduler) -> None:
-        """A list is one batch, behind what was heard before."""
+        """Delivers a list as one batch, behind the events received before."""
         process, now_s = self._process, self._timeline.now_s
         if scheduler is process.scheduler and now_s < self._wakes_s():
             self._timeline.at(self._wakes_s(), partial(self._tell_pods_anew, scheduler))

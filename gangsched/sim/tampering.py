@@ -28,7 +28,7 @@ Ids = frozenset[str]
 
 
 class Tampering:
-    """Does one of these every so often while the weather is bad.
+    """Tampers every so often while the weather is bad.
 
     sent: the binds that have left the scheduler, by UID. scheduler: the running one; a crash brings another.
     """
@@ -64,7 +64,7 @@ class Tampering:
             self.start()
 
     def edit(self) -> None:
-        """Somebody writes a bound pod's annotations, past every policy."""
+        """Edits a bound pod's annotations, past every policy."""
         pods = list(self._holding())
         if not pods:
             return
@@ -79,7 +79,7 @@ class Tampering:
         self._api.update_pod(pod, metadata=replace(pod.metadata, annotations=own))
 
     def swap(self) -> None:
-        """kubelet has given two pods each other's devices; the agent says so, of both or first of one."""
+        """Lets kubelet give two pods each other's devices; the agent reports both, or one first."""
         by_place: dict[tuple[str, int], list[Pod]] = {}
         for pod in self._holding():
             held = self._has(pod)
@@ -101,7 +101,7 @@ class Tampering:
         self._timeline.after(self._rng.uniform(0.0, 0.5), lambda: self._report(name))
 
     def flap(self) -> None:
-        """A few devices of a node are unhealthy for a moment."""
+        """Makes two devices of a node unhealthy for a moment."""
         node = self._rng.choice(list(self._api.nodes.values()))
         name = node.metadata.name
         self._annotate(node, INVENTORY_KEY, inventory(name, 8, unhealthy=self._rng.sample(range(8), 2)))

@@ -1,7 +1,7 @@
-"""Three teams with queues on a small cluster: their workload, the scheduler, and what none of them may lose.
+"""Three teams with queues on a small cluster: a workload, a scheduler, and the checker of guarantees.
 
-One is guaranteed half of the smallest cluster, one a quarter, one nothing; whatever is evicted comes again.
-Not here: storms (sim.storms), which weather.
+One is guaranteed half of the smallest cluster, one a quarter, one nothing; half of what is evicted comes
+again. Not here: storms and their weather (sim.storms).
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ SETTINGS = _CONFIG.settings
 
 
 def make_with_queues(settings: Settings, *plugins: Any) -> Scheduler:
-    """As it is assembled live with this configuration, and with `plugins` behind its own."""
+    """Assembles the scheduler as it is live with this configuration, with `plugins` after the profile's
+    own."""
     return scheduler_of(_CONFIG, settings, *plugins)
 
 
 def teams_workload(seed: int, *, n_arrivals: int = 36, over_s: float = 45.0) -> Workload:
-    """Every pod ends by itself, and most say when; gangs of the whole cluster are among them.
+    """Returns a workload of pods that end by themselves; most state when. Some gangs take the whole cluster.
 
-    Some name another queue later, most of them when they have started.
+    Some name another queue later, most of them after they have started.
     """
     rng = Random(f"{seed}-teams")
     n_nodes, gpus = rng.randint(2, 4), 4
@@ -70,7 +71,8 @@ def teams_workload(seed: int, *, n_arrivals: int = 36, over_s: float = 45.0) -> 
 
 
 def group_pods(rng: Random, name: str, n: int, gpus: int, annotations: Mapping[str, str]) -> tuple[Pod, ...]:
-    """A gang of n, now and then one that starts with fewer; or a lone pod, now and then an important one."""
+    """Makes a gang of n, which now and then may start with fewer; or a lone pod, now and then an important
+    one."""
     least = rng.randint(1, n) if rng.random() < 0.2 else n
     return tuple(
         make_pod(
@@ -93,12 +95,12 @@ def _edits(arrivals: Sequence[Arrival], rng: Random) -> Iterator[Edit]:
 
 
 class Guarantees:
-    """31: no queue at or below its guarantee loses a pod to another, and none above it comes below.
+    """31: no queue at or below its guarantee loses a pod to another, and none above it falls below.
 
-    Counted from what the process was told and the binds that it sent. A pod whose eviction was refused may
-    stay or go, and one that waits in Permit, whose bind was read as not done, or whose bump is not answered
-    may be bound yet, so it is a find only if it is one both ways. While the cluster is smaller than all that
-    is guaranteed, nothing is checked. A pod counts for the queue in which it started, whatever it names
+    Counts the events given to the process and the binds that it sent. A pod whose eviction was refused may
+    stay or go. One that waits in Permit, whose bind was read as not done, or whose bump is not answered may
+    still be bound. So only what is a violation either way counts. While the cluster is smaller than all
+    guarantees together, nothing is checked. A pod counts for the queue in which it started, whatever it names
     later.
     """
 
@@ -123,7 +125,7 @@ class Guarantees:
                 self._sent[one.uid] = one.annotations.get(STARTED_IN_KEY, "")
             if isinstance(one, ef.EvictPod | ef.DeletePod) and one.uid in told.pods:
                 cause = one.cause_id.rpartition("#")[0]
-                if cause:  # else nobody has had a turn for which it may go: its own devices have failed, say
+                if cause:  # else it is evicted for no group: its own devices have failed, for example
                     by_cause.setdefault(cause, []).append(told.pods[one.uid])
         if not by_cause or gpus_there(told) < sum(GUARANTEED.values()):
             return
@@ -145,10 +147,10 @@ class Guarantees:
     def takes_kept_room(
         self, starting: Sequence[Pod], claim: StartClaim, told: Told, promised: Sequence[Pod]
     ) -> bool:
-        """Whether these stay within their queue's guarantee, and the claim is for who would borrow.
+        """Whether these stay within their queue's guarantee, and the claim's pods would borrow.
 
-        promised: pods for which others are to go, who count as if they were there. Of those that start only
-        as many as their gang needs: the others of one that has started wait for no claim.
+        promised: pods for which victims are to go; they count as if they were there. Of the pods that start,
+        only as many as their gang needs count: further pods of a gang that has started wait for no claim.
         """
         if gpus_there(told) < sum(GUARANTEED.values()):
             return True
@@ -171,8 +173,8 @@ class Guarantees:
         )
 
     def _there(self, queue: str, told: Told) -> int:
-        """By pods that are not going, on nodes that exist or on the way there: what a lost node took with it
-        is due again."""
+        """Counts devices of pods that are not being deleted, on nodes that exist or on the way there: what a
+        lost node took with it is due again."""
         return sum(
             gpus_of(pod)
             for pod in self._pods_of(queue, told)
@@ -180,8 +182,8 @@ class Guarantees:
         )
 
     def _held(self, queue: str, told: Told) -> tuple[int, int]:
-        """By pods that are not going: without those whose eviction was asked for before; and with them and
-        those that may be bound yet."""
+        """Counts devices of pods that are not being deleted: without those whose eviction was requested
+        before, and with them and those that may still be bound."""
         there = [pod for pod in self._pods_of(queue, told) if pod.metadata.deletion_timestamp is None]
         stay = (pod for pod in there if pod.metadata.uid not in self._asked)
         return sum(map(gpus_of, stay)), sum(map(gpus_of, there)) + self._may_come(queue, told)
@@ -195,14 +197,14 @@ class Guarantees:
         )
 
     def _pods_of(self, queue: str, told: Told) -> Iterator[Pod]:
-        """Its pods that hold something, also on a node that is gone."""
+        """The queue's pods that are placed, also on a node that is gone."""
         for uid, pod in told.pods.items():
             is_placed = bool(pod.spec.node_name) or uid in told.promised.by_uid
             if is_placed and not pod.is_terminal and self._queue_of(pod, told) == queue:
                 yield pod
 
     def _queue_of(self, pod: Pod, told: Told) -> str:
-        """While its bind may be on its way, the queue that this writes."""
+        """Returns its queue; while its bind may be in flight, the one that the bind writes."""
         uid = pod.metadata.uid
         is_sent = not pod.spec.node_name and self._unsure.get(uid) == told.n_settled[uid]
         sent = self._sent.get(uid, "") if is_sent else ""
@@ -210,13 +212,13 @@ class Guarantees:
 
 
 def _node_of(pod: Pod, told: Told) -> str:
-    """Where a pod is that holds something, or where its bind is on the way to."""
+    """Returns the node of a placed pod, or the one that its bind in flight names."""
     return pod.spec.node_name or told.promised.by_uid[pod.metadata.uid].node
 
 
 def queue_of(pod: Pod, sent: str = "") -> str:
-    """Whoever names none is in that which lists the namespace by its name. sent: what its bind writes, while
-    that is on the way."""
+    """Returns the pod's queue; without a name, the one that lists its namespace by name. sent: the queue that
+    its bind writes, while that is in flight."""
     own = pod.metadata.annotations or {}
     started = sent or (own.get(STARTED_IN_KEY, "") if pod.spec.node_name else "")
     queue = started if started in GUARANTEED else own.get(QUEUE_KEY, "")
@@ -224,20 +226,20 @@ def queue_of(pod: Pod, sent: str = "") -> str:
 
 
 def _is_of(pod: Pod, cause: str) -> bool:
-    """Whether it goes since its own gang gives itself up."""
+    """Whether the pod goes because its own gang is given up."""
     gang = gang_of(pod)
     return gang is not None and f"{gang.namespace}/{gang.name}" == cause
 
 
 def _queue_of_group(cause: str, told: Told) -> str:
-    """By the name of a group, or of its first pod."""
+    """Returns a group's queue, by the name of the group or of its first pod."""
     name = cause.rpartition("/")[2]
     pods = (one for one in told.pods.values() if one.metadata.name in (name, f"{name}-0"))
     return next((queue_of(pod) for pod in pods), "")
 
 
 def _least(pods: Sequence[Pod], told: Told) -> int:
-    """How many of a gang have to start together, beside those that run or have ended well; those by which
+    """Returns how many of a gang must start together, beside those that run or have succeeded; pods by which
     it grows start alone."""
     gang, starting = gang_of(pods[0]), {pod.metadata.uid for pod in pods}
     if gang is None:

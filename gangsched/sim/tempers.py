@@ -1,8 +1,8 @@
-"""Tempers: when outsiders' plugins are in a bad temper, and which groups they have refused since.
+"""Tempers: when out-of-tree plugins are in a bad temper, and which groups they have refused since.
 
-A plugin has spells, drawn from a seed and lived through in virtual time: in some it says no to a part of what
-it is asked, or to all. Once the weather is calm it agrees to everything, for good. Not here: what it is asked
-(sim.moody_plugins), who judges by it (sim.moody).
+A plugin has spells in virtual time, drawn from a seed: in some it refuses some or all questions. Once the
+weather is calm it agrees to everything, for good. Not here: the questions (sim.moody_plugins), and checks of
+the answers' effects (sim.moody).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gangsched.sim.faults import Weather
 from gangsched.sim.timeline import Timeline
 
 _SHARES = (0.3, 0.6, 1.0)
-"""Of what a plugin is asked it says no to so much in a bad spell."""
+"""Shares of the questions that a plugin refuses in a bad spell."""
 _SHORTEST_S, _LONGEST_S = 0.5, 12.0
 _WITHIN_S = 1.0
 _MANY = 4
-"""So often a plugin may refuse one group within that time. Its backoff lasts as long at least, and ends early
-where its members, or what they ask for, change."""
+"""A plugin may refuse one group at most this often within _WITHIN_S. The group's backoff lasts at least that
+long, and ends early if its members, or their requests, change."""
 
 Tries = Callable[[], Iterable[Group]]
 
@@ -40,17 +40,17 @@ class Temper:
         self._until_s = 0.0
 
     def is_bad(self) -> bool:
-        """Whether it says no this time; the next time it is asked the same it may not."""
+        """Whether it refuses this time; asked the same again, it may not."""
         share = self._share_now()
         return bool(share) and self._answers.random() < share
 
     def is_bad_about(self, *what: Hashable) -> bool:
-        """Likewise, with one answer for one question as long as the spell lasts."""
+        """Likewise, with one answer to one question while the spell lasts."""
         share = self._share_now()
         return bool(share) and self.number_of(*what) < share
 
     def number_of(self, *what: Hashable) -> float:
-        """From 0 to 1, another one in each spell."""
+        """A number from 0 to 1 for the question, another one in each spell."""
         return crc32(f"{self.name} {self._n} {what}".encode()) / 2.0**32
 
     def choose(self, *moods: str) -> str:
@@ -69,7 +69,7 @@ class Temper:
 
 
 class Salted:
-    """A temper that is about other nodes and groups, of a plugin with other arguments."""
+    """The temper of a plugin with other arguments: it is about other nodes and groups."""
 
     def __init__(self, temper: Temper, salt: int) -> None:
         self._temper = temper
@@ -84,9 +84,9 @@ class Salted:
 
 
 class Refusals:
-    """Whom the plugins of one process have refused, or failed on, and at which of its attempts.
+    """Which groups the plugins of one process have refused, or failed on, and at which of their attempts.
 
-    40: none of them has to refuse one group many times within a second.
+    40: no plugin has to refuse one group many times within a second.
     """
 
     def __init__(self, timeline: Timeline, *, has_gate: bool) -> None:
@@ -95,23 +95,23 @@ class Refusals:
         self.has_gate = has_gate
         self._at: dict[str, int] = {}
         self.groups: Tries = tuple
-        """All that the process has now."""
+        """All groups that the process has now."""
         self._times_s: dict[str, list[float]] = {}
         self.too_many: list[str] = []
-        """What is found."""
+        """The violations found."""
         self.kept_out: set[str] = set()
-        """UIDs of pods, by PreEnqueue."""
+        """UIDs of pods that PreEnqueue keeps out."""
         self.let_in: set[str] = set()
-        """UIDs of pods, by PreEnqueue at the edge."""
+        """UIDs of pods that PreEnqueue at the edge has let in."""
 
     def refused(self, group: Group | None, *, n_more: int = 0) -> None:
-        """None: it was asked about a template alone, which may be anybody's. n_more: how many of its turns
-        will still end with that."""
+        """Records a refusal. None: the plugin was asked about a template alone, which may be any group's.
+        n_more: how many more of the group's turns will end with it."""
         for one in self.groups() if group is None else (group,):
             self._at[str(one.key)] = one.attempts + n_more
 
     def refused_places(self, group: Group, point: str) -> None:
-        """By a plugin that is asked once the group has its places."""
+        """Records a refusal by a plugin that is asked once the group is placed."""
         self.refused(group)
         now_s, key = self._timeline.now_s, f"{group.key} in {point}"
         times_s = [one for one in self._times_s.get(key, ()) if one > now_s - _WITHIN_S]
@@ -120,7 +120,7 @@ class Refusals:
             self.too_many.append(f"40: {key} was refused {len(times_s) + 1} times within a second")
 
     def waits_since(self, group: Group) -> bool:
-        """Whether a plugin has refused it, or may have, and it was not tried since."""
+        """Whether a plugin has refused it, or may have, and it has not been tried since."""
         is_refused = self._at.get(str(group.key), -1) >= group.attempts
         return is_refused or any(self._is_out(info) for info in group.members.values())
 

@@ -26,7 +26,7 @@ RANK_KEY = "gangsched.io/rank"
 
 
 def are_alike(one: ef.BindPod, other: ef.BindPod) -> bool:
-    """Whether both give the pod the same; the queue that it starts in may be another one since a reload."""
+    """Whether both give the pod the same; only the queue that it starts in may differ, after a reload."""
     return one.node == other.node and one.labels == other.labels and _given(one) == _given(other)
 
 
@@ -52,7 +52,7 @@ class _Claims:
         self.by_node: dict[str, dict[str, Claim]] = {}
 
     def put(self, claim: Claim) -> None:
-        """In the place of what the pod had before."""
+        """Adds a claim, in place of the pod's earlier one."""
         self.end(claim.uid)
         self.by_uid[claim.uid] = claim
         self.by_node.setdefault(claim.node, {})[claim.uid] = claim
@@ -72,9 +72,9 @@ class Told:
         self.groups: dict[Gang, CustomObject] = {}
         """PodGroup objects, by the gang that they describe."""
         self.objects: dict[str, dict[tuple[str, str], Any]] = {}
-        """Those of other kinds, by kind, namespace and name."""
+        """Objects of other kinds, by kind, namespace and name."""
         self._held = _Claims()
-        """What pods hold that are on a node and have not ended."""
+        """What pods hold that are bound and have not ended."""
         self.promised = _Claims()
         self.n_settled: Counter[str] = Counter()
         """By UID of a pod: answers after which no bind sent before can land."""
@@ -86,7 +86,7 @@ class Told:
         """UIDs that Bind plugins were asked to bind, by ticket."""
 
     def hear(self, events: Iterable[ev.Event]) -> None:
-        """Applies what the process is about to be told."""
+        """Applies the events that the process is about to receive."""
         self.n_heard += 1
         for event in events:
             hear = _HEAR.get(type(event))
@@ -144,7 +144,7 @@ class Told:
             self.n_settled[event.uid] += 1
         if event.pod is not None and event.pod.spec.node_name:
             known = self.pods.get(event.uid)  # without one it is gone, and the answer is old
-            if known is not None and not known.spec.node_name:  # else the watch tells what comes after that
+            if known is not None and not known.spec.node_name:  # else the watch shows what comes after that
                 self._see(event.pod)
         else:
             self.promised.end(event.uid)
@@ -168,8 +168,8 @@ class Told:
         self.promised.put(self.claim_of_bind(bind))
 
     def is_held_unshown(self, info: PodInfo) -> bool:
-        """Whether a pod that was read as not bound has its place all the same: it is about to be sent again,
-        or its answer, which came after that, says that it is bound."""
+        """Whether a pod that was read as not bound is placed all the same: its bind is about to be sent
+        again, or a later answer has reported it bound."""
         pod = self.pods.get(info.uid)
         if pod is None or pod.spec.node_name or info.uid in self.promised.by_uid:
             return False
@@ -191,7 +191,7 @@ class Told:
                 yield other, node
 
     def claim_of(self, uid: str) -> Claim | None:
-        """What the pod has, or will have once its bind has landed."""
+        """Returns what the pod has, or will have once its bind has landed."""
         return self.promised.by_uid.get(uid) or self._held.by_uid.get(uid)
 
     def claims_on(self, node: str) -> Iterator[Claim]:

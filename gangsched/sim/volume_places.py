@@ -1,8 +1,8 @@
-"""Places for pods with volumes: whether a pod or a gang waits at rest though all of it would find one.
+"""Finds pods and gangs with volumes that wait at rest though all of them would find a node.
 
 Each pod is tried on each node in turn, with the volumes that it would get there. If all find a node, they
-fit; if not, they may still fit, and nothing is said. Called by sim.storage when a run has come to rest. Not
-here: what no bind may do (sim.volume_rules).
+fit; if not, they may still fit, and nothing is reported. Called by sim.storage when a run has come to rest.
+Not here: what no bind may do (sim.volume_rules).
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def unserved(
     store: Mapping[str, Mapping[Any, Any]],
     is_kept_out: Callable[[Sequence[Pod], Scheduler, Told], bool],
 ) -> Iterator[str]:
-    """39: when a run has come to rest nothing with volumes waits that would find its room and its volumes.
+    """39: at rest no group with volumes waits that would find its room and its volumes.
 
-    is_kept_out: whether its queue may keep it out. Not for who has a claim, nor for what claims keep.
+    is_kept_out: whether its queue may keep it out. Skips groups with a claim; room that claims keep is not
+    free.
     """
     claims = scheduler.shared.queue.claims
     standing = claims.all if claims is not None else []
@@ -56,7 +57,7 @@ def unserved(
 
 
 class _Trial:
-    """Places that are given one after the other."""
+    """Places that are given to pods one after the other."""
 
     def __init__(self, told: Told, store: Mapping[str, Mapping[Any, Any]], free: Room) -> None:
         self._store, self._now = store, StorageNow(told, store)
@@ -72,7 +73,7 @@ class _Trial:
         """The node for which a claim's volume would be made, by the claim's name."""
 
     def places(self, needed: Sequence[Pod]) -> list[str]:
-        """A node for each of them; none: it is not known whether they fit."""
+        """Returns a node for each pod; empty if it is unknown whether they fit."""
         found = []
         for pod in needed:
             node = next((name for name in self._free if self._take(pod, name)), "")
@@ -82,7 +83,7 @@ class _Trial:
         return found
 
     def _take(self, pod: Pod, node: str) -> bool:
-        """Whether it fits there, whose room and volumes it then has."""
+        """Whether the pod fits on the node; if so, it takes its room and volumes there."""
         room, asked = self._free[node], pod_asks(pod.spec)
         if any(amount > room.get(resource, 0) for resource, amount in asked.items()):
             return False
@@ -112,7 +113,7 @@ class _Trial:
         made: dict[str, str],
         attached: set[Held],
     ) -> bool:
-        """Whether the claim has a volume for that node, or gets one, which is noted."""
+        """Whether the claim has a volume for that node, or gets one, which is then recorded."""
         name, kind = claim.metadata.name, claim.spec.storage_class_name
         if claim.spec.volume_name:
             volume = self._now.volume(claim)
@@ -142,6 +143,6 @@ class _Trial:
         return None
 
     def _has_room(self, node: str, n: int) -> bool:
-        """Whether the driver says to have room for so many; where it says nothing, it has none."""
+        """Whether the driver reports room for n volumes; without a report it has none."""
         one = self._store[CAPACITIES].get(("kube-system", f"on-{node}"))
         return one is not None and int(one.capacity.removesuffix("Gi")) >= n * _MADE_GIB

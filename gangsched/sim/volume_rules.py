@@ -1,7 +1,7 @@
-"""VolumeRules: what no bind may do with volumes, judged from what the process was told and the store.
+"""VolumeRules: what no bind may do with volumes, judged from the process's events and the store.
 
-Claims and volumes are read here for themselves: a claim's volume never changes, so that the store may be
-asked about a claim that the process knows by its UID. Called by sim.driver after every turn, as a watcher.
+A claim's volume never changes, so the store may be asked about a claim that the process knows by its UID.
+Called by sim.driver after every turn, as a watcher.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from gangsched.sim.volumes import ONE_POD, claim_uid, claims_of
 if TYPE_CHECKING:
     from gangsched.sim.driver import Simulation
 
-# Between the choice of a node and the bind its volumes are made: so long an earlier limit may have counted.
+# Volumes are made between the choice of a node and the bind: so long an earlier limit may have counted.
 _REMEMBERED_S = 60.0
 Held = tuple[str, str]
 """A volume that is attached to nodes: its driver, and its name there."""
 
 
 class VolumeRules:
-    """35: who is bound reaches its volumes. 36: a claim for one pod has one. 37: no node has too many. 38: no
-    volume is given to two claims at once. 42: who is bound has all of its claims bound.
+    """35: a bound pod reaches its volumes. 36: a claim for one pod has only one. 37: no node has too many
+    volumes. 38: no volume is given to two claims at once. 42: all claims of a bound pod are bound.
 
-    Faults excuse nothing but what is not known any more: a claim that is gone, or was made anew.
+    Faults excuse only what can no longer be known: a claim that is gone, or was recreated.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class VolumeRules:
         for uid, binds in sim.sent.items():
             n = self._n_judged.get(uid, 0)
             self._n_judged[uid] = len(binds)
-            # One that is sent once more is no decision.
+            # A bind that is sent again is no decision.
             if len(binds) > n and uid in told.pods and binds[-1] not in binds[:-1]:
                 yield from self._judge(binds[-1], told, sim.api.objects)
         yield from _given_twice(sim.api.hooks.bodies, told)
@@ -78,7 +78,7 @@ class VolumeRules:
             volume = now.volume(claim)
             if volume is not None and not reaches(volume, bind.node):
                 yield f"35: {bind.name} is bound to {bind.node}, which {volume.metadata.name} does not reach"
-            # As in kube-scheduler, who is on a node that is gone uses nothing any more.
+            # As in kube-scheduler, a pod on a node that is gone no longer uses anything.
             users = [one.metadata.name for one, on in others if on in told.nodes and name in claims_of(one)]
             if ONE_POD in (claim.spec.access_modes or ()) and users:
                 yield f"36: {bind.name} is bound, and {users} has its claim {name} for one pod"
@@ -92,21 +92,21 @@ class VolumeRules:
 
 
 class StorageNow:
-    """What claims are, to a process that was told something of them."""
+    """Claims and volumes as they are in the store, else as the process received them."""
 
     def __init__(self, told: Told, store: Mapping[str, Mapping[Any, Any]]) -> None:
         self._told = told.objects
         self._store = store
 
     def claim(self, name: str) -> PersistentVolumeClaim | None:
-        """As it is in the store where it is the same claim, else as it was told."""
+        """Returns the claim in the store if it is the same one, else the one that the process received."""
         told: PersistentVolumeClaim | None = self._told.get(CLAIMS, {}).get(("d", name))
         now: PersistentVolumeClaim | None = self._store[CLAIMS].get(("d", name))
         is_same = told is not None and now is not None and told.metadata.uid == now.metadata.uid
         return now if is_same else told
 
     def is_first(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether it is in the store and was not made anew: the one that the pod was placed for."""
+        """Whether it is in the store and was never recreated: the one that the pod was placed for."""
         meta = claim.metadata
         there: PersistentVolumeClaim | None = self._store[CLAIMS].get((meta.namespace, meta.name))
         return there is not None and there.metadata.uid == meta.uid == claim_uid(meta.name)
@@ -119,8 +119,8 @@ class StorageNow:
         return found if owner is not None and owner.uid == claim.metadata.uid else None
 
     def held(self, pod: Pod) -> set[Held]:
-        """What it has attached to its node. Who is bound has all its volumes; a claim that was made anew
-        under it has none, and nobody attaches one."""
+        """Returns what the pod has attached to its node. A bound pod has all its volumes; a claim that was
+        recreated under it has none, and none is attached."""
         found: set[Held] = set()
         for name in claims_of(pod):
             claim = self.claim(name)
@@ -133,25 +133,25 @@ class StorageNow:
 
 
 def node_of(pod: Pod, told: Told) -> str:
-    """Where it is, or is about to be; "" once it has ended."""
+    """Returns the node that the pod is on, or is about to be on; "" once it has ended."""
     promised = told.promised.by_uid.get(pod.metadata.uid)
     node = promised.node if promised is not None else pod.spec.node_name
     return "" if pod.is_terminal else node
 
 
 def limit_of(node: CsiNode) -> int | None:
-    """How many volumes of the one driver here may be attached to it; None: as many as come."""
+    """Returns how many volumes of the one driver here may be attached to the node; None: no limit."""
     counts = [driver.allocatable.count for driver in node.spec.drivers or () if driver.allocatable]
     return counts[0] if counts else None
 
 
 def attached_by(volume: PersistentVolume) -> set[Held]:
-    """What the volume's users have attached to their nodes for it; a local one is there already."""
+    """Returns what is attached to a node for the volume; nothing for a local one, which is there already."""
     return {(csi.driver, csi.volume_handle)} if (csi := volume.spec.csi) is not None else set()
 
 
 def reaches(volume: PersistentVolume, node: str) -> bool:
-    """By the one form of an affinity that there is here: to nodes by name."""
+    """Whether the node can use the volume; reads the one form of affinity used here: to nodes by name."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return True
@@ -162,9 +162,9 @@ def reaches(volume: PersistentVolume, node: str) -> bool:
 
 
 def _given_twice(bodies: HookBodies | None, told: Told) -> Iterator[str]:
-    """Volumes come again under their names, so it is one volume where its version is the same. A pod that is
-    gone has given it up: of two patches of one version the server takes the first. Each profile has promises
-    of its own, as in kube-scheduler: there too the server takes the first."""
+    """Volumes are recreated under their names, so only one version is one volume. A pod that is gone has
+    given its volume up: of two patches of one version the server takes the first. Each profile has
+    reservations of its own, as in kube-scheduler: there too the server takes the first."""
     owners: dict[tuple[str, str, str], str] = {}
     for pod, path, patch in bodies.under_way() if bodies is not None else ():
         owner = patch.get("spec", {}).get("claimRef", {}).get("name", "")

@@ -64,7 +64,8 @@ Objects = tuple[tuple[str, Any], ...]
 
 
 def volumes_workload(seed: int, *, n_arrivals: int = 16, over_s: float = 30.0) -> Workload:
-    """Gangs each of whose pods has a claim or two of its own, or one for all; the objects are apart."""
+    """Returns gangs each of whose pods has a claim or two of its own, or one for all; `storage_of` has the
+    objects."""
     rng = Random(f"{seed}-volumes")
     nodes = tuple(_node(f"n{i}") for i in range(rng.randint(2, 4)))
     arrivals = []
@@ -94,7 +95,7 @@ def volumes_workload(seed: int, *, n_arrivals: int = 16, over_s: float = 30.0) -
 
 
 def _claims_of(rng: Random, name: str, n: int) -> list[list[str]]:
-    """By pod: the names of its claims, which say what they are."""
+    """By pod: the names of its claims, which begin with their kind."""
     kinds = (LOCAL, LOCAL, MADE, MADE, NET, SHARED, DISK, "one", *(("one",) * 4 if n == 1 else ()))
     kind, more = rng.choice(kinds), rng.random() < 0.3
     found = []
@@ -157,7 +158,7 @@ def claim(name: str, mark: str = "") -> PersistentVolumeClaim:
 
 
 def local_volume(name: str, node: str, mark: str = "") -> PersistentVolume:
-    """On one node, and free."""
+    """Makes a free volume on one node."""
     spec = VolumeSpec(
         access_modes=[ONCE, MANY],
         capacity={"storage": "10Gi"},
@@ -174,12 +175,12 @@ def only_on(node: str) -> VolumeNodeAffinity:
 
 
 def csi_node(name: str, limit: int) -> CsiNode:
-    """The driver on a node, which may have so many volumes attached."""
+    """The driver on a node, which may have at most `limit` volumes attached."""
     return CsiNode(_meta(name), CsiNodeSpec([NodeDriver(DRIVER, Allocatable(limit))]))
 
 
 def capacity(node: str, gib: int) -> CsiStorageCapacity:
-    """What the driver says to have there."""
+    """The capacity that the driver reports for a node."""
     selector = LabelSelector(match_labels={HOST: node})
     return CsiStorageCapacity(_meta(f"on-{node}", namespace="kube-system"), MADE, selector, f"{gib}Gi")
 
@@ -194,5 +195,5 @@ def _meta(name: str, *, namespace: str = "", mark: str = "") -> ObjectMeta:
 
 
 def claim_uid(name: str, mark: str = "") -> str:
-    """mark: of one that was made anew."""
+    """mark: tells a recreated object from its predecessor."""
     return f"uid-{name}{mark}"

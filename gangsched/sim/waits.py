@@ -1,7 +1,7 @@
-"""Waits: a gang that holds room without being bound gives it back when its time is over.
+"""Waits: checks that a gang that holds room without being bound gives it back when its time is over.
 
-The time is what its pods state, read plainly, or the configuration's. Lives here: Permit's wait, and the wait
-for victims. Not here: what other groups have of the room (sim.given_back, sim.filling). Called by
+The time is what its pods state, parsed here separately, or the configuration's. Lives here: Permit's wait,
+and the wait for victims. Not here: whether other groups get the room (sim.given_back, sim.filling). Called by
 sim.step_judges after every step.
 """
 
@@ -22,23 +22,23 @@ _KEY, _ALONE = "gangsched.io/schedule-timeout", "pod"
 _OURS = "GangScheduling"
 _STATED = re.compile(r"([0-9]{1,6})s")
 _GRACE_S = 30.0
-"""Where a pod states none: Kubernetes' default."""
+"""Kubernetes' default, for a pod that states none."""
 _SLACK_S = 1.0
 """A turn comes a moment after its time."""
 
 
 class Waits:
-    """48: room is held for no longer than its gang states, or the configuration; with victims to wait for,
-    for their grace more. Counted from the first step in which it is held."""
+    """48: a gang holds room no longer than it or the configuration states, and with victims to wait for,
+    their grace longer. Counted from the first step in which it holds the room."""
 
     def __init__(self) -> None:
         self._since_s: dict[tuple[GroupKey, int], tuple[float, float]] = {}
-        """By group and the number of its preemption, 0 for none: since when it holds room, and until when it
+        """By group and the number of its preemption (0: none): since when it holds room, and until when it
         may, by the longest time that was in force meanwhile."""
 
     def look(self, scheduler: Scheduler, told: Told, excuses: Callable[[Group], bool]) -> Iterator[str]:
-        """Of the groups that wait while they hold room, or wait for room that is kept for them; not of those
-        that may wait for a plugin, which has a time of its own."""
+        """Checks groups that wait while they hold room, or for room that is kept for them; not those that may
+        wait for a plugin, which has a time of its own."""
         now_s = scheduler.shared.now_s
         held: dict[tuple[GroupKey, int], tuple[float, float]] = {}
         for group in scheduler.shared.queue.waiting:
@@ -56,14 +56,14 @@ class Waits:
 
 
 def _waits_for_plugins(group: Group, scheduler: Scheduler) -> bool:
-    """Whether others than the one of gangs are asked in Permit, or it is not known who is."""
+    """Whether Permit asks plugins other than GangScheduling, or the profile is not known."""
     profile = scheduler.shared.profiles.get(group.scheduler_name)
     return profile is None or any(plugin.name != _OURS for plugin in profile.permits)
 
 
 def _longest_s(group: Group, scheduler: Scheduler, told: Told) -> float:
-    """How long this group may hold room, as things are now; a time that is stated otherwise than the storms
-    state it is not judged."""
+    """Returns how long this group may hold room, as things are now; inf if a time is stated in a form that
+    the storms do not use."""
     stated_s = {_stated_s(told.pods[uid]) for uid in group.members if uid in told.pods}
     whole_s = max((one for one in stated_s if one is not None), default=0.0)
     if None in stated_s or not stated_s:

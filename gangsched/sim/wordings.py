@@ -1,7 +1,8 @@
-"""Workloads of gangs in other systems' words, with roles, and of pods that say how their devices must lie.
+"""Workloads of gangs in other systems' dialects, with roles, and of pods with constraints on their devices.
 
-Everything else is drawn as in sim.workloads. Lives here: Volcano's, KAI's, Koordinator's, YuniKorn's and the
-lightweight words; nodes of three makes. Not here: what they mean (sim.roles, sim.reading, sim.asked_devices).
+Everything else is drawn as in sim.workloads. Lives here: the dialects of Volcano, KAI, Koordinator and
+YuniKorn, and the lightweight one; nodes of three makes. Not here: what they mean (sim.roles, sim.reading,
+sim.asked_devices).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _ASKED: tuple[Mapping[str, Any], ...] = (
 
 
 def worded_workload(seed: int) -> Workload:
-    """Nodes of several makes, some without a list; most gangs in one of the other systems' words."""
+    """Nodes of several makes, some without a list; most gangs in one of the other systems' dialects."""
     rng = Random(f"{seed}-wordings")
     drawn = random_workload(seed)
     nodes = tuple(_made(rng, node) for node in drawn.nodes)
@@ -123,7 +124,7 @@ def _marked(
 
 
 def _unnamed(pod: Pod) -> Pod:
-    """Without what our own words say of its gang."""
+    """Returns the pod without what our own dialect states of its gang."""
     meta = pod.metadata
     own = {key: text for key, text in (meta.annotations or {}).items() if key not in _OURS}
     labels = {key: text for key, text in (meta.labels or {}).items() if key != GROUP_LABEL}

@@ -78,7 +78,7 @@ class Intrusion(msgspec.Struct, frozen=True):
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """Pods that are there at a time have another text in an annotation from then on."""
+    """Gives pods that exist at a time another text in an annotation."""
 
     at_s: float
     names: tuple[str, ...]
@@ -119,7 +119,7 @@ class Workload(msgspec.Struct, frozen=True):
         return (*self.arrivals, *self.intrusions)
 
     def without(self, one: Arrival | Intrusion | Edit) -> Workload:
-        """Everything else."""
+        """Returns the workload without one of them."""
         arrivals = tuple(other for other in self.arrivals if other is not one)
         intrusions = tuple(other for other in self.intrusions if other is not one)
         return replace(self, arrivals=arrivals, intrusions=intrusions)
@@ -152,7 +152,7 @@ def random_workload(seed: int, *, n_arrivals: int = 12, over_s: float = 20.0) ->
 
 
 def hostile_workload(seed: int) -> Workload:
-    """random_workload, with hostile objects among it: pods of ours, of other schedulers, and nodes."""
+    """Returns random_workload with hostile objects among it: pods of ours, of other schedulers, and nodes."""
     workload, rng = random_workload(seed), Random(f"{seed}-hostile")
     names = [node.metadata.name for node in workload.nodes]
     intrusions: list[Intrusion] = []
@@ -228,7 +228,7 @@ def _one(rng: Random, serial: int, at_s: float) -> Arrival:
 def _together(rng: Random, words: Random, serial: int, at_s: float) -> list[Arrival]:
     """Two to four groups that start together: each names all, or its neighbours in a chain or a ring.
 
-    In some sets each group is stated in words of its own; others are there twice, under the same names in two
+    In some sets each group is stated in a dialect of its own; others exist twice, under the same names in two
     dialects.
     """
     k = rng.randint(2, 4)
@@ -264,7 +264,7 @@ def _with_object(
     annotations: Mapping[str, str] | None = None,
     gap_s: float = 0.0,
 ) -> Arrival:
-    """A gang of all these pods that its object states, in the words of the dialect."""
+    """A gang of all these pods, described by an object in the dialect."""
     spec: dict[str, Any] = {"minMember": len(pods)}
     if dialect == "core":
         spec = {"schedulingPolicy": {"gang": {"minCount": len(pods)}}}
@@ -277,7 +277,7 @@ def _with_object(
 
 
 def _habits(rng: Random) -> dict[str, str]:
-    """Nearly every lost pod is replaced, and about half end by themselves."""
+    """Draws annotations: nearly every lost pod is replaced, and about half of the pods end by themselves."""
     own = {CONTROLLED_KEY: "true"} if rng.random() < 0.8 else {}
     if rng.random() < 0.6:
         own[RUN_KEY] = f"{rng.uniform(1.0, 25.0):.2f}"

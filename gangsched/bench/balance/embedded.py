@@ -1,7 +1,7 @@
 """The experiment on the embedded API server: the scheduler as it is assembled, over HTTP, in real time.
 
-Agents are stood in for: after each bind the worker's annotation says what the model says. Time is compressed,
-so predictions settle within SETTLE_S.
+No agents run: after each bind the worker's annotation is set to the model's values. Time is compressed, so
+predictions settle within SETTLE_S.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _decode_pod = msgspec.json.Decoder(Pod).decode
 
 
 def place(algorithm: Algorithm, tasks: list[Kind]) -> Placed:
-    """Which tasks each worker got. Raises: GangschedError, when one is not placed in time."""
+    """Returns the tasks that each worker got. Raises: GangschedError if one is not placed in time."""
     return anyio.run(_place, algorithm, tasks)
 
 
@@ -65,7 +65,7 @@ async def _place(algorithm: Algorithm, tasks: list[Kind]) -> Placed:
 async def scheduler(
     algorithm: Algorithm, credentials: Credentials, *, settle_s: float
 ) -> AsyncIterator[SchedulerApp]:
-    """One that has listed everything; predictions settle within `settle_s`."""
+    """Runs one that has listed everything; predictions settle within `settle_s`."""
     read = config(algorithm, settleSeconds=settle_s)
     app = SchedulerApp(read, credentials, even_ties=False, source=ConfigSource("", PLUGINS))
     async with anyio.create_task_group() as running:
@@ -99,7 +99,7 @@ async def run_pod(client: ApiClient, pod: dict[str, Any]) -> str:
 
 
 async def _report(client: ApiClient, placed: Placed, changed: str) -> None:
-    """The worker's next heartbeat, when what it was given must show in it."""
+    """Writes the worker's next heartbeat, once its new task must show in it."""
     await anyio.sleep(SETTLE_S)
     worker = next(one for one in WORKERS if one.name == changed)
     notes = {LOAD_KEY: annotation(worker, placed[changed], datetime.now(UTC))}
@@ -108,7 +108,7 @@ async def _report(client: ApiClient, placed: Placed, changed: str) -> None:
 
 
 async def _heard(app: SchedulerApp, placed: Placed) -> None:
-    """Until the scheduler has seen the heartbeat, so that every task is placed by what is true then."""
+    """Waits until the scheduler has seen the heartbeat, so that every task is placed by true values."""
     nodes = app.scheduler.shared.cache.nodes
     with anyio.fail_after(_PATIENCE_S):
         for worker in WORKERS:

@@ -1,7 +1,7 @@
 """Where real tasks run: as processes in a worker's cgroup, or as pods of a kubelet that keeps them in it.
 
-Lives here: the cluster's API server, the workers' nodes, starting a task, telling which have ended. Not here:
-cgroups and links (`workers`), agents, the scheduler and the judging (`real`).
+Lives here: the cluster's API server, the workers' nodes, starting a task, finding those that have ended. Not
+here: cgroups and links (`workers`), agents, the scheduler and the judging (`real`).
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from gangsched.controlplane.processes import ControlPlane
 from gangsched.kube.client import ApiClient
 
 _PODS = "/api/v1/namespaces/default/pods"
-# kubelet puts it in: which worker a task will run on is not known before.
+# kubelet fills it in: the worker that a task will run on is not known before.
 _NODE = "$(NODE_NAME)"
 
 _encode = msgspec.json.encode
 
 
 class Ground(Protocol):
-    """One of the two below, opened."""
+    """One of the two grounds below, opened."""
 
     kubeconfig: Path
 
     async def add_nodes(self, client: ApiClient) -> None:
-        """Until every worker is a node that offers what it has."""
+        """Waits until every worker is a node that offers what it has."""
         ...
 
     def pod(self, task: Kind, number: int) -> dict[str, Any]:
-        """The task as it is submitted."""
+        """Returns the task's pod as it is submitted."""
         ...
 
     def placed(self, site: Site, task: Kind, number: int) -> None:
-        """It has got this worker."""
+        """Called when the task is bound to this worker."""
         ...
 
     async def ended(self, client: ApiClient) -> list[str]:
-        """Tasks that do not run any more, and why; there should be none."""
+        """Returns tasks that no longer run, and why; there should be none."""
         ...
 
 
@@ -78,7 +78,7 @@ class Processes:
 
 @asynccontextmanager
 async def processes(made: Sequence[Site], scratch: Path) -> AsyncIterator[Ground]:
-    """Root is enough for it."""
+    """Opens Processes; needs no more than root."""
     async with EmbeddedCluster() as cluster:
         yield Processes(made, cluster.kubeconfig(scratch / "kubeconfig"))
 
@@ -86,8 +86,8 @@ async def processes(made: Sequence[Site], scratch: Path) -> AsyncIterator[Ground
 class Kubelets:
     """A real kubelet and containerd for each worker, on a real API server: tasks are pods that they start.
 
-    A pod has the worker's link, as it is on its node's network, and the worker's cgroup above its own. Its
-    root is this machine's, for the interpreter: the image has none.
+    A pod has the worker's link, as it is on its node's network, and its cgroup is below the worker's. Its
+    root is this machine's, as the image has no interpreter.
     """
 
     def __init__(self, made: Sequence[Site], plane: ControlPlane, scratch: Path, host_mhz: float) -> None:
@@ -97,7 +97,7 @@ class Kubelets:
         self.kubeconfig = plane.kubeconfig
 
     async def add_nodes(self, client: ApiClient) -> None:
-        """They have registered themselves."""
+        """Does nothing: they have registered themselves."""
 
     def pod(self, task: Kind, number: int) -> dict[str, Any]:
         found = pod_document(task, number, scale=SCALE)
@@ -122,7 +122,7 @@ class Kubelets:
         return found
 
     def placed(self, site: Site, task: Kind, number: int) -> None:
-        """kubelet starts it."""
+        """Does nothing: kubelet starts the task."""
 
     async def ended(self, client: ApiClient) -> list[str]:
         pods = msgspec.json.decode(await client.get(_PODS))["items"]
@@ -136,7 +136,7 @@ class Kubelets:
 
 @contextmanager
 def kubelets(made: Sequence[Site], scratch: Path, host_mhz: float) -> Iterator[Kubelets]:
-    """Raises: GangschedError, with what would be needed."""
+    """Opens Kubelets. Raises: GangschedError, with what would be needed."""
     real_node.check_possible()
     with ExitStack() as stack:
         plane = stack.enter_context(ControlPlane(unsafe_no_fsync=True))

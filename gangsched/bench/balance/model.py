@@ -81,23 +81,23 @@ ALGORITHMS = (
 BASELINE, AS_PRINTED, OURS = (ALGORITHMS[i].name for i in (0, 3, -1))
 
 PLUGINS = KnownPlugins([str(Path(__file__).with_name("published.py"))])
-"""With the two of the baseline, as `--plugin` loads them."""
+"""All plugins and the two of the baseline, as `--plugin` loads them."""
 
 
 def arrivals(seed: int) -> list[Kind]:
-    """The tasks in the order of their coming; another seed, another order of the same tasks."""
+    """Returns the tasks in order of arrival; another seed gives another order of the same tasks."""
     tasks = [kind for kind in KINDS for _ in range(kind.n_tasks)]
     Random(seed).shuffle(tasks)
     return tasks
 
 
 def by_kind(tasks: Sequence[Kind]) -> dict[str, int]:
-    """How many there are of each kind."""
+    """Counts the tasks of each kind."""
     return {kind.name: sum(task.name == kind.name for task in tasks) for kind in KINDS}
 
 
 def utilisation(worker: Worker, tasks: Sequence[Kind]) -> Utilisation:
-    """Of a worker with these tasks."""
+    """The utilisation of a worker with these tasks."""
     can = worker.performance
     used = (
         sum(task.cpu_ghz for task in tasks) / (can.cores * can.mhz / 1000),

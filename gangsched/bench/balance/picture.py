@@ -18,7 +18,8 @@ _LEFT, _TOP, _ROW = 28.0, 118.0, 21.0
 
 
 def picture(report: BalanceReport) -> str:
-    """One SVG: two panels, in each a group of bars a worker, a bar an algorithm; and their spreads."""
+    """Draws one SVG: two panels with a group of bars per worker and a bar per algorithm; and their
+    spreads."""
     width = 2 * _LEFT + sum(_WIDTHS) + _GAP
     floor = _TOP + _PANEL_Y
     height = floor + 66 + _ROW * len(report.outcomes) + 50

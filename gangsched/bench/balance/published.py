@@ -3,9 +3,9 @@
     (1) LeastRequested              ((1 - cpu) * 10 + (1 - memory) * 10) / 2
     (2) BalancedResourceAllocation  10 - |cpu - memory| * 10
 
-where cpu and memory are what is requested of them, the pod itself included, as a share of the capacity.
-Kubernetes 1.11 cut both to whole numbers, and (2) to 0 where more is requested than there is, which is
-filtered out here. Loaded as a file by `model`, as a user's plugin is.
+where cpu and memory are the requested shares of the capacity, with the pod itself. Kubernetes 1.11 truncated
+both to whole numbers, and (2) to 0 for requests above the capacity, which are filtered out here. Loaded as a
+file by `model`, as a user's plugin is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BalancedResourceAllocation:
 
 
 def _requested_shares(pod: Pod, node_info: NodeInfo) -> tuple[float, float]:
-    """Of cpu and memory, with this pod."""
+    """Requested shares of cpu and memory, with this pod."""
     capacity, requested = node_info.allocatable, node_info.requested
     for container in pod.spec.containers:
         asked = parse_quantities(container.resources.requests) if container.resources else {}

@@ -1,8 +1,8 @@
 """The experiment on real processes: workers are cgroups of this machine, tasks run in them, agents measure.
 
-The scheduler is in this process, as in `embedded`; the agents are processes, and what is judged is what they
-have measured, while all tasks run. Who starts the tasks is the ground's (`grounds`): a stand-in for kubelet
-beside the embedded API server, or real kubelets on a real one.
+The scheduler is in this process, as in `embedded`; the agents are processes, and their measurements are
+judged, while all tasks run. The ground (`grounds`) starts the tasks: a stand-in for kubelet beside the
+embedded API server, or real kubelets on a real one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _decode_node = msgspec.json.Decoder(Node).decode
 
 
 class RealOutcome(msgspec.Struct):
-    """One algorithm's on real processes. used: each worker's mean utilisation as its agent measured it.
+    """One algorithm's outcome on real processes. used: each worker's mean utilisation as its agent measured
+    it.
     stated: the model's values for the same tasks on the same workers. ended: tasks that had stopped, for
     example killed because a worker's memory was full. load_average: the machine's, over the last minute, at
     the end: other programs' activity included.
@@ -73,7 +74,7 @@ def place(
     seconds: float,
     on_kubelets: bool = False,
 ) -> RealOutcome:
-    """Places the tasks, lets all of them run for that long, and judges. Raises: GangschedError."""
+    """Places the tasks, lets all of them run for `seconds`, and judges. Raises: GangschedError."""
     with ExitStack() as stack:
         scratch = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="gangsched-bench-", dir=_SCRATCH))
@@ -150,7 +151,8 @@ async def _started(site: Site, task: Kind, number: int) -> None:
 
 @asynccontextmanager
 async def _agents(made: list[Site], kubeconfig: Path, scratch: Path) -> AsyncIterator[None]:
-    """One process a worker, outside its cgroup: the agent's own use does not count as the tasks' load."""
+    """Runs an agent for each worker, outside its cgroup: the agent's use does not count as the tasks'
+    load."""
     running: list[Daemon] = []
     try:
         for site in made:
@@ -185,7 +187,7 @@ def _agent_config(site: Site) -> dict[str, object]:
 
 
 async def _reported(client: ApiClient, made: list[Site]) -> dict[str, Utilisation]:
-    """The last report of each worker's agent, if there is one."""
+    """Returns the last report of each worker's agent, if there is one."""
     found = {}
     for site in made:
         node = _decode_node(await client.get(f"/api/v1/nodes/{site.name}"))
@@ -203,7 +205,7 @@ async def _measured(client: ApiClient, made: list[Site]) -> None:
 
 
 async def _heard(app: SchedulerApp, made: list[Site]) -> None:
-    """Until the scheduler has every worker's first report."""
+    """Waits until the scheduler has every worker's first report."""
     nodes = app.scheduler.shared.cache.nodes
     with anyio.fail_after(_PATIENCE_S):
         while True:
@@ -215,7 +217,7 @@ async def _heard(app: SchedulerApp, made: list[Site]) -> None:
 
 
 async def _watch(client: ApiClient, made: list[Site], seconds: float) -> dict[str, Utilisation]:
-    """Lets the tasks run; the mean over the end of it."""
+    """Lets the tasks run; returns the mean use over the last _JUDGED_S of it."""
     end_s = time.monotonic() + seconds
     seen: dict[str, list[Utilisation]] = {site.name: [] for site in made}
     while (left_s := end_s - time.monotonic()) > 0:

@@ -36,7 +36,8 @@ N_ORDERS = 20
 
 
 class Outcome(msgspec.Struct):
-    """One algorithm's, by mode of H. placed: tasks by worker and kind, in the first order of arrival."""
+    """One algorithm's results, by mode of H. placed: tasks by worker and kind, in the first order of
+    arrival."""
 
     algorithm: str
     placed: dict[str, dict[str, int]]
@@ -53,8 +54,9 @@ class Outcome(msgspec.Struct):
 
 
 class BalanceReport(msgspec.Struct):
-    """The whole experiment; most_even and verdict: by mode, the latter in words, whatever it is.
-    real: where it was wanted, of the paper's two algorithms and ours.
+    """The whole experiment; most_even and verdict (in words) by mode.
+
+    real: on request, of the paper's two algorithms and ours.
     """
 
     workers: tuple[Worker, ...]
@@ -67,8 +69,8 @@ class BalanceReport(msgspec.Struct):
 
 
 def run(progress: Progress, *, real_s: float = 0.0, on_kubelets: bool = False) -> BalanceReport:
-    """All algorithms on the same arrivals; real_s: on real processes too, that run for so long;
-    on_kubelets: which are pods of real kubelets.
+    """Runs all algorithms on the same arrivals. real_s: also on real processes, which run for that long;
+    on_kubelets: these are pods of real kubelets.
 
     Raises: GangschedError.
     """
@@ -103,7 +105,7 @@ def run(progress: Progress, *, real_s: float = 0.0, on_kubelets: bool = False) -
 
 
 def assemble(outcomes: list[Outcome]) -> BalanceReport:
-    """Everything that is computed from the outcomes."""
+    """Computes the report from the outcomes."""
     best = {mode: min(outcomes, key=lambda one: median(one.spreads[mode])) for mode in MODES}
     return BalanceReport(
         WORKERS,
@@ -127,7 +129,7 @@ def _verdict(best: Outcome, others: list[Outcome], mode: Mode) -> str:
 
 
 def print_report(report: BalanceReport, console: Console) -> None:
-    """What is assumed, the tables, the verdicts."""
+    """Prints the assumptions, the tables and the verdicts."""
     print_model(report.workers, report.tasks, console)
     names = [worker.name for worker in report.workers]
     for mode in MODES:
@@ -151,7 +153,7 @@ def print_report(report: BalanceReport, console: Console) -> None:
 
 
 def print_real(report: BalanceReport, console: Console) -> None:
-    """What agents measured of real processes, beside the simulation, and what else was going on."""
+    """Prints what agents measured of real processes, beside the simulation, and what else happened."""
     names = [worker.name for worker in report.workers]
     for mode in MODES:
         table = _table(f"H on real processes, mode {mode}", "", "where", *names, "spread")
@@ -178,7 +180,7 @@ def print_real(report: BalanceReport, console: Console) -> None:
 
 
 def print_model(workers: tuple[Worker, ...], tasks: tuple[Kind, ...], console: Console) -> None:
-    """The tables of workers and tasks: an assumption, as the published ones cannot be had."""
+    """Prints the tables of workers and tasks: an assumption, as the published ones are not available."""
     table = _table("workers (assumed)", "", "cores", "GHz", "memory, GB", "network, MB/s", "disk, MB/s")
     for worker in workers:
         can = worker.performance

@@ -29,7 +29,7 @@ Placed = dict[str, list[Kind]]
 
 
 def place(algorithm: Algorithm, tasks: list[Kind]) -> Placed:
-    """Which tasks each worker got. Raises: GangschedError, when one fits nowhere."""
+    """Returns the tasks that each worker got. Raises: GangschedError if one fits nowhere."""
     read = config(algorithm)
     scheduler = Scheduler(build_profiles(read, PLUGINS.factories), read.settings)
     placed: Placed = {worker.name: [] for worker in WORKERS}

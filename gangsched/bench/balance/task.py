@@ -1,7 +1,7 @@
 """A task of the experiment as a process of its own: uses CPU, memory, network and disk at stated rates.
 
 Run by `workers` with a bare interpreter (python -I -S task.py JSON): it imports the standard library alone.
-It enters its cgroups first, and counts what it does otherwise as a part of the CPU that it is to use.
+It enters its cgroups first. What it does otherwise counts as part of the CPU time that it is to use.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ class Flow:
         self._done = 0.0
 
     def due(self, at_s: float) -> float:
-        """Since the last call, less what was taken."""
+        """The amount due until `at_s` and not yet taken."""
         self._done = max(self._done, self._rate * (at_s - BEHIND_S))
         return self._rate * at_s - self._done
 
@@ -35,7 +35,7 @@ class Flow:
 
 
 def main(text: str) -> None:
-    """Until killed, or until its time is over."""
+    """Runs until killed, or until its time is over."""
     wanted = json.loads(text)
     for path in wanted["cgroups"]:
         with open(path, "w") as file:

@@ -24,7 +24,7 @@ from gangsched.errors import GangschedError
 SCALE = 25
 """The model's workers are this many times as strong, and its tasks use this many times as much."""
 MOST_S = 900.0
-"""A task ends by itself then, whatever becomes of us."""
+"""A task ends by itself after this time, even if the bench is gone."""
 _TASK = Path(__file__).with_name("task.py")
 _PERIOD_US = 100_000
 _PORT = 9
@@ -42,7 +42,7 @@ class Site:
         self.nic = f"gsb{own}-{number}"
         self.cgroup = f"/gangsched-bench-{own}-{number}"
         self.network = f"gangsched-bench-{own}-{number}"
-        # Of a range for benchmarks; another run beside us has most probably another part of it.
+        # From a range for benchmarks; another run beside us most probably has another part of it.
         net = f"198.19.{own % 80 * 3 + number}"
         self._here, self._there = f"{net}.1", f"{net}.2"
         self._scratch = scratch
@@ -52,7 +52,7 @@ class Site:
 
     @property
     def cores(self) -> float:
-        """Of this machine, that make up its clock cycles."""
+        """Cores of this machine that make up the worker's clock cycles."""
         can = self.worker.performance
         return can.cores * can.mhz / self._host_mhz / SCALE
 
@@ -65,7 +65,7 @@ class Site:
         return self.worker.performance.disk_mbps / SCALE
 
     def open(self) -> None:
-        """Raises: OSError, CalledProcessError."""
+        """Makes the cgroups and the link. Raises: OSError, CalledProcessError."""
         device = _disk_of(self._scratch)
         memory = round(self.worker.performance.memory_bytes / SCALE)
         quota, write_bps = round(self.cores * _PERIOD_US), round(self.disk_mbps * 1e6)
@@ -114,7 +114,7 @@ class Site:
         return self._here, _PORT
 
     def file_of(self, number: int) -> Path:
-        """There as soon as the task runs on it and has its memory."""
+        """The task's file, which exists once the task runs and has its memory."""
         return self._scratch / f"{self.name}-{number}"
 
     def start(self, task: Kind, number: int) -> None:
@@ -128,11 +128,11 @@ class Site:
         self._tasks.append(Daemon(f"task {number}", command, log=log, env={}))
 
     def ended(self) -> list[str]:
-        """Tasks that do not run any more, and what they said; there should be none."""
+        """Returns tasks that no longer run, and their last output; there should be none."""
         return [f"{one.name}: {one.tail()}" for one in self._tasks if not one.running]
 
     def close(self) -> None:
-        """Nothing of it is left."""
+        """Ends its tasks, and removes its link and cgroups."""
         for task in self._tasks:
             task.kill()
         if self._sink is not None:
@@ -140,7 +140,7 @@ class Site:
         for command in (("netns", "delete", self.network), ("link", "delete", self.nic)):
             with suppress(OSError, subprocess.CalledProcessError):
                 _ip(*command)
-        # Also where only the containers of its kubelet were counted.
+        # Also cgroups in which only its kubelet's containers were counted.
         for folder in [*self._folders(), *CGROUPS.glob(f"*{self.cgroup}")]:
             with suppress(OSError):
                 folder.rmdir()
@@ -169,13 +169,13 @@ def task_arguments(
 
 
 def task_command(wanted: Mapping[str, object]) -> list[str]:
-    """The process of a task."""
+    """The command of a task's process."""
     return [sys.executable, "-I", "-S", str(_TASK), json.dumps(wanted)]
 
 
 @contextmanager
 def sites(workers: Sequence[Worker], *, host_mhz: float, scratch: Path) -> Iterator[list[Site]]:
-    """All of them, limited and linked. Raises: GangschedError, with what would be needed."""
+    """Opens a site for each worker, limited and linked. Raises: GangschedError, with what would be needed."""
     _check_possible()
     made = [
         Site(worker, number, host_mhz=host_mhz, scratch=scratch) for number, worker in enumerate(workers, 1)

@@ -1,10 +1,10 @@
-"""`bench --queueing --fairness`: what teams get of a cluster over days, and how soon what is guaranteed.
+"""`bench --queueing --fairness`: what teams get of a cluster over days, and how soon their guarantees.
 
-The real core in virtual time. Three questions, each with new pods for each seed: what two teams with shares
-2:1 get in 24 hours that both always have pods in line; what a team gets that comes back after a week, in its
-first hour beside an equal one that has used all; and how long a team waits that asks for what is guaranteed
-to it, in whole nodes and in single devices, while another has borrowed the cluster. Who may lose a pod is
-counted from the pods alone.
+The real core in virtual time. Three questions, each with new pods for each seed. What do two teams with
+shares 2:1 get in 24 hours in which both always have pods in line? What does a team that comes back after a
+week get in its first hour, beside an equal one that has used everything? And how long does a team that asks
+for its guarantee wait, in whole nodes and in single devices, while another has borrowed the cluster? Pods
+lost within a guarantee are counted from the pods alone.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ queues:
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A guarantee that was asked for. grace_s: the longest of the victims; after_s: until it was held."""
+    """A guarantee that was asked for. grace_s: the victims' longest grace; after_s: the time until it was
+    held."""
 
     n_pods: int
     gpus: int
@@ -71,7 +72,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Fairness(msgspec.Struct):
-    """By seed. first_hour: by the mean run time of pods, what the team had of both teams' devices."""
+    """Results by seed. first_hour: by the pods' mean run time, the team's share of both teams' devices."""
 
     n_nodes: int
     gpus: int
@@ -79,7 +80,7 @@ class Fairness(msgspec.Struct):
     first_hour: dict[str, list[float]]
     asked: list[list[Asked]]
     n_lost_within: int
-    """Pods that queues lost which held no more than is guaranteed to them."""
+    """Pods lost by queues that then held less than is guaranteed to them."""
 
     @property
     def targets(self) -> list[Target]:
@@ -98,7 +99,7 @@ def _most_late(asked: Sequence[Asked]) -> float:
 
 
 def measure(progress: Progress, *, n_nodes: int = 16, gpus: int = 8, n_seeds: int = 5) -> Fairness:
-    """Raises: ConfigError, GangschedError (a guarantee is never held)."""
+    """Measures all seeds. Raises: ConfigError, GangschedError (a guarantee is never held)."""
     if n_seeds < 1:
         raise ConfigError(f"--seeds {n_seeds} is less than 1")
     if n_nodes < 4 or gpus < 1:
@@ -139,7 +140,7 @@ def print_fairness(found: Fairness, console: Console) -> None:
 
 
 def jain_of_a_day(seed: int, n_nodes: int, gpus: int) -> float:
-    """Of what two teams with shares 2:1 had, by their shares."""
+    """Returns Jain's index of what two teams with shares 2:1 had, divided by their shares."""
     cluster = _Cluster(_SHARES.format(a=2), seed, n_nodes, gpus)
     had = cluster.work(_DAY_S, "a", "b", mean_s=2 * _HOUR_S)
     x = [had["a"] / 2, had["b"]]
@@ -147,7 +148,7 @@ def jain_of_a_day(seed: int, n_nodes: int, gpus: int) -> float:
 
 
 def first_hour(seed: int, n_nodes: int, gpus: int, mean_s: float) -> float:
-    """What the team that comes back had of both teams' devices.
+    """Returns the share of both teams' devices that the team that comes back had.
 
     All pods of the week end as it comes, so it could have everything at once.
     """
@@ -159,10 +160,10 @@ def first_hour(seed: int, n_nodes: int, gpus: int, mean_s: float) -> float:
 
 
 def ask_for_guarantees(seed: int, n_nodes: int, gpus: int) -> tuple[list[Asked], int]:
-    """Returns also how many pods were lost within a guarantee.
+    """Asks for a's guarantee; returns also how many pods were lost within a guarantee.
 
-    Guaranteed are half of the nodes to a, an eighth to b, a quarter to c, which holds it; b borrows.
-    Raises: GangschedError (it is never held).
+    Guaranteed are half of the nodes to a, an eighth to b, and a quarter to c. c holds its guarantee; b
+    borrows. Raises: GangschedError (it is never held).
     """
     half, rest, quarter = n_nodes // 2, max(n_nodes // 8, 1) * gpus, n_nodes // 4
     tree = _GUARANTEES.format(a=half * gpus, b=rest, c=quarter * gpus)
@@ -201,7 +202,7 @@ class _Cluster:
         self._n_made = 0
         self._mean_s = 0.0
         self._waiting: dict[str, tuple[Pod, int, float | None]] = {}
-        """By UID, with its devices and how long it will run; None: about `_mean_s`, as it is at its start."""
+        """By UID: the pod, its devices and its run time; None: about `_mean_s`, as it is at its start."""
         self._n_waiting: Counter[str] = Counter()
         self._running: dict[str, _Running] = {}
         self._ends: list[tuple[float, str]] = []
@@ -209,7 +210,8 @@ class _Cluster:
         self._evicted: list[Pod] = []
 
     def work(self, until_s: float, *queues: str, mean_s: float) -> dict[str, float]:
-        """These always have pods in line. Returns the device-seconds that each has had meanwhile."""
+        """Keeps pods of these queues in line until then; returns the device-seconds that each has had
+        meanwhile."""
         before, self._mean_s = dict(self._used_s), mean_s
         while True:
             self._turns()
@@ -223,13 +225,13 @@ class _Cluster:
             self._pass()
 
     def gang(self, queue: str, n_pods: int, gpus: int, run_s: float) -> list[str]:
-        """Submits a gang, and lets everybody have its turn; returns its UIDs."""
+        """Submits a gang, and runs all turns; returns its UIDs."""
         uids = self._submit(queue, n_pods, gpus, run_s)
         self._turns()
         return uids
 
     def ask(self, queue: str, n_pods: int, gpus: int) -> Asked:
-        """A gang of that queue, from its submission until all of it runs. Raises: GangschedError."""
+        """Submits a gang of that queue and waits until all of it runs. Raises: GangschedError."""
         began_s, self._evicted = self.now_s, []
         uids = self.gang(queue, n_pods, gpus, run_s=_HOUR_S / 2)
         while not all(uid in self._running for uid in uids):
@@ -242,7 +244,7 @@ class _Cluster:
         return Asked(n_pods, gpus, len(graces_s), max(graces_s, default=0.0), self.now_s - began_s)
 
     def end_all(self) -> None:
-        """Whatever runs ends now."""
+        """Ends all running pods now."""
         self._tell([ev.PodDeleted(one.pod) for one in self._running.values()])
         self._running, self._ends = {}, []
 
@@ -272,7 +274,7 @@ class _Cluster:
         self.now_s = then_s
 
     def _pass(self) -> None:
-        """What is due now happens."""
+        """Carries out what is due now."""
         over = []
         while self._ends and self._ends[0][0] <= self.now_s:
             one = self._running.pop(heapq.heappop(self._ends)[1], None)
@@ -291,7 +293,7 @@ class _Cluster:
             self._carry_out(self._core.handle(list(events), self.now_s))
 
     def _carry_out(self, effects: Iterable[ef.Effect]) -> None:
-        """Binds and evictions; ignores other effects."""
+        """Carries out binds and evictions; ignores other effects."""
         queue = list(effects)
         while queue:
             victims = [one.uid for one in queue if isinstance(one, ef.EvictPod | ef.DeletePod)]
@@ -326,7 +328,7 @@ class _Cluster:
         return (ev.EvictionSucceeded(uid), ev.PodUpdated(one.pod))
 
     def _judge(self, victims: Sequence[str]) -> None:
-        """Counts pods of queues that hold no more than is guaranteed to them, or would hold less."""
+        """Counts victims without which their queue holds less than is guaranteed to it."""
         held: Counter[str] = Counter()
         for one in self._running.values():
             held[one.pod.metadata.namespace] += 0 if one.is_going else one.gpus

@@ -12,14 +12,15 @@ from msgspec.structs import replace
 # Limits that people write: 1, 5, 15, 30 minutes, 1, 2, 4, 8, 12 hours, 1, 2, 4, 7 days.
 _ROUND_S = tuple(60.0 * minutes for minutes in (1, 5, 15, 30, 60, 120, 240, 480, 720, 1440, 2880, 5760))
 _LONGEST_S = 604_800.0
-# A user's jobs that follow one another within that are one session.
+# A user's jobs that follow one another within that time are one session.
 _SESSION_GAP_S = 1200.0
 
 
 class Job(msgspec.Struct, frozen=True):
     """`stated_s`: the limit that its user gave; 0: none. `number`: its place in the order of arrival.
 
-    pods: that share its devices evenly; 0: each has one. cpu_milli, memory_mib: of each pod, where known.
+    pods: the number that share its devices evenly; 0: one per device. cpu_milli, memory_mib: of each pod, if
+    known.
     """
 
     number: int

@@ -25,7 +25,7 @@ class Figures(msgspec.Struct, frozen=True):
 
     most_passed: the most later jobs that started before one that waited. wide_wait_s: the mean wait of the
     largest 5 percent. utilisation: of all devices until the last arrival. of_bound, promises_kept,
-    claimed_idle, late: as the policy says (Starts), where it bounds and promises.
+    claimed_idle, late: as the policy reports them (Starts), if it bounds and promises.
     """
 
     mean_slowdown: float
@@ -42,7 +42,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def problems(workload: Workload, starts: Starts) -> list[str]:
-    """What is impossible about the run, in words; empty for a sound run."""
+    """Returns what is impossible about the run, in words; empty for a sound run."""
     jobs = workload.jobs
     if len(starts.at_s) != len(jobs):
         return [f"{len(jobs)} jobs, {len(starts.at_s)} starts"]

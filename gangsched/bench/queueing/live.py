@@ -49,7 +49,7 @@ class Core(Protocol):
 def replay(workload: Workload, *, n_nodes: int, gpus: int, config: str = "") -> Starts:
     """Runs all jobs until the last has started; each is a gang of pods of one device.
 
-    config: what the GangschedConfiguration says. Raises: GangschedError.
+    config: fields of the GangschedConfiguration. Raises: GangschedError.
     """
     read = config_of(config)
     core = Scheduler(build_profiles(read), read.settings)
@@ -60,7 +60,7 @@ def replay(workload: Workload, *, n_nodes: int, gpus: int, config: str = "") -> 
 
 
 def config_of(ours: str) -> SchedulerConfig:
-    """The default configuration with what the GangschedConfiguration says."""
+    """The default configuration with these fields of the GangschedConfiguration."""
     if not ours:
         return default_config(IN_TREE)
     return parse_config(file_with(ours), source="bench", plugins=IN_TREE)
@@ -98,7 +98,7 @@ class Cluster:
 
     @property
     def is_over(self) -> bool:
-        """All jobs have arrived, and those that started have ended."""
+        """Whether all jobs have started and ended."""
         return self.n_started == len(self._jobs) and not self._ends
 
     @property
@@ -132,8 +132,8 @@ class Cluster:
             self._carry_out(self._told.schedule(group, now_s))
 
     def bounded(self) -> tuple[float | None, float | None, float | None]:
-        """The worst share of a bound that was used up, the share of promises that were kept where pods ended
-        as stated, and of the devices the share that was kept free for claims."""
+        """Returns three shares: the most of a bound that was used up, promises kept where pods ended as
+        stated, and devices kept idle for claims."""
         queue = self._core.shared.queue
         if queue.bypasses is None or queue.claims is None:
             return None, None, None

@@ -43,11 +43,13 @@ POLICIES = (
 
 
 class Starts(msgspec.Struct, frozen=True):
-    """When each job started, by number; and on which devices, where the policy knows devices. of_bound:
-    how often one was passed before room was kept for it, by how often it may be, the most of all;
-    promises_kept: of the starts that were promised, where pods ended as stated; late: promised starts that
-    came late, by cause; claimed_idle: of all devices until the last arrival, those that jobs in line would
-    have got if nobody had a claim. All where the policy bounds and promises."""
+    """When each job started, by number; and on which devices, if the policy knows devices.
+
+    If the policy bounds and promises: of_bound: the most of its bound that any job was passed before room was
+    kept for it; promises_kept: the share of promised starts that were kept, where pods ended as stated; late:
+    promised starts that came late, by cause; claimed_idle: the share of all devices until the last arrival
+    that jobs in line would have got without claims.
+    """
 
     at_s: Sequence[float]
     devices: Sequence[Sequence[str]] = ()

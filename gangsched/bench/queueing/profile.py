@@ -24,7 +24,7 @@ class Profile:
         return self._fits(0, n, for_s)
 
     def earliest_s(self, n: int, for_s: float) -> float:
-        """When this many devices are first free for this long. The last step has the whole machine free."""
+        """Returns when this many devices are first free for this long; in the last step all are free."""
         return next(self._times[k] for k in range(len(self._times)) if self._fits(k, n, for_s))
 
     def take(self, from_s: float, for_s: float, n: int) -> None:

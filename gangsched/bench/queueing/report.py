@@ -80,11 +80,11 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def n_devices(self) -> int:
-        """Of the whole cluster."""
+        """Devices of the whole cluster."""
         return self.n_nodes * self.gpus
 
     def check(self) -> None:
-        """Raises: ConfigError."""
+        """Checks the options. Raises: ConfigError."""
         for option, value in (("jobs", self.n_jobs), ("seeds", self.n_seeds), ("nodes", self.n_nodes)):
             if value < 1:
                 raise ConfigError(f"--{option} {value} is less than 1")

@@ -1,6 +1,6 @@
 """Jobs from Slurm's accounting: what `sacct -P` prints, with a header.
 
-One row a job; steps, which have a dot in their ID, belong to theirs. Times are without a zone, as sacct
+One row a job; steps, which have a dot in their ID, belong to their job. Times are without a zone, as sacct
 prints them, and taken for UTC, or seconds since 1970. Devices are gres/gpu of AllocTRES, or of ReqTRES.
 Source: https://slurm.schedmd.com/sacct.html.
 """
@@ -29,7 +29,7 @@ _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024
 
 
 def sacct_jobs(path: str, lines: Iterable[str]) -> Iterator[Callable[[], Job | str]]:
-    """One reader for each row, which returns a job or the reason for none. Raises: ConfigError (header)."""
+    """Yields for each row a reader that returns a job or why there is none. Raises: ConfigError (header)."""
     rows = iter(lines)
     names = [name.strip() for name in next(rows, "").rstrip("\r\n").split("|")]
     missing = [name for name in _NEEDED if name not in names]
@@ -46,7 +46,7 @@ def sacct_jobs(path: str, lines: Iterable[str]) -> Iterator[Callable[[], Job | s
 
 
 def _job(path: str, number: int, names: list[str], line: str) -> Job | str:
-    """Raises: ConfigError."""
+    """Reads one row. Raises: ConfigError."""
     values = line.rstrip("\r\n").split("|")
     if len(values) not in (len(names), len(names) + 1):  # -p ends each row with a bar
         problem = f"line {number} has {several(len(values), 'field')}, the header {len(names)}"
@@ -59,7 +59,7 @@ def _job(path: str, number: int, names: list[str], line: str) -> Job | str:
 
 
 def _read(number: int, row: Mapping[str, str]) -> Job | str:
-    """Raises: ValueError."""
+    """Returns the job of a row, or why there is none. Raises: ValueError."""
     if "." in row["JobID"]:
         return STEP
     submit_s = _time_s("Submit", row["Submit"])

@@ -2,7 +2,7 @@
 
 The real core on 5,000 nodes of 8 GPUs, each held by a pod with a stated end; 64 gangs of 8 whole nodes with
 claims; 10,000 lone pods that wait. Then pods end one by one, and turns and plans are timed, in CPU time.
-Garbage is collected as in a scheduler that is never idle: between turns, and what that takes is told too.
+Garbage is collected as in a scheduler that is never idle: between turns; that time is reported too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Speed(msgspec.Struct):
     turns_ms: list[float]
     plans_ms: list[float]
     between_ms: list[float]
-    """What collections of garbage took, between turns."""
+    """Times that collections of garbage took, between turns."""
 
     @property
     def targets(self) -> list[Target]:
@@ -188,7 +188,7 @@ class _Core:
         return self._timed(lambda: self._core.handle(events, self._now_s)) or []
 
     def _timed(self, turn: Callable[[], list[ef.Effect] | None]) -> list[ef.Effect] | None:
-        """A turn: events, a deadline, or a group that is tried; None: there was nothing to do."""
+        """Times a turn: events, a deadline, or a group that is tried; None: there was nothing to do."""
         began_s = time.process_time()
         effects = turn()
         if effects is not None:
@@ -218,7 +218,7 @@ class _Core:
 
 
 class _TimedPlans:
-    """ClaimPlans.made, with what each call has taken."""
+    """ClaimPlans.made, with each call timed."""
 
     def __init__(self, plans: ClaimPlans, plans_ms: list[float]) -> None:
         self._made = plans.made

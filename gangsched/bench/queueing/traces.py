@@ -32,7 +32,7 @@ _MAX_LINES = 5_000_000
 _SUBMITTED, _RAN, _ALLOCATED, _ASKED, _LIMIT, _USER = 1, 3, 4, 7, 8, 11
 _N_FIELDS = 12
 NO_ARRIVAL = "jobs without a time of arrival"
-# The date of a log, of which the format's header is the only place. 0 is what logs without one say.
+# The date of a log, which only the format's header has. Logs without a date state 0.
 _HEADER = re.compile(r"\s*;\s*UnixStartTime:\s*(\S*)", re.IGNORECASE)
 _DATE = re.compile(r"[0-9]{1,11}")
 _NEEDED = {
@@ -80,17 +80,17 @@ def read_trace(path: str, n_jobs: int, n_devices: int) -> Trace:
 
 
 def readable(path: str) -> str:
-    """A path for reports: in a locale of few characters it has parts that JSON lacks."""
+    """A path for reports; bytes that do not decode, which JSON cannot hold, are replaced."""
     return os.fsencode(path).decode(errors="replace")
 
 
 def jobs_of(
     path: str, kind: str = "", refuse: Callable[[ConfigError], None] | None = None
 ) -> Iterator[Job | str]:
-    """Line by line a job, or why it is none. kind: swf, csv or sacct; "": as the file is named, or a journal.
+    """Yields for each line a job, or why it is none.
 
-    refuse: is told of a bad line, which is then left out. Raises: ConfigError (a bad line, or no such file),
-    OSError.
+    kind: swf, csv or sacct; "": by the file's name, or a journal. refuse: called with the error of a bad
+    line, which is then left out. Raises: ConfigError (a bad line, or no such file), OSError.
     """
     if not kind and (Path(path).is_dir() or path.endswith(SUFFIX)):
         from gangsched.bench.queueing.recorded import journal_jobs
@@ -99,7 +99,7 @@ def jobs_of(
         return
     parse = _PARSERS.get(kind or path.rpartition(".")[2])
     if parse is None:
-        os.stat(path)  # that it is not there is told first
+        os.stat(path)  # a missing file is reported first
         raise ConfigError("is neither a .swf nor a .csv file, nor a .sacct file, nor a journal", source=path)
     with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as file:
         for read in parse(path, _lines(path, file)):
@@ -112,7 +112,8 @@ def jobs_of(
 
 
 def _lines(path: str, file: TextIO) -> Iterator[str]:
-    """Of one that is too long the beginning, which whoever reads it refuses. Raises: ConfigError."""
+    """Yields lines; only the beginning of one that is too long, which its reader refuses. Raises:
+    ConfigError."""
     number = 0
     while line := file.readline(_MAX_LINE + 1):
         number += 1
@@ -131,7 +132,7 @@ def _check_length(path: str, number: int, line: str) -> None:
 
 
 def _swf(path: str, lines: Iterable[str]) -> Iterator[Read]:
-    """Where its header says when it began, jobs arrive at times since 1970."""
+    """Reads SWF; if its header states when it began, jobs arrive at times since 1970."""
     began_s = 0.0
     for number, line in enumerate(lines, start=1):
         header = _HEADER.match(line)
@@ -200,7 +201,7 @@ def _ours(number: int, fields: Mapping[str, str], value: Callable[..., float]) -
 
 
 def _openb(number: int, fields: Mapping[str, str], value: Callable[..., float]) -> Job | str:
-    """Each row is a job of one pod."""
+    """Reads a row, which is a job of one pod."""
     if not fields.get("scheduled_time", "").strip():
         return NEVER_RAN
     if not fields.get("deletion_time", "").strip():
@@ -212,7 +213,7 @@ def _openb(number: int, fields: Mapping[str, str], value: Callable[..., float]) 
 
 
 def number_reader(path: str, line: int, field: Callable[..., str]) -> Callable[..., float]:
-    """A field as a number. Its result raises: ConfigError."""
+    """Returns a reader of fields as numbers, which raises: ConfigError."""
 
     def value(key: int | str) -> float:
         text = field(key)

@@ -23,7 +23,7 @@ _MOST_GPUS = 8
 
 
 class Cluster:
-    """Call `stop_mischief` before a run comes to rest."""
+    """The actors around the scheduler. Call `stop_mischief` before a run comes to rest."""
 
     def __init__(self, server: ApiServer, *, seed: str, n_gangs: int, over_s: float) -> None:
         self._server = server
@@ -172,7 +172,7 @@ class Cluster:
         self._next_mischief()
 
     def _compact(self) -> None:
-        """Older watches and continued lists get a 410."""
+        """Compacts the store: older watches and continued lists get a 410."""
         store = self._registry.store
         store.compact(max(1, store.revision - self._rng.randint(0, 20)))
 
@@ -181,7 +181,7 @@ class Cluster:
         return self._rng.choice(pods) if pods else None
 
     def _touch(self) -> None:
-        """Somebody writes a label: an event without effect."""
+        """Writes a label: an event without effect."""
         item = self._any_pod()
         if item is not None:
             mark = str(self._rng.randint(0, 999))
@@ -189,7 +189,7 @@ class Cluster:
             self._registry.modify(self._pods, item.namespace, item.name, change)
 
     def _delete(self) -> None:
-        """A user deletes a pod; its controller recreates it."""
+        """Deletes a pod, as a user does; its controller recreates it."""
         item = self._any_pod()
         if item is not None:
             grace_s = self._rng.choice((0, 1, 30))

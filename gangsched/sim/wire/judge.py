@@ -61,11 +61,11 @@ class Ledger:
 
     @property
     def version(self) -> int:
-        """The store's."""
+        """The store's version."""
         return self._registry.store.revision
 
     def _on(self, node: str) -> Iterator[str]:
-        """No device twice, and no more than the node has."""
+        """Yields violations on a node: a device held twice, or more devices than it has."""
         holders: dict[str, str] = {}
         n_gpus = 0
         for pod in self._pods.values():
@@ -175,7 +175,7 @@ class Heard:
             self._names[key] = uid
 
     def _is_true(self, pod: Pod, what: str) -> None:
-        """The store had this state at the version that the event names."""
+        """Checks that the store had this state at the version that the event names."""
         version = int(pod.metadata.resource_version)
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         seen = Seen(key, pod.metadata.uid, pod.spec.node_name)
@@ -184,7 +184,7 @@ class Heard:
             self.problems.append(f"{what}: {seen} at {version}, in the store it was {was}")
 
     def at_rest(self) -> Iterator[str]:
-        """Every bind is answered, and the process's state is the store's."""
+        """Checks that every bind is answered, and that the process's state is the store's."""
         for key, n_open in self._n_open.items():
             if n_open:
                 yield f"bind {key} has no outcome"

@@ -41,7 +41,7 @@ def _number_of(file: Any) -> int:
 
 
 class _Keys(dict[int, selectors.SelectorKey]):
-    """By number; `get` takes files too, which asyncio asks for by themselves from Python 3.13 on."""
+    """Keys by number; `get` takes files too, which asyncio passes from Python 3.13 on."""
 
     def get(self, file: Any, default: Any = None) -> Any:
         return super().get(_number_of(file), default)
@@ -116,7 +116,7 @@ class _LoopSelector(MemorySelector):
 
 
 class _Task(asyncio.Task[Any]):
-    """With a hash that does not depend on its memory address."""
+    """A task with a hash that does not depend on its memory address."""
 
     n_made = 0
 
@@ -151,8 +151,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._clock.now_s
 
     def look(self) -> float:
-        """The clock for programs; each reading takes a little time, but not those of other threads of the
-        process, of which no history may depend."""
+        """The clock for programs. Each reading takes a little time; readings by other threads of the process
+        take none, as no history may depend on them."""
         if get_ident() == self._thread:
             self._clock.now_s += _LOOK_S
         return self._clock.now_s
@@ -162,7 +162,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return _EPOCH_S + self._clock.now_s + self.wall_offset_s
 
     def number(self) -> int:
-        """For the next socket."""
+        """Returns the number of the next socket."""
         self._n_numbers += 1
         return self._n_numbers
 
@@ -179,7 +179,7 @@ def _make_task(
 
 @contextmanager
 def virtual_time() -> Iterator[VirtualLoop]:
-    """A loop of its own, whose time the whole process uses until the end of the block.
+    """Yields a loop of its own, whose time the whole process uses until the end of the block.
 
     The clocks of the module `time` are replaced meanwhile, so that all code, also code written later, is in
     virtual time.

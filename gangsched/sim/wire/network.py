@@ -24,7 +24,7 @@ class Peer(Protocol):
     """The server's end of a connection."""
 
     def received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Takes bytes that have arrived."""
 
     def lost(self) -> None:
         """The connection has ended; its open requests take effect now or never."""
@@ -51,25 +51,25 @@ class Link:
         self._arrives_s = [0.0, 0.0]
 
     def to_client(self, data: bytes) -> None:
-        """Sent by the server."""
+        """Sends bytes of the server."""
         for part in self.weather.pieces(data):
             self._travel(1, self._arrive_at_client, part)
 
     def to_client_whole(self, data: bytes) -> None:
-        """In one piece."""
+        """The same, in one piece."""
         self._travel(1, self._arrive_at_client, data)
 
     def to_server(self, data: bytes) -> None:
-        """Sent by the client."""
+        """Sends bytes of the client."""
         for part in self.weather.pieces(data):
             self._travel(0, self._arrive_at_server, part)
 
     def close_by_server(self, how: str) -> None:
-        """After the bytes in transit."""
+        """Breaks the connection after the bytes in transit."""
         self._travel(1, self._break, how)
 
     def break_now(self, how: str) -> None:
-        """Both ends learn of it at once, or, of a silence, neither."""
+        """Breaks the connection: both ends learn of it at once, or, of a silence, neither."""
         self._break(how)
 
     def closed_by_client(self) -> None:
@@ -178,7 +178,7 @@ class MemorySocket:
 
 
 class MemoryNetwork(Network):
-    """Of one process. `accept` makes the server's end of each connection."""
+    """The network of one process. `accept` makes the server's end of each connection."""
 
     def __init__(
         self, loop: VirtualLoop, weather: Weather, accept: Callable[[Link], Peer], record: Record
@@ -212,7 +212,7 @@ class MemoryNetwork(Network):
         return sum(not link.sock.is_closed for link in self.links)
 
     def sever(self) -> None:
-        """The process is dead: its bytes arrive now or never."""
+        """Cuts off a dead process: its bytes arrive now or never."""
         self._is_dead = True
         for link in self.links:
             if link.is_silent:

@@ -45,7 +45,7 @@ REST_S = 400.0
 STEP_S = 2.0
 N_GANGS = 14
 MAX_STORY = 600
-# From a turn's events to its effects on their way: of the core, its queue and the outbox.
+# Functions between a turn's events and its effects on their way: of the core, its queue and the outbox.
 _IN_A_TURN = {"handle", "advance", "schedule", "hear", "_advance", "put", "_turn_ended", "_heard"}
 
 
@@ -63,7 +63,7 @@ class Verdict(msgspec.Struct):
     watch_fates: dict[str, int]
     outcomes: dict[str, int]
     n_collected: dict[str, int]
-    """Of garbage: young, full."""
+    """Garbage collections: young, full."""
 
 
 class _WatchedApp(SchedulerApp):
@@ -104,12 +104,12 @@ class _Process:
         return await self.app.run(on_signals=False)
 
     def _count(self) -> int:
-        """By how often it is asked: a history must not depend on what Python has in memory."""
+        """Counts its own calls: a history must not depend on what Python has in memory."""
         self._n_new += 2_500
         return self._n_new
 
     def _collect(self, generation: int) -> int:
-        """Collects nothing, and sees that it is not asked to in a turn."""
+        """Collects nothing, and checks that it is not called within a turn."""
         self._n_new = 0
         is_full = generation == 2
         self._run_of.n_collected["full" if is_full else "young"] += 1
@@ -239,7 +239,7 @@ class _Run:
     # -- the run ---------------------------------------------------------------------------------------
 
     async def play(self) -> None:
-        """Storm, calm, a clean stop; ends with the first problem."""
+        """Plays storm, calm, a clean stop; ends with the first problem."""
         while self.loop.time() < START_S + STORM_S:
             await asyncio.sleep(STEP_S / 4)
             if self._look():
@@ -287,7 +287,7 @@ class _Run:
         return bool(self.problems)
 
     async def _stop(self) -> None:
-        """SIGTERM: everything is answered, and nothing is left over."""
+        """Stops the processes, as SIGTERM does: everything is answered, and nothing is left over."""
         for slot in self._slots:
             if slot.process is not None:
                 await slot.process.app.stop(10.0)
@@ -322,7 +322,8 @@ class _Run:
 
 
 def _is_nonsense(text: str) -> bool:
-    """The server writes correct HTTP, and cuts it, or sends a thing twice."""
+    """Whether a log finds fault with an answer that is neither cut nor sent twice: the server writes correct
+    HTTP."""
     return "makes no sense" in text and not text.endswith(("an answer to nothing", "than one answer has"))
 
 

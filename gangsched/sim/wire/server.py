@@ -49,7 +49,7 @@ class Asked(msgspec.Struct):
 
 
 class ApiServer:
-    """The store and its rules, for any number of connections. `note` is told of each request and its fate."""
+    """The store and its rules, for any number of connections. `note` gets each request and its fate."""
 
     def __init__(
         self, loop: VirtualLoop, weather: Weather, *, seed: str, note: Callable[[str], None]
@@ -77,7 +77,7 @@ class ApiServer:
         return ServerEnd(link, self)
 
     def carry_out(self, request: Request) -> Answer | Watching:
-        """By the rules; a page may hold fewer items than its limit."""
+        """Answers by the rules; a page may hold fewer items than its limit."""
         request.target = _LIMIT.sub(lambda found: f"{found[1]}{self.page_limit}", request.target)
         try:
             answer = self._handlers.handle(request)
@@ -157,7 +157,7 @@ class ServerEnd:
     # -- answered --------------------------------------------------------------------------------------
 
     def _reach(self) -> None:
-        """The server processes the first request, unless the connection has ended."""
+        """Processes the first request, unless the connection has ended."""
         if self._link.is_over or not self._asked:
             return
         asked = self._asked[0]
@@ -166,7 +166,7 @@ class ServerEnd:
         _count(self._server.fates, fate.value)
         asked.is_decided = True
         if self._link.is_silent:
-            asked.is_decided = False  # at the end of the connection
+            asked.is_decided = False  # decided at the end of the connection
             return
         found = self._server.carry_out(request) if fate.is_done or _is_watch(request) else None
         if isinstance(found, Watching):
@@ -176,7 +176,7 @@ class ServerEnd:
         self._answer(asked, fate, found)
 
     def _fair(self, asked: Asked) -> Fate:
-        """Equal answers to two binds on one connection could not be told apart."""
+        """Returns its fate, but not TWICE if equal answers could be taken for those to two requests."""
         is_binding = asked.request.path.endswith("/binding")
         if asked.fate is Fate.TWICE and (is_binding or len(self._asked) > 1 or self._data):
             asked.fate = Fate.ANSWERED
@@ -213,7 +213,7 @@ class ServerEnd:
         self._begin()
 
     def _other(self, request: Request) -> Answer:
-        """The server's answer about another pod."""
+        """Returns the server's answer about another pod."""
         registry = self._server.registry
         pods = registry.list(registry.resource("pods"))
         others = [pod for pod in pods if f"/{pod.name}" not in request.path]
@@ -225,7 +225,7 @@ class ServerEnd:
         )
 
     def _bytes_of(self, answer: Answer) -> bytes:
-        """In the form of one server or another."""
+        """Encodes an answer in the form of one server or another."""
         rng = self._weather.rng
         word = _WORDS.get(answer.code, "Whatever")
         lines = [f"HTTP/1.1 {answer.code} {word}", f"Content-Type: {answer.content_type}"]

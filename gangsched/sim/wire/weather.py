@@ -1,7 +1,7 @@
 """Weather on the wire: faults of connections, requests and watches, drawn from a seed.
 
-Only probabilities and delays live here; sim.wire.network and sim.wire.server ask. After `clear()` nothing new
-goes wrong; connections that went silent before stay silent, since clients must notice that.
+Only probabilities and delays live here; sim.wire.network and sim.wire.server ask for them. After `clear()`
+nothing new goes wrong; connections that went silent before stay silent, since clients must notice that.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class WatchFate(enum.Enum):
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Probabilities; all zero is good weather. hangs_up: an answer says that it is the last.
+    """Probabilities; all zero is good weather. hangs_up: an answer announces that it is the last.
 
     mischief_per_s: compactions, kills, deletions, clocks set.
     """
@@ -158,7 +158,7 @@ class Weather:
         self.rates = rates
 
     def clear(self) -> None:
-        """Faults stop."""
+        """Stops faults."""
         self.rates = CALM
 
     def happens(self, rate: float) -> bool:
@@ -195,7 +195,7 @@ class Weather:
         return self.rng.uniform(0.0002, 0.004)
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Cuts anywhere, usually nowhere; often at the end of a line, where parsers begin and end."""
+        """Cuts data anywhere, usually nowhere; often at the end of a line, where parsers begin and end."""
         while len(data) > 1 and self.happens(self.rates.split):
             at = self.rng.randint(1, len(data) - 1)
             if self.happens(0.5):
