@@ -157,18 +157,14 @@ class Group:
         self.moves: list[tuple[float, Any]] = []
         self.since_s = now_s
         self.first_complete_s = NEVER_S
-        self.attempts = self.failure = 0
+        self.attempts = self.failure = self.active_token = 0
         self.failed_binds: dict[str, str] = {}
-        self.cause_id = ""
+        self.cause_id = self.message = self.said = self.warned = ""
         self.backoff_until_s = -NEVER_S
         self.deadline_s = NEVER_S
         self.rejected_by: tuple[tuple[str, PodTemplate | None], ...] = ()
-        self.message = ""
-        self.said = self.warned = ""
-        self.satisfied = False
-        self.recovering = False
+        self.satisfied = self.recovering = False
         self.preemption: Preemption | None = None
-        self.active_token = 0
         self.conditions_told: dict[str, Mapping[str, object]] = {}
         self.status_written: Mapping[str, object] | None = None
 
