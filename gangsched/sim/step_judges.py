@@ -18,6 +18,7 @@ from gangsched.sim.checkers import Preemptions
 from gangsched.sim.failed_devices import FailedDevices
 from gangsched.sim.filling import unfilled
 from gangsched.sim.given_back import GivenBack
+from gangsched.sim.group_words import untrue_words
 from gangsched.sim.kept_room import KeptRoom, acyclic
 from gangsched.sim.overtime import Overtime
 from gangsched.sim.partial_binds import UNWIND, PartialBinds
@@ -135,6 +136,7 @@ class StepJudges:
         """Checks a run that is at rest."""
         yield from self._at_rest(told, now_s)
         yield from self._starts.at_rest(scheduler, told, self.excuses)
+        yield from untrue_words(scheduler, told)
 
     def _at_rest(self, told: Told, now_s: float) -> Iterator[str]:
         if self._given_back is not None:

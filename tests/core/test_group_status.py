@@ -9,8 +9,10 @@ from msgspec.structs import replace
 
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
+from gangsched.model.objects import PodStatus
 from gangsched.model.pod_group import COSCHEDULING, COSCHEDULING_LABEL
 from gangsched.sim.objects import make_node, make_pod, make_pod_group
+from gangsched.sim.told import Told
 from tests.support.scenario import Cluster, cluster
 
 COSCHEDULED = "scheduling.x-k8s.io/v1alpha1"
@@ -127,6 +129,29 @@ def test_a_gang_that_starts_costs_two_writes_however_large_it_is(version: str) -
     for k in range(12):
         c.phase(f"a-{k}", "Running")
     assert len(written(c)) == 2
+
+
+@pytest.mark.parametrize("version", [*ALL, "scheduling.k8s.io/v1beta1"])
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+def test_a_process_that_finds_a_gang_started_says_so_where_the_one_before_it_could_not(
+    version: str, phase: str
+) -> None:
+    c = gang_of(version, nodes=2)
+    said = written(c)[-1]
+    for name in ("a-0", "a-1"):
+        c.store(c.pod(name), status=PodStatus(phase))
+    c.clear()
+    c.scheduler, c.told = c.make(c.settings), Told()
+    members: list[ev.Event] = [ev.PodAdded(pod) for pod in c.pods.values()]
+    synced = [ev.KindSynced(kind) for kind in c.scheduler.kinds]
+    shows(c, version).tell(*(ev.NodeAdded(node) for node in c.nodes.values()), *members, *synced)
+    [now] = written(c)
+    assert now.keys() == said.keys()
+    if "phase" in said:
+        ended = {VOLCANO: "Completed"}.get(version, "Finished")
+        assert now["phase"] == ("Running" if phase == "Running" else ended)
+    c.clear().tell(*members).wait(30.0)
+    assert written(c) == [], "once"
 
 
 @pytest.mark.parametrize("version", ALL)

@@ -22,6 +22,7 @@ from gangsched.core.groups.attempts import Attempts
 from gangsched.core.groups.group_spec import GroupSpecs
 from gangsched.core.groups.nomination import Nominations
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.reporter import Reporter
 from gangsched.core.state.start_together import StartTogether
 from gangsched.core.types import pod_template
 from gangsched.core.types.group import NEVER_S, Group, MemberState, PodInfo
@@ -388,6 +389,11 @@ def every_kind_is_waited_for(patch: Patch) -> Storm:
     return STORMS["wordings"]
 
 
+def what_a_killed_process_left_unwritten_stays_so(patch: Patch) -> Storm:
+    patch.setattr(Reporter, "found_started", lambda self, group: None)
+    return STORMS["wordings"]
+
+
 # The mistake, and how what is found must begin.
 EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "M4 the standby ignores its leader": (m4_the_standby_ignores_its_leader, ("1:", "2:")),
@@ -412,6 +418,7 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "victims are waited for without end": (victims_are_waited_for_without_end, ("48:",)),
     "no object is needed": (no_object_is_needed, ("44:",)),
     "every kind is waited for": (every_kind_is_waited_for, ("7: nothing has been decided",)),
+    "left unwritten": (what_a_killed_process_left_unwritten_stays_so, ("52:",)),
     "a parser reads half": (a_parser_reads_half, ("2:", "10:", "6:")),
 }
 

@@ -26,6 +26,7 @@ _SHOWN_BY = {
     "an edited annotation is not read anew": 24,
     "a wait begins anew with each member": 48,
     "victims are waited for without end": 12,
+    "left unwritten": 27,
 }
 """The seed that showed a mistake when somebody last looked: any decision that changes may make it another."""
 

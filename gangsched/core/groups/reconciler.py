@@ -112,6 +112,7 @@ class GroupReconciler:
     def _has_started(self, group: Group) -> None:
         """Marks a gang whose members are found to run as started; its siblings need not wait for it."""
         group.satisfied = True
+        self._reporter.found_started(group)
         self._shared.stir(self._shared.siblings(group).values())
 
     def _look_waiting(self, group: Group) -> None:

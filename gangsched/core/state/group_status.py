@@ -57,6 +57,11 @@ def has_phase(definition: PodGroup) -> bool:
     return definition.api_version.partition("/")[0] in _WITH_PHASE
 
 
+def says_scheduled(definition: PodGroup) -> bool:
+    """Whether the object, of an API without phases, already has the condition that the gang was scheduled."""
+    return condition_of(definition.status.get("conditions"), _core_kind(definition)).get("status") == "True"
+
+
 def is_step(old: Status, new: Status, min_count: int) -> bool:
     """Whether `new` differs by more than counts: another phase, all members have run, or none runs now.
 
@@ -79,9 +84,7 @@ def _core(group: Group, definition: PodGroup, told: Told) -> Status | None:
     """Returns a condition, its time to be stamped at the edge; Initially… from 1.37."""
     if not (told.scheduled or told.refused):
         return None  # this API has no condition for a gang that is being bound
-    kind = (
-        "PodGroupScheduled" if definition.api_version.endswith("v1alpha2") else "PodGroupInitiallyScheduled"
-    )
+    kind = _core_kind(definition)
     mine = {
         "type": kind,
         "status": "True" if told.scheduled else "False",
@@ -95,6 +98,11 @@ def _core(group: Group, definition: PodGroup, told: Told) -> Status | None:
     if all(before.get(key) == value for key, value in mine.items()):
         return None
     return with_condition(definition.status, mine)
+
+
+def _core_kind(definition: PodGroup) -> str:
+    is_old = definition.api_version.endswith("v1alpha2")
+    return "PodGroupScheduled" if is_old else "PodGroupInitiallyScheduled"
 
 
 def _coscheduling(group: Group, definition: PodGroup, told: Told) -> Status:

@@ -19,6 +19,7 @@ from gangsched.core.state.group_status import (
     has_phase,
     is_same,
     is_step,
+    says_scheduled,
     status_of,
     with_condition,
 )
@@ -101,10 +102,7 @@ class Reporter:
         group.message = ""
         group.said = ""
         if group.is_gang:
-            nodes = {info.node_name for info in group.in_state(MemberState.BOUND)}
-            message = (
-                f"gang {group.key}: {several(group.n_bound, 'pod')} bound to {several(len(nodes), 'node')}"
-            )
+            message = _is_bound(group)
             self.event(group, "Normal", "GangScheduled", "Binding", message)
             self.status(group, scheduled=True, reason="Scheduled", message=message)
         else:
@@ -118,6 +116,17 @@ class Reporter:
         ended."""
         if group.satisfied:
             self._tell_step(group)
+
+    def found_started(self, group: Group) -> None:
+        """Writes that the gang has started, unless its object says so: the process that bound it may have
+        been killed first."""
+        definition = group.definition
+        if definition is None or not definition.uid:
+            return
+        if has_phase(definition):
+            self._tell_step(group)
+        elif not says_scheduled(definition):
+            self.status(group, scheduled=True, reason="Scheduled", message=_is_bound(group))
 
     def aborted(self, group: Group, message: str) -> None:
         """Reports that a gang that was bound in part, or reserved, releases what it holds."""
@@ -337,6 +346,11 @@ class Reporter:
         self._shared.emit(
             RecordEvent(what, api_version, namespace, name, uid, kind, reason, action, message, cause_id)
         )
+
+
+def _is_bound(group: Group) -> str:
+    nodes = {info.node_name for info in group.in_state(MemberState.BOUND)}
+    return f"gang {group.key}: {several(group.n_bound, 'pod')} bound to {several(len(nodes), 'node')}"
 
 
 def _name(info: PodInfo) -> str:
