@@ -15,7 +15,7 @@ from gangsched.sim.objects import GPU, make_node, make_pod, make_pod_group
 from tests.support.scenario import Cluster, gang, with_annotations
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-REASON = f"without a list of their {GPU}, whose IDs must be known"
+REASON = f"node(s) did not list their {GPU}, whose IDs must be known"
 REQUIRED = {REQUIRE_IDS_KEY: GPU}
 
 
