@@ -153,7 +153,7 @@ def _check_outfit(part: OutfitDocument, where: str, *, has_id: bool) -> None:
 def check_resource(name: str, where: str) -> None:
     """Raises: ConfigError. kubelet refuses a plugin with any other name, for as long as it asks."""
     if not (is_extended(name) and is_qualified_name(name)):
-        raise ConfigError(f"{name!r} is not an extended resource, as nvidia.com/gpu is", path=where)
+        raise ConfigError(f"{name!r} is not an extended resource such as nvidia.com/gpu", path=where)
 
 
 def _resource(name: str, names: Sequence[str], where: str) -> None:

@@ -49,7 +49,7 @@ def pod_walltime(pod: Pod) -> Walltime:
     """The pod's own statement. If there is a statement and a deadline, the shorter one, which ends it."""
     for owner in pod.metadata.owner_references or ():
         if owner.controller and owner.kind in _ENDLESS:
-            return Walltime(field=f"its {owner.kind} replaces it")
+            return Walltime(field=f"its {owner.kind} replaces pods that end")
     stated = stated_walltime(pod.metadata.labels, pod.metadata.annotations)
     deadline = pod.spec.active_deadline_seconds
     if deadline is None or not 0 < deadline < stated.seconds:

@@ -52,7 +52,7 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         for i, name in enumerate(self.require):
             if not is_extended(name):
-                raise ValueError(f"require[{i}]: {name!r} is not an extended resource, as nvidia.com/gpu is")
+                raise ValueError(f"require[{i}]: {name!r} is not an extended resource such as nvidia.com/gpu")
 
 
 class Devices:

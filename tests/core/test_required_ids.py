@@ -104,7 +104,7 @@ def test_no_pod_is_evicted_for_a_node_that_lists_nothing() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("gpus", "'gpus' is not an extended resource, as nvidia.com/gpu is, nor true or false"),
+        ("gpus", "'gpus' is neither an extended resource such as nvidia.com/gpu nor true or false"),
         ("example.com/fpga", "no container asks for example.com/fpga"),
         ("x" * 3000, "has 3000 characters, at most 2048"),
     ],

@@ -276,7 +276,7 @@ def test_pods_that_go_wake_the_gang() -> None:
         ("", "'' is not a level of topology"),
         (f"required: {RACK}, ", "'' is not a level of topology"),
         ("must: example.com/rack", "'must: example.com/rack' is not a level of topology"),
-        ("required: -bad-", "'-bad-' is no label's key"),
+        ("required: -bad-", "'-bad-' is not a label key"),
         (f"required: {RACK}, preferred: {RACK}", "is named twice"),
         (", ".join(f"required: example.com/l{i}" for i in range(9)), "more than 8 levels"),
         ("required: " + "x" * 5000, "characters; at most"),
