@@ -28,7 +28,7 @@ Json = dict[str, Any]
 _MAX_CHARACTERS = 4_000_000
 _MAX_DOCUMENTS = 1000
 _MAX_PODS = 10_000
-_NO_POD = "there is no pod in it, and nothing that makes pods"
+_NO_POD = "there is no pod in it, and nothing that creates pods"
 
 
 class Manifests(NamedTuple):
@@ -153,8 +153,8 @@ def _complete(document: Json, number: int, namespace: str) -> None:
 def _unknown(kind: str, kinds: Sequence[Kind]) -> str:
     known = sorted({*controllers.KINDS, *(one.kind for one in kinds if one.name.startswith("podgroups."))})
     return (
-        f"{kind!r} is not made into pods here{nearest(kind, known)}: {', '.join(known)} are; of another kind"
-        " give the pods that it makes"
+        f"{kind!r} cannot be made into pods here{nearest(kind, known)}: {', '.join(known)} can; of another"
+        " kind, give the pods that it creates"
     )
 
 

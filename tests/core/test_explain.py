@@ -417,7 +417,7 @@ def test_device_constraints_that_cannot_be_read_are_told_with_a_cure() -> None:
             "It cannot be scheduled as it is written: gang d/train: member train-0:"
             f" metadata.annotations: gangsched.io/device-constraints: {said}"
         )
-        assert found.cures == ("Correct what the sentence names in the pods' template.",)
+        assert found.cures == ("Correct what the answer names in the pods' template.",)
 
 
 def test_a_claim_that_does_not_exist_is_told_with_a_cure() -> None:
@@ -442,7 +442,7 @@ def test_binds_on_their_way_and_without_a_clear_answer() -> None:
     c = cluster()
     c.answer = lambda bind: "hold"
     c.submit(gang("train", pods=2)).run()
-    assert told(c, "train").answer == "It is being bound: 0 of 2 are; of the others 2 are sent."
+    assert told(c, "train").answer == "It is being bound: 0 of 2 are bound; of the others, 2 are sent."
     c = cluster()
     c.answer = lambda bind: "unknown"
     c.submit(gang("train", pods=2)).run()

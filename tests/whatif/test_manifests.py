@@ -169,7 +169,7 @@ def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: 3}\n", "pod p: "),
         (
             "apiVersion: batch/v1\nkind: Jobb\nmetadata: {name: p}\n",
-            "'Jobb' is not made into pods here; did you mean Job?",
+            "'Jobb' cannot be made into pods here; did you mean Job?",
         ),
         ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n", "spec: is missing"),
         (
