@@ -337,7 +337,7 @@ def _came_s(pod: Pod) -> float:
 def _at(time: datetime) -> float:
     """Raises: ConfigError (a clock that was never set, or nothing that a clock says)."""
     if not _FIRST_YEAR <= time.year < _LAST_YEAR:
-        raise ConfigError(f"{time.isoformat()} is no time of a cluster")
+        raise ConfigError(f"{time.isoformat()} is not a time of a cluster")
     return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()
 
 

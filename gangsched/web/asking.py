@@ -166,7 +166,7 @@ async def _ask(
         if isinstance(error, aiohttp.ClientConnectorError):
             why = plain(error.os_error)
         elif isinstance(error, UnicodeError):
-            why = "it is no name of a host"
+            why = "it is not a host name"
         else:
             why = " ".join(str(error).split()) or "no answer in time"
         forward = "kubectl -n gangsched-system port-forward deployment/gangsched 10259"

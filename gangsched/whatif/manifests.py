@@ -101,7 +101,7 @@ def text_of(path: str) -> tuple[str, str]:
         with open(path, encoding="utf-8") as file:
             return source, file.read(_MAX_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(f"cannot be read: {why}", source=source) from None
 
 
@@ -130,7 +130,7 @@ def _documents(source: str, text: str) -> Iterator[Document]:
     for number, document in enumerate(found, start=1):
         place = source if len(found) == 1 else f"{source}, document {number}"
         if not isinstance(document, dict):
-            raise ConfigError("is no object with apiVersion and kind", source=place)
+            raise ConfigError("is not an object with apiVersion and kind", source=place)
         yield Document(source, place, document)
 
 
@@ -141,7 +141,7 @@ def _complete(document: Json, number: int, namespace: str) -> None:
             raise ConfigError("is missing", path=name)
     meta = document.setdefault("metadata", {})
     if not isinstance(meta, dict):
-        raise ConfigError("is no object", path="metadata")
+        raise ConfigError("is not an object", path="metadata")
     if not meta.get("name") and isinstance(meta.get("generateName"), str):
         meta["name"] = f"{meta['generateName']}{number}"
     if not isinstance(meta.get("name"), str) or not meta["name"]:
@@ -191,7 +191,7 @@ def _pods(document: Json, kind: Kind, number: int, priorities: Mapping[str, int]
             raise ConfigError(f"makes more than {_MAX_PODS} pods")
         meta, spec = pod["metadata"], pod.get("spec")
         if not isinstance(spec, dict):
-            raise ConfigError("is missing, or is no object", path="spec")
+            raise ConfigError("is missing, or is not an object", path="spec")
         meta |= {
             "namespace": namespace,
             "uid": f"whatif-pod-{number + len(found)}",

@@ -148,7 +148,7 @@ async def test_a_standby_answers_as_a_leader_would() -> None:
         (" \n", "the text: is empty"),
         ("kind: [", "the text: line 1: is not YAML"),
         ("a: 1", "apiVersion: is missing"),
-        ("- 1\n- 2", "is no object with apiVersion and kind"),
+        ("- 1\n- 2", "is not an object with apiVersion and kind"),
         (job(1, schedulerName="gangshed"), "names the scheduler 'gangshed'; did you mean"),
         (job(1, priorityClassName="hihg"), "there is no PriorityClass 'hihg'"),
         ("[" * 800, "is nested more than 100 levels deep"),
