@@ -69,7 +69,9 @@ class Following:
                 await self._client.get(path, {"limit": "1"})
             except ApiError as error:
                 if error.code == 403 and error.subject is not None:
-                    raise ConfigError(f"its plugins read {name}, which we may not: {error}") from None
+                    raise ConfigError(
+                        f"its plugins read {name}, which the scheduler may not: {error}"
+                    ) from None
 
     def heard(self, events: Sequence[Event]) -> bool:
         """Takes in events; returns whether they complete the required lists."""

@@ -80,7 +80,7 @@ def check_text(name: str) -> None:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"{name!r} is no text in UTF-8, as names are") from None
+        raise ConfigError(f"{name!r} is not UTF-8 text, as names are") from None
 
 
 def context_namespace(

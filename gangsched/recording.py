@@ -98,7 +98,7 @@ class Recording:
                 journal.change(config.record)
             return self._recorder or core.scheduler
         if self._recorder is not None:
-            self._recorder.end("the configuration ends it", time.monotonic())
+            self._recorder.end("the configuration no longer asks for it", time.monotonic())
         for journal in self._journals:
             if journal is not self._upcoming:
                 journal.close(0.0)

@@ -100,7 +100,7 @@ def prefer(
     if not fitting:
         return NotPlanned(
             f"kubelet offers {several(len(available), 'device')} of {resource}"
-            f" and none of the planned sets of {count} is among them whole; due: {_named(due)}"
+            f", in which no planned set of {count} is whole; due: {_named(due)}"
         )
     waiting = {one.pod.uid for one in due}
     admitted_now = {one.pod.uid for one in due if one.container in known.given.get(one.pod.key, NOTHING)}

@@ -46,8 +46,8 @@ class Notices:
         elif self._said.get("unsaid") != text:
             self._said["unsaid"] = text
             what = (
-                f"inventoryIn: labels cannot say it: {text}. Of that resource the Node stays as it is (one"
-                " that is new is listed without devices); inventoryIn: annotation takes any ID and any number"
+                f"inventoryIn: labels cannot hold the list: {text}. For that resource the Node keeps what it"
+                " has (a new one is listed without devices); inventoryIn: annotation takes any ID and number"
             )
             self._notices.append(Notice("error", what, {"node": self._node}, reason="DevicesNotListed"))
 

@@ -112,7 +112,7 @@ def check_plugins(plugins: Sequence[PluginDocument]) -> None:
         _resource(plugin.resource, names, f"{where}.resource")
         for name in plugin.env:
             if not _VARIABLE.fullmatch(name):
-                raise ConfigError(f"{name!r} is no name of a variable", path=f"{where}.env")
+                raise ConfigError(f"{name!r} is not the name of a variable", path=f"{where}.env")
         parts = {"all": plugin.all, "each": plugin.each}
         parts |= {f"byDevice.{device}": part for device, part in plugin.by_device.items()}
         for name, part in parts.items():
@@ -142,7 +142,7 @@ def _check_outfit(part: OutfitDocument, where: str, *, has_id: bool) -> None:
     for i, name in enumerate(part.cdi):
         if not _CDI.fullmatch(name):
             raise ConfigError(
-                f"{name!r} is no CDI name, as nvidia.com/gpu={{id}} is", path=f"{where}.cdi[{i}]"
+                f"{name!r} is not a CDI name such as nvidia.com/gpu={{id}}", path=f"{where}.cdi[{i}]"
             )
     if not has_id and "{id}" in str(part):
         raise ConfigError(
@@ -153,7 +153,7 @@ def _check_outfit(part: OutfitDocument, where: str, *, has_id: bool) -> None:
 def check_resource(name: str, where: str) -> None:
     """Raises: ConfigError. kubelet rejects plugins with any other name, however often they register."""
     if not (is_extended(name) and is_qualified_name(name)):
-        raise ConfigError(f"{name!r} is not an extended resource, as nvidia.com/gpu is", path=where)
+        raise ConfigError(f"{name!r} is not an extended resource such as nvidia.com/gpu", path=where)
 
 
 def _resource(name: str, names: Sequence[str], where: str) -> None:

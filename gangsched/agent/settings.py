@@ -230,7 +230,7 @@ def _node_name(document: AgentDocument, flags: AgentFlags, environ: Mapping[str,
         if name:
             if not _NODE_NAME.fullmatch(name):
                 raise ConfigError(
-                    f"{name!r} is no name of a node: lower-case letters, digits, - and . only", path=where
+                    f"{name!r} is not a node name: lower-case letters, digits, - and . only", path=where
                 )
             return name
     raise ConfigError(

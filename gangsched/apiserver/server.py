@@ -79,7 +79,7 @@ class HttpServer:
             raise ConfigError(f"cannot listen on {host}:{port}: {why}") from None
         except UnicodeError:
             self._unbind()
-            raise ConfigError(f"cannot listen on {host}:{port}: it is no name of a host") from None
+            raise ConfigError(f"cannot listen on {host}:{port}: it is not a host name") from None
         await self._runner.setup()
         accepting = Accepting(self._server, tls, self._server, max_connections=MAX_CONNECTIONS)
         self._accepting = asyncio.create_task(accepting.run(self._sockets), name="accepting")

@@ -60,12 +60,12 @@ def resolve_devices(written: Devices) -> DeviceSettings:
     for name in written.hand_off:
         if not is_extended(name):
             raise ConfigError(
-                f"{name!r} is not an extended resource, as nvidia.com/gpu is", path="devices.handOff"
+                f"{name!r} is not an extended resource such as nvidia.com/gpu", path="devices.handOff"
             )
     for i, name in enumerate(written.require):
         at = f"devices.require[{i}]"
         if not is_extended(name):
-            raise ConfigError(f"{name!r} is not an extended resource, as nvidia.com/gpu is", path=at)
+            raise ConfigError(f"{name!r} is not an extended resource such as nvidia.com/gpu", path=at)
         if written.hand_off.get(name) == "count":
             raise ConfigError(f"devices.handOff counts {name}, so it never gets IDs", path=at)
     for field, value, least in (

@@ -32,7 +32,7 @@ from gangsched.model.pod_group import GROUPS_KEY, MIN_MEMBERS_KEY, OURS, TOTAL_M
 from gangsched.model.printable import several
 
 _MAX_NAMED = 3
-_CORRECT_ONE = "Correct what the sentence names, in the pods or in the group's object."
+_CORRECT_ONE = "Correct what the answer names, in the pods or in the group's object."
 _CORRECT_ALL = (
     "Let all members say the same, in the pods or in the group's object; if these are two gangs, give one of"
     " them another name."
@@ -134,8 +134,8 @@ def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None
     match group.state:
         case _ if not scheduler.is_synced:
             return Found(
-                "Nothing is decided about it here: this scheduler does not lead, or has not heard yet of all"
-                " that there is."
+                "This scheduler decides nothing about it: it does not lead, or has not read the whole cluster"
+                " yet."
             )
         case _ if group.problem:
             return Found(
@@ -152,7 +152,8 @@ def _found(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None
             return _binding(group)
         case GroupState.UNWINDING:
             n = group.n_holding
-            return Found(f"It is taken back: {several(n, 'pod')} of it still to go. {group.message}".strip())
+            text = f"It is being taken back: {several(n, 'pod')} of it still to go. {group.message}"
+            return Found(text.strip())
         case GroupState.BOUND | GroupState.DELETED:
             return _started(scheduler, group)
     return placeable(scheduler, group, now_s, ago_s)
@@ -176,14 +177,14 @@ def _gated(scheduler: Scheduler, group: Group) -> Found:
         return Found(
             f"{several(n, 'pod')} of it {wait} for scheduling gates: {named(gates)}.",
             (
-                f"See why whoever set the gate {one} has not taken it off spec.schedulingGates yet"
+                f"Find out why the gate {one} is still in spec.schedulingGates; whoever set it removes it"
                 + " (Kueue: kubectl describe workloads)" * ("kueue" in one)
                 + ".",
             ),
         )
     return Found(
         f"PreEnqueue keeps {several(n, 'pod')} of it out of the queue: {named(asked)}.",
-        ("See to what its message names; the plugin lets them in when that changes.",),
+        ("Fix what its message names; the plugin lets them in when that changes.",),
     )
 
 
@@ -195,7 +196,7 @@ def _gathering(scheduler: Scheduler, group: Group) -> Found:
             (f"Create it, or correct the name that the pods give{_near_groups(scheduler, group)}.",),
         )
     if group.definition is None:
-        waits_for = scheduler.owners.missing(group) or "what says so"
+        waits_for = scheduler.owners.missing(group) or "the object that says so"
         return Found(
             f"How many members it needs is not known: it waits for {waits_for}.",
             ("See whether that exists, and whether the scheduler may list it.",),
@@ -214,7 +215,7 @@ def _gathering(scheduler: Scheduler, group: Group) -> Found:
         return Found(answer, (_owed(group),))
     if not group.n_pending:
         return Found(f"No member is pending: {group.n_bound} run or have ended.")
-    return Found("Its members are there, and it has its turn next.")
+    return Found("Its members exist, and its turn comes next.")
 
 
 def _owed(group: Group) -> str:
@@ -244,7 +245,7 @@ def _refused(told: str) -> str:
     again = "the controller tries again by itself"
     if "exceeded quota" in told:
         return f"Raise the ResourceQuota that is named, end what uses it, or ask for less; {again}."
-    return f"Mend what the refusal names; {again}."
+    return f"Fix what the refusal names; {again}."
 
 
 def _near_groups(scheduler: Scheduler, group: Group) -> str:
@@ -262,14 +263,14 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
         told = ", ".join(victims[:_MAX_NAMED]) + (", …" if len(victims) > _MAX_NAMED else "")
         staying = (uid for uid, info in preemption.waits_for.items() if not is_leaving(info))
         refused = sum(1 for uid in staying if preemption.refused.get(uid))
-        also = f"; the API server refuses {refused} of the evictions, as a disruption budget does" * bool(
+        also = f"; the API server refuses {refused} of the evictions (a disruption budget may)" * bool(
             refused
         )
         return Found(
             f"Room is reserved for it, and it waits for {several(len(victims), 'pod')} to go: {told}{also}.",
             _slow_victims(len(victims) == 1, refused),
-            then=f"It waits{_until(preemption.deadline_s, now_s)}; then others are sought, or all is given"
-            " back.",
+            then=f"It waits{_until(preemption.deadline_s, now_s)}; then it looks for other victims, or gives"
+            " everything back.",
         )
     waits_for = scheduler.permits.waits_for(group)
     told = "; ".join(f"{reason or 'no reason given'} ({name})" for name, reason in waits_for.items())
@@ -328,14 +329,14 @@ def _binding(group: Group) -> Found:
             (BindState.NONE, "are about to be sent"),
             (BindState.SENT, "are sent"),
             (BindState.READING, "had no clear answer and are read back"),
-            (BindState.BUMPING, "are given up and must not land any more"),
+            (BindState.BUMPING, "are given up and must no longer take effect"),
         )
         if binds[state]
     ]
     unclear = next((i.unclear for i in group.in_state(MemberState.ASSUMED) if i.unclear), "")
     return Found(
-        f"It is being bound: {group.n_bound} of {group.start_count} are; of the others {', '.join(told)}."
-        + (f" The last unclear answer: {unclear}." if unclear else ""),
+        f"It is being bound: {group.n_bound} of {group.start_count} are bound; of the others,"
+        f" {', '.join(told)}." + (f" The last unclear answer: {unclear}." if unclear else ""),
         ("See whether the API server answers: kubectl get --raw /readyz.",),
         then="What it holds stays until the API server itself gives a clear answer.",
     )

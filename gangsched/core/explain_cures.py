@@ -32,7 +32,7 @@ _BY_PLUGIN: Mapping[str, str] = {
     " kubectl taint nodes NODE KEY:EFFECT-.",
     "NodeAffinity": "Compare the pods' nodeSelector and nodeAffinity with the nodes' labels:"
     " kubectl get nodes --show-labels.",
-    "NodeUnschedulable": "Let the nodes take pods again when they may: kubectl uncordon NODE.",
+    "NodeUnschedulable": "Uncordon the nodes when they may take pods again: kubectl uncordon NODE.",
     "Devices": "See what the nodes list (gangsched devices), and whether the node agent runs there; or ask"
     " for less of a constraint.",
 }
@@ -50,9 +50,9 @@ _LABEL_NODES = (
     " the nodes: kubectl label node NODE KEY=VALUE."
 )
 _MAKE_ROOM_BESIDE = "Make room where its other members are, or delete these: then it starts anew elsewhere."
-_CORRECT = "Correct what the sentence names in the pods' template."
-_ENABLE = "Enable what the sentence names in the pods' profile (plugins), or take out what needs it."
-_SEE = "See to what the sentence names: no node was looked at."
+_CORRECT = "Correct what the answer names in the pods' template."
+_ENABLE = "Enable what the answer names in the pods' profile (plugins), or take out what needs it."
+_SEE = "Fix what the answer names: no node was looked at."
 _COMPARE = "Compare what the pods ask of nodes (nodeSelector, affinity, tolerations) with what nodes have."
 
 
@@ -138,11 +138,11 @@ def _room(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequen
     reserving = {str(one.key): 1 for lack in found for one in reserved_by(lack, short, group, others)}
     if reserving:
         yield (
-            f"See what those that have reserved it wait for (gangsched explain {next(iter(reserving))}): they"
+            f"See what the gangs that reserved it wait for (gangsched explain {next(iter(reserving))}): they"
             " start or give it back by then."
         )
     if unhealthy(found, short.trial):
-        yield "Mend the devices that are named, or ask for less: gangsched devices NODE shows each."
+        yield "Repair the devices that are named, or ask for less: gangsched devices NODE shows each."
     if short.is_alike:
         n = short.n_wanted - short.n_fit
         yield (

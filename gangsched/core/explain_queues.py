@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from gangsched.core.cache.queue_book import KEPT_FOR
 from gangsched.core.cache.queue_tree import QUEUE_KEY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
 from gangsched.core.types.needed import requests_of
-from gangsched.model.printable import sentence
+from gangsched.model.printable import sentence, several
 from gangsched.model.resources import told_amount
 
 _MAX_NAMED = 4
@@ -47,18 +48,16 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
     name, resource, needs, used, kept, limit = over
     amounts = (used, limit, needs, used + kept + needs - limit, kept)
     used_text, limit_text, needs_text, over_text, kept_text = (told_amount(resource, n) for n in amounts)
-    kept_for = (
-        f", {kept_text} are kept for who is promised room or was passed as often as may be" if kept else ""
-    )
+    kept_for = f", {kept_text} {KEPT_FOR}" if kept else ""
     sentence = (
         f"Queue {name} is at its limit: {used_text} of {limit_text} {resource} are used{kept_for}, and it"
         f" needs {needs_text}, {over_text} too many."
     )
     if (line := scheduler.attempts.limits.of(group)) is not None:
         is_kept = ", and what it needs is kept for it there" if line.is_at_bound else ""
-        sentence += f" {line.n} have passed it there, of {line.bound} at most{is_kept}."
+        sentence += f" {several(line.n, 'group')} passed it there (at most {line.bound} may){is_kept}."
     if needs > limit:
-        return sentence, f"Ask for less, or raise the limit of queue {name}: as it is it never starts."
+        return sentence, f"Ask for less, or raise the limit of queue {name}: with this limit it never starts."
     cure = f"Wait until {over_text} {resource} of queue {name} are free, or raise its limit."
     return f"{sentence} {_holders(scheduler, name, resource)}", cure
 

@@ -80,7 +80,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
         begin = f"{group.n_bound} of {group.start_count} members run; the rest is placed first in line. "
     if group.state is GroupState.ASKING:
         return Found(
-            f"{begin}Extenders are asked about its nodes since {now_s - group.since_s:.1f} s.",
+            f"{begin}Extenders were asked about its nodes {now_s - group.since_s:.1f} s ago.",
             ("See whether the extenders answer: the scheduler's log names those that do not.",),
             then=f"They have to answer{_in(group.deadline_s, now_s)}; then it backs off and is tried again.",
         )
@@ -135,8 +135,8 @@ def _stays(scheduler: Scheduler, group: Group) -> Iterator[str]:
     """Without evictions, the running members of a partly bound gang are not taken back."""
     if group.is_half_bound and not scheduler.shared.settings.allow_eviction:
         yield (
-            "What runs of it is not taken back by itself, since allowEviction is false: delete those pods"
-            " where the rest is not worth waiting for."
+            "Its running pods are not evicted, since allowEviction is false: delete them if the rest is not"
+            " worth waiting for."
         )
 
 
@@ -146,7 +146,7 @@ def _again(group: Group, now_s: float) -> str:
         return f"It is tried again{_in(group.deadline_s, now_s)} (failure {group.failure})."
     if group.state is GroupState.UNSCHEDULABLE:
         return f"It is tried again when something changes that may help, or{_in(group.deadline_s, now_s)}."
-    return "It is tried in its turn."
+    return "It is tried when its turn comes."
 
 
 def _fits(group: Group, begin: str, again: str) -> Found:
@@ -154,8 +154,9 @@ def _fits(group: Group, begin: str, again: str) -> Found:
     last = f" The last attempt said: {group.message.rstrip('.')}." if group.message else ""
     if group.state is GroupState.ACTIVE:
         return Found(f"{begin}{FITS}; it waits for its turn.{last}", then=again)
-    todo = ("See to what the last attempt names: nothing else is in its way now.",) if last else ()
-    return Found(f"{begin}There is room for it now, and it rests after an attempt.{last}", todo, then=again)
+    todo = ("Fix what the last attempt failed on: nothing else is in its way now.",) if last else ()
+    begin += "There is room for it now; it pauses after a failed attempt."
+    return Found(begin + last, todo, then=again)
 
 
 def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
@@ -271,4 +272,4 @@ def time_of(unix_s: float) -> str:
 
 
 def _in(deadline_s: float, now_s: float) -> str:
-    return " in its turn" if deadline_s == NEVER_S else f" in {max(deadline_s - now_s, 0):.0f} s"
+    return " when its turn comes" if deadline_s == NEVER_S else f" in {max(deadline_s - now_s, 0):.0f} s"

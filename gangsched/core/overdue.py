@@ -84,8 +84,8 @@ class Overdue:
                 )
             scheduler.binder.outcome.unwind(group)
         elif scheduler.binder.pre_bind.stop(
-            group, "the rest of it was not prepared in time"
-        ) or scheduler.binder.staggered.stop(group, "the rest of it was not sent in time"):
+            group, "the rest of the gang was not prepared in time"
+        ) or scheduler.binder.staggered.stop(group, "the rest of the gang was not sent in time"):
             pass  # reconsidered before this turn ends, and then handled by its policy
         else:
             # Wait for the answers to binds in flight.

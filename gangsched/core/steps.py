@@ -124,7 +124,7 @@ class Faults:
         self.is_shaken = True
         story = "".join(traceback.format_exception(error))
         self._guard(Defect(where, about, problem, story))
-        return f"the scheduler failed on it, a fault of its own: {problem}; it is left out until it changes"
+        return f"the scheduler itself failed on this object: {problem}; it is left out until it changes"
 
     def step(self, do: Callable[[], Any]) -> bool:
         """Does one thing; if it raises, reports that and returns False."""

@@ -177,7 +177,7 @@ def check_leases(facts: Facts, election: LeaderElectionSettings) -> Iterator[Fin
             "lease",
             "problem" if one is not None and _lives(one, facts.now) else "warning",
             f"another scheduler leads by the Lease {where}: {other.spec.holder_identity}; two that serve the"
-            " same schedulerName give the same devices twice",
+            " same schedulerName hand out the same devices twice",
             f"kubectl -n {other.metadata.namespace} get pods; end one, or give it another schedulerName",
         )
 

@@ -54,7 +54,7 @@ def check_agents(nodes: Sequence[Node], pods: Sequence[Pod], now: datetime) -> I
         yield found(
             "agents",
             "warning",
-            f"{_nodes(bare)} offer devices and list none: pods there are counted, and get no device IDs",
+            f"no list of devices on {_nodes(bare)}: pods there are placed by count, and get no device IDs",
             "kubectl apply -k deploy/agent/",
         )
     agents = {pod.spec.node_name: pod for pod in pods if _is_agent(pod)}
@@ -99,7 +99,7 @@ def check_inventories(nodes: Sequence[Node]) -> Iterator[Finding]:
                     "warning",
                     f"{name} lists {healthy} healthy {resource}, and kubelet offers {offered}: the smaller"
                     " number is used",
-                    f"gangsched devices {name}; then see to the device plugin on that node",
+                    f"gangsched devices {name}; then check the device plugin on that node",
                 )
     if n_wrong > _MAX_NAMED:
         yield found(
@@ -133,7 +133,7 @@ def check_drift(maps: Sequence[NodeMap]) -> Iterator[Finding]:
             elif device.health == GONE and device.holders:
                 text = f"{device.resource} {device.id} is held by {pods} and not listed"
                 then = f"if it is gone for good, {_deleted(names)}"
-                told.append((text, "warning", f"See to the agent and the devices of {one.name}; {then}"))
+                told.append((text, "warning", f"Check the agent and the devices of {one.name}; {then}"))
         for text, level, cure in told:
             n_wrong += 1
             if n_wrong <= _MAX_NAMED:
@@ -171,16 +171,17 @@ def check_unseen(pods: Sequence[Pod], served: Collection[str], now: datetime) ->
             by_name.setdefault(pod.spec.scheduler_name, []).append(pod)
     for name, unseen in sorted(by_name.items()):
         first, n = unseen[0].key, len(unseen)
-        pending = f"{several(n, 'pod')}, {first} for one,"
+        pending = f"the pod {first}" if n == 1 else f"{n} pods, {first} among them,"
+        s = "s" if n == 1 else ""
         if name in served:
-            text = f"{pending} wait for {name!r}, and it has told none of them why: no replica schedules"
+            text = f"{pending} wait{s} for {name!r}, which has reported no reason: no replica schedules"
             cure = f"Start one, or see why none leads, above; gangsched explain {_gang_of(unseen[0])}"
             yield found("pods", "problem", text, cure)
         else:
             yield found(
                 "pods",
                 "problem",
-                f"{pending} name the scheduler {name!r}, and nobody serves it{nearest(name, served)};"
+                f"{pending} name{s} the scheduler {name!r}, which is not served{nearest(name, served)};"
                 f" served here: {', '.join(sorted(served))}",
                 "Correct spec.schedulerName where the pods are made (the template of their Job, for one).",
             )

@@ -72,7 +72,7 @@ class Handle:
             items, meta = page.get("items") or [], page.get("metadata") or {}
             token = (meta.get("continue") or "") if isinstance(meta, dict) else None
             if not isinstance(items, list) or not isinstance(token, str):
-                raise ApiError(f"not the API server's own answer: {path} is no list that can be read")
+                raise ApiError(f"not the API server's own answer: {path} is not a list that can be read")
             found += items
             params["continue"] = pages.after(token, n_items=len(items), n_bytes=n_bytes)
             if not params["continue"]:

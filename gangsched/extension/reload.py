@@ -162,7 +162,7 @@ class Reload:
             if config == self._host.config:
                 self.error = ""
                 self._say_later(later)
-                _log.info("configuration read again, nothing else in it", why=why, file=self._source.path)
+                _log.info("configuration read again, nothing changes now", why=why, file=self._source.path)
                 return
             profiles = self._host.build(config)
             await self._host.may_follow(self._host.scheduler.unfollowed(profiles, config.settings))
@@ -208,13 +208,14 @@ class Reload:
                 say_at_s = time.monotonic() + _SAY_S
                 names = [str(group.key) for group in unfinished[:5]]
                 _log.info(
-                    "gangs of a profile that is gone from the configuration are still bound", gangs=names
+                    "gangs of a profile that is gone from the configuration are still being bound",
+                    gangs=names,
                 )
             await anyio.sleep(_LEAVE_STEP_S)
 
     def _say_later(self, later: Sequence[str]) -> None:
         if later:
-            _log.warning("in effect at the next start only", fields=", ".join(later))
+            _log.warning("these take effect only at the next start", fields=", ".join(later))
 
 
 def at_next_start(now: SchedulerConfig, new: SchedulerConfig) -> tuple[SchedulerConfig, list[str]]:

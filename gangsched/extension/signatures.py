@@ -163,8 +163,8 @@ def _check_names(kind: type[Any], source: str) -> None:
         close = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1, cutoff=0.85)
         if close and not hasattr(kind, plain[close[0]]):
             raise ConfigError(
-                f"{_place(method)}: {kind.__name__}.{name} is no hook and is never called; did you mean"
-                f" {plain[close[0]]}? The name of a helper of your own begins with an underscore",
+                f"{_place(method)}: {kind.__name__}.{name} is not a hook and is never called; did you mean"
+                f" {plain[close[0]]}? Begin the name of a helper with an underscore",
                 source=source,
             )
 
@@ -173,7 +173,7 @@ def _problem(kind: type[Any], name: str) -> str:
     hook, method = HOOKS[name], getattr(kind, name)
     other = _TOGETHER.get(name, "")
     if other and not any(hasattr(kind, one) for one in _OR.get(other, (other,))):
-        return f"needs {' or '.join(_OR.get(other, (other,)))} beside it"
+        return f"needs {' or '.join(_OR.get(other, (other,)))} as well"
     is_async = inspect.iscoroutinefunction(method)
     if is_async and not hook.may_be_async:
         return "is async, and runs in the middle of a decision: write it as a plain function"

@@ -81,7 +81,9 @@ class ConfigSource:
         """Raises: ConfigError."""
         # A shell's <(helm template …) is a pipe, and read once: a second read might wait for ever.
         if self._is_read and not os.path.isfile(self.path) and os.path.exists(self.path):
-            raise ConfigError("is no regular file, which alone can be read again", source=self.path)
+            raise ConfigError(
+                "is not a regular file, and only such a file can be read again", source=self.path
+            )
         if not self._is_read:
             self.first_stamp = self.stamp()
         text = read_text(self.path)

@@ -339,7 +339,7 @@ def _at(time: datetime) -> float:
     """Returns seconds since 1970. Raises: ConfigError (a clock that was never set, or no time of any
     clock)."""
     if not _FIRST_YEAR <= time.year < _LAST_YEAR:
-        raise ConfigError(f"{time.isoformat()} is no time of a cluster")
+        raise ConfigError(f"{time.isoformat()} is not a time of a cluster")
     return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()
 
 

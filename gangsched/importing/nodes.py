@@ -74,7 +74,7 @@ def _node(path: str, number: int, names: list[str], line: str, at: int) -> Node:
     value = number_reader(path, number, lambda name: fields.get(name, ""))
     name, n_gpus = fields.get("sn", "").strip().lower(), int(value("gpu"))
     if _NAME.fullmatch(name) is None:
-        raise ConfigError(f"line {number}: field sn: {name[:40]!r} is no name of a node", source=path)
+        raise ConfigError(f"line {number}: field sn: {name[:40]!r} is not a node name", source=path)
     if not 0 <= n_gpus <= _MAX_GPUS:
         raise ConfigError(f"line {number}: field gpu: {n_gpus} is not within 0..{_MAX_GPUS}", source=path)
     amounts: dict[str, str | int | float] = {

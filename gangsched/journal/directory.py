@@ -52,7 +52,7 @@ def begin_empty(directory: Path) -> bool:
     try:
         if directory.is_dir():
             if any(directory.iterdir()):
-                why = "is not empty: give a directory that is, or a new one"
+                why = "is not empty: give an empty directory, or a new one"
                 raise ConfigError(why, source=str(directory))
             return True
         directory.mkdir(parents=True)
@@ -70,7 +70,7 @@ def take_back(directory: Path, made: Iterable[Path], *, was_there: bool) -> None
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            why = f"is not whole, and cannot be deleted: {error.strerror}"
+            why = f"is incomplete, and cannot be deleted: {error.strerror}"
             raise ConfigError(why, source=str(path)) from None
     if not was_there:
         with contextlib.suppress(OSError):  # it is gone, or has other files
@@ -114,7 +114,7 @@ def keep_bounds(directory: Path, settings: RecordSettings, *, own: Path | None, 
                 problem = problem or f"{path.name}: {error.strerror}"
                 continue
             total -= n_bytes
-            _log.info("a journal is deleted, too old or too much", file=str(path))
+            _log.info("a journal was deleted: too old, or over the size limit", file=str(path))
     for part in directory.glob(f"*{PART}"):
         with contextlib.suppress(OSError):
             if now_s - os.stat(part).st_mtime > _LEFT_S:

@@ -128,7 +128,7 @@ def read_record(body: bytes) -> Record:
     try:
         return _decoder.decode(body)
     except _UNREADABLE as error:
-        raise ParseError(f"is no record of a journal: {clean(str(error))}") from None
+        raise ParseError(f"is not a record of a journal: {clean(str(error))}") from None
 
 
 def encoded_events(events: Iterable[ev.Event]) -> bytes:
@@ -144,7 +144,7 @@ def read_events(raw: msgspec.Raw) -> list[ev.Event]:
     try:
         return [_read_event(name, body) for name, body in _decode_pairs(raw)]
     except _UNREADABLE as error:
-        raise ParseError(f"is no event of a journal: {clean(str(error))}") from None
+        raise ParseError(f"is not an event of a journal: {clean(str(error))}") from None
 
 
 class _Put(msgspec.Struct):
@@ -174,7 +174,7 @@ def _reader_of(kind: str) -> Any:
 def _decoder_of(name: str) -> Any:
     kind = _EVENTS.get(name)
     if kind is None:
-        raise ParseError(f"{name[:80]!r} is no event that this version knows")
+        raise ParseError(f"{name[:80]!r} is not an event that this version knows")
     return msgspec.json.Decoder(kind).decode
 
 

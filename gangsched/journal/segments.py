@@ -96,7 +96,7 @@ def segments_at(path: Path) -> list[Segment]:
     try:
         is_directory = stat.S_ISDIR(os.stat(path).st_mode)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is no path"
+        why = getattr(error, "strerror", None) or "it is not a path"
         raise ConfigError(f"cannot be read: {why}", source=str(path)) from None
     if is_directory:
         found = segments_in(path)
@@ -104,7 +104,7 @@ def segments_at(path: Path) -> list[Segment]:
     else:
         match = _NAME.fullmatch(path.name)
         found = [] if match is None else [Segment(path, match["process"], int(match["number"]))]
-        problem = "is no journal: its files are named *.journal.zst, as gangsched writes them"
+        problem = "is not a journal: its files are named *.journal.zst, as gangsched writes them"
     if not found:
         raise ConfigError(problem, source=str(path))
     return found
@@ -145,7 +145,9 @@ class Reader:
                 record = read_record(body)
             except ParseError as error:
                 if is_first:
-                    raise ConfigError(f"is no journal of gangsched: {error}", source=str(self.path)) from None
+                    raise ConfigError(
+                        f"is not a journal of gangsched: {error}", source=str(self.path)
+                    ) from None
                 self.torn = f"{error}, at byte {at:,} of what zstd -dc makes of it"
                 self.is_cut = isinstance(error, _Cut)
                 return

@@ -26,7 +26,9 @@ def wall_s(text: str, began_s: float, flag: str) -> float:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        problem = f"{text!r} is no time; examples: 2026-05-04T02:15:00Z, 02:15 (UTC), +1h30m (from its start)"
+        problem = (
+            f"{text!r} is not a time; examples: 2026-05-04T02:15:00Z, 02:15 (UTC), +1h30m (from its start)"
+        )
         raise ConfigError(problem, path=flag) from None
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 

@@ -131,7 +131,7 @@ class DiskJournal:
                 self._n_for_next += n
                 self._is_late = self._n_for_next > _MAX_WAITING
             if not self.lost and self._n_waiting + n > _MAX_WAITING:
-                self._lose(f"the disk is too slow: {self._n_waiting // 2**20} MB wait for it")
+                self._lose(f"the disk is too slow: {self._n_waiting // 2**20} MB are waiting for it")
             if not self.lost:
                 self._waiting.append(framed)
                 self._n_waiting += n
@@ -199,7 +199,7 @@ class DiskJournal:
             self._put_off(time.monotonic())
         else:
             self._not_before_s = time.monotonic() + _AGAIN_S
-            _log.warning("no new segment of the journal now, the old one goes on", err=why)
+            _log.warning("no new segment of the journal for now, the old one continues", err=why)
 
     @property
     def is_open(self) -> bool:
@@ -378,7 +378,9 @@ class DiskJournal:
         own = None if self._file is None else self._path
         kept = keep_bounds(self._directory, self._settings, own=own, n_own=self._n_in_segment)
         if kept.problem and kept.problem != self._undeleted:
-            _log.warning("a journal cannot be deleted, too old or too much", err=kept.problem)
+            _log.warning(
+                "a journal that is too old or over the size limit cannot be deleted", err=kept.problem
+            )
         self._undeleted = kept.problem
         if kept.n_bytes > self._settings.max_bytes and not self.lost:
             self.lose(f"it has reached maxSizeMB, {self._settings.max_bytes // 10**6}")

@@ -37,7 +37,12 @@ class Complaints:
 
     def doubt(self, what: str, error: ApiError, *, about: str) -> None:
         """As `say`, for an answer that is not from the API server or not about that object."""
-        self._say("an answer is not the API server's own: what stands before it?", what, error, about)
+        self._say(
+            "an answer did not come from the API server itself: what stands in front of it?",
+            what,
+            error,
+            about,
+        )
 
     def _say(self, text: str, what: str, error: ApiError, about: str) -> None:
         key = (f"{text} {what}", error.code, error.reason)

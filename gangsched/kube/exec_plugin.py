@@ -109,16 +109,16 @@ def _status(answer: bytes, api_version: str) -> dict[str, Any]:
     except bounded.TooDeep as error:
         raise RecursionError(str(error)) from None
     except ValueError as error:
-        raise ValueError(f"exec: its answer is no JSON: {error}") from None
+        raise ValueError(f"exec: its answer is not JSON: {error}") from None
     if not isinstance(found, dict) or not isinstance(found.get("status"), dict):
-        raise ValueError("exec: its answer is no ExecCredential with a status")
+        raise ValueError("exec: its answer is not an ExecCredential with a status")
     if found.get("apiVersion") != api_version:
         raise ValueError(f"exec: its answer has apiVersion {found.get('apiVersion')!r}, not {api_version!r}")
     # Null and empty text count as absent, as in client-go.
     status = {name: value for name, value in found["status"].items() if value is not None and value != ""}
     for name in _TEXTS:
         if not isinstance(status.get(name, ""), str):
-            raise ValueError(f"exec: status.{name} of its answer is no text")
+            raise ValueError(f"exec: status.{name} of its answer is not text")
     if "token" not in status and not {"clientCertificateData", "clientKeyData"} <= status.keys():
         raise ValueError("exec: its answer has no token, and no client certificate with its key")
     return status

@@ -55,7 +55,7 @@ def _check_impersonation(node: Any, value: dict[str, Any]) -> None:
     for name in _IMPERSONATION:
         if name in value:
             raise ConfigError(
-                "acting as somebody else is not supported: give a user or a token with these rights",
+                "impersonation is not supported: give a user or a token with these rights",
                 source=node.path,
                 path=f"users[].user.{name}",
             )
@@ -70,7 +70,7 @@ def _check_name(node: Any, name: str) -> None:
         is_name = False
     if not is_name:
         path = "clusters[].cluster.tls-server-name"
-        raise ConfigError(f"{name!r} is no name of a host", source=node.path, path=path)
+        raise ConfigError(f"{name!r} is not a host name", source=node.path, path=path)
 
 
 def with_plain_scheme(server: str) -> str:

@@ -31,7 +31,7 @@ def read_regular(path: str, what: str, max_bytes: int = MAX_BYTES) -> bytes:
     with open_regular(path) as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
-        raise ConfigError(f"has more than {max_bytes} bytes, which is no {what}", source=path)
+        raise ConfigError(f"has more than {max_bytes} bytes, too many for a {what}", source=path)
     return data
 
 
@@ -44,7 +44,7 @@ def open_regular(path: str) -> BinaryIO:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(mode):
-            raise ConfigError("is no regular file; a pipe or a device is not read", source=path)
+            raise ConfigError("is not a regular file; pipes and devices are not read", source=path)
         return open(descriptor, "rb")
     except BaseException:
         os.close(descriptor)

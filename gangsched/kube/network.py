@@ -71,7 +71,7 @@ async def _connected(loop: asyncio.AbstractEventLoop, host: str, port: int) -> s
     except socket.gaierror:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError:  # an empty label, or one of more than 63 characters
-        raise socket.gaierror(socket.EAI_NONAME, "it is no name of a host") from None
+        raise socket.gaierror(socket.EAI_NONAME, "it is not a host name") from None
     failure: OSError = OSError(f"{host} has no address")
     for family, kind, protocol, _, where in found:
         sock = socket.socket(family, kind, protocol)

@@ -110,7 +110,7 @@ def believed(text: object, now_s: float) -> tuple[dict[str, float], float]:
     Checks everything: anybody with the right to write the Lease may have written it. Raises: ValueError.
     """
     if not isinstance(text, str):
-        raise ValueError("it is no text")
+        raise ValueError("it is not text")
     try:
         kept = _decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:

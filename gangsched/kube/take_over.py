@@ -65,7 +65,12 @@ async def take_over(
         left = [pod for pod in inherited.values() if not _is_bound(pod, pods)]
         await bumps.bump_all(_bumps(left))
         fence.bumped()
-        _log.info("the fence is ours", epoch=fence.fence.epoch, n_listed=len(inherited), n_bumped=len(left))
+        _log.info(
+            "this replica holds the fence",
+            epoch=fence.fence.epoch,
+            n_listed=len(inherited),
+            n_bumped=len(left),
+        )
     await _catch_up(client, pods, rng)
 
 

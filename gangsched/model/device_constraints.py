@@ -88,7 +88,7 @@ def parse_constraints(text: str) -> dict[str, DeviceConstraint]:
     for resource, asked in written.items():
         if not is_extended(resource):
             raise ParseError(
-                f"{resource[:80]!r} is not an extended resource, as nvidia.com/gpu is", field=CONSTRAINTS_KEY
+                f"{resource[:80]!r} is not an extended resource such as nvidia.com/gpu", field=CONSTRAINTS_KEY
             )
         try:
             constraint = _constraint(msgspec.convert(asked, _Written))

@@ -118,7 +118,7 @@ def bad_key(resource: str, container: str = "") -> str:
     n_chars = len(key.partition("/")[0])
     if n_chars > MAX_PREFIX_CHARS:
         return f"{resource[:80]}: its label's prefix has {n_chars} characters, at most {MAX_PREFIX_CHARS}"
-    return f"{resource[:80]!r} does not make a label's key: a domain in lower case, a slash and a name do"
+    return f"{resource[:80]!r} does not make a label key: it takes a domain in lower case, a slash and a name"
 
 
 def label_room(ids: Iterable[str]) -> int:

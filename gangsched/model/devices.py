@@ -139,7 +139,7 @@ def _decoded(text: str) -> dict[str, list[Device]]:
 def _inventory(resource: str, devices: list[Device]) -> DeviceInventory:
     if not is_extended(resource):
         raise ParseError(
-            f"{resource[:80]!r} is not an extended resource, as nvidia.com/gpu is", field=INVENTORY_KEY
+            f"{resource[:80]!r} is not an extended resource such as nvidia.com/gpu", field=INVENTORY_KEY
         )
     if len(devices) > MAX_DEVICES:
         raise ParseError(

@@ -146,7 +146,7 @@ def parse_node_metrics(body: bytes) -> tuple[list[ReportedUsage], list[ParseErro
         raise ParseError(_line(error), field="metrics.k8s.io") from None
     if found_list.kind != "NodeMetricsList":
         raise ParseError(
-            f"is no NodeMetricsList: {found_list.kind[:50] or 'no kind'}", field="metrics.k8s.io"
+            f"is not a NodeMetricsList: {found_list.kind[:50] or 'no kind'}", field="metrics.k8s.io"
         )
     found, unread = [], []
     for i, item in enumerate(found_list.items):

@@ -20,7 +20,7 @@ def in_words(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
-        return f"{type(error).__name__}, which fails to say more"
+        return f"{type(error).__name__}, whose message cannot be read"
 
 
 def one_line(text: str) -> str:

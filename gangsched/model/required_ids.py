@@ -29,7 +29,7 @@ def parse_required_ids(text: str) -> frozenset[str]:
     for name in sorted(names):
         if not is_extended(name):
             raise ParseError(
-                f"{name[:80]!r} is not an extended resource, as nvidia.com/gpu is, nor true or false",
+                f"{name[:80]!r} is neither an extended resource such as nvidia.com/gpu nor true or false",
                 field=REQUIRE_IDS_KEY,
             )
     return names

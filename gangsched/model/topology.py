@@ -108,7 +108,7 @@ def topology_level(text: object, field: str, *, required: bool) -> TopologyLevel
 
 def _label_key(text: str, field: str) -> str:
     if not is_qualified_name(text):
-        raise ParseError(f"{text[:80]!r} is no label's key, as topology.example.com/rack is", field=field)
+        raise ParseError(f"{text[:80]!r} is not a label key such as topology.example.com/rack", field=field)
     return text
 
 

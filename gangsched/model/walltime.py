@@ -49,7 +49,7 @@ def pod_walltime(pod: Pod) -> Walltime:
     """Reads the pod's own walltime. With both a statement and a deadline, the shorter one ends the pod."""
     for owner in pod.metadata.owner_references or ():
         if owner.controller and owner.kind in _ENDLESS:
-            return Walltime(field=f"its {owner.kind} replaces it")
+            return Walltime(field=f"its {owner.kind} replaces pods that end")
     stated = stated_walltime(pod.metadata.labels, pod.metadata.annotations)
     deadline = pod.spec.active_deadline_seconds
     if deadline is None or not 0 < deadline < stated.seconds:

@@ -52,7 +52,7 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         for i, name in enumerate(self.require):
             if not is_extended(name):
-                raise ValueError(f"require[{i}]: {name!r} is not an extended resource, as nvidia.com/gpu is")
+                raise ValueError(f"require[{i}]: {name!r} is not an extended resource such as nvidia.com/gpu")
 
 
 class Devices:
@@ -148,7 +148,7 @@ def _listing(template: PodTemplate, required: frozenset[str], view: DeviceQuerie
         mask &= free >= 0 if free is not None else False
     if not wanted:
         return SUCCESS
-    return NodeSubset(mask, f"without a list of their {', '.join(wanted)}, whose IDs must be known")
+    return NodeSubset(mask, f"node(s) did not list their {', '.join(wanted)}, whose IDs must be known")
 
 
 def _asked(template: PodTemplate, view: DeviceQueries) -> Iterator[tuple[str, int, IntArray]]:
@@ -171,7 +171,7 @@ def _unlabelled(template: PodTemplate, view: DeviceQueries) -> Iterator[tuple[Bo
             continue
         demand = template.demand(resource)
         if why := next((why for container, _, _ in demand if (why := bad_key(resource, container))), ""):
-            yield room >= 0, f"which devices.allocationIn: labels cannot serve: {why}"
+            yield room >= 0, f"node(s) that devices.allocationIn: labels cannot serve: {why}"
             continue
         most = max((count for _, count, _ in demand), default=0)
         unfit = (room >= 0) & (room < most)
@@ -181,8 +181,14 @@ def _unlabelled(template: PodTemplate, view: DeviceQueries) -> Iterator[tuple[Bo
 
 def _too_long(resource: str, most: int, room: int) -> str:
     if not room:
-        return f"whose IDs of {resource} do not fit a label (letters, digits, - and _ only, 63 characters)"
-    return f"where a label (63 characters) holds at most {room} IDs of {resource}, a container needs {most}"
+        return (
+            f"node(s) whose IDs of {resource} do not fit a label "
+            "(letters, digits, - and _ only, 63 characters)"
+        )
+    return (
+        f"node(s) where a label (63 characters) holds at most {room} IDs of {resource}, "
+        f"a container needs {most}"
+    )
 
 
 def _sets(template: PodTemplate, resource: str, view: DeviceQueries, rows: Rows) -> IntArray:
@@ -210,7 +216,7 @@ def _missing(
             (unlinked if most.exact else given_up)[row] = True
     told = f"{amount} free {resource} {constraint.described}"
     return [
-        (f"without a list of their {resource}, which {CONSTRAINTS_KEY} needs", unlisted),
-        (f"without {told}", unlinked),
-        (f"where the search for {told} was given up", given_up),
+        (f"node(s) did not list their {resource}, which {CONSTRAINTS_KEY} needs", unlisted),
+        (f"node(s) without {told}", unlinked),
+        (f"node(s) where the search for {told} was given up", given_up),
     ]

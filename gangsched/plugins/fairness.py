@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gangsched.core.cache.namespace_usage import QueueView
-from gangsched.core.cache.queue_book import OverLimit
+from gangsched.core.cache.queue_book import KEPT_FOR, OverLimit
 from gangsched.core.cache.queue_tree import BY_KUEUE
 from gangsched.core.framework.eviction_rule import EvictionRule
 from gangsched.core.framework.status import SUCCESS, Code, Status
@@ -125,7 +125,7 @@ def _over(over: OverLimit) -> Status:
             f"queue {queue}: needs {texts[0]} {resource}, more than its limit of {texts[2]}: it never starts",
             Fairness.name,
         )
-    beside = f", {texts[3]} kept for who is promised room or was passed as often as may be" if kept else ""
+    beside = f", {texts[3]} {KEPT_FOR}" if kept else ""
     return Status(
         Code.UNSCHEDULABLE,
         f"queue {queue}: {texts[1]} of {texts[2]} {resource} used{beside}, needs {texts[0]}",

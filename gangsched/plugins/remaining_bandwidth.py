@@ -165,7 +165,7 @@ class RemainingBandwidth:
         most = self._most(request)
         if most is not None and (beyond := (left > most) & ~silent & ~stale & view.live).any():
             told = f"node(s) had more than {mbps(most)} MB/s of {_ASKED[request.direction]} left"
-            found.append((f"{told}, the bound of a pod that expects {mbps(request.expected)} MB/s", beyond))
+            found.append((f"{told}, too much for a pod that expects {mbps(request.expected)} MB/s", beyond))
         return found
 
     def score(

@@ -109,7 +109,7 @@ STORMS: dict[str, Storm] = {
         storm_s=60.0,
     ),
     "claims": Storm(
-        "gangs of the whole cluster behind a stream, where room is kept for who was passed twice",
+        "gangs of the whole cluster behind a stream, where room is kept for groups passed twice",
         limited_workload,
         settings=replace(FENCED, permit_wait_s=15.0, queueing=QueueingSettings(2, mode="hard")),
         storm_s=60.0,

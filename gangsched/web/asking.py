@@ -166,7 +166,7 @@ async def _ask(
         if isinstance(error, aiohttp.ClientConnectorError):
             why = plain(error.os_error)
         elif isinstance(error, UnicodeError):
-            why = "it is no name of a host"
+            why = "it is not a host name"
         else:
             why = " ".join(str(error).split()) or "no answer in time"
         forward = "kubectl -n gangsched-system port-forward deployment/gangsched 10259"
@@ -174,9 +174,7 @@ async def _ask(
     if code == 404:
         return None
     if 300 <= code < 400:
-        where = (
-            "it sends its readers elsewhere, as a proxy does that wants a login, and no gangsched scheduler"
-        )
+        where = "it redirects, as a proxy that wants a login does; a gangsched scheduler never does"
         raise ApiError(f"{server}{path}: {where}; give its own port", code=code)
     said = page[:_MAX_ERROR_BYTES].decode(errors="replace").strip() or reason or "no reason is given"
     if code == 400 and body is not None:

@@ -75,9 +75,9 @@ def watch_check(reflectors: Mapping[str, Watched], clock_s: Callable[[], float])
             if reflector.is_missing or math.isinf(age_s):  # never listed: informer-sync reports that
                 continue
             if not reflector.watching and age_s > UNWATCHED_S:
-                return f"{kind} is not watched, nothing heard for {age_s:.0f} s"
+                return f"{kind} is not watched, nothing received for {age_s:.0f} s"
             if age_s > SILENT_S:
-                return f"the watch of {kind} is silent for {age_s:.0f} s"
+                return f"the watch of {kind} has been silent for {age_s:.0f} s"
         return ""
 
     return Check("watch", problem)

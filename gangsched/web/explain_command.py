@@ -78,7 +78,7 @@ class StartedPage(Page, frozen=True, kw_only=True):
 def _with_starts(args: argparse.Namespace, namespace: str, pages: Sequence[Page]) -> list[Page]:
     """Adds starts from the running scheduler, as only it keeps room for gangs and knows when pods end."""
     rows: dict[str, QueueRow] = {}
-    problem = "no scheduler that leads tells it" if any(page.instead for page in pages) else ""
+    problem = "no leading scheduler answers" if any(page.instead for page in pages) else ""
     if not problem:
         try:
             body = run_loop(ask, args, f"/queue?namespace={quote(namespace, safe='')}&estimates=true")
@@ -120,7 +120,7 @@ def _pages(args: argparse.Namespace, namespace: str, name: str) -> list[Page]:
     except ApiError as problem:
         if problem.code == 404:  # the sentence states everything
             raise ApiError(problem.message) from None
-        raise ApiError(f"{error.message}; nor does the API server tell: {problem.message}") from None
+        raise ApiError(f"{error.message}; the API server does not answer either: {problem.message}") from None
     except ConfigError:
         if args.kubeconfig or args.context or args.config or args.plugin:
             raise
@@ -148,8 +148,8 @@ def print_page(page: Page, console: Console) -> None:
         console.print(f"[bold]Start:[/bold] {escape(clean(page.start.text))}")
     if page.instead:
         console.print(
-            f"No scheduler explains it: {escape(clean(page.instead))}. This is found from what the API server"
-            " lists, which is not what a scheduler has reserved and not yet bound."
+            f"No scheduler explains it: {escape(clean(page.instead))}. This answer is worked out from what"
+            " the API server lists, without what a scheduler has reserved but not yet bound."
         )
     if not page.leads:
         console.print(

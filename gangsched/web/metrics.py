@@ -180,8 +180,8 @@ def _read(reading: Reading) -> Iterator[Metric]:
     )
     yield gauge_family(
         "gangsched_oldest_waiting_seconds",
-        "Age of the oldest group that waits, by queue: since all its members exist, or since it gathers; of"
-        " one that runs already, since the first member that waits was created.",
+        "Age of the oldest group that waits, by queue: since all its members existed, or since it began to"
+        " gather; of one that runs already, since the first member that waits was created.",
         ("queue",),
         {(queue,): age_s for queue, age_s in reading.oldest_s.items()},
     )
@@ -291,7 +291,7 @@ def _devices(reading: Reading) -> Iterator[Metric]:
     )
     yield counter_family(
         "gangsched_device_drift_found",
-        "Such pods found since the start.",
+        "Pods found with other devices than planned, since the start.",
         ("kind",),
         {(kind,): reading.counters.get(f"device_drift_{kind}", 0) for kind in reading.device_drift},
     )
@@ -313,14 +313,14 @@ def _journal(reading: Reading) -> Iterator[Metric]:
     counted = reading.journal
     totals = (
         ("records", "Records written to the journal.", counted.n_records),
-        ("bytes", "Their bytes on disk, compressed.", counted.n_bytes),
+        ("bytes", "Bytes written to the journal, compressed.", counted.n_bytes),
         (
             "dropped_records",
             "Records that the journal lacks, since the disk was too slow or refused.",
             counted.n_dropped,
         ),
         ("gaps", "Gaps in the journal, each of records that it lacks.", counted.n_gaps),
-        ("tries", "Tries to go on after a gap: the disk was asked to take a file.", counted.n_tries),
+        ("tries", "Tries to resume the journal after a gap, each by writing a file.", counted.n_tries),
     )
     for name, words, n in totals:
         yield counter_family(f"gangsched_journal_{name}", words, (), {(): n})
@@ -385,7 +385,7 @@ def load_families(loads: Loads) -> Iterator[Metric]:
     )
     yield gauge_family(
         "gangsched_bandwidth_bytes_per_second",
-        "Of a node's links in one direction: total, used as measured, promised to pods beside that.",
+        "Bandwidth of a node's links in one direction: total, measured use, and promised to pods on top.",
         ("node", "direction", "what"),
         {(node, direction, what): value for node, direction, what, value in loads.bandwidth},
     )

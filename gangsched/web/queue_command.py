@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 def print_starts(page: QueuePage, console: Console) -> None:
     """Prints a line for each group with a promised or estimated start, those with kept room first."""
     if not page.rows:
-        console.print(f"Nothing can be said of the start of the {page.n_waiting} that wait.")
+        console.print(f"No start can be estimated for the {page.n_waiting} that wait.")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     has_range = any(row.estimate_to_s is not None for row in page.rows)

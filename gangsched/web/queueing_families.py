@@ -25,17 +25,25 @@ def queueing_families(reading: QueueingReading) -> Iterator[Metric]:
         (),
         {(): at_start},
     )
-    yield gauge_family("gangsched_bypasses_most", "The most of a group that waits.", (), {(): reading.most})
+    yield gauge_family(
+        "gangsched_bypasses_most",
+        "The most groups that started in front of one that still waits.",
+        (),
+        {(): reading.most},
+    )
     yield counter_family(
         "gangsched_would_be_claimed",
         "Groups that came to their bound when another group was about to start in front of them.",
         (),
         {(): reading.n_claimed},
     )
-    yield gauge_family("gangsched_at_bound", "Such groups that still wait.", (), {(): reading.n_claimed_now})
+    yield gauge_family(
+        "gangsched_at_bound", "Groups at their bound that still wait.", (), {(): reading.n_claimed_now}
+    )
     yield gauge_family(
         "gangsched_walltime_groups",
-        "Groups that have not ended, by how long they run: stated, enforced, predicted, default, never.",
+        "Groups that have not ended, by the source of their walltime: stated, enforced, predicted, default,"
+        " never.",
         ("source",),
         {(source,): n for source, n in reading.walltimes.items()},
     )
@@ -49,7 +57,7 @@ def queueing_families(reading: QueueingReading) -> Iterator[Metric]:
     ratios.counts, ratios.total = [*reading.ratios], reading.total_ratio
     yield histogram_family(
         "gangsched_estimate_ratio",
-        "How long groups waited for their start after it was first estimated, by what that said: 1 is right.",
+        "How long groups waited after the first estimate, divided by the estimated wait: 1 is right.",
         (),
         {(): ratios},
     )
@@ -87,7 +95,7 @@ def _claims(reading: ClaimsReading) -> Iterator[Metric]:
     errors.counts, errors.total = [*reading.errors], reading.total_error_s
     yield histogram_family(
         "gangsched_promise_error_seconds",
-        "How much later than first promised they started.",
+        "How much later than first promised groups started.",
         (),
         {(): errors},
     )

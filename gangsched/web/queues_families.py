@@ -52,7 +52,7 @@ def queues_families(page: QueuesPage) -> Iterator[Metric]:
     )
     yield gauge_family(
         "gangsched_queue_share_decayed",
-        "The same lately, by fairness.halfLife.",
+        "The largest part that a queue held lately, decayed by fairness.halfLife.",
         ("queue",),
         by_queue(lambda row: row.share_decayed),
     )

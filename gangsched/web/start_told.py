@@ -22,12 +22,12 @@ Kind = Literal["promised", "estimated", "started", "unknown"]
 _FIRST = {
     GroupState.GATED: "not before its scheduling gates are taken off",
     GroupState.GATHERING: "not before its members exist",
-    GroupState.WAITING: "its room is reserved: as soon as what it waits for has happened",
+    GroupState.WAITING: "its room is reserved: it starts as soon as what it waits for has happened",
     GroupState.BINDING: "now: it is being bound",
-    GroupState.UNWINDING: "not before what is bound of it has gone",
+    GroupState.UNWINDING: "not before its bound pods are gone",
 }
 _STARTED = (GroupState.BOUND, GroupState.DELETED)
-_NO_ENDS = "the scheduler's configuration has no queueing, so it counts no ends of what runs"
+_NO_ENDS = "the scheduler's configuration has no queueing, so it does not count when running pods end"
 _NONE = (
     "it is not among the first in line, needs one domain or starts together with others, or what holds its"
     " room has no known end"
@@ -54,7 +54,8 @@ def start_of(told: Explanation, row: QueueRow | None, now: datetime, *, problem:
         state = GroupState(told.state)
     except ValueError:
         return Start(
-            "unknown", f"unknown: this version knows no state {told.state[:40]!r}; ask with the scheduler's"
+            "unknown",
+            f"unknown: this version does not know the state {told.state[:40]!r}; use the scheduler's version",
         )
     if state in _STARTED:
         return Start("started", "it has started")

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="manifests as for kubectl apply; - is standard input; several are one job",
     )
-    add_flag(parser, "of what names none")
+    add_flag(parser, "of manifests that name none")
     parser.add_argument("--add-nodes", type=int, default=0, metavar="N", help="if there were N more nodes")
     parser.add_argument("--like", metavar="NODE", default="", help="with --add-nodes: like this one, empty")
     parser.add_argument(
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--without", metavar="NS/GANG", action="append", default=[], help="if this gang or pod were gone"
     )
     parser.add_argument(
-        "--preempt", action="store_true", help="less important pods may be evicted for it; tells which"
+        "--preempt", action="store_true", help="pods of lower priority may be evicted for it; they are listed"
     )
     parser.add_argument(
         "--config", metavar="FILE", default="", help="the scheduler's configuration; default: the defaults"
@@ -144,7 +144,7 @@ async def _ask_scheduler(args: argparse.Namespace, texts: Sequence[str]) -> Answ
     """Asks the running scheduler, with its state and configuration."""
     for flag in ("config", "plugin", "master"):
         if getattr(args, flag):
-            raise ConfigError("goes with what the API server lists, not with --server", path=f"--{flag}")
+            raise ConfigError("is for the API server's lists, and not for --server", path=f"--{flag}")
     asked = Asked(
         "\n---\n".join(texts),
         args.add_nodes,
@@ -156,7 +156,9 @@ async def _ask_scheduler(args: argparse.Namespace, texts: Sequence[str]) -> Answ
     )
     body = await ask(args, ASKED_AT, msgspec.json.encode(asked))
     if body is None:
-        raise ApiError(f"{args.server} answers no such question: its dashboard is off, or it is older")
+        raise ApiError(
+            f"{args.server} does not answer what-if questions: its dashboard is off, or its version is older"
+        )
     return decoded(args, body, Answer)
 
 
@@ -203,7 +205,7 @@ def _print_gang(gang: Gang, console: Console, endless: int) -> None:
         )
     else:
         console.print(
-            "When it would start is not known: no end that is stated makes room for it"
+            "When it would start is not known: no stated end makes room for it"
             f" ({several(endless, 'running pod')} {'states' if endless == 1 else 'state'} none)."
         )
     for reason in told.reasons if told else ():

@@ -141,14 +141,14 @@ def _template(where: Json, name: str, field: str) -> Json:
 def _object(where: Json, name: str, field: str = "") -> Json:
     found = where.get(name)
     if not isinstance(found, dict):
-        raise ConfigError("is missing, or is no object", path=f"{field}{name}")
+        raise ConfigError("is missing, or is not an object", path=f"{field}{name}")
     return found
 
 
 def _list(where: Json, name: str, field: str) -> list[Json]:
     found = where.get(name)
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise ConfigError("is missing, or is no list of objects", path=f"{field}{name}")
+        raise ConfigError("is missing, or is not a list of objects", path=f"{field}{name}")
     return found
 
 

@@ -28,7 +28,7 @@ Json = dict[str, Any]
 _MAX_CHARACTERS = 4_000_000
 _MAX_DOCUMENTS = 1000
 _MAX_PODS = 10_000
-_NO_POD = "there is no pod in it, and nothing that makes pods"
+_NO_POD = "there is no pod in it, and nothing that creates pods"
 
 
 class Manifests(NamedTuple):
@@ -102,7 +102,7 @@ def text_of(path: str) -> tuple[str, str]:
         with open(path, encoding="utf-8") as file:
             return source, file.read(_MAX_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(f"cannot be read: {why}", source=source) from None
 
 
@@ -131,7 +131,7 @@ def _documents(source: str, text: str) -> Iterator[Document]:
     for number, document in enumerate(found, start=1):
         place = source if len(found) == 1 else f"{source}, document {number}"
         if not isinstance(document, dict):
-            raise ConfigError("is no object with apiVersion and kind", source=place)
+            raise ConfigError("is not an object with apiVersion and kind", source=place)
         yield Document(source, place, document)
 
 
@@ -142,7 +142,7 @@ def _complete(document: Json, number: int, namespace: str) -> None:
             raise ConfigError("is missing", path=name)
     meta = document.setdefault("metadata", {})
     if not isinstance(meta, dict):
-        raise ConfigError("is no object", path="metadata")
+        raise ConfigError("is not an object", path="metadata")
     if not meta.get("name") and isinstance(meta.get("generateName"), str):
         meta["name"] = f"{meta['generateName']}{number}"
     if not isinstance(meta.get("name"), str) or not meta["name"]:
@@ -154,8 +154,8 @@ def _complete(document: Json, number: int, namespace: str) -> None:
 def _unknown(kind: str, kinds: Sequence[Kind]) -> str:
     known = sorted({*controllers.KINDS, *(one.kind for one in kinds if one.name.startswith("podgroups."))})
     return (
-        f"{kind!r} is not made into pods here{nearest(kind, known)}: {', '.join(known)} are; of another kind"
-        " give the pods that it makes"
+        f"{kind!r} cannot be made into pods here{nearest(kind, known)}: {', '.join(known)} can; of another"
+        " kind, give the pods that it creates"
     )
 
 
@@ -192,7 +192,7 @@ def _pods(document: Json, kind: Kind, number: int, priorities: Mapping[str, int]
             raise ConfigError(f"makes more than {_MAX_PODS} pods")
         meta, spec = pod["metadata"], pod.get("spec")
         if not isinstance(spec, dict):
-            raise ConfigError("is missing, or is no object", path="spec")
+            raise ConfigError("is missing, or is not an object", path="spec")
         meta |= {
             "namespace": namespace,
             "uid": f"whatif-pod-{number + len(found)}",

@@ -87,8 +87,8 @@ def test_one_that_is_not_there_or_is_strange_cannot_be_read(files: Mapping[str, 
 @pytest.mark.parametrize(
     ("load", "message"),
     [
-        ("cgroup: w", "load.cgroup: 'w' is no cgroup as /proc/PID/cgroup names it"),
-        ("cgroup: /a/../b", "load.cgroup: '/a/../b' is no cgroup"),
+        ("cgroup: w", "load.cgroup: 'w' is not a cgroup as /proc/PID/cgroup names it"),
+        ("cgroup: /a/../b", "load.cgroup: '/a/../b' is not a cgroup"),
         ("cgroup: /w, diskProbe: /var", "load.diskProbe: measures the machine's disk, not what the cgroup"),
     ],
 )

@@ -415,7 +415,7 @@ def test_an_agent_may_say_on_its_node_what_has_no_data(plane: ControlPlane, tmp_
         site.agent(OWN, f"--config={config}")
         site.until(told, "the Event NotMeasured")
         [note] = told()
-        assert "disk: its throughput is not known: give load.diskMBps, or load.diskProbe" in note
+        assert "disk: its throughput is not known: set load.diskMBps, or load.diskProbe" in note
     finally:
         site.close()
 

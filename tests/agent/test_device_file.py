@@ -48,7 +48,7 @@ def one(**device: object) -> str:
         (one(id="x", memoryMib=1), r"gpu\[1\].memoryMib: unknown field; did you mean memoryMiB\?"),
         (one(id="x", memoryMiB="80 GB"), r"gpu\[1\].memoryMiB: expected int, got str"),
         (one(id="x", memoryMiB=-1), r"gpu\[1\].memoryMiB: -1 is less than nothing"),
-        (one(id="x", numa=-2), r"gpu\[1\].numa: -2 is no NUMA node; leave it out"),
+        (one(id="x", numa=-2), r"gpu\[1\].numa: -2 is not a NUMA node; leave it out"),
         (one(id="x", health="healthy"), r"gpu\[1\].health: 'healthy' is neither .* did you mean Healthy\?"),
         (one(id="x", links={"y": 1}), r"gpu\[1\].links"),
         (one(id="ok"), r"gpu\[1\].id: 'ok' is nvidia.com/gpu\[0\] already"),

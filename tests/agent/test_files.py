@@ -132,7 +132,7 @@ def test_files_beyond_the_limit_are_reported(tmp_path: Path) -> None:
 def test_a_file_too_large_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
     path.write_bytes(b" " * (MAX_FILE_BYTES + 1))
-    assert "is no list of devices" in FileSource(str(path)).read().problems[0]
+    assert "too many for a list of devices" in FileSource(str(path)).read().problems[0]
 
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

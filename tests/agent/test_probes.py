@@ -355,7 +355,7 @@ def test_flags_turn_them_on_and_choose_nics() -> None:
             "bandwidth: {windowsSeconds: [0.5]}",
             "bandwidth.windowsSeconds[0]: 0.5 is not within 1 to 3600 seconds",
         ),
-        ("bandwidth: {nics: ['']}", "bandwidth.nics[0]: '' is no pattern of names"),
+        ("bandwidth: {nics: ['']}", "bandwidth.nics[0]: '' is not a pattern of names"),
         ("bandwidth: {totalMBps: -1}", "bandwidth.totalMBps: -1 is not within 0 to"),
         (
             "bandwidth: {thresholdPercent: 0}",

@@ -120,11 +120,11 @@ async def test_a_link_of_unknown_speed_is_reported_with_the_cure(nics: list[Nic]
 @pytest.mark.parametrize(
     ("read", "load", "gap"),
     [
-        (machine(mhz=0), LoadDocument(disk_mbps=5), "cpu: the system does not say its clock rate: give"),
+        (machine(mhz=0), LoadDocument(disk_mbps=5), "cpu: the system does not report its clock rate: set"),
         (
             machine(),
             LoadDocument(),
-            "disk: its throughput is not known: give load.diskMBps, or load.diskProbe",
+            "disk: its throughput is not known: set load.diskMBps, or load.diskProbe",
         ),
         (
             machine(),
@@ -161,7 +161,7 @@ async def test_a_probe_in_memory_measures_no_disk(monkeypatch: pytest.MonkeyPatc
     load = LoadDocument(enabled=True, window_seconds=1.0, disk_probe="/dev/shm")
     node = Node()
     await run_until_written(ProbeSettings(load=load), node, LOAD_KEY)
-    assert "disk: /dev/shm is in memory, on no disk: give load.diskMBps, or another" in node.events[0]
+    assert "disk: /dev/shm is in memory, not on a disk: give load.diskMBps, or another" in node.events[0]
     assert parse_load(node.annotations[LOAD_KEY]).performance.disk_mbps == 0
 
 

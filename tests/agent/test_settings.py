@@ -67,7 +67,7 @@ def test_a_flag_goes_before_the_file_and_the_file_before_the_environment() -> No
         ("heartbeatSeconds: 0\n", "agent.yaml: heartbeatSeconds: 0 is not within 1 to 3600"),
         ("heartbeatSeconds: .nan\n", "agent.yaml: heartbeatSeconds: nan is not within"),
         ("registers: [hamy]\n", "'hamy' is not one of hami, volcano; did you mean hami?"),
-        ("nodeName: Node_1\n", "agent.yaml: nodeName: 'Node_1' is no name of a node"),
+        ("nodeName: Node_1\n", "agent.yaml: nodeName: 'Node_1' is not a node name"),
         ("plugins: [{resource: fpga}]\n", "plugins[0].resource: 'fpga' is not an extended resource"),
         ("nvml: {resource: nvidia.com/g p u}\n", "nvml.resource: 'nvidia.com/g p u' is not an extended"),
         ("plugins: [{resource: Example.com/x}]\n", "plugins[0].resource: 'Example.com/x' is not an extended"),
@@ -83,8 +83,11 @@ def test_a_flag_goes_before_the_file_and_the_file_before_the_environment() -> No
             "plugins[0].each.deviceFiles[0].permissions: 'rx' is not of r, w and m",
         ),
         ("plugins: [{resource: a/b, all: {cdi: ['a/b={id}']}}]\n", "{id} stands for nothing"),
-        ("plugins: [{resource: a/b, each: {cdi: [b]}}]\n", "'b' is no CDI name, as nvidia.com/gpu={id} is"),
-        ("plugins: [{resource: a/b, env: {A-B: x}}]\n", "'A-B' is no name of a variable"),
+        (
+            "plugins: [{resource: a/b, each: {cdi: [b]}}]\n",
+            "'b' is not a CDI name such as nvidia.com/gpu={id}",
+        ),
+        ("plugins: [{resource: a/b, env: {A-B: x}}]\n", "'A-B' is not the name of a variable"),
         ("plugins: [{resource: a/b, handOff: env, env: {A: x}}]\n", "kubelet's choice means nothing"),
         ("plugins: [{resource: a/b}]\nkubelet: {resources: [a/b]}\n", "is offered by the agent itself"),
         ("kubelet: {podResources: x.sock}\n", "kubelet.podResources: 'x.sock' is not a path from / on"),
@@ -118,7 +121,7 @@ def test_several_files_are_one_configuration() -> None:
         (("devices: [/a]\n", "nodename: x\n"), "1.yaml: nodename: unknown field"),
         (("devices: [/a]\n", "plugins: [{resource: fpga}]\n"), "1.yaml: plugins[0].resource: 'fpga' is not"),
         (("plugins: [{resource: a/b}]\n", "kubelet: {resources: [a/b]}\n"), "is offered by the agent itself"),
-        (("devices: [/a]\n", "nodeName: UP\n"), "1.yaml: nodeName: 'UP' is no name of a node"),
+        (("devices: [/a]\n", "nodeName: UP\n"), "1.yaml: nodeName: 'UP' is not a node name"),
     ],
 )
 def test_a_mistake_in_one_of_several_files_names_it(texts: tuple[str, ...], said: str) -> None:
@@ -135,7 +138,7 @@ def test_another_kind_of_document_is_refused() -> None:
 
 
 def test_a_mistake_in_a_flag_is_the_flags() -> None:
-    with pytest.raises(ConfigError, match=r"^--node-name: 'UP' is no name of a node"):
+    with pytest.raises(ConfigError, match=r"^--node-name: 'UP' is not a node name"):
         read("", AgentFlags(node_name="UP"))
     with pytest.raises(ConfigError, match=r"^--heartbeat: 0.5 is not within"):
         read("", AgentFlags(heartbeat_s=0.5))

@@ -97,7 +97,7 @@ def test_somebody_s_own_kubeconfig_is_not_written_over(tmp_path: Path) -> None:
         (["--tls-cert-file=/nowhere", "--tls-private-key-file=/nowhere"], "/nowhere: cannot be read"),
         (["--kubeconfig-out=/nowhere/x", "--port=0"], "/nowhere/x: cannot be written: No such file"),
         (["--bind-address=192.0.2.1", "--port=0"], "cannot listen on 192.0.2.1:0: Cannot assign requested"),
-        ([f"--bind-address={'x' * 64}", "--port=0"], "it is no name of a host"),
+        ([f"--bind-address={'x' * 64}", "--port=0"], "it is not a host name"),
     ],
 )
 def test_options_that_cannot_be_are_one_line(options: list[str], said: str) -> None:

@@ -104,7 +104,10 @@ def test_two_pods_that_kubelet_swapped_are_swapped_in_the_books_and_in_writing()
     assert (numbers(c, "a-0"), numbers(c, "a-1")) == ([2, 3], [0, 1])
     assert (c.pod("a-0").metadata.annotations or {})[VISIBLE_KEY] == "GPU-n0-2,GPU-n0-3"
     assert not any(drift(c).values())
-    assert "kubelet gave it main: nvidia.com/gpu GPU-n0-2, GPU-n0-3, planned were main:" in mismatches(c)[0]
+    assert (
+        "kubelet gave it main: nvidia.com/gpu GPU-n0-2, GPU-n0-3 instead of the planned main:"
+        in mismatches(c)[0]
+    )
     assert c.reasons().count("DevicesConfirmed") == 2
     c.clear().five_more_turns_change_nothing()
     assert not c.all(ef.PatchPod)
@@ -138,8 +141,8 @@ def test_a_pod_that_ended_with_anothers_devices_comes_to_say_what_it_had() -> No
     assert (booked(c, "a-0"), booked(c, "a-1")) == ([], [0, 1])
     said = [one for one in mismatches(c) if "it has ended" in one]
     assert said == [
-        "n0: kubelet gave it main: nvidia.com/gpu GPU-n0-2, GPU-n0-3,"
-        " planned were main: nvidia.com/gpu GPU-n0-0, GPU-n0-1, and it has ended"
+        "n0: kubelet gave it main: nvidia.com/gpu GPU-n0-2, GPU-n0-3"
+        " instead of the planned main: nvidia.com/gpu GPU-n0-0, GPU-n0-1, and it has ended"
     ]
     given(c, a_1=[0, 1])
     c.wait(60.0)
@@ -323,7 +326,11 @@ def test_a_device_given_to_another_has_one_holder_also_if_none_is_left_in_exchan
     c.node(make_node("n0", gpus=2, annotations={INVENTORY_KEY: sick}))
     given(c, x=[1])
     assert (booked(c, "x"), booked(c, "y")) == ([1], [])
-    told = [said for said in mismatches(c) if "kubelet gave GPU-n0-1, planned for it, to another pod" in said]
+    told = [
+        said
+        for said in mismatches(c)
+        if "kubelet gave GPU-n0-1, which was planned for it, to another pod" in said
+    ]
     assert told
     assert "it is evicted" in told[0]
     c.wait(1.0)

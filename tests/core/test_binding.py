@@ -618,7 +618,7 @@ def test_without_the_right_to_evict_that_is_asked_ever_more_rarely_until_it_is_t
     c.submit(gang("a", pods=2, gpus=8)).run().wait(600.0)
     assert 10 <= len(c.all(ef.EvictPod)) <= 15
     said = explain(c.scheduler, c.group("a"), c.now_s).answer
-    assert said == "It is taken back: 1 pod of it still to go. evicting d/a-0: 403 refused"
+    assert said == "It is being taken back: 1 pod of it still to go. evicting d/a-0: 403 refused"
     c.evictions = "ok"
     c.wait(60.0)
     assert (c.state("a"), c.group("a").n_bound) == ("gathering", 0)

@@ -57,8 +57,8 @@ def test_of_its_queue_only_who_ends_before_a_promised_start_uses_its_limit() -> 
     c = promised()
     c.submit(lasting("2h", pods("a", "long", gpus=2))).run()
     assert why(c, "long").startswith(
-        "Fairness: queue a: 0 of 16 nvidia.com/gpu used, 16 kept for who is promised room or was passed as"
-        " often as may be, needs 2"
+        "Fairness: queue a: 0 of 16 nvidia.com/gpu used, 16 kept for groups that are promised room or have"
+        " been passed as often as allowed, needs 2"
     )
     c.submit(lasting("500s", pods("a", "short", gpus=2)), lasting("2h", pods("b", "other"))).run()
     assert {"short", "other"} <= {*started(c)}

@@ -418,7 +418,7 @@ def test_where_no_more_claims_may_be_made_nobody_passes_who_is_at_its_bound(
     c.submit(lone("before", 8, "10s")).run().delete("before").run()
     c.submit(lone("fills", 8, "60s")).run()
     assert [str(key) for key in claims(c).by_key] == ["d/first"]
-    assert "passed as often as they may be: room is kept for them first" in c.said("fills")
+    assert "passed as often as allowed: room is kept for them first" in c.said("fills")
     c.wait(100.0).delete("holds").run()
     assert c.placed("first", on=2)
     c.delete("first-0", "first-1").wait(11.0)
@@ -564,7 +564,7 @@ def test_in_mode_budget_a_claim_waits_until_what_it_keeps_idle_is_earned() -> No
     assert passed.n > passed.bound
     assert passed.claimed_s is not None
     said = c.said("large-0")
-    assert "It has come to its bound of 8, and is given room about 2026-01-01" in said
+    assert "It has reached its bound of 8, and room will be kept for it from about 2026-01-01" in said
     assert "until then that would keep too much nvidia.com/gpu idle" in said
 
 

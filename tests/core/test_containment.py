@@ -162,7 +162,7 @@ def test_a_pod_that_our_code_fails_on_is_refused_alone(
         assert info.template.requests[GPU] == 2
         assert guarded.n_free() == 16 - 2 - 1
     elif scheduler == "gangsched":
-        assert "a fault of its own: Fault" in c.said("bad")
+        assert "the scheduler itself failed on this object: Fault" in c.said("bad")
     guarded.a_good_gang_starts()
     c.delete("bad")
     assert guarded.n_free() == 16 - 4 - 1
@@ -400,7 +400,7 @@ def test_an_owner_that_our_code_fails_on_is_a_problem_of_its_pods(monkeypatch: p
         broken.setattr(Owners, "put", fails)
         c.tell(owner).run()
     assert [one.about for one in guarded.defects] == ["Job d/a"]
-    assert "a fault of its own: Fault" in c.said("a-0")
+    assert "the scheduler itself failed on this object: Fault" in c.said("a-0")
     assert guarded.count("objects_refused/Owner") == 1
     c.tell(owner).run().wait(2.0)
     assert c.placed("a")
@@ -430,7 +430,7 @@ def test_a_pod_group_that_our_code_fails_on_is_a_problem_of_its_pods(
     c = guarded.cluster
     c.object("coscheduling", make_pod_group("g", spec={"minMember": 1}))
     c.submit(make_pod("g-0", labels={"scheduling.x-k8s.io/pod-group": "g"})).run()
-    assert "a fault of its own: Fault" in c.said("g-0")
+    assert "the scheduler itself failed on this object: Fault" in c.said("g-0")
     guarded.a_good_gang_starts()
 
 
@@ -460,7 +460,7 @@ def test_a_group_that_our_code_fails_on_gives_back_what_it_holds(
     c.submit(gang("bad", pods=2, gpus=2)).run().wait(5)
     if method != "pad":
         assert guarded.defects
-        told = "gang d/bad: the scheduler failed on it, a fault of its own: Fault"
+        told = "gang d/bad: the scheduler itself failed on this object: Fault"
         assert c.placed("bad") or told in c.said("bad-0")
     for turn in range(5):
         guarded.a_good_gang_starts(f"good{turn}", pods=2, gpus=1)

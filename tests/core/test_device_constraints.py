@@ -67,7 +67,7 @@ def test_linked_devices_or_none() -> None:
     c.submit(asking("p", 2, linked=True), asking("q", 3, linked=True)).run()
     assert numbers(c, "p") == [2, 3]
     assert not c.pod("q").spec.node_name
-    assert "1 without 3 free nvidia.com/gpu linked with each other as asked" in c.said("q")
+    assert "1 node(s) without 3 free nvidia.com/gpu linked with each other as asked" in c.said("q")
 
 
 def test_model_and_memory() -> None:
@@ -77,13 +77,13 @@ def test_model_and_memory() -> None:
     c.submit(asking("p", 2, model="H100"), asking("q", 2, minMemory="64Gi"), asking("r", 2, model="B200"))
     c.run()
     assert [c.pod(name).spec.node_name for name in "pqr"] == ["b-new", "b-new", ""]
-    assert "2 without 2 free nvidia.com/gpu of model B200" in c.said("r")
+    assert "2 node(s) without 2 free nvidia.com/gpu of model B200" in c.said("r")
 
 
 def test_a_node_that_lists_nothing_cannot_promise_anything() -> None:
     c = Cluster().node(make_node("n", listed=False)).submit(asking("p", 1, model="H100")).run()
     assert not c.pod("p").spec.node_name
-    assert "1 without a list of their nvidia.com/gpu" in c.said("p")
+    assert "1 node(s) did not list their nvidia.com/gpu" in c.said("p")
     c.node(two_sockets("n", model="H100")).wait(15.0)
     assert c.pod("p").spec.node_name == "n"
 
@@ -158,7 +158,7 @@ def test_a_constraint_that_is_stated_while_a_bind_is_on_its_way_counts_once_that
     c.answer = lambda bind: "ok"
     c.tell(ev.BindFailed(bind.uid, bind.attempt, 422, "Invalid", "no")).run().wait(60.0)
     assert not c.pod("p").spec.node_name
-    assert "1 without 5 free nvidia.com/gpu of one NUMA node" in c.said("p")
+    assert "1 node(s) without 5 free nvidia.com/gpu of one NUMA node" in c.said("p")
 
 
 # -- gangs ---------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_a_gang_whose_ids_do_not_fit_is_refused_whole_and_told_the_limit() -> No
     assert c.untouched("a")
     assert not c.all(ef.BindPod)
     assert (
-        "2 where a label (63 characters) holds at most 1 IDs of nvidia.com/gpu, a container needs 4"
+        "2 node(s) where a label (63 characters) holds at most 1 IDs of nvidia.com/gpu, a container needs 4"
         in c.said("a-0")
     )
     c.submit(gang("b", pods=4, gpus=1)).run()

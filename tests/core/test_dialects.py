@@ -217,7 +217,7 @@ def test_a_member_of_no_subgroup_is_refused_with_the_names() -> None:
     c.run()
     assert not c.all(ef.BindPod)
     assert c.said("a-0") == (
-        "gang d/a: member a-9 says role 'wrkr', which is none of the group's: 'leader', 'worker'"
+        "gang d/a: member a-9 has role 'wrkr', which is not one of the group's: 'leader', 'worker'"
     )
     assert c.delete("a-9").run().wait(2.0).placed("a")
 
@@ -262,7 +262,7 @@ def test_a_pod_with_a_mark_that_we_cannot_honour_is_refused_with_the_reason() ->
     c = cluster().submit(make_pod("p", annotations=MARKED)).run()
     assert not c.pod("p").spec.node_name
     assert c.said("p").startswith(
-        "pod d/p asks for what gangsched does not do: scheduling.volcano.sh/group-min-member: "
+        "pod d/p asks for something that gangsched does not do: scheduling.volcano.sh/group-min-member: "
     )
     pod = c.pod("p")
     c.update(pod, metadata=replace(pod.metadata, annotations={})).run().wait(2.0)
@@ -284,7 +284,7 @@ def test_a_new_configuration_lets_what_was_refused_start(mode: str) -> None:
     own = {"scheduling.k8s.io/group-name": "a"}
     c.submit([make_pod(f"a-{k}", gpus=8, annotations=own) for k in range(2)]).run()
     assert c.untouched("a")
-    assert "gang d/a asks for what gangsched does not do: spec.networkTopology" in c.said("a-0")
+    assert "gang d/a asks for something that gangsched does not do: spec.networkTopology" in c.said("a-0")
     settings = Settings(foreign_markers={"gangsched": mode})
     c._done(c.scheduler.reconfigure(c.scheduler.shared.profiles, settings, c.now_s)[0])
     c.run().wait(11.0)

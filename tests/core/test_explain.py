@@ -80,7 +80,7 @@ def test_no_room_says_how_many_fit_what_is_most_free_and_what_holds_the_rest() -
         " add 1 such node, or ask for less.",
     )
     assert found.then.startswith("It is tried again when something changes that may help, or in ")
-    assert "Of these, 1 had room until other members of it were placed there." in c.said("train-0")
+    assert "Of these, 1 had room until its other members were placed there." in c.said("train-0")
 
 
 def test_a_cluster_without_nodes_is_told_to_have_none() -> None:
@@ -109,7 +109,7 @@ def test_what_is_only_reserved_is_named_in_the_condition_as_well() -> None:
 
 def test_a_gang_larger_than_the_cluster_is_reported() -> None:
     c = cluster(nodes=2, gpus=8).submit(gang("train", pods=4, gpus=8)).run()
-    small = "The nodes that suit it are too few: with nothing else running 2 of 4 would fit."
+    small = "Too few nodes suit it: with nothing else running, 2 of 4 would fit."
     assert c.said("train-0").endswith(small)
     assert told(c, "train").cures == (
         "Waiting does not help: with nothing else running it would not fit either. Add up to 2 such nodes"
@@ -417,7 +417,7 @@ def test_device_constraints_that_cannot_be_read_are_told_with_a_cure() -> None:
             "It cannot be scheduled as it is written: gang d/train: member train-0:"
             f" metadata.annotations: gangsched.io/device-constraints: {said}"
         )
-        assert found.cures == ("Correct what the sentence names in the pods' template.",)
+        assert found.cures == ("Correct what the answer names in the pods' template.",)
 
 
 def test_a_claim_that_does_not_exist_is_told_with_a_cure() -> None:
@@ -442,7 +442,7 @@ def test_binds_on_their_way_and_without_a_clear_answer() -> None:
     c = cluster()
     c.answer = lambda bind: "hold"
     c.submit(gang("train", pods=2)).run()
-    assert told(c, "train").answer == "It is being bound: 0 of 2 are; of the others 2 are sent."
+    assert told(c, "train").answer == "It is being bound: 0 of 2 are bound; of the others, 2 are sent."
     c = cluster()
     c.answer = lambda bind: "unknown"
     c.submit(gang("train", pods=2)).run()

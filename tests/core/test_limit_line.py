@@ -64,11 +64,11 @@ def test_so_many_pass_and_then_room_is_kept_within_the_limit() -> None:
     c.submit(pods("a", "s9")).run().delete("s3").run().wait(2.0)
     assert "s9" not in started(c)
     assert why(c, "s9") == (
-        "Fairness: queue a: 4 of 4 nvidia.com/gpu used, 4 kept for who is promised room or was passed as"
-        " often as may be, needs 1"
+        "Fairness: queue a: 4 of 4 nvidia.com/gpu used, 4 kept for groups that are promised room or have"
+        " been passed as often as allowed, needs 1"
     )
     told = explain(c.scheduler, c.group("wide"), c.now_s)
-    assert "3 have passed it there, of 3 at most, and what it needs is kept for it" in told.answer
+    assert "3 groups passed it there (at most 3 may), and what it needs is kept for it" in told.answer
     c.delete("s4", "s5", "s6").run().wait(2.0)
     assert {"wide-0", "wide-1", "wide-2", "wide-3"} <= {*started(c)}
     assert c.scheduler.attempts.limits.of(c.group("wide")) is None

@@ -37,8 +37,8 @@ def test_its_queue_starts_nothing_within_what_it_needs() -> None:
     c = evicting()
     c.submit(pods("a", "later", gpus=4)).run()
     assert why(c, "later") == (
-        "Fairness: queue a: 4 of 8 nvidia.com/gpu used, 4 kept for who is promised room or was passed as"
-        " often as may be, needs 4"
+        "Fairness: queue a: 4 of 8 nvidia.com/gpu used, 4 kept for groups that are promised room or have"
+        " been passed as often as allowed, needs 4"
     )
     assert "urgent" in started(victims_go(c))
     assert held(c, "a") == 8

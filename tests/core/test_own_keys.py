@@ -152,7 +152,7 @@ def test_our_own_words_are_ignored_in_a_gang_that_states_itself_in_anothers(
     """It starts by what those say: without the groups, the timeout and the number that ours ask for."""
     own = {"gangsched.io/groups": '["d/b"]', "gangsched.io/schedule-timeout": "5m", MIN_MEMBERS_KEY: "3"}
     said = (
-        "it is read in gangs of the label gangsched.io/pod-group, and this one is in another system's words"
+        "it is read only in gangs of the label gangsched.io/pod-group; another system's keys make this gang"
     )
     c = (
         cluster()
@@ -178,7 +178,7 @@ def test_a_number_of_members_beside_a_pod_group_with_another_number_is_ignored(t
     c.submit(of_pod_group({MIN_MEMBERS_KEY: text})).run()
     c.object("coscheduling", make_pod_group("a", spec={"minMember": 2}, annotations={"x": "y"})).run()
     assert c.placed("a")
-    said = f"it says '{text}', and the gang's PodGroup, whose number counts, says 2"
+    said = f"it says '{text}', but the gang's PodGroup counts, and it says 2"
     assert events(c) == [f"pod d/a-0: annotation {MIN_MEMBERS_KEY} is ignored: {said}"]
     assert cures(c, "a") == (f"Correct what is ignored: {events(c)[0]}.",)
 
@@ -203,7 +203,7 @@ def test_what_a_pod_group_says_for_all_members_is_not_read_on_its_pods() -> None
     assert events(c) == [
         "pod d/a-0: "
         + "; ".join(
-            f"annotation {key} is ignored: it is read on the gang's PodGroup, which says for all members"
+            f"annotation {key} is ignored: it is read only on the gang's PodGroup, for all members"
             for key in own
         )
     ]

@@ -478,7 +478,7 @@ def test_an_explicit_gang_over_a_job_set_in_order_gets_the_reason_why_it_never_g
     c = cluster(nodes=4, settings=ALL).tell(ev.OwnerPut(made.owner(item)))
     c.submit(explicit(made.decoded(made.job_set_pods("a", ROLES))[:1], 4)).run().wait(6.0)
     said = all_said(c)
-    assert "waits for members: 1 of 4 exist; JobSet d/a never has all of them at once" in said
+    assert "waits for members: 1 of 4 exist; JobSet d/a never has all its pods at once" in said
     assert "InOrder" in said
     assert "take startupPolicy out" in said
 
@@ -487,9 +487,8 @@ def test_an_explicit_gang_over_a_leader_that_must_be_ready_is_reported() -> None
     c = cluster(nodes=4, settings=ALL)
     c.tell(ev.OwnerPut(made.owner(made.leader_worker_set("a", size=3, policy="LeaderReady"))))
     c.submit(explicit(made.decoded(made.leader_worker_pods("a", size=3))[:1], 3)).run().wait(6.0)
-    assert "LeaderWorkerSet d/a never has all of them at once: spec.startupPolicy is LeaderReady" in all_said(
-        c
-    )
+    never = "LeaderWorkerSet d/a never has all its pods at once: spec.startupPolicy is LeaderReady"
+    assert never in all_said(c)
 
 
 def test_an_mpi_job_whose_launcher_waits_for_the_workers_is_reported() -> None:
@@ -498,7 +497,7 @@ def test_an_mpi_job_whose_launcher_waits_for_the_workers_is_reported() -> None:
     c.object("coscheduling", make_pod_group("a", spec={"minMember": 3}))
     c.submit(made.decoded(made.mpi_workers("a", 2))).run().wait(6.0)
     said = all_said(c)
-    assert "MPIJob d/a never has all of them at once: spec.launcherCreationPolicy" in said
+    assert "MPIJob d/a never has all its pods at once: spec.launcherCreationPolicy" in said
     assert "minAvailable to the number of workers" in said
 
 
@@ -563,7 +562,7 @@ def test_a_kind_that_is_not_served_is_reported_and_waited_for() -> None:
     c = cluster(nodes=4, settings=ALL).tell(ev.KindMissing("owners.JobSet"))
     c.submit(made.decoded(made.job_set_pods("a", ROLES))).run().wait(6.0)
     assert n_bound(c) == 0
-    assert "the API server has no such kind or does not show it to us" in all_said(c)
+    assert "the API server does not serve this kind or does not let the scheduler read it" in all_said(c)
     c.tell(ev.KindSynced("owners.JobSet"), ev.OwnerPut(made.owner(made.job_set("a", ROLES)))).run()
     assert n_bound(c) == 4
 

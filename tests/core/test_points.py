@@ -380,11 +380,11 @@ FAULTS: dict[str, tuple[dict[str, Answer], str]] = {
     ),
     "raises what cannot be told": (
         {"pre_filter": lambda *_: _raise(Untold())},
-        "PreFilter: Untold, which fails to say more",
+        "PreFilter: Untold, whose message cannot be read",
     ),
     "raises what cannot be told about a node": (
         {"filter_node": lambda *_: _raise(Untold())},
-        "Filter: Untold, which fails to say more, about node n0",
+        "Filter: Untold, whose message cannot be read, about node n0",
     ),
     "raises in Filter": ({"filter": lambda *_: [][1]}, "Filter: IndexError"),
     "numbers for a mask": ({"filter": lambda s, t, view: np.ones(view.n_rows)}, "Filter: answered float64"),

@@ -74,7 +74,7 @@ def test_no_pod_is_evicted_for_a_gang_that_would_not_fit_even_then() -> None:
     bind_as_stranger(c, "strong-1", "n1", gpus=1, priority=100)
     c.clear().submit(gang("high", pods=3, gpus=8, priority=10)).run()
     assert not evicted(c)
-    assert "preemption: even without all pods of lower priority" in c.said("high-0")
+    assert "preemption: even with all pods of lower priority gone" in c.said("high-0")
     assert "gang d/high: 2 of 3 fit" in c.said("high-0")
     c.wait(60.0)
     assert not evicted(c)
@@ -573,7 +573,8 @@ def test_victims_that_do_not_die_end_the_wait_and_everything_is_given_back() -> 
     c = slow(singles(cluster(nodes=1), 2), pods=1)
     c.wait(95.0)
     told = [event.message for event in c.all(ef.RecordEvent) if event.reason == "GangAborted"]
-    assert told == ["gang d/high gives its reservations back: preemption: not gone in time: d/low-0, d/low-1"]
+    late = "preemption: its victims did not go in time: d/low-0, d/low-1"
+    assert told == [f"gang d/high gives its reservations back: {late}"]
     assert c.state("high") == "unschedulable"
     assert not c.scheduler.shared.cache.nominated
     assert not c.scheduler.shared.cache.ledger.claimants

@@ -36,5 +36,5 @@ def test_a_queue_of_others_or_with_queues_below_it_is_told_as_such() -> None:
         "Pod a-b/p names a queue that does not take it: queue research: it does not list the namespace a-b;"
         " those that do: production."
     )
-    assert "it has queues below it" in told("a", "all")[1].answer
+    assert "only queues below it take pods" in told("a", "all")[1].answer
     assert "no queue lists the namespace c." in told("c", "none")[1].answer

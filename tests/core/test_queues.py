@@ -335,7 +335,7 @@ def test_limits_hold_in_a_storm() -> None:
         ("else", "", OTHERS, ""),
         ("x-y-z", "prefix", "prefix", ""),
         ("x", "prefix", "one", "queue prefix: it does not list the namespace x; those that do: one"),
-        ("x", "top", "one", "queue top: it has queues below it, and pods are in those; those that do: one"),
+        ("x", "top", "one", "queue top: only queues below it take pods; those that do: one"),
         ("else", "none", OTHERS, "queue none: there is no such queue; no queue lists the namespace else"),
     ],
 )

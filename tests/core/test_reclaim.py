@@ -324,7 +324,7 @@ def test_the_message_says_from_whom_room_is_taken() -> None:
         c.submit(pods("b", f"b{k}"))
     c.run().submit(pods("a", "a0")).run()
     [victim] = evicted(c)
-    told = f"waiting for 1 pod of other queues beyond what is guaranteed to those to go: b/{victim}"
+    told = f"waiting for 1 pod of other queues beyond those queues' guarantees to go: b/{victim}"
     assert told in why(c, "a0")
 
 

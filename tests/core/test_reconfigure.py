@@ -400,7 +400,7 @@ def test_who_waits_for_victims_gives_up_when_evictions_are_not_allowed_any_more(
     c.submit(make_pod("high", gpus=8, priority=10)).run().wait(5.0)
     n, _ = n_evictions(c), reconfigured(c, profiles_of(DEFAULT), OFF)
     assert n == 3
-    assert "its victims may not be evicted any more" in c.said("high")
+    assert "its victims may no longer be evicted" in c.said("high")
     c.wait(600.0)
     assert n_evictions(c) == n
     assert c.pod("low").spec.node_name

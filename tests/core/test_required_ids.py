@@ -15,7 +15,7 @@ from gangsched.sim.objects import GPU, make_node, make_pod, make_pod_group
 from tests.support.scenario import Cluster, gang, with_annotations
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-REASON = f"without a list of their {GPU}, whose IDs must be known"
+REASON = f"node(s) did not list their {GPU}, whose IDs must be known"
 REQUIRED = {REQUIRE_IDS_KEY: GPU}
 
 
@@ -104,7 +104,7 @@ def test_no_pod_is_evicted_for_a_node_that_lists_nothing() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("gpus", "'gpus' is not an extended resource, as nvidia.com/gpu is, nor true or false"),
+        ("gpus", "'gpus' is neither an extended resource such as nvidia.com/gpu nor true or false"),
         ("example.com/fpga", "no container asks for example.com/fpga"),
         ("x" * 3000, "has 3000 characters, at most 2048"),
     ],

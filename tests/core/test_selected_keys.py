@@ -144,7 +144,7 @@ def test_a_pod_waits_for_its_new_label_with_the_reason_while_others_go_on(slow: 
     for name in ("has", "looks"):
         assert not c.pod(name).spec.node_name
         assert c.said(name).startswith(
-            f"pods are still being told apart by labels that selectors have only begun to look at ({waiting})"
+            f"pods are still being indexed by labels that selectors have only begun to use ({waiting})"
         )
     for _ in range(20):
         c.wait(1.0).tell().run()

@@ -140,7 +140,7 @@ def test_racks_that_are_too_many_for_one_turn_take_turns(monkeypatch: pytest.Mon
         c.node(node(f"z{i}", rack="z"))
     c.submit(within(ONE_RACK, kinds("g", (1, 5), (3, 4)))).run()
     assert c.untouched("g")
-    assert "A placement may exist: of so many domains some are tried at a time" in c.said("g-0-0")
+    assert "A placement may exist: only some of the many domains are tried at a time" in c.said("g-0-0")
     for i in range(6):
         c.node(node(f"other{i}", rack=f"other{i}")).run().wait(11.0)
     assert c.placed("g")

@@ -55,7 +55,8 @@ def test_one_group_too_many_is_refused_with_the_reason_on_each(ring: bool) -> No
             f"gang d/g{i} starts together with more than 63 other groups, directly (d/g"
         )
     assert c.said("g1-0").endswith(
-        "(d/g0, d/g2…) or through them, and 64 in all may: shorten the lists in gangsched.io/groups"
+        "(d/g0, d/g2…) or through them; at most 64 groups may start together: shorten the lists in "
+        "gangsched.io/groups"
     )
     c.five_more_turns_change_nothing()
 

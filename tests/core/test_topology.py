@@ -40,7 +40,7 @@ def test_three_pods_that_must_share_a_rack_of_two_nodes_are_not_bound_over_both(
     assert c.said("train-0") == (
         f"gang d/train: no {RACK} has room for 3 members: a could take 2, b could take 2. In a: 2 of 3 fit; "
         "member train-2: 0/4 nodes are available: 2 Insufficient nvidia.com/gpu, 2 node(s) were outside of a."
-        " The nodes that suit it are too few: with nothing else running 2 of 3 would fit."
+        " Too few nodes suit it: with nothing else running, 2 of 3 would fit."
     )
     c.five_more_turns_change_nothing()
 
@@ -228,7 +228,7 @@ def test_a_gang_that_grows_stays_in_its_rack() -> None:
     pending = [p.metadata.name for p in c.pods.values() if not p.spec.node_name]
     assert pending == ["g-4"]
     assert c.said("g-4").startswith(
-        f"gang d/g: its members are in {RACK} a, which has no room for one member more. In a: "
+        f"gang d/g: its members are in {RACK} a, which has no room for 1 more member. In a: "
     )
 
 

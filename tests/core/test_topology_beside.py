@@ -49,7 +49,7 @@ def test_members_apart_from_each_other_without_such_a_rack_are_reported() -> Non
     c = racks(a=2, b=2).submit(apart(within(ONE_RACK, gang("g", pods=3, gpus=1)))).run()
     assert c.untouched("g")
     assert c.said("g-0").startswith(
-        f"gang d/g: no {RACK} takes 3 members as they ask to be placed; tried: a, b. In a: 2 of 3 fit; "
+        f"gang d/g: no {RACK} can take 3 members placed as they ask; tried: a, b. In a: 2 of 3 fit; "
     )
 
 
@@ -125,7 +125,7 @@ def test_of_groups_that_start_together_one_without_a_rack_holds_all_back() -> No
         c.submit(with_annotations(within(ONE_RACK, gang(name, pods=2, gpus=8)), both(names)))
     c.run()
     assert all(c.untouched(name) for name in names)
-    assert f"no {RACK} takes 2 members as they ask to be placed" in c.said("g-0")
+    assert f"no {RACK} can take 2 members placed as they ask" in c.said("g-0")
 
 
 def test_a_sibling_without_a_constraint_leaves_the_rack_to_the_one_that_needs_it() -> None:
@@ -276,7 +276,7 @@ def test_pods_that_go_wake_the_gang() -> None:
         ("", "'' is not a level of topology"),
         (f"required: {RACK}, ", "'' is not a level of topology"),
         ("must: example.com/rack", "'must: example.com/rack' is not a level of topology"),
-        ("required: -bad-", "'-bad-' is no label's key"),
+        ("required: -bad-", "'-bad-' is not a label key"),
         (f"required: {RACK}, preferred: {RACK}", "is named twice"),
         (", ".join(f"required: example.com/l{i}" for i in range(9)), "more than 8 levels"),
         ("required: " + "x" * 5000, "characters; at most"),

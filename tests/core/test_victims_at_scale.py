@@ -101,7 +101,7 @@ def test_what_cannot_fit_even_then_says_for_how_many_there_would_be_room() -> No
     case = large(0, n_nodes=150, asks=[8] * 140, is_lone=False)
     c = cluster_of(case, listed=False)
     assert taken_by(c, case) is None
-    assert "even without all pods of lower priority, gang d/new: " in c.group("new").message
+    assert "even with all pods of lower priority gone, gang d/new: " in c.group("new").message
 
 
 def test_no_pod_is_evicted_where_all_have_a_higher_priority() -> None:

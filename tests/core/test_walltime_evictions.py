@@ -228,8 +228,8 @@ def test_a_budgets_refusal_is_asked_again_ever_more_rarely_and_explained() -> No
     assert 3 <= asked <= 5
     said = explain(c.scheduler, c.group("a"), c.now_s).answer
     assert said == (
-        "It is taken back: 1 pod of it still to go. pod d/a has run past its walltime, which was over at"
-        " 2026-01-01 00:11 UTC. It is asked again, refused: evicting d/a: 429 refused"
+        "It is being taken back: 1 pod of it still to go. pod d/a has run past its walltime, which was over"
+        " at 2026-01-01 00:11 UTC. It is asked again, refused: evicting d/a: 429 refused"
     )
     c.wait(600.0)
     assert len(evicted(c)) - asked <= 12, "once a minute at most"
@@ -245,8 +245,8 @@ def test_why_a_gang_is_evicted_is_explained_until_it_is_over() -> None:
     c.phase("a-0", "Succeeded").wait(631.0)
     said = explain(c.scheduler, c.group("a"), c.now_s).answer
     assert said == (
-        "It is taken back: 2 pods of it still to go. gang d/a has run past its walltime, which was over at"
-        " 2026-01-01 00:11 UTC."
+        "It is being taken back: 2 pods of it still to go. gang d/a has run past its walltime, which was over"
+        " at 2026-01-01 00:11 UTC."
     )
     c.delete("a-1", "a-2").run()
     assert c.group("a").message == ""

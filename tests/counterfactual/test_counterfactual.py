@@ -397,7 +397,11 @@ def test_an_empty_folder_and_an_empty_journal_are_told(
 def test_times_that_no_clock_has_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start = Start(FORMAT, 1e9, 0.0, True, effective_yaml(default_config(IN_TREE)), {}, {})
     days = [
-        (replace(start, wall_s=1e300), 1.0, "is no record of a journal: Expected `float` <= 230000000000.0"),
+        (
+            replace(start, wall_s=1e300),
+            1.0,
+            "is not a record of a journal: Expected `float` <= 230000000000.0",
+        ),
         (start, 1e9, "a call more than 1,100 days after"),
     ]
     for first, at_s, said in days:

@@ -139,7 +139,7 @@ async def test_lines_tell_one_thing_after_the_other() -> None:
         "learners running 2 of 2",
         "pretrain unschedulable 5 of 8 fit; member pretrain-5: "
         "0/16 nodes are available: 16 Insufficient nvidia.com/gpu. "
-        "Of these, 5 had room until other members of it were placed there.",
+        "Of these, 5 had room until its other members were placed there.",
         "$ kubectl delete job train",
         "train deleted its room is free again",
         "pretrain running 8 of 8",

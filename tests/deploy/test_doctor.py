@@ -332,7 +332,7 @@ def nodes_and_pods_are_not_as_they_should_be(examined: Examined) -> None:
     examined.pod("lost", scheduler="gangshed")
     found = examined.look()
     bare, no_agent = found["agents"]
-    assert "(bare) offer devices and list none" in bare[1]
+    assert "no list of devices on 1 node (bare)" in bare[1]
     assert no_agent[::2] == ("warning", "kubectl apply -k deploy/agent/")
     [(level, text, _)] = found["inventory"]
     assert level == "warning"
@@ -345,9 +345,9 @@ def nodes_and_pods_are_not_as_they_should_be(examined: Examined) -> None:
         )
     ]
     waits, unserved = found["pods"]
-    assert "wait for 'gangsched', and it has told none of them why: no replica schedules" in waits[1]
+    assert " for 'gangsched', which has reported no reason: no replica schedules" in waits[1]
     assert waits[2].endswith("; gangsched explain default/half")
-    assert unserved[1].startswith("1 pod, default/lost for one, name the scheduler 'gangshed'")
+    assert unserved[1].startswith("the pod default/lost names the scheduler 'gangshed'")
     assert "did you mean gangsched?" in unserved[1]
 
 

@@ -67,6 +67,6 @@ def test_each_drift_has_a_command_of_its_own() -> None:
     assert unplanned.cure.startswith("kubectl -n d delete pod c: ")
     gone = drift_of("planned", GONE, "d/a")
     assert gone.cure == (
-        "See to the agent and the devices of n0; if it is gone for good, kubectl -n d delete pod a"
+        "Check the agent and the devices of n0; if it is gone for good, kubectl -n d delete pod a"
     )
     assert drift_of("", "", problem="annotation: not JSON").cure.startswith("Correct the annotation")

@@ -307,7 +307,7 @@ def test_a_pod_waits_for_a_node_that_lists_its_devices(cluster: Cluster) -> None
     cluster.node("n0", "{}")
     cluster.schedule()
     cluster.pod("p", gpus=2)
-    cluster.held("p", says=f"without a list of their {GPU}, whose IDs must be known", members=1)
+    cluster.held("p", says=f"node(s) did not list their {GPU}, whose IDs must be known", members=1)
     cluster.annotate_node("n0", json.dumps({GPU: [{"id": "g0"}, {"id": "g1"}]}))
     cluster.inventory["n0"] = {"g0", "g1"}
     cluster.whole("p")

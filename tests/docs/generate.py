@@ -257,7 +257,7 @@ def limits() -> str:
     told = {
         "members of a gang": f"{MAX_MEMBERS:,}",
         "groups that start together, through others included": str(MAX_START_TOGETHER),
-        "pods a second that are told apart by new label keys of selectors": f"{PODS_A_SECOND:,}",
+        "pods a second that are indexed by new label keys of selectors": f"{PODS_A_SECOND:,}",
         "label keys that are kept when no selector names them any more": str(MAX_IDLE),
         "questions a second to the API server about strangers who ask for a page": (
             f"{STRANGERS_A_SECOND:g} for one address, {STRANGERS_A_SECOND * ADDRESSES_WORTH:g} for all"

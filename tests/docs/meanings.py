@@ -83,7 +83,7 @@ OURS = {
         " it runs: no pod is asked to go again, be it for others, for its walltime or with its gang."
     ),
     "fence": "Whether every pod is listed in one object before it is bound, so that a leader that was paused or cut"
-    " off binds nobody once another leads. Not set: as `leaderElect`. From the next start.",
+    " off binds no pod once another leads. Not set: as `leaderElect`. From the next start.",
     "reportingController": "The name that events carry as their reporter.",
     "inferGangs": "Controllers whose pods are a gang without saying so: [with other controllers](controllers.md)."
     " A label `gangsched.io/infer-gangs` of a namespace goes before it.",
@@ -96,24 +96,24 @@ OURS = {
     "profiles[].inferGangs": "The same for this profile alone.",
     "profiles[].foreignMarkers": "The same for this profile alone.",
     "profiles[].defaultWalltime": "As `queueing.defaultWalltime`, for this profile alone; `''`: none.",
-    "fairness.halfLife": "How soon what a queue has held counts half, beside what it holds now. 0s: only what it holds"
-    " now counts. Needs `queues`.",
+    "fairness.halfLife": "After how long what a queue has held counts half, beside what it holds now. 0s: only what it"
+    " holds now counts. Needs `queues`.",
     "fairness.compare": "The resources by which shares are compared: a queue's share is the largest part of the cluster"
     " that it holds of any of them.",
     "fairness.otherQueues": "`read`: a pod without `gangsched.io/queue` may name its queue by `kai.scheduler/queue`,"
     " `scheduling.volcano.sh/queue-name` or `yunikorn.apache.org/queue`.",
-    "fairness.reclaim": "Whose pods are evicted for a queue: those that hold what is guaranteed to it; with `fair`"
-    " also those that hold what is its share; with `never` nobody's ([queues](queues.md)).",
+    "fairness.reclaim": "Which pods are evicted for a queue: those that hold what is guaranteed to it; with `fair`"
+    " also those that hold what is its share; with `never` none ([queues](queues.md)).",
     "queues[].name": "Lower case letters, digits and dashes, at most 63; once in the whole tree. Without `queues` there are"
     " none, and all groups stand in one line. See [Queues](queues.md).",
     "queues[].share": "What it is due among the queues beside it, as a proportion.",
     "queues[].guaranteed": "By resource: until it holds as much, it goes before those that hold more than theirs. Those of"
     " the queues below it fit into it.",
     "queues[].limit": "By resource: it and all below it never hold more.",
-    "queues[].namespaces": "Whose pods it is for: names, and prefixes that end in `*`. Each stands in one queue, and only"
+    "queues[].namespaces": "The namespaces whose pods it is for: names, and prefixes that end in `*`. Each stands in one queue, and only"
     " queues without others below them have any. The closest one counts for a pod that names no queue.",
-    "queues[].defaultWalltime": "How long a group of it runs that states nothing and whose kind has not run yet. Goes"
-    " before `queueing.defaultWalltime`; needs `queueing`.",
+    "queues[].defaultWalltime": "The walltime of its groups that state none and whose kind has not run yet. Takes"
+    " precedence over `queueing.defaultWalltime`; needs `queueing`.",
     "queues[].bound": "The [bound](queueing.md#who-is-passed-over) of its groups: a number, or `auto`. Not set: that of"
     " the closest queue above it that has one, else `queueing.bound.groups`; needs `queueing`.",
     "queues[].order": "In the queue, after priority: `fifo`, or `shortest` walltime first; needs `queueing`.",
@@ -121,10 +121,10 @@ OURS = {
     "queueing.bound.groups": "Without `queueing` none of this is read or counted. After how many groups that start in"
     " front of it a group that does not fit [is claimed](queueing.md#who-is-passed-over). `auto`: 8 for each"
     " group that runs when it is first refused, and at least 64; and the first in line has a claim as soon as its"
-    " start can be promised. A number that a reload brings holds for who waits already, too.",
-    "queueing.bound.mode": "`shadow`: it is counted and told, and nothing else happens. `hard`: at its bound a"
-    " group gets a [claim](queueing.md#claims), and nobody passes it any more. `budget`: once the claim keeps no"
-    " more idle [than is earned](queueing.md#without-walltimes); until then it is passed on.",
+    " start can be promised. A number that a reload brings holds for waiting groups, too.",
+    "queueing.bound.mode": "`shadow`: it is counted and reported, and nothing else happens. `hard`: at its bound a"
+    " group gets a [claim](queueing.md#claims), and no group passes it any more. `budget`: once the claim keeps no"
+    " more idle [than is earned](queueing.md#without-walltimes); until then groups continue to pass it.",
     "queueing.bound.idlePercent": "With `mode: budget`: how much of each resource of the cluster claims may keep idle,"
     " on average: 1 to 100. Not set: 10.",
     "queueing.onOverrun": "What becomes of a group that runs past the walltime it states. `none`: nothing."
@@ -151,8 +151,8 @@ OURS = {
     "tracing.samplingRatio": "What share of the gangs is traced, 0 to 1.",
     "tracing.keep.slowerThan": "Gangs that take longer than this (`90s`), from their first member seen, are traced"
     " whatever `samplingRatio` is.",
-    "tracing.keep.failed": "Likewise gangs that gave reservations back, had a failed bind, were evicted, or went after"
-    " attempts in vain.",
+    "tracing.keep.failed": "Likewise gangs that gave reservations back, had a failed bind, were evicted, or were"
+    " deleted after failed attempts.",
     "tracing.keep.preempting": "Likewise gangs that other pods were evicted for.",
     "record.directory": "Where everything that decisions follow from is written down, for `gangsched replay`; the flag"
     " `--record` goes before it. Empty: nowhere. [Record and replay](record-and-replay.md)",

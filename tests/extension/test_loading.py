@@ -101,7 +101,7 @@ WRONG = {
     "one method of two misspelt": (
         "class Own:\n    name = 'Own'\n    def permit(self, a, b): ...\n"
         "    def scoreNode(self, a, b, c): ...\n",
-        r"line 4: Own.scoreNode is no hook and is never called; did you mean score_node\?",
+        r"line 4: Own.scoreNode is not a hook and is never called; did you mean score_node\?",
     ),
     "method misspelt": (
         "class Own:\n    name = 'Own'\n    def score_nodes(self, a, b, c): ...\n",
@@ -125,7 +125,7 @@ WRONG = {
     ),
     "half a reserve": (
         "class Own:\n    name = 'Own'\n    def reserve(self, state, group, placements): ...\n",
-        "Own.reserve needs unreserve beside it",
+        "Own.reserve needs unreserve as well",
     ),
     "name taken": (
         "class Own:\n    name = 'NodeName'\n    def score_node(self, state, pod, node_info): ...\n",

@@ -67,7 +67,7 @@ class Host:
     async def may_follow(self, kinds: Sequence[str]) -> None:
         for kind in kinds:
             if kind in self.forbidden:
-                raise ConfigError(f"its plugins read {kind}, which we may not")
+                raise ConfigError(f"its plugins read {kind}, which the scheduler may not")
 
     async def may_record(self, settings: RecordSettings) -> None:
         if settings.directory == "/nowhere":
@@ -124,7 +124,7 @@ async def test_a_pipe_in_the_place_of_the_file_holds_up_nobody(scene: Scene) -> 
     scene.path.unlink()
     os.mkfifo(scene.path)
     await scene.reload.read("the test")
-    assert "is no regular file" in scene.reload.error
+    assert "is not a regular file" in scene.reload.error
     assert str(scene.path) in scene.reload.error
 
 
@@ -213,7 +213,7 @@ async def test_a_plugin_that_reads_what_we_may_not_is_refused(tmp_path: Path) ->
     host, reload = scene.host, scene.reload
     before, host.forbidden = host.scheduler.shared.profiles, {"widgets.example.com"}
     await scene.read(OWN_ENABLED)
-    assert reload.error == "its plugins read widgets.example.com, which we may not"
+    assert reload.error == "its plugins read widgets.example.com, which the scheduler may not"
     assert host.scheduler.shared.profiles is before
     assert not host.followed
     host.forbidden.clear()
@@ -243,7 +243,7 @@ async def test_extenders_stay_those_of_the_start_and_so_do_the_resources_that_th
     assert [one.name for each in config.extenders for one in each.managed] == ["a.io/old"]
     [profile] = config.profiles
     assert profile.args["NodeResourcesFit"].ignored_resources == ("a.io/old",)
-    assert "in effect at the next start only" in capsys.readouterr().out
+    assert "these take effect only at the next start" in capsys.readouterr().out
     assert scene.reload.n_taken == scene.host.n_woken == 1
 
 

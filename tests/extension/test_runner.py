@@ -158,7 +158,7 @@ async def untold() -> Any:
     ("body", "why"),
     [
         (broken, "ZeroDivisionError: division by zero"),
-        (untold, "Untold, which fails to say more"),
+        (untold, "Untold, whose message cannot be read"),
         (lambda: say(None), "answered NoneType, expected a Status"),
         (lambda: say(True), "answered bool, expected a Status"),
         (lambda: say(Status.wait("w")), "answered Wait: w"),

@@ -106,7 +106,7 @@ def test_a_log_without_a_date_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
     assert code == 0
     told = capsys.readouterr().out
     assert "not in it: the date: its first job comes at 2000-01-01 00:00 UTC; UnixStartTime" in told
-    is_named = f"line 1: UnixStartTime: {said!r} is no number of seconds since 1970" in told
+    is_named = f"line 1: UnixStartTime: {said!r} is not a number of seconds since 1970" in told
     assert is_named == (said != "0")
 
 
@@ -150,7 +150,7 @@ def test_pods_of_a_slurm_job_are_its_nodes(tmp_path: Path, capsys: pytest.Captur
     assert "3 jobs over 1 h 10 min are in" in told
     for line in ("jobs that never started: 2", "jobs that had not ended: 1", "steps of jobs: 1"):
         assert f"left out: {line}" in told
-    assert "line 7: field Submit: 'yesterday' is no time" in told
+    assert "line 7: field Submit: 'yesterday' is not a time" in told
     pods = [event.pod for event in events_of(out) if isinstance(event, ev.PodAdded)]
     requests = [msgspec.to_builtins(pod.spec.containers[0].resources)["requests"] for pod in pods]
     assert requests == [
@@ -275,7 +275,7 @@ def test_a_directory_with_something_in_it_is_left_alone(
     (tmp_path / "out" / "mine").write_text("x")
     code, out = imported(tmp_path, "swf", SWF)
     assert code == 2
-    assert "is not empty: give a directory that is, or a new one" in capsys.readouterr().err
+    assert "is not empty: give an empty directory, or a new one" in capsys.readouterr().err
     assert [one.name for one in out.iterdir()] == ["mine"]
 
 
@@ -538,8 +538,8 @@ def test_a_pod_of_no_time_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixt
     told = capsys.readouterr().out
     assert "1 pod over 35 min 00 s is in" in told
     assert "items[2]: has no creationTimestamp" in told
-    assert "items[3]: 0001-01-01T00:00:00+00:00 is no time of a cluster" in told
-    assert "items[4]: 9999-12-31T23:59:59+00:00 is no time of a cluster" in told
+    assert "items[3]: 0001-01-01T00:00:00+00:00 is not a time of a cluster" in told
+    assert "items[4]: 9999-12-31T23:59:59+00:00 is not a time of a cluster" in told
     assert main(["replay", str(out)]) == 0
 
 

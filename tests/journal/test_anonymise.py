@@ -434,7 +434,7 @@ def test_a_directory_that_is_not_empty_is_left_alone(
     day = written(hostile_day(), tmp_path / "day")
     before = [path.read_bytes() for path in day.iterdir()]
     assert main(["anonymise", str(day), str(day), "--key", key]) == 2
-    assert "is not empty: give a directory that is, or a new one" in capsys.readouterr().err
+    assert "is not empty: give an empty directory, or a new one" in capsys.readouterr().err
     assert [path.read_bytes() for path in day.iterdir()] == before
 
 
@@ -488,4 +488,4 @@ def test_what_cannot_be_taken_back_is_said(
 
     monkeypatch.setattr(Anonymising, "write", replaced)
     assert main(["anonymise", str(day), str(out), "--key", key]) == 2
-    assert ".journal.zst: is not whole, and cannot be deleted: Not a directory" in capsys.readouterr().err
+    assert ".journal.zst: is incomplete, and cannot be deleted: Not a directory" in capsys.readouterr().err

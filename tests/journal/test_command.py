@@ -153,11 +153,11 @@ def packed(raw: bytes) -> bytes:
     ("content", "said"),
     [
         (b"", "nothing is in it"),
-        (b"no zstd at all", "is no journal of gangsched"),
+        (b"no zstd at all", "is not a journal of gangsched"),
         (packed(b"x" * 100), "a record of 2021161080 bytes, more than"),
         (packed(HEAD.pack(MAX_RECORD + 1, 0)), "more than"),
         (packed(HEAD.pack(5, 0) + b"hello"), "checksum is wrong"),
-        (packed(HEAD.pack(5, 0x3610A686) + b"hello"), "is no record of a journal"),
+        (packed(HEAD.pack(5, 0x3610A686) + b"hello"), "is not a record of a journal"),
         (packed(HEAD.pack(200_000, 0) + b"[" * 200_000), "checksum is wrong"),
     ],
 )
@@ -179,7 +179,7 @@ def test_a_named_pipe_of_a_segments_name_is_not_waited_for(
     pipe = tmp_path / name_of("day", 2)
     os.mkfifo(pipe)
     assert main([command[0], str(tmp_path), *command[1:]]) == 2
-    said = f"gangsched: {pipe}: is no regular file; a pipe or a device is not read\n"
+    said = f"gangsched: {pipe}: is not a regular file; pipes and devices are not read\n"
     assert capsys.readouterr().err == said
 
 
@@ -234,7 +234,7 @@ def test_a_record_that_is_damaged_ends_what_is_read(
         (["--until", "2020-01-01"], "--until: 2020-01-01 is before the journal begins, at 20"),
         (["--from", "+2s", "--until", "+1s"], "--until: +1s is before --from +2s"),
         (["--picture", "."], "--picture: cannot be written: Is a directory"),
-        (["--until", "noon"], "--until: 'noon' is no time"),
+        (["--until", "noon"], "--until: 'noon' is not a time"),
         (["--explain", "a/b", "--at", "+1s", "--until", "+1s"], "--until: cannot be given with --at"),
     ],
 )
@@ -254,7 +254,7 @@ def test_a_folder_without_a_journal(tmp_path: Path, capsys: pytest.CaptureFixtur
         more = [str(tmp_path / "out"), "--key", key_in(tmp_path)] if name == "anonymise" else []
         for wrong, said in (
             (tmp_path / "nowhere", "cannot be read: No such file or directory"),
-            (tmp_path / "key", "is no journal: its files are named *.journal.zst"),
+            (tmp_path / "key", "is not a journal: its files are named *.journal.zst"),
             (tmp_path / "key" / "below", "cannot be read: Not a directory"),
             (tmp_path / ("x" * 300), "cannot be read: File name too long"),
         ):

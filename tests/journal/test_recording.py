@@ -109,7 +109,7 @@ async def test_one_that_a_reload_ends_has_an_end_and_nothing_after_it(tmp_path: 
     life.end()
     (records,) = records_in(tmp_path)
     assert isinstance(end := records[-1], End)
-    assert end.why == "the configuration ends it"
+    assert end.why == "the configuration no longer asks for it"
     assert replayed(records).played.n_bound == 1
 
 

@@ -150,8 +150,8 @@ async def test_a_token_is_sent_through_tls_however_https_is_written(tmp_path: Pa
         ({}, {"insecure-skip-tls-verify": "false"}, "skip-tls-verify: must be true or false, not text"),
         ({}, {"proxy-url": 5}, "clusters[].cluster.proxy-url: must be text, not a number"),
         ({}, {"tls-server-name": ["a"]}, "clusters[].cluster.tls-server-name: must be text, not a list"),
-        ({}, {"tls-server-name": "a..b"}, "tls-server-name: 'a..b' is no name of a host"),
-        ({}, {"tls-server-name": "a\0b"}, "tls-server-name: 'a\\x00b' is no name of a host"),
+        ({}, {"tls-server-name": "a..b"}, "tls-server-name: 'a..b' is not a host name"),
+        ({}, {"tls-server-name": "a\0b"}, "tls-server-name: 'a\\x00b' is not a host name"),
         ({"token": ["a"]}, {}, "users[].user.token: must be text, not a list"),
         ({"exec": "aws"}, {}, "users[].user.exec: must be a mapping, not text"),
     ],
@@ -168,7 +168,7 @@ async def test_a_field_of_another_type_is_refused_as_kubectl_does(
 @pytest.mark.parametrize("name", ["as", "as-groups"])
 async def test_who_is_to_act_as_another_does_not_act_as_itself(tmp_path: Path, name: str) -> None:
     path = kubeconfig(tmp_path, {"token": "abc", name: ["viewers"] if name == "as-groups" else "viewer"})
-    said = f"^{path}: users\\[\\].user.{name}: acting as somebody else is not supported"
+    said = f"^{path}: users\\[\\].user.{name}: impersonation is not supported"
     with pytest.raises(ConfigError, match=said):
         await load_credentials(kubeconfig=path, environ={})
 
@@ -236,7 +236,7 @@ async def test_a_file_that_is_too_deep_or_too_long_is_refused_before_it_is_parse
     path = tmp_path / "config"
     for text, says in (
         ("a: " + "[" * 50_000 + "]" * 50_000, "nested more than 100 levels deep"),
-        ("#" * (MAX_BYTES + 1), f"has more than {MAX_BYTES} bytes, which is no kubeconfig"),
+        ("#" * (MAX_BYTES + 1), f"has more than {MAX_BYTES} bytes, too many for a kubeconfig"),
     ):
         path.write_text(text)
         with pytest.raises(ConfigError, match=says) as caught:
@@ -265,12 +265,12 @@ async def test_a_plugin_that_answers_what_cannot_be_read_is_named(
     ("answer", "says"),
     [
         ("'x' * (2**20 + 1)", f"it prints more than {MAX_ANSWER} bytes"),
-        ("'[]'", "its answer is no ExecCredential with a status"),
-        ("'{\"status\": 1}'", "its answer is no ExecCredential with a status"),
+        ("'[]'", "its answer is not an ExecCredential with a status"),
+        ("'{\"status\": 1}'", "its answer is not an ExecCredential with a status"),
         ("'{\"status\": {}}'", "its answer has apiVersion None, not 'client.authentication.k8s.io/v1'"),
         (
             '\'{"apiVersion": "client.authentication.k8s.io/v1", "status": {"token": [1]}}\'',
-            "status.token of its answer is no text",
+            "status.token of its answer is not text",
         ),
     ],
 )
@@ -394,9 +394,11 @@ def is_running(pid: int) -> bool:
 async def test_a_file_that_is_no_regular_one_holds_up_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (str(tmp_path / "pipe"), "/dev/zero"):
-        with pytest.raises(ConfigError, match=f"^{path}: is no regular file; a pipe or a device is not read"):
+        with pytest.raises(
+            ConfigError, match=f"^{path}: is not a regular file; pipes and devices are not read"
+        ):
             await load_credentials(kubeconfig=path, environ={})
-        with pytest.raises(ConfigError, match=f"^{path}: is no regular file"):
+        with pytest.raises(ConfigError, match=f"^{path}: is not a regular file"):
             await load_credentials(kubeconfig=kubeconfig(tmp_path, {"tokenFile": path}), environ={})
 
 
@@ -404,7 +406,7 @@ async def test_a_certificate_that_is_far_too_long_is_not_read(tmp_path: Path) ->
     with open(tmp_path / "ca", "wb") as file:
         file.truncate(MAX_BYTES + 1)
     path = kubeconfig(tmp_path, {"token": "t"}, **{"certificate-authority": str(tmp_path / "ca")})
-    with pytest.raises(ConfigError, match=f"has more than {MAX_BYTES} bytes, which is no certificate"):
+    with pytest.raises(ConfigError, match=f"has more than {MAX_BYTES} bytes, too many for a certificate"):
         await load_credentials(kubeconfig=path, environ={})
 
 

@@ -124,7 +124,7 @@ async def test_a_list_that_is_none_is_an_error_of_the_api_to_a_plugin(page: str)
 
     client: Any = Client()
     handle = Handle("p", client, emit_nowait=lambda _: None, waiting=lambda _: None)
-    with pytest.raises(ApiError, match="no list that can be read"), anyio.fail_after(5.0):
+    with pytest.raises(ApiError, match="not a list that can be read"), anyio.fail_after(5.0):
         await handle.list("/api/v1/pods")
 
 

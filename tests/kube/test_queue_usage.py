@@ -91,7 +91,7 @@ def test_a_lease_whose_annotations_are_no_object_is_an_answer_that_cannot_be_rea
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (7, "it is no text"),
+        (7, "it is not text"),
         ("{", "truncated"),
         ('{"at_s": 1, "decayed": {"a": 1.5}}', "queue 'a' has 1.5 of the cluster, not 0 to 1"),
         ('{"at_s": 1, "decayed": {"a": -0.1}}', "not 0 to 1"),

@@ -163,7 +163,7 @@ def test_a_resource_of_which_no_key_can_be_made_is_refused() -> None:
     assert bad_key(long) == ""
     assert bad_key(long, "trainer") != ""
     assert f"at most {MAX_PREFIX_CHARS}" in bad_key(long, "trainer")
-    assert "does not make a label's key" in inventory_problem("Not A Domain/gpu", ["a"])
+    assert "does not make a label key" in inventory_problem("Not A Domain/gpu", ["a"])
     assert not fits_labels({"trainer": {long: ("a",)}})
     assert fits_labels({"trainer": {GPU: ("a",)}})
 

@@ -125,7 +125,7 @@ def test_kais_subgroups_say_how_many_start_together() -> None:
         ([{"minMember": 1}], "needs a name"),
         ([{"name": 3}], "needs a name"),
         ([{"name": "a"}, {"name": "a"}], "twice"),
-        ([{"name": "a", "parent": "z"}], "is not there"),
+        ([{"name": "a", "parent": "z"}], "does not exist"),
         ([{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}], "its own ancestor"),
         ([{"name": "a", "parent": "a"}], "its own ancestor"),
         ([{"name": "a", "minMember": -1}], "whole number"),
@@ -167,7 +167,7 @@ def test_kais_levels_of_topology_are_labels_of_nodes() -> None:
 
 @pytest.mark.parametrize("level", ["no label", 7, ["zone"], {"a": 1}])
 def test_a_level_of_kais_that_is_no_label_is_refused(level: Any) -> None:
-    with pytest.raises(ParseError, match="is no label's key") as caught:
+    with pytest.raises(ParseError, match="is not a label key") as caught:
         from_object("kai", {"topologyConstraint": {"requiredTopologyLevel": level}})
     assert caught.value.field == "spec.topologyConstraint.requiredTopologyLevel"
     with pytest.raises(ParseError, match="is not an object"):

@@ -73,7 +73,7 @@ def test_a_lone_pod_that_would_not_fit_even_then_gives_the_reason() -> None:
     c.submit(make_pod("low", gpus=8)).run().submit(make_pod("large", gpus=9, priority=10)).run()
     why = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
     assert c.said("large") == (
-        f"{why} preemption: even without all pods of lower priority, {why} "
+        f"{why} preemption: even with all pods of lower priority gone, {why} "
         "No node that suits it is large enough, even with nothing else running."
     )
 

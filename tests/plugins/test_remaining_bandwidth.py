@@ -52,7 +52,7 @@ def test_within_the_bound_no_node_has_more_left_than_is_published() -> None:
     assert [place(where, f"p{k}", "400MB/s", "500MB/s") for k in range(2)] == ["fitting", "edge"]
     where.submit(asking("p2", "400MB/s", "500MB/s")).run()
     assert where.untouched("p2")
-    assert "1 node(s) had more than 600 MB/s of egress and ingress left, the bound of" in where.said("p2")
+    assert "1 node(s) had more than 600 MB/s of egress and ingress left, too much for" in where.said("p2")
     where.wait(2.0)
     beat(where, "roomy", 1500, 900)
     where.run()

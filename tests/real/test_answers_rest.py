@@ -162,7 +162,7 @@ def test_it_is_being_bound(cluster: AskedCluster) -> None:
     with binding_gate(cluster.plane, cluster.directory, lambda pod, n: False) as (_, kubeconfig):
         scheduler = cluster.schedule(kubeconfig=kubeconfig)
         cluster.gang("train", pods=2, gpus=1)
-        told = cluster.told("train", "It is being bound: 0 of 2 are; of the others ", "are sent")
+        told = cluster.told("train", "It is being bound: 0 of 2 are bound; of the others, ", "are sent")
         shown("It is being bound", told)
         scheduler.kill()
 

@@ -146,8 +146,8 @@ def test_ids_are_required_and_nobody_lists_devices(cluster: AskedCluster) -> Non
     cluster.gang("train", pods=1, gpus=8, annotations={"gangsched.io/require-device-ids": "true"})
     told = cluster.told(
         "train",
-        f"without a list of their {GPU}, whose IDs must be known",
+        f"node(s) did not list their {GPU}, whose IDs must be known",
         "agent",
-        condition=f"without a list of their {GPU}",
+        condition=f"node(s) did not list their {GPU}",
     )
     shown("IDs are required, and nobody lists devices", told)

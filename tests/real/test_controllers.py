@@ -100,7 +100,7 @@ def test_a_crd_that_comes_late_is_read_from_then_on(cluster: Cluster, controller
     cluster.nodes(4, gpus=8)
     scheduler = cluster.schedule()
     controllers.create(made.job_set_pods("late", ROLES))
-    controllers.held("the API server has no such kind or does not show it to us")
+    controllers.held("the API server does not serve this kind or does not let the scheduler read it")
     cluster.pod("lone", gpus=0)
     cluster.whole("lone")
     controllers.install("JobSet")
@@ -123,7 +123,7 @@ def test_a_missing_right_costs_a_line_and_nobody_else(cluster: Cluster, controll
     cluster.gang("a", pods=2, gpus=8)
     cluster.whole("a")
     controllers.create(made.ray_pods("ray", workers=1))
-    controllers.held("the API server has no such kind or does not show it to us")
+    controllers.held("the API server does not serve this kind or does not let the scheduler read it")
     assert len(lines(scheduler.said, "not allowed to follow", "owners.RayCluster")) == 1
 
 
@@ -204,7 +204,7 @@ def test_a_gang_that_can_never_gather_gets_the_reason(cluster: Cluster, controll
     cluster.nodes(4, gpus=8)
     cluster.schedule()
     controllers.create(made.mpi_workers("mpi", 2))
-    controllers.held("MPIJob default/mpi never has all of them at once: spec.launcherCreationPolicy is")
+    controllers.held("MPIJob default/mpi never has all its pods at once: spec.launcherCreationPolicy is")
 
 
 def test_another_configuration_takes_effect_on_pods_that_wait(

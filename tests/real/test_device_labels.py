@@ -142,7 +142,7 @@ def test_a_gang_whose_ids_fit_no_label_is_refused_before_anything_is_bound(clust
         cluster.node(name, [{"id": one, "health": "Healthy"} for one in UUIDS])
     cluster.schedule(devices=IN_LABELS)
     cluster.gang("a", pods=4, gpus=2)
-    why = "2 where a label (63 characters) holds at most 1 IDs of nvidia.com/gpu, a container needs 2"
+    why = "2 node(s) where a label (63 characters) holds at most 1 IDs of nvidia.com/gpu, a container needs 2"
     cluster.held("a", says=why)
     cluster.gang("b", pods=4, gpus=1)
     cluster.whole("b")

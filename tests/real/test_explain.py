@@ -44,7 +44,7 @@ def test_a_pending_gang_is_explained_to_who_may_ask(
     cluster.gang("old", pods=1, gpus=2)
     cluster.whole("old")
     cluster.gang("train", pods=2, gpus=8)
-    cluster.held("train", says="Of these, 1 had room until other members of it were placed there.")
+    cluster.held("train", says="Of these, 1 had room until its other members were placed there.")
     ask = [
         "explain",
         "default/train",
@@ -126,4 +126,4 @@ def test_without_a_scheduler_the_api_server_is_enough(
     assert (code, "there is no gang and no pod default/none" in told) == (1, True)
     assert {pod["metadata"]["name"]: pod for pod in plane.request("GET", PODS)["items"]} == before
     cluster.schedule()
-    cluster.held("train", says="Of these, 1 had room until other members of it were placed there.")
+    cluster.held("train", says="Of these, 1 had room until its other members were placed there.")

@@ -180,6 +180,6 @@ def test_leader_that_ends_in_order_hands_over_at_once(cluster: Cluster, record_p
     figure = without_a_leader(cluster, stop.at_s, stop.at)
     record_property("figure", f"leader asked to end, lease of 60 s: {figure}")
     assert " leading " in follower.said
-    taken = next(line for line in follower.said.splitlines() if "the fence is ours" in line)
+    taken = next(line for line in follower.said.splitlines() if "this replica holds the fence" in line)
     assert "n_listed=0" in taken, "every bind was answered before it ended"
     assert transitions(cluster) == 1

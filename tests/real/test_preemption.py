@@ -121,8 +121,8 @@ def test_victims_that_do_not_die_end_the_wait(cluster: Cluster) -> None:
     patch = {"metadata": {"finalizers": ["example.com/never"]}}
     cluster.plane.request("PATCH", f"{PODS}/low", patch, content_type=MERGE)
     high(cluster, pods=1, annotations={"gangsched.io/schedule-timeout": "3s"})
-    cluster.event("GangAborted", "high-0")
-    assert "preemption: not gone in time: default/low" in cluster.event("GangAborted", "high-0")["note"]
+    note = cluster.event("GangAborted", "high-0")["note"]
+    assert "preemption: its victims did not go in time: default/low" in note
     cluster.held("high", says="preemption: ")
     cluster.picture.until(
         lambda: "nominatedNodeName" not in cluster.picture.pods["high-0"]["status"], "it says so no more"

@@ -75,7 +75,7 @@ def test_a_changed_file_takes_over_or_is_refused_with_its_place(cluster: Cluster
     assert not node_of(cluster.members("late")[0])
 
     scheduler.process.send_signal(signal.SIGHUP)
-    says(cluster, scheduler, "configuration read again, nothing else in it")
+    says(cluster, scheduler, "configuration read again, nothing changes now")
     rewrite(path, both[1:])
     cluster.whole("late")
 
@@ -103,7 +103,7 @@ def test_a_plugin_that_comes_is_told_of_the_kinds_that_it_reads(cluster: Cluster
     cluster.whole("early")
     plugins = {"multiPoint": {"enabled": [{"name": "Gate"}]}}
     rewrite(path, [{"schedulerName": "gangsched", "plugins": plugins}])
-    says(cluster, scheduler, "its plugins read configmaps, which we may not")
+    says(cluster, scheduler, "its plugins read configmaps, which the scheduler may not")
     cluster.pod("still", gpus=1)
     cluster.whole("still")
 

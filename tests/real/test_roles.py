@@ -134,13 +134,14 @@ def test_a_mark_that_is_not_honoured(cluster: Cluster, mode: str) -> None:
     if mode == "refuse":
         waits(
             cluster,
-            "asks for what gangsched does not do: gang.scheduling.koordinator.sh/min-available: no group",
+            "asks for something that gangsched does not do: gang.scheduling.koordinator.sh/min-available: the"
+            " pod names no group",
         )
         patch = {"metadata": {"annotations": {"gang.scheduling.koordinator.sh/min-available": None}}}
         cluster.plane.request("PATCH", f"{PODS}/g-0", patch, content_type=MERGE)
     cluster.picture.until(lambda: n_bound(cluster) == 1, "it is bound")
     if mode == "warn":
-        assert "passed over" in cluster.event("ForeignMarker", "g-0")["note"]
+        assert "this is ignored" in cluster.event("ForeignMarker", "g-0")["note"]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["PodGroup first", "pods first"])

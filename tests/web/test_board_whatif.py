@@ -148,7 +148,7 @@ async def test_a_standby_answers_as_a_leader_would() -> None:
         (" \n", "the text: is empty"),
         ("kind: [", "the text: line 1: is not YAML"),
         ("a: 1", "apiVersion: is missing"),
-        ("- 1\n- 2", "is no object with apiVersion and kind"),
+        ("- 1\n- 2", "is not an object with apiVersion and kind"),
         (job(1, schedulerName="gangshed"), "names the scheduler 'gangshed'; did you mean"),
         (job(1, priorityClassName="hihg"), "there is no PriorityClass 'hihg'"),
         ("[" * 800, "is nested more than 100 levels deep"),
@@ -366,8 +366,8 @@ async def test_the_command_asks_the_running_scheduler(
         assert (code, f"gangsched: {bad[2:]}: line 1: is not YAML" in err) == (2, True)
         (tmp_path / "bad.yaml").write_text("apiVersion: v1\nkind: Podd\nmetadata: {name: p}\n")
         code, _, err = await run(bad)
-        assert (code, err[:38]) == (2, "gangsched: the text: kind: 'Podd' is n")
+        assert (code, err[:38]) == (2, "gangsched: the text: kind: 'Podd' cann")
         code, _, err = await run(one, "--config=x.yaml")
-        assert (code, "--config: goes with what the API server lists, not with --server" in err) == (2, True)
+        assert (code, "--config: is for the API server's lists, and not for --server" in err) == (2, True)
         code, _, err = await run(one, token="made-up")
         assert (code, "401" in err) == (1, True)

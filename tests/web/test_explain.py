@@ -119,9 +119,7 @@ async def test_who_may_not_ask_a_scheduler_is_answered_from_what_he_may_list(
         ask = ["explain", "d/train", f"--server=https://127.0.0.1:{client.port}"]
         assert await anyio.to_thread.run_sync(main, ask) == 3
         drawn = " ".join(capsys.readouterr().out.split())
-    assert (
-        '--token "$(kubectl create token NAME)", True. This is found from what the API server lists' in drawn
-    )
+    assert '--token "$(kubectl create token NAME)", True. This answer is worked out from' in drawn
 
 
 def test_who_asks_again_at_once_gets_the_same_answer() -> None:
@@ -148,4 +146,4 @@ def test_without_scheduler_and_api_server_both_failures_are_reported(tmp_path: P
     with pytest.raises(ApiError) as caught:
         explain_command.run(parser.parse_args(ask))
     assert str(caught.value).startswith("no scheduler answers at https://127.0.0.1:2: connection refused")
-    assert "; nor does the API server tell: cannot reach http://127.0.0.1:1" in str(caught.value)
+    assert "; the API server does not answer either: cannot reach http://127.0.0.1:1" in str(caught.value)

@@ -103,7 +103,7 @@ def test_lists_that_are_not_in_yet_are_named() -> None:
         (Watched(0.0, watching=True), 60.0, ""),
         (Watched(0.0, watching=False), 10.0, ""),
         (Watched(0.0, watching=False), 60.0, "pods is not watched"),
-        (Watched(0.0, watching=True), 301.0, "pods is silent"),
+        (Watched(0.0, watching=True), 301.0, "pods has been silent"),
         (Watched(0.0, watching=False, is_missing=True), 1000.0, ""),
         (Watched(-math.inf, watching=False), 1000.0, ""),
     ],

@@ -110,7 +110,7 @@ def test_bytes_that_are_no_text_are_no_name() -> None:
         lambda: namespaces.full_name(args_of(namespace=byte), "train"),
         lambda: namespaces.listed(args_of(namespace=byte)),
     ):
-        with pytest.raises(ConfigError, match="is no text in UTF-8"):
+        with pytest.raises(ConfigError, match="is not UTF-8 text"):
             ask()
 
 

@@ -141,7 +141,7 @@ def test_numbers_beyond_all_bounds_are_another_programs(
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (302, "302: {}/queue: it sends its readers elsewhere, as a proxy does that wants a login,"),
+        (302, "302: {}/queue: it redirects, as a proxy that wants a login does;"),
         (400, "400: {}/queue: Bad Request"),
         (503, "503: {}/queue: Service Unavailable"),
         (799, "799: {}/queue: no reason is given"),

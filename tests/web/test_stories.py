@@ -110,7 +110,7 @@ def test_a_server_whose_name_no_host_can_have_is_reported() -> None:
     command.add_arguments(parser)
     args = parser.parse_args(["a", "--token=x", "--server=https://a..b:1"])
     with pytest.raises(
-        ApiError, match=r"no scheduler answers at https://a\.\.b:1: it is no name of a host; in a"
+        ApiError, match=r"no scheduler answers at https://a\.\.b:1: it is not a host name; in a"
     ):
         command.run(args)
 

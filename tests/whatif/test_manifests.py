@@ -161,7 +161,7 @@ def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
     ("text", "error"),
     [
         ("a: [", "line 1: is not YAML"),
-        ("just text", "is no object with apiVersion and kind"),
+        ("just text", "is not an object with apiVersion and kind"),
         ("", "there is no pod in it"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {}\n", "metadata.name: is missing"),
         ("kind: Pod\n", "apiVersion: is missing"),
@@ -169,7 +169,7 @@ def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: 3}\n", "pod p: "),
         (
             "apiVersion: batch/v1\nkind: Jobb\nmetadata: {name: p}\n",
-            "'Jobb' is not made into pods here; did you mean Job?",
+            "'Jobb' cannot be made into pods here; did you mean Job?",
         ),
         ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n", "spec: is missing"),
         (
@@ -197,13 +197,16 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, error: str
 
 
 TEMPLATES: list[tuple[Any, str]] = [
-    ({"spec": {}}, "spec.containers: is missing, or is no list of objects"),
-    ({"spec": {"containers": "main"}}, "spec.containers: is missing, or is no list of objects"),
-    ({"spec": {"containers": [None]}}, "spec.containers: is missing, or is no list of objects"),
-    ({"spec": SPEC | {"initContainers": [3]}}, "spec.initContainers: is missing, or is no list of objects"),
-    (TEMPLATE | {"metadata": [1]}, "metadata: is missing, or is no object"),
-    (TEMPLATE | {"metadata": {"labels": "app"}}, "metadata.labels: is missing, or is no object"),
-    (TEMPLATE | {"metadata": {"annotations": 3}}, "metadata.annotations: is missing, or is no object"),
+    ({"spec": {}}, "spec.containers: is missing, or is not a list of objects"),
+    ({"spec": {"containers": "main"}}, "spec.containers: is missing, or is not a list of objects"),
+    ({"spec": {"containers": [None]}}, "spec.containers: is missing, or is not a list of objects"),
+    (
+        {"spec": SPEC | {"initContainers": [3]}},
+        "spec.initContainers: is missing, or is not a list of objects",
+    ),
+    (TEMPLATE | {"metadata": [1]}, "metadata: is missing, or is not an object"),
+    (TEMPLATE | {"metadata": {"labels": "app"}}, "metadata.labels: is missing, or is not an object"),
+    (TEMPLATE | {"metadata": {"annotations": 3}}, "metadata.annotations: is missing, or is not an object"),
 ]
 
 
@@ -268,4 +271,4 @@ def test_bytes_that_are_no_text_are_no_name(
     more = ["--add-nodes=1"] if flag == "--like" else []
     arguments = ["-f", str(file), "--server=http://127.0.0.1:9", *more, flag, os.fsdecode(b"n\xff")]
     assert main(["whatif", *arguments]) == 2
-    assert "is no text in UTF-8, as names are" in capsys.readouterr().err
+    assert "is not UTF-8 text, as names are" in capsys.readouterr().err

@@ -20,13 +20,13 @@ def gaps(load: NodeLoad, settings: LoadDocument, *, nics: str, probe_failed: str
 
 def _cure(term: Term, settings: LoadDocument, *, nics: str, probe_failed: str) -> str:
     if term == "cpu":
-        return "the system does not say its clock rate: give load.cpuMHz"
+        return "the system does not report its clock rate: set load.cpuMHz"
     if term == "memory":
-        return "the system does not say how much there is"
+        return "the system does not report how much there is"
     if term == "network":
         return f"the speed of {nics} is not known: give bandwidth.totalMBps, or other nics"
     if probe_failed:
         return f"{probe_failed}: give load.diskMBps, or another load.diskProbe"
     if settings.disk_mbps or settings.disk_probe:
         return "the system counts no physical disk"
-    return "its throughput is not known: give load.diskMBps, or load.diskProbe to have it measured"
+    return "its throughput is not known: set load.diskMBps, or load.diskProbe to have it measured"

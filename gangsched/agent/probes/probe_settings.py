@@ -66,7 +66,9 @@ def check_probes(bandwidth: BandwidthDocument, load: LoadDocument) -> ProbeSetti
         _within(window_s, 1.0, _MAX_SECONDS, f"bandwidth.windowsSeconds[{i}]", "seconds")
     for i, pattern in enumerate(bandwidth.nics):
         if not pattern or "/" in pattern:
-            raise ConfigError(f"{pattern!r} is no pattern of names, as eth* is", path=f"bandwidth.nics[{i}]")
+            raise ConfigError(
+                f"{pattern!r} is not a pattern of names such as eth*", path=f"bandwidth.nics[{i}]"
+            )
     _within(bandwidth.total_mbps, 0.0, MAX_BANDWIDTH / MEGABYTE, "bandwidth.totalMBps", "MB/s")
     _within(load.window_seconds, 1.0, _MAX_SECONDS, "load.windowSeconds", "seconds")
     for name, section in (("bandwidth", bandwidth), ("load", load)):
@@ -79,7 +81,7 @@ def check_probes(bandwidth: BandwidthDocument, load: LoadDocument) -> ProbeSetti
     if load.disk_probe and load.disk_mbps:
         raise ConfigError("conflicts with diskMBps; keep one of them", path="load.diskProbe")
     if load.cgroup and (not load.cgroup.startswith("/") or ".." in PurePath(load.cgroup).parts):
-        raise ConfigError(f"{load.cgroup!r} is no cgroup as /proc/PID/cgroup names it", path="load.cgroup")
+        raise ConfigError(f"{load.cgroup!r} is not a cgroup as /proc/PID/cgroup names it", path="load.cgroup")
     if load.cgroup and load.disk_probe:
         raise ConfigError(
             "measures the machine's disk, not what the cgroup may have of it; give diskMBps",

@@ -177,7 +177,7 @@ class Probes:
         load = self._settings.load
         try:
             if is_in_memory(directory):
-                self._probe_failed = f"{directory} is in memory, on no disk"
+                self._probe_failed = f"{directory} is in memory, not on a disk"
                 return
             measured = await anyio.to_thread.run_sync(measure_disk_mbps, directory)
         except OSError as error:

@@ -82,7 +82,7 @@ def _check(resource: str, devices: Sequence[Device]) -> None:
             raise ConfigError(f"{device.memory_mib} is less than nothing", path=f"{path}.memoryMiB")
         if device.numa < -1:
             raise ConfigError(
-                f"{device.numa} is no NUMA node; leave it out where it is not known", path=f"{path}.numa"
+                f"{device.numa} is not a NUMA node; leave it out where it is not known", path=f"{path}.numa"
             )
 
 

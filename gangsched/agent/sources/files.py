@@ -89,7 +89,7 @@ class FileSource:
         self._read[path] = data
         try:
             if len(data) > MAX_FILE_BYTES:
-                raise ConfigError(f"has more than {MAX_FILE_BYTES} bytes, which is no list of devices")
+                raise ConfigError(f"has more than {MAX_FILE_BYTES} bytes, too many for a list of devices")
             listed = parse_device_file(data.decode("utf-8"))
         except UnicodeDecodeError as error:
             self._problem[path] = f"{path}: is not text: byte {error.start}{self._stays(path)}"

@@ -65,7 +65,7 @@ def _read(number: int, row: Mapping[str, str]) -> Job | str:
     submit_s = _time_s("Submit", row["Submit"])
     start_s, end_s = _time_s("Start", row["Start"]), _time_s("End", row["End"])
     if submit_s is None:
-        raise ValueError(f"field Submit: {row['Submit'][:40]!r} is no time")
+        raise ValueError(f"field Submit: {row['Submit'][:40]!r} is not a time")
     if start_s is None:
         return NEVER_RAN
     if end_s is None:
@@ -101,9 +101,9 @@ def _time_s(name: str, text: str) -> float | None:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"field {name}: {text[:40]!r} is no time") from None
+        raise ValueError(f"field {name}: {text[:40]!r} is not a time") from None
     if not 1970 < at.year < _LAST_YEAR:
-        raise ValueError(f"field {name}: {text[:40]!r} is no time of a job")
+        raise ValueError(f"field {name}: {text[:40]!r} is not a time of a job")
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
 
@@ -114,7 +114,7 @@ def _amounts(text: str) -> dict[str, float]:
         name, _, value = one.partition("=")
         amount = _AMOUNT.fullmatch(value)
         if amount is None:
-            raise ValueError(f"field {' or '.join(_AMOUNTS)}: {one[:40]!r} is no name with an amount")
+            raise ValueError(f"field {' or '.join(_AMOUNTS)}: {one[:40]!r} is not a name with an amount")
         found[name] = float(amount[1]) * (_MIB[amount[2]] if name == "mem" else 1.0)
     return found
 

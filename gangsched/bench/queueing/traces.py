@@ -146,7 +146,7 @@ def _swf(path: str, lines: Iterable[str]) -> Iterator[Read]:
 
 def _bad_date(path: str, number: int, text: str) -> Job:
     """Raises: ConfigError."""
-    problem = f"line {number}: UnixStartTime: {text[:40]!r} is no number of seconds since 1970"
+    problem = f"line {number}: UnixStartTime: {text[:40]!r} is not a number of seconds since 1970"
     raise ConfigError(problem, source=path)
 
 

@@ -11,8 +11,8 @@ from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import device_demands_of
 from gangsched.model.objects import Pod
 
-_OVERTAKEN = "another scheduler's pod has landed on what was held"
-_OTHER_DEVICES = "a member asks for other devices than it was reserved with"
+_OVERTAKEN = "another scheduler's pod has taken what was reserved"
+_OTHER_DEVICES = "a member now asks for other devices than were reserved for it"
 _RESIZED = "a member was resized since it was reserved"
 
 

@@ -78,7 +78,7 @@ class StaggeredBind:
             group = self._shared.groups.get(key)
             held = _held(group) if group is not None else []
             why = next((why for info in held if (why := self._conflicts.holds(info))), "")
-            if group is None or not self.stop(group, why or "the rest of it was not sent in time"):
+            if group is None or not self.stop(group, why or "the rest of the gang was not sent in time"):
                 self._until_s.drop(key)
 
     def _let_go(self, group: Group, members: Sequence[PodInfo]) -> list[PodInfo]:

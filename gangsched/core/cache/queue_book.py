@@ -76,6 +76,10 @@ class OverLimit(NamedTuple):
     limit: int
 
 
+KEPT_FOR = "kept for groups that are promised room or have been passed as often as allowed"
+"""For messages: what `kept` of OverLimit is."""
+
+
 class QueueBook:
     """Amounts by queue, updated as pods come and go."""
 

@@ -117,7 +117,7 @@ class QueueTree:
             why, those = "there is no such queue", f"those that list the namespace {namespace}"
             meant = nearest(wanted, lists)
         elif not known.namespaces:
-            why = "it has queues below it, and pods are in those"
+            why = "only queues below it take pods"
         else:
             why = f"it does not list the namespace {namespace}"
         if lists:

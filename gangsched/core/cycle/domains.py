@@ -347,7 +347,7 @@ class Domains:
         needed = self._demand.n_needed
         if not there:
             if self._pin is not None:
-                return self._refusal(f"the {self._what} that its members are in has no node for one more")
+                return self._refusal(f"the {self._what} of its members has no node for another member")
             if self._demand.within is None and (unknown := unknown_label(self._required, self._trial)):
                 return self._refusal(unknown)
             labels = "the label" if len(self._required) == 1 else "all of the labels"
@@ -365,7 +365,7 @@ class Domains:
         if self._pin is not None:
             room = f"room for {held[ranked[0]]} of" if held[ranked[0]] else "no room for"
             return self._refusal(
-                f"its members are in {self._what} {best}, which has {room} {members_text(needed)} more",
+                f"its members are in {self._what} {best}, which has {room} {several(needed, 'more member')}",
                 why,
                 best,
             )
@@ -385,7 +385,7 @@ class Domains:
         told += f" and {len(tried) - MAX_NAMED} more" if len(tried) > MAX_NAMED else ""
         needed = members_text(self._demand.n_needed)
         return self._refusal(
-            f"no {self._what or 'node'} takes {needed} as they ask to be placed; tried: {told}",
+            f"no {self._what or 'node'} can take {needed} placed as they ask; tried: {told}",
             inner,
             tried[0],
         )

@@ -56,7 +56,7 @@ def told_of(
     if small := too_small(short):
         yield small
     elif n_own := int((found[0].rows & _own_rows(short, found[0])).sum()):
-        yield f"Of these, {n_own} had room until other members of it were placed there."
+        yield f"Of these, {n_own} had room until its other members were placed there."
     for lack in found:
         if by := reserved_by(lack, short, group, waiting):
             amount = told_amount(lack.resource, sum(by.values()))
@@ -112,8 +112,7 @@ def too_small(short: Shortage) -> str:
         return ""
     if (n := short.n_wanted - short.n_held) == 1:
         return "No node that suits it is large enough, even with nothing else running."
-    said = f"with nothing else running {n - n_more} of {n} would fit."
-    return f"The nodes that suit it are too few: {said}"
+    return f"Too few nodes suit it: with nothing else running, {n - n_more} of {n} would fit."
 
 
 def reserved_by(lack: Lack, short: Shortage, group: Group, waiting: Iterable[Group]) -> dict[Group, int]:

@@ -264,9 +264,8 @@ class DriftAudit:
         for info, truth in changed:
             if info.group is None:
                 continue  # another scheduler's pod: now its devices are known
-            self._drifted(
-                info, SWAPPED, f"kubelet gave it {told(truth)}, planned were {told(planned[info.uid])}"
-            )
+            was = told(planned[info.uid])
+            self._drifted(info, SWAPPED, f"kubelet gave it {told(truth)} instead of the planned {was}")
             if why := self._is_useless(info):
                 self._unusable(info, why)
 
@@ -275,7 +274,7 @@ class DriftAudit:
         if info.group is None:
             return
         if info.state is MemberState.BOUND or info.bind in ON_ITS_WAY:
-            self._unusable(info, f"kubelet gave {device_id}, planned for it, to another pod")
+            self._unusable(info, f"kubelet gave {device_id}, which was planned for it, to another pod")
         else:
             self._shared.broken_reservations[info.group.key] = (
                 info.group,
@@ -391,7 +390,7 @@ def _told_by_labels(allocation: Allocation) -> str:
     if allocation:
         return f"its labels were edited: {told(allocation)}"
     return (
-        "its device labels are not there: somebody took them away, or the API server drops the labels of a"
+        "its device labels are missing: somebody removed them, or the API server drops the labels of a"
         " Binding (its feature PodTopologyLabelsAdmission is off)"
     )
 

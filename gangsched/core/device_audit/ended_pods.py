@@ -54,9 +54,8 @@ class EndedPods:
             if in_order(planned) != in_order(had):
                 self.pods[uid] = EndedPod(name, one.containers, report.resources)
                 self._due.set(uid, self._shared.now_s)
-                found.append(
-                    (info, f"kubelet gave it {told(had)}, planned were {told(planned)}, and it has ended")
-                )
+                instead = f"{told(had)} instead of the planned {told(planned)}"
+                found.append((info, f"kubelet gave it {instead}, and it has ended"))
         return found
 
     def node_gone(self, name: str) -> None:

@@ -24,7 +24,7 @@ class EvictionRule(Protocol):
     keeps_at: int | None
     """The freed room is kept from units up to this priority; None: up to the unit's own."""
     whose: str
-    """Words for the pods that may be evicted, as in "even without all pods of lower priority"."""
+    """Words for the pods that may be evicted, as in "even with all pods of lower priority gone"."""
 
     def may_take(self, info: PodInfo, *, is_lower: bool) -> bool:
         """Whether the pod may be evicted; is_lower: its priority is lower than the unit's."""

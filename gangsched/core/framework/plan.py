@@ -101,7 +101,7 @@ class SearchOutcome(enum.Enum):
 
 GAVE_UP = "A placement may exist: the search for one ended at searchPlacements."
 """The message for GAVE_UP."""
-IN_TURNS = "A placement may exist: of so many domains some are tried at a time, and the others in their turn."
+IN_TURNS = "A placement may exist: only some of the many domains are tried at a time, and the others later."
 """The message for GAVE_UP when the only untried choices are other domains."""
 
 

@@ -118,7 +118,7 @@ def checked_status(plugin: str, point: str, answer: Any, allowed: frozenset[Code
     if problem := bad_fields(answer):
         raise PluginError(plugin, point, problem)
     if answer.code is Code.ERROR:
-        raise PluginError(plugin, point, answer.reason or "said Error without a reason")
+        raise PluginError(plugin, point, answer.reason or "answered Error without a reason")
     if answer.code not in allowed:
         raise PluginError(plugin, point, f"answered {answer.code.value}, which means nothing here")
     if answer.plugin or answer.is_success:

@@ -64,7 +64,7 @@ class Signing:
                 guarded(name, "sign", hash, guarded(name, "sign", sign, pod))
             except PluginError as error:
                 return Unsigned(str(error))
-        return Unsigned("a plugin's sign gives another answer each time")
+        return Unsigned("a plugin's sign gives a different answer each time")
 
 
 def _signers(plugins: Iterable[Plugin]) -> Iterator[tuple[str, Callable[[Pod], Hashable]]]:

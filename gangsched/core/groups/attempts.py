@@ -47,8 +47,8 @@ from gangsched.core.types.pod_template import PodTemplate
 _BUSY = (GroupState.BINDING, GroupState.UNWINDING)
 # Limit on claims made for other groups in one turn; each costs a plan.
 _MAX_CLAIMED = 4
-NOT_ANY_MORE = "preemption: its victims may not be evicted any more"
-_CLAIMS_FIRST = "others in front of it have been passed as often as they may be: room is kept for them first"
+NOT_ANY_MORE = "preemption: its victims may no longer be evicted"
+_CLAIMS_FIRST = "groups ahead of it have been passed as often as allowed: room is kept for them first"
 
 
 class Attempts:
@@ -135,7 +135,7 @@ class Attempts:
             return False
         named = ", ".join([*wanted][:3]) + (", …" if len(wanted) > 3 else "")
         message = (
-            f"pods are still being told apart by labels that selectors have only begun to look at ({named}); "
+            f"pods are still being indexed by labels that selectors have only begun to use ({named}); "
             "it is tried again within seconds"
         )
         self._reject(unit, message, FitError(unit[0], message, (), Code.PENDING))
@@ -179,7 +179,7 @@ class Attempts:
             self.nominations.drop(each, keep_written=True)
         refused = self._reserve(unit, answer)
         if refused is not None:
-            self._keep_out(unit, refused.reason or f"{refused.plugin} says no in Reserve", refused.plugin)
+            self._keep_out(unit, refused.reason or f"{refused.plugin} refused it in Reserve", refused.plugin)
             return
         self._permit(unit)
 
@@ -189,7 +189,7 @@ class Attempts:
         if isinstance(answer, FitError) and all(each.n_assumed and each.n_short <= 0 for each in unit):
             answer = Plan([])  # members beyond the needed ones stay pending for now
         if isinstance(answer, FitError):
-            why = f"the rest does not fit beside what was held: {answer.message}"
+            why = f"the rest does not fit beside what was reserved: {answer.message}"
             if sum(self._shared.forget_all(each, why) for each in unit) > 0:
                 self._shared.flush_changes()
                 answer = self._place(unit)
@@ -297,7 +297,7 @@ class Attempts:
         others = [status for _, status in answers if not status.is_success]
         refused = next((status for status in others if status.code is not Code.WAIT), None)
         if refused is not None:
-            self._keep_out(unit, refused.reason or f"{refused.plugin} says no in Permit", refused.plugin)
+            self._keep_out(unit, refused.reason or f"{refused.plugin} refused it in Permit", refused.plugin)
         elif not others:
             for group in unit:
                 self._permits.forget(group)
@@ -316,7 +316,8 @@ class Attempts:
             deadline_s = shared.now_s + wait_s
         shared.queue.park(group, Cause.PERMIT_WAITS, deadline_s)
         if not self._permits.is_asking(group):
-            why, unread = status.reason or "another group of its set", shared.start_together.unread(group)
+            why = status.reason or "another group that starts with it"
+            unread = shared.start_together.unread(group)
             self._reporter.waiting(group, f"{why} ({unread})" if unread else why, wait_s)
 
     def _keep_out(self, unit: list[Group], why: str, plugin: str, *, for_good: bool = False) -> None:
@@ -364,7 +365,7 @@ class Attempts:
             elif not self.nominations.again(group):
                 self._shared.count("preemption_timeouts")
                 left = ", ".join(info.pod.key for info in group.preemption.waits_for.values())
-                self.give_back(group, f"preemption: not gone in time: {left}")
+                self.give_back(group, f"preemption: its victims did not go in time: {left}")
             return
         if not group.n_assumed:  # it waited for victims with a group that is gone, or no longer of its set
             self._shared.queue.activate(group, Cause.LOOK_AGAIN)

@@ -28,7 +28,7 @@ _ANEW_SHARE = 0.1
 LATEST_S = 400 * 366 * 86_400.0
 _STARTED = (GroupState.WAITING, GroupState.BINDING, GroupState.BOUND)
 _CLAIMED, _ESTIMATED = "Claimed", "Estimated"
-_TAKEN = "the room that was kept for it is taken"
+_TAKEN = "it has its room: the claim has ended"
 _NONE_KEPT = "no room is kept for it any more"
 
 
@@ -129,9 +129,10 @@ class ClaimsTold:
         passed = bypasses.of(group) if bypasses is not None else None
         if too_idle is None or passed is None:
             return ""
-        when = told_time(self._shared, too_idle.from_s, "about") or " later"
+        about = told_time(self._shared, too_idle.from_s, "about")
+        when = f" from{about}" if about else " later"
         return (
-            f"It has come to its bound of {passed.bound}, and is given room{when}:"
+            f"It has reached its bound of {passed.bound}, and room will be kept for it{when}:"
             f" until then that would keep too much {too_idle.resource} idle."
         )
 

@@ -242,8 +242,8 @@ class GroupSpecs:
             if told is not None:
                 known = ", ".join(repr(role) for role in definition.known_roles if role)
                 return (
-                    f"gang {group.key}: member {told.pod.metadata.name} says role {told.role!r}, which is "
-                    f"none of the group's: {known}"
+                    f"gang {group.key}: member {told.pod.metadata.name} has role {told.role!r}, which is not "
+                    f"one of the group's: {known}"
                 )
         if not definition.unsupported:
             return ""
@@ -251,11 +251,11 @@ class GroupSpecs:
         said = "; ".join(definition.unsupported)
         subject = f"gang {group.key}" if group.is_gang else f"pod {group.key}"
         if mode == REFUSE:
-            return f"{subject} asks for what gangsched does not do: {said}"
+            return f"{subject} asks for something that gangsched does not do: {said}"
         if mode == WARN and group.warned != said:
             group.warned = said
             self._reporter.event(
-                group, "Warning", "ForeignMarker", "Scheduling", f"{subject}: passed over: {said}"
+                group, "Warning", "ForeignMarker", "Scheduling", f"{subject}: this is ignored: {said}"
             )
         return ""
 

@@ -191,7 +191,7 @@ class MakingRoom:
                 return there
             answer = there or answer
         if isinstance(answer, FitError):
-            message = f"preemption: the room that was made is not there any more: {answer.message}"
+            message = f"preemption: the room that was made for it is gone: {answer.message}"
             return replace(answer, message=message)
         self._nominations.renew(waited, answer.placements)
         return None

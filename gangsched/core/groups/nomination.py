@@ -144,7 +144,7 @@ class Nominations:
         by = preemption.unit[0]
         message = f"{by.scheduler_name}: preempting to accommodate a higher priority pod"
         if preemption.whose != LOWER:
-            message = f"{by.scheduler_name}: taken for {by.key}, from {preemption.whose}"
+            message = f"{by.scheduler_name}: evicted for {by.key}, from {preemption.whose}"
         for uid, info in preemption.waits_for.items():
             if is_leaving(info):
                 continue

@@ -87,8 +87,8 @@ _MAKES_A_GANG = frozenset((MIN_MEMBERS_KEY, TOTAL_MEMBERS_KEY, GROUPS_KEY))
 _POD_ANNOTATIONS = _ON_PODS | _WRITTEN
 _NO_LABELS: frozenset[str] = frozenset()
 _NO_GANG = f"the pod has no label {GROUP_LABEL} that names its gang"
-_OBJECT_SAYS = "it is read on the gang's PodGroup, which says for all members"
-_OTHER_WORDS = f"it is read in gangs of the label {GROUP_LABEL}, and this one is in another system's words"
+_OBJECT_SAYS = "it is read only on the gang's PodGroup, for all members"
+_OTHER_WORDS = f"it is read only in gangs of the label {GROUP_LABEL}; another system's keys make this gang"
 _NO_QUEUES = "no queues are configured, so the pod is in none"
 _NOTHING: Mapping[str, str] = {}
 
@@ -171,7 +171,7 @@ def _other_number(pod: Pod, number: int) -> tuple[Ignored, ...]:
     text = (pod.metadata.annotations or _NOTHING).get(MIN_MEMBERS_KEY, str(number))
     if text == str(number):
         return ()
-    why = f"it says {text[:_MAX_SHOWN]!r}, and the gang's PodGroup, whose number counts, says {number}"
+    why = f"it says {text[:_MAX_SHOWN]!r}, but the gang's PodGroup counts, and it says {number}"
     return (Ignored("Pod", "annotation", MIN_MEMBERS_KEY, why),)
 
 

@@ -263,8 +263,8 @@ class Owners:
             return f"{named}, which {owner.waits}"
         if _followed_as(named) in self._unserved:
             return (
-                f"{named}, and the API server has no such kind or does not show it to us; "
-                "inferGangs or a label of the namespace turns this off"
+                f"{named}, but the API server does not serve this kind or does not let the scheduler read "
+                "it; inferGangs or a label on the namespace turns this off"
             )
         return f"{named}, which has not been seen (yet)"
 
@@ -274,7 +274,7 @@ class Owners:
         for named in () if info is None else owners_of(info.pod):
             owner = self._known.get(named)
             if owner is not None and owner.why and self._owner_of.get(group.key) != named:
-                return f"{named} never has all of them at once: {owner.why}; {owner.cure}"
+                return f"{named} never has all its pods at once: {owner.why}; {owner.cure}"
         return ""
 
 

@@ -58,9 +58,9 @@ class QueueRights:
         # The amounts count with the unit in place, so no other unit may get the room, whatever its priority.
         self.keeps_at: int | None = _HIGHEST_OF_USERS
         self.whose = (
-            "pods of other queues beyond what is guaranteed to those"
+            "pods of other queues beyond those queues' guarantees"
             if self.takes_any
-            else "pods of lower priority that are guaranteed to no other queue"
+            else "pods of lower priority outside other queues' guarantees"
         )
 
     def may_take(self, info: PodInfo, *, is_lower: bool) -> bool:
@@ -94,7 +94,7 @@ class QueueRights:
                     so_far[resource] = so_far.get(resource, 0) + amount
         for name, amounts in lost.items():
             if self._loses(name, amounts):
-                return f"less than is guaranteed to queue {name} would be left to it"
+                return f"queue {name} would be left with less than is guaranteed to it"
         return self._is_unfair(others, lost) if self._is_fair else ""
 
     def takes_kept_room(self, claimers: Sequence[PodInfo]) -> bool:
@@ -223,7 +223,7 @@ class QueueRights:
             if self._part(own, resource) >= self._left(top, resource, lost[top]):
                 return f"queue {top} would have less for its share than queue {own}"
         if taken > _MAX_TAKEN * asked:
-            return f"a fair share would take {taken} of others for {asked}"
+            return f"a fair share would take {taken} from other queues to give it {asked}"
         return ""
 
 

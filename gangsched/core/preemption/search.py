@@ -205,7 +205,7 @@ class PreemptionSearch:
                     n = int(np.minimum(takes, demand.n_needed).sum())
                     if n < demand.n_needed and not self.victims.n_binding:
                         what = f"gang {demand.group.key}: {n} of {demand.n_needed} fit"
-                        return Status.unschedulable(f"even without all {self._whose}, {what}.")
+                        return Status.unschedulable(f"even with all {self._whose} gone, {what}.")
         found: dict[int, None] = {}
         for some in zip_longest(*ranked):
             found |= dict.fromkeys(row for row in some if row is not None)
@@ -371,8 +371,8 @@ class PreemptionSearch:
             return Status(Code.PENDING, f"{self._whose} are being bound and can be evicted after that")
         if message:
             is_told = not self._trials.gave_up or "A placement may exist" in message
-            more = "" if is_told else " One may exist beside some of them: the search ended first."
-            return Status.unschedulable(f"even without all {self._whose}, {message}{more}")
+            more = "" if is_told else " A placement beside some of them may exist: the search ended first."
+            return Status.unschedulable(f"even with all {self._whose} gone, {message}{more}")
         counts = [
             (self._n_helpful, "No preemption victims found for incoming pod"),
             (self._n_nodes - self._n_helpful, "Preemption is not helpful for scheduling"),

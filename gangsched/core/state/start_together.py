@@ -96,8 +96,8 @@ class StartTogether:
         others = [name for name in group.start_together if name != str(group.key)][:3]
         return (
             f"gang {group.key} starts together with more than {MAX_START_TOGETHER - 1} other groups, "
-            f"directly ({', '.join(others)}…) or through them, and {MAX_START_TOGETHER} in all may: "
-            f"shorten the lists in {GROUPS_KEY}"
+            f"directly ({', '.join(others)}…) or through them; at most {MAX_START_TOGETHER} groups may start "
+            f"together: shorten the lists in {GROUPS_KEY}"
         )
 
     def unread(self, group: Group) -> str:

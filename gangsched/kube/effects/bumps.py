@@ -91,7 +91,11 @@ class Bumps:
                 n_tries += 1
                 if n_tries >= _SAY_AFTER_TRIES:
                     about = f"{effect.namespace}/{effect.name}"
-                    _log.warning("a pod cannot be bumped; its room is kept", pod=about, err=str(error))
+                    _log.warning(
+                        "a pod's version cannot be changed; its room stays reserved",
+                        pod=about,
+                        err=str(error),
+                    )
             await anyio.sleep(wait_s)
 
     async def _try(self, effect: BumpPod) -> Pod | None:

@@ -165,7 +165,9 @@ class LeaderElector:
             return
         found = _record(lease.spec)
         if (found.holder, found.renewed) != (step.record.holder, step.record.renewed):
-            raise ApiError(f"the lease was written and came back as another's: {found.holder or 'nobody'}'s")
+            raise ApiError(
+                f"the lease was written, but came back with another holder: {found.holder or 'none'}"
+            )
 
     async def _send(self, step: Get | Create[LeaseRecord] | Update[LeaseRecord], timeout_s: float) -> bytes:
         name = self._settings.resource_name

@@ -36,26 +36,25 @@ def _kai_queue(meta: ObjectMeta) -> str:
         if owner.controller and owner.kind in _KAI_GANGS:
             return (
                 f"{_KAI_QUEUE}: KAI's grouper would make a gang of all pods of {owner.kind} {owner.name}, "
-                f"and it has not: no annotation {kai.POD_GROUP_NAME}"
+                f"but has not done so: no annotation {kai.POD_GROUP_NAME}"
             )
     return ""
 
 
 _NOTHING: Metadata = {}
-_NO_GROUP = "no group is named beside it"
+_NO_GROUP = "the pod names no group"
+_NO_APPLICATION = f"the pod gives no application ID, as {yunikorn.APP_ID} would"
 _MARKS: dict[str, Callable[[ObjectMeta], str]] = {
-    volcano.TASK_SPEC: _always(volcano.TASK_SPEC, f"{_NO_GROUP}, as {volcano.GROUP_NAME} does"),
+    volcano.TASK_SPEC: _always(volcano.TASK_SPEC, f"{_NO_GROUP}, as {volcano.GROUP_NAME} would"),
     _VOLCANO_MIN_MEMBER: _always(
-        _VOLCANO_MIN_MEMBER, f"Volcano's controller has made no PodGroup of it: no {volcano.GROUP_NAME}"
+        _VOLCANO_MIN_MEMBER, f"Volcano's controller has made no PodGroup for it: no {volcano.GROUP_NAME}"
     ),
-    kai.SUBGROUP: _always(kai.SUBGROUP, f"{_NO_GROUP}, as {kai.POD_GROUP_NAME} does"),
+    kai.SUBGROUP: _always(kai.SUBGROUP, f"{_NO_GROUP}, as {kai.POD_GROUP_NAME} would"),
     _KAI_QUEUE: _kai_queue,
-    koordinator.MIN: _always(koordinator.MIN, f"{_NO_GROUP}, as {koordinator.NAME} does"),
-    yunikorn.TASK_GROUPS: _always(yunikorn.TASK_GROUPS, f"no application ID, as {yunikorn.APP_ID} says it"),
-    yunikorn.TASK_GROUP_NAME: _always(
-        yunikorn.TASK_GROUP_NAME, f"no application ID, as {yunikorn.APP_ID} says it"
-    ),
-    lightweight.MIN: _always(lightweight.MIN, f"{_NO_GROUP}, as {lightweight.NAME} does"),
+    koordinator.MIN: _always(koordinator.MIN, f"{_NO_GROUP}, as {koordinator.NAME} would"),
+    yunikorn.TASK_GROUPS: _always(yunikorn.TASK_GROUPS, _NO_APPLICATION),
+    yunikorn.TASK_GROUP_NAME: _always(yunikorn.TASK_GROUP_NAME, _NO_APPLICATION),
+    lightweight.MIN: _always(lightweight.MIN, f"{_NO_GROUP}, as {lightweight.NAME} would"),
     _KUEUE_GROUP: _kueue,
 }
 

@@ -43,13 +43,13 @@ def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
                 topology = both(topology, asked)
             elif asked:
                 unsupported.append(
-                    f"{field}.{_CONSTRAINT}: subgroups are not placed in a domain each; write a PodGroup for "
-                    f"each, that has the constraint, and {GROUPS_KEY} on all of them to start together"
+                    f"{field}.{_CONSTRAINT}: subgroups are not each placed in a domain; write a PodGroup with"
+                    f" the constraint for each, and {GROUPS_KEY} on all of them so that they start together"
                 )
     if spec.get("preemptibility") == "non-preemptible":
         unsupported.append(
-            "spec.preemptibility: non-preemptible: a pod of a higher priority may take its room; take it "
-            "out, and give the pods a priority that no other has"
+            "spec.preemptibility: non-preemptible: a pod of higher priority may still preempt it; remove "
+            "this field, and give the pods a priority that no other pods have"
         )
     topology = both(topology, annotated["topology"])
     return {**numbers, "topology": topology, "unsupported": tuple(unsupported[:3])}
@@ -72,7 +72,7 @@ def _roles(subgroups: object) -> dict[str, int]:
     known = {name.lower(): name for name in minima}
     for name, parent in parents.items():
         if parent.lower() not in known:
-            raise ParseError(f"its parent {parent[:80]!r} is not there", field=f"{_FIELD}[{name[:80]}]")
+            raise ParseError(f"its parent {parent[:80]!r} does not exist", field=f"{_FIELD}[{name[:80]}]")
     for name in parents:
         if _is_its_own_ancestor(name, parents, known):
             raise ParseError("it is its own ancestor", field=f"{_FIELD}[{name[:80]}]")

@@ -39,7 +39,7 @@ def habits(key: GroupKey, annotations: Metadata) -> Numbers:
     policy = annotations.get(field) or _ONCE
     if policy in _OTHER_POLICIES:
         numbers["unsupported"] = (
-            f"{field}: {policy}: members of a gang that was whole once are replaced one by one; write "
+            f"{field}: {policy}: once a gang has been whole, its members are replaced one by one; write "
             f"{_ONCE}",
         )
     elif policy != _ONCE:

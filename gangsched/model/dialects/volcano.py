@@ -34,15 +34,15 @@ def _from_object(item: CustomObject, annotated: Numbers) -> Numbers:
     unsupported = []
     if spec.get("subGroupPolicy"):
         unsupported.append(
-            "spec.subGroupPolicy: subgroups are not made of pods' labels; write spec.minTaskMember, or a "
-            f"PodGroup for each subgroup and {GROUPS_KEY} on all of them to start together"
+            "spec.subGroupPolicy: subgroups are not made from pods' labels; write spec.minTaskMember, or a "
+            f"PodGroup for each subgroup, with {GROUPS_KEY} on all of them so that they start together"
         )
     topology = spec.get("networkTopology")
     is_said = any(level.required for level in annotated["topology"])
     if isinstance(topology, dict) and topology.get("mode", "hard") == "hard" and not is_said:
         unsupported.append(
-            "spec.networkTopology: HyperNodes are not read; say it by a label of nodes, in the annotation "
-            f"{TOPOLOGY_KEY} of the PodGroup, as 'required: topology.example.com/rack': that goes before it"
+            "spec.networkTopology: HyperNodes are not read; name a node label in the PodGroup's annotation "
+            f"{TOPOLOGY_KEY}, as in 'required: topology.example.com/rack': that takes precedence"
         )
     return {**numbers, "unsupported": tuple(unsupported)}
 

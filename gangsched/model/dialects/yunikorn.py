@@ -48,7 +48,7 @@ def application(labels: Metadata, annotations: Metadata) -> str:
 def _from_pod(key: GroupKey, labels: Metadata, annotations: Metadata) -> Numbers:
     if not annotations.get(TASK_GROUPS):
         raise ParseError(
-            f"missing; no member of application {key.name} says its task groups", field=TASK_GROUPS
+            f"missing; no member of application {key.name} lists its task groups", field=TASK_GROUPS
         )
     try:
         groups = _decode(annotations[TASK_GROUPS])
@@ -63,7 +63,7 @@ def _from_pod(key: GroupKey, labels: Metadata, annotations: Metadata) -> Numbers
     roles = {one.name: count(one.min_member, f"{TASK_GROUPS}[{one.name[:80]}].minMember") for one in groups}
     if not roles or len(roles) < len(groups) or "" in roles or len(roles) > _MAX_TASK_GROUPS:
         raise ParseError(
-            f"task groups need names, each its own, and at most {_MAX_TASK_GROUPS} may be", field=TASK_GROUPS
+            f"task groups need unique names, and at most {_MAX_TASK_GROUPS} are allowed", field=TASK_GROUPS
         )
     total = sum(roles.values())
     if total > MAX_MEMBERS:

@@ -125,7 +125,7 @@ def read_count(text: str | None, field: str) -> tuple[int, str]:
         number = int(text)
         if 1 <= number <= MAX_MEMBERS:
             return number, ""
-    shown = "not there" if text is None else f"{text[:80]!r}"
+    shown = "missing" if text is None else f"{text[:80]!r}"
     return 0, f"{field}: {shown}, it should be a whole number from 1 to {MAX_MEMBERS}"
 
 

@@ -76,7 +76,7 @@ def _delay(text_: str) -> float:
         delay_s = math.nan
     if not MIN_DELAY_S <= delay_s <= MAX_DELAY_S:
         raise ConfigError(
-            f"{text_!r} is no number of seconds from {MIN_DELAY_S:g} to {MAX_DELAY_S:g}", path="--delay"
+            f"{text_!r} is not a number of seconds from {MIN_DELAY_S:g} to {MAX_DELAY_S:g}", path="--delay"
         )
     return delay_s
 

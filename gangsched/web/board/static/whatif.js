@@ -23,7 +23,7 @@ function when(gang, endless) {
     const after = gang.after.length ? `, when these have ended as stated: ${gang.after.join(", ")}` : "";
     return `It would start in about ${duration(gang.inS)} (${clock(gang.at)})${after}. That holds if nothing else comes before it.`;
   }
-  return `When it would start is not known: no end that is stated makes room for it (${many(endless, "running pod")} ${endless === 1 ? "states" : "state"} none).`;
+  return `When it would start is not known: no stated end makes room for it (${many(endless, "running pod")} ${endless === 1 ? "states" : "state"} none).`;
 }
 
 function gang(one, endless) {
