@@ -20,6 +20,7 @@ from gangsched.sim.faults import BindFate, Weather
 from gangsched.sim.fence import FenceObject
 from gangsched.sim.hooks import SimHooks
 from gangsched.sim.store import SimStore
+from gangsched.sim.streams import API_VERSIONS
 from gangsched.sim.timeline import Timeline
 
 GRACE_KEY = "sim/grace-s"
@@ -58,6 +59,8 @@ class SimApi(SimStore):
         self._n_asked = 0
         self._rests_until_s: dict[str, float] = {}
         """By kind of request: when the next may be sent, after a 429."""
+        self._last_s: dict[str, float] = {}
+        """By UID of a PodGroup: when its last status arrives; a lane sends those of one object in order."""
         self._binds: deque[ef.BindPod] = deque()
         self.hooks = SimHooks(timeline, weather, answer, self._commit)
 
@@ -119,7 +122,9 @@ class SimApi(SimStore):
             self._binds.append(effect)
             self._pump()
         elif isinstance(effect, ef.WritePodGroupStatus):
-            self._timeline.after(self._there_s("statuses"), partial(self._patch_group, effect))
+            there_s = self._timeline.now_s + self._there_s("statuses")
+            self._last_s[effect.uid] = max(there_s, self._last_s.get(effect.uid, 0.0))
+            self._timeline.at(self._last_s[effect.uid], partial(self._patch_group, effect))
         elif isinstance(effect, ef.CancelBinds):
             taken = [bind for bind in self._binds if bind.cause_id == effect.cause_id]
             self._binds = deque(bind for bind in self._binds if bind.cause_id != effect.cause_id)
@@ -332,7 +337,7 @@ class SimApi(SimStore):
 
     def _patch_group(self, effect: ef.WritePodGroupStatus) -> None:
         for key, item in list(self.groups.items()):
-            if item.metadata.uid == effect.uid:
+            if item.metadata.uid == effect.uid and API_VERSIONS[key[0]] == effect.api_version:
                 self.put_group(key[0], replace(item, status={**(item.status or {}), **effect.status}))
 
 

@@ -39,6 +39,8 @@ def untrue_words(scheduler: Scheduler, told: Told) -> Iterator[str]:
             continue
         there = [pod for pod in pods if pod.spec.node_name and pod.status.phase != "Failed"]
         if len(there) >= needed:
+            if len(there) < len(pods):
+                continue  # those that wait beside it are told of
             runs = True
         elif not any(pod.spec.node_name for pod in pods) and len(pods) >= needed:
             runs = False

@@ -154,6 +154,17 @@ def test_a_process_that_finds_a_gang_started_says_so_where_the_one_before_it_cou
     assert written(c) == [], "once"
 
 
+@pytest.mark.parametrize("version", [*ALL, "scheduling.k8s.io/v1beta1"])
+def test_an_object_that_is_replaced_while_its_gang_runs_says_so_too(version: str) -> None:
+    c = gang_of(version, nodes=2).phase("a-0", "Running").phase("a-1", "Running")
+    old = make_pod_group("a", spec={"minMember": 2})
+    c.clear().tell(ev.PodGroupDeleted(COSCHEDULING, version, old))
+    new = replace(old, metadata=replace(old.metadata, uid="uid-anew", resource_version=c._next()))
+    c.tell(ev.PodGroupAdded(COSCHEDULING, version, new)).run()
+    assert [effect.uid for effect in c.all(ef.WritePodGroupStatus)] == ["uid-anew"]
+    c.five_more_turns_change_nothing()
+
+
 @pytest.mark.parametrize("version", ALL)
 def test_a_status_that_somebody_else_spoiled_is_written_over(version: str) -> None:
     status = {"conditions": 7, "schedulingConditions": [3], "running": "x", "phase": []}

@@ -144,6 +144,7 @@ class GroupSpecs:
         if info is not None and not group.n_holding and not group.n_assumed:
             group.scheduler_name = info.pod.spec.scheduler_name  # failed members may name another one
         group.definition, group.problem = self._spec_of(group)
+        self._reporter.redefined(group, before=defined)
         is_timed_anew = _walltime(group.definition) != _walltime(defined)
         book, walltimes = self._shared.queue_book, self._shared.walltimes
         counts = group.n_holding or group.is_complete

@@ -117,9 +117,17 @@ class Reporter:
         if group.satisfied:
             self._tell_step(group)
 
+    def redefined(self, group: Group, *, before: PodGroup | None) -> None:
+        """Takes note of a new definition: what was written to an object that has been replaced is void."""
+        if before is None or group.definition is None or before.uid == group.definition.uid:
+            return
+        group.status_written = None
+        if group.satisfied:
+            self.found_started(group)
+
     def found_started(self, group: Group) -> None:
         """Writes that the gang has started, unless its object says so: the process that bound it may have
-        been killed first."""
+        been killed first, or the object is new."""
         definition = group.definition
         if definition is None or not definition.uid:
             return
