@@ -218,7 +218,7 @@ class Simulation:
             self.api.connect(down_s=down_s)
 
     def _new_judges(self) -> StepJudges:
-        return StepJudges(self.settings)
+        return StepJudges(self.settings, knows_ids=self._store_is_true)
 
     def _take_fence(self, down_s: Callable[[], float]) -> None:
         """Makes binds of an earlier process harmless, before anything is listed."""

@@ -6,6 +6,7 @@ the states of groups, since one that is being bound or unwound is not evicted. C
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from gangsched.config.devices import DeviceSettings
@@ -38,7 +39,7 @@ class FailedDevices:
         self._moved_s: dict[str, float] = {}
         """By UID: when its group was last being bound or unwound, or nothing was decided yet."""
         self._acted_s: dict[_Name, float] = {}
-        """By gang: when it was last evicted for that."""
+        """By gang: when it was first evicted for that."""
         self._asked: set[str] = set()
         """UIDs of pods whose eviction this process has requested."""
 
@@ -58,8 +59,9 @@ class FailedDevices:
             if goes or self._policy(pod, told) == "none":
                 continue
             due_s = max(min(since_s.values()) + self._settings.failure_grace_s, self._moved_s.get(uid, 0.0))
-            acted_s = self._acted_s.get(_name(pod))
-            if acted_s is None and now_s > due_s + _SLACK_S:
+            first_s, acted_s = min(since_s.values()), self._acted_s.get(_name(pod), -math.inf)
+            is_again = acted_s < first_s < acted_s + self._settings.failure_again_s
+            if not is_again and now_s > due_s + _SLACK_S:
                 yield f"50: {pod.key} was due to be evicted for {sorted(since_s)} at {due_s:g}"
 
     def _note(self, scheduler: Scheduler, told: Told, now_s: float) -> None:
@@ -86,7 +88,7 @@ class FailedDevices:
         since_s = self._since_s.get(event.uid)
         if pod is None:
             return
-        self._acted_s[_name(pod)] = now_s
+        self._acted_s.setdefault(_name(pod), now_s)  # what was refused is asked again
         policy = self._policy(pod, told)
         if policy == "none":
             yield f"50: {pod.key} is evicted for a device, and its policy is none"

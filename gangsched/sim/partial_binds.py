@@ -51,6 +51,8 @@ class PartialBinds:
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told, now_s: float
     ) -> Iterator[str]:
         """After every step, before its effects are sent."""
+        if not scheduler.is_synced:
+            return  # what is listed so far may be a part
         if told.n_heard != self._n_heard or any(isinstance(one, ef.BindPod) for one in effects):
             self._n_heard = told.n_heard
             self._note(told, now_s)

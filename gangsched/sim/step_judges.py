@@ -32,12 +32,15 @@ from gangsched.sim.waits import Waits
 class StepJudges:
     """One process' checkers; those of queues know only the queues of their own storms."""
 
-    def __init__(self, settings: Settings, *, follows: bool = False, knows_queues: bool = True) -> None:
+    def __init__(
+        self, settings: Settings, *, follows: bool = False, knows_queues: bool = True, knows_ids: bool = True
+    ) -> None:
         """follows: other settings may take effect later, and what happens until then counts for those too;
-        knows_queues: whether the checkers know its queues' guarantees and limits."""
+        knows_queues: whether the checkers know its queues' guarantees and limits; knows_ids: whether pods'
+        annotations say which devices they have."""
         self.preemptions, self._starts, self._kept_room = Preemptions(), Starts(), KeptRoom()
         self._taken, self._waits = Taken(), Waits()
-        self._follows = follows
+        self._follows, self._knows_ids = follows, knows_ids
         self._guarantees = self._limits = self._overtime = None
         self._partial: PartialBinds | None = None
         self._failed: FailedDevices | None = None
@@ -65,7 +68,7 @@ class StepJudges:
             self._partial.take(settings)
         elif settings.on_partial_bind == UNWIND:
             self._partial = PartialBinds(settings)
-        if self._failed is None and settings.devices.on_failure != "none":  # which no reload changes
+        if self._failed is None and settings.devices.on_failure != "none" and self._knows_ids:
             self._failed = FailedDevices(settings.devices)
         if self._limits is not None:
             is_counted = queueing is not None and queueing.mode in ("hard", "budget")

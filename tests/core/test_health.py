@@ -158,6 +158,17 @@ def test_evict_gang_takes_all_of_it_and_it_starts_together_again() -> None:
     assert c.placed("a")
 
 
+def test_all_members_whose_devices_failed_together_are_evicted() -> None:
+    """As where a node's GPUs all fail: the limit is for what fails after an eviction."""
+    c = watched("evictMember").submit(gang("a", pods=3, gpus=2)).run()
+    fail(c, 0, 2)
+    c.wait(31.0)
+    assert evicted(c) == ["a-0", "a-1"]
+    fail(c, 0, 2, 4)
+    c.wait(60.0)
+    assert evicted(c) == ["a-0", "a-1"], "not again within ten minutes"
+
+
 def test_a_flapping_device_evicts_no_pod() -> None:
     c = watched("evictGang").submit(gang("a", pods=2, gpus=2)).run()
     for _ in range(50):
@@ -206,6 +217,20 @@ def test_a_refused_eviction_is_not_asked_again_once_the_device_is_well() -> None
     assert evicted(c) == ["x"]
     assert c.pods, "its device works again"
     assert len(told(c, "DeviceRecovered")) == 1
+
+
+def test_an_eviction_that_was_refused_is_no_eviction_and_another_device_has_its_own_grace() -> None:
+    c = watched("evictMember", grace_s=5.0).submit(make_pod("x", gpus=2)).run()
+    c.evictions = "429"
+    fail(c, 0)
+    c.wait(8.0)
+    assert evicted(c) == ["x"]
+    c.evictions = "ok"
+    fail(c, 1)
+    c.wait(4.0)
+    assert evicted(c) == ["x"], "not before the grace of the second"
+    c.wait(2.0)
+    assert not c.pods, "and not ten minutes later"
 
 
 def test_without_the_right_to_evict_it_is_asked_ever_more_rarely_and_told_once() -> None:

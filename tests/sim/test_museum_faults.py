@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from gangsched.config import Settings
 from gangsched.core.binding import binder
 from gangsched.core.binding.group_outcome import GroupOutcome
+from gangsched.core.device_audit import device_health
 from gangsched.core.framework.interface import SUCCESS, Status
 from gangsched.core.groups import membership, pod_size
 from gangsched.core.groups.attempts import Attempts
@@ -33,7 +34,7 @@ from gangsched.model.devices import ALLOCATED_KEY
 from gangsched.model.dialects.dialect import PodGroup
 from gangsched.model.required_ids import NONE_REQUIRED
 from gangsched.plugins import gang_scheduling
-from gangsched.sim.faults import CALM, BindFate
+from gangsched.sim.faults import CALM, STORM, BindFate
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.mischief import DEEDS
 from gangsched.sim.objects import make_node, make_pod
@@ -44,6 +45,7 @@ from gangsched.sim.workloads import Arrival, Workload
 from tests.support.breaking import searched
 
 MAX_SEEDS = 40
+BUT_DEVICES = frozenset(DEEDS) - {"break_device"}
 Patch = pytest.MonkeyPatch
 
 
@@ -394,6 +396,12 @@ def what_a_killed_process_left_unwritten_stays_so(patch: Patch) -> Storm:
     return STORMS["wordings"]
 
 
+def a_refused_eviction_is_repeated_for_ever(patch: Patch) -> Storm:
+    """Also once the device is well again."""
+    patch.setattr(device_health, "_goes", lambda failure: failure.is_acted_on)
+    return replace(STORMS["sick"], rates=replace(STORM, eviction_refused=0.9, without=BUT_DEVICES))
+
+
 # The mistake, and how what is found must begin.
 EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "M4 the standby ignores its leader": (m4_the_standby_ignores_its_leader, ("1:", "2:")),
@@ -419,6 +427,7 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], Storm], tuple[str, ...]]] = {
     "no object is needed": (no_object_is_needed, ("44:",)),
     "every kind is waited for": (every_kind_is_waited_for, ("7: nothing has been decided",)),
     "left unwritten": (what_a_killed_process_left_unwritten_stays_so, ("52:",)),
+    "a refused eviction is repeated": (a_refused_eviction_is_repeated_for_ever, ("50:",)),
     "a parser reads half": (a_parser_reads_half, ("2:", "10:", "6:")),
 }
 

@@ -14,7 +14,6 @@ import pytest
 from gangsched.core.binding import group_outcome
 from gangsched.core.binding.group_outcome import GroupOutcome
 from gangsched.core.cache.inventories import Inventories
-from gangsched.core.device_audit import device_health
 from gangsched.core.device_audit.device_health import DeviceHealth
 from gangsched.core.groups.making_room import MakingRoom
 from gangsched.core.preemption import queue_rights, victims
@@ -110,11 +109,6 @@ def an_unreadable_list_is_a_list_of_nothing(patch: Patch) -> None:
     patch.setattr(Inventories, "put", put)
 
 
-def a_refused_eviction_is_repeated_for_ever(patch: Patch) -> None:
-    """Also once the device is well again."""
-    patch.setattr(device_health, "_goes", lambda failure: failure.is_acted_on)
-
-
 def every_gang_bound_in_part_is_unwound(patch: Patch) -> None:
     patch.setattr(GroupOutcome, "half_bound", lambda self, group: self.unwind(group))
 
@@ -137,7 +131,6 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "none is unwound at once": (no_gang_bound_in_part_is_unwound_at_once, "unwind", "51: "),
     "failed devices are left": (failed_devices_are_left, "sick", "50: "),
     "an unreadable list lists nothing": (an_unreadable_list_is_a_list_of_nothing, "sick", "50: "),
-    "a refused eviction is repeated": (a_refused_eviction_is_repeated_for_ever, "sick", "50: "),
     "volumes are everywhere": (volumes_are_everywhere, "volumes", "35: "),
     "a made volume is not looked at": (a_made_volume_is_not_looked_at, "volumes", "35: "),
     "one pod is any pod": (one_pod_is_any_pod, "volumes", "36: "),

@@ -3,7 +3,7 @@
     a device of a bound pod is unhealthy, or no longer listed       event, condition on the group's object
     it is healthy again before the grace period is over             event; nothing else has happened
     the grace period is over: none | evictMember | evictGang        nothing | that pod | the gang is evicted
-    the same group again, sooner than failure_again_s               waits until then
+    another failure of the group, sooner than failure_again_s       waits until then
     the pod, or the gang's replacement, comes back                  gets its former place in the queue
 
 Each device has its own grace period, which restarts whenever the device has been healthy, so a flapping
@@ -49,13 +49,15 @@ _MOVING = (GroupState.BINDING, GroupState.UNWINDING)
 class _Failure(msgspec.Struct):
     """A pod with failed devices: since when each has been unhealthy, and the policy when last looked at.
 
-    again_s: pause until its eviction is repeated. refused: the last reported reason for a refusal.
+    is_acted_on: its eviction was requested; is_refused: the last request was. again_s: pause until it is
+    repeated. refused: the last reported reason for a refusal.
     """
 
     info: PodInfo
     since_s: dict[str, float]
     policy: str
     is_acted_on: bool = False
+    is_refused: bool = False
     again_s: float = _EVICT_AGAIN_S
     refused: str = ""
 
@@ -159,8 +161,8 @@ class DeviceHealth:
         if known is not None:
             first_s = min(known.since_s.values())
             known.since_s = {device: known.since_s.get(device, self._shared.now_s) for device in failed}
-            if min(known.since_s.values()) > first_s and not known.is_acted_on:
-                self._set_due(known)
+            if min(known.since_s.values()) > first_s and not _goes(known):
+                self._begin_anew(known)
             return
         group = info.group
         assert group is not None
@@ -173,6 +175,13 @@ class DeviceHealth:
         said = f"device {failure.devices} on node {info.node_name} {failed_under}"
         self._tell(info, "Warning", "DeviceFailed", said)
         self._reporter.devices(group, healthy=False, reason="DeviceFailed", message=said)
+
+    def _begin_anew(self, failure: _Failure) -> None:
+        """Ends the incident that the pod was, or was to be, evicted for: those devices are well."""
+        if failure.is_acted_on and failure.is_refused and failure.info.group is not None:
+            self._acted_s.pop(name_of(failure.info.group), None)
+        failure.is_acted_on = failure.is_refused = False
+        self._set_due(failure)
 
     def _ask(self, failure: _Failure) -> None:
         if (policy := self._policy(failure.info)[0]) != failure.policy:
@@ -203,6 +212,7 @@ class DeviceHealth:
 
     def _recovered(self, failure: _Failure) -> None:
         info = failure.info
+        self._begin_anew(failure)
         del self.failing[info.uid]
         self._due.drop(info.uid)
         said = f"device {failure.devices} on node {info.node_name} is well again under pod {info.pod.key}"
@@ -232,9 +242,15 @@ class DeviceHealth:
         if group.state in _MOVING:
             self._due.set(info.uid, shared.now_s + _LOOK_AGAIN_S)
             return
+        takes_gang = failure.policy == "evictGang" and group.is_gang
+        meta = info.pod.metadata
+        if not takes_gang and meta.deletion_timestamp is not None:
+            return  # it goes anyway
         if not failure.is_acted_on:
-            again_s = self._acted_s.get(name_of(group), -NEVER_S) + self._settings.failure_again_s
-            if shared.now_s < again_s:
+            acted_s = self._acted_s.get(name_of(group), -NEVER_S)
+            again_s = acted_s + self._settings.failure_again_s
+            # What had failed before the last eviction is the same incident: a node under several members.
+            if min(failure.since_s.values()) > acted_s and shared.now_s < again_s:
                 self._due.set(info.uid, again_s)
                 return
             failure.is_acted_on = True
@@ -242,7 +258,7 @@ class DeviceHealth:
             self._acted_s[name_of(group)] = shared.now_s
             shared.count("device_evictions")
         failed = f"device {failure.devices} on node {info.node_name} has failed under {info.pod.key}"
-        if failure.policy == "evictGang" and group.is_gang:
+        if takes_gang:
             shared.requeue_order.keep(group, (), shared.now_s)
             self._tell(info, "Warning", "DeviceEviction", f"gang {group.key} is evicted: {failed}")
             if group.state is GroupState.WAITING:
@@ -251,10 +267,9 @@ class DeviceHealth:
             return
         shared.requeue_order.keep(group, (info,), shared.now_s)
         self._due.set(info.uid, shared.now_s + failure.again_s)
-        meta = info.pod.metadata
-        if meta.deletion_timestamp is None:
-            self._tell(info, "Warning", "DeviceEviction", f"pod {info.pod.key} is evicted: {failed}")
-            shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
+        failure.is_refused = False
+        self._tell(info, "Warning", "DeviceEviction", f"pod {info.pod.key} is evicted: {failed}")
+        shared.emit(EvictPod(info.uid, meta.namespace, meta.name, group.cause_id))
 
     def eviction_failed(self, event: EvictionFailed) -> bool:
         """Whether the refused eviction is of one pod with failed devices. A refusal by a budget (429) is
@@ -264,6 +279,7 @@ class DeviceHealth:
             return False
         if failure.info.group.state is GroupState.UNWINDING:
             return False
+        failure.is_refused = True
         is_forbidden = event.code == _FORBIDDEN
         failure.again_s = min(2.0 * failure.again_s, _LONGEST_AGAIN_S) if is_forbidden else _EVICT_AGAIN_S
         said = f"evicting {failure.info.pod.key}: {event.code} {event.message}"
