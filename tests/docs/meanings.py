@@ -145,7 +145,7 @@ OURS = {
     "devices.onDeviceFailure": "What becomes of pods whose device stays unhealthy: `none`, `evictMember` or"
     " `evictGang`.",
     "devices.failureGraceSeconds": "How long a device must be unhealthy before that.",
-    "devices.failureAgainSeconds": "A group is not evicted for this reason again within this time.",
+    "devices.failureAgainSeconds": "How long after such an eviction a group is not evicted for a device that fails later.",
     "tracing.endpoint": "A collector's URL, OTLP over HTTP; `/v1/traces` is added to a URL without a path.",
     "tracing.file": "A file that traces are appended to, for `gangsched trace`.",
     "tracing.samplingRatio": "What share of the gangs is traced, 0 to 1.",

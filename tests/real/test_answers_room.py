@@ -98,7 +98,7 @@ def test_a_gang_that_waited_too_long_in_permit(cluster: AskedCluster) -> None:
 def test_a_gang_larger_than_the_cluster(cluster: AskedCluster) -> None:
     cluster.nodes(2)
     cluster.gang("train", pods=4, gpus=8)
-    small = "with nothing else running 2 of 4 would fit."
+    small = "with nothing else running, 2 of 4 would fit."
     told = cluster.told("train", small, "Waiting does not help", condition=small)
     shown("It is larger than the cluster", told)
 
