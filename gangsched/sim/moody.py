@@ -148,7 +148,11 @@ class WithMoods(Simulation):
 
     def _start_process(self, **named: Any) -> None:
         self.unasked.clear()
-        self.refusals = Refusals(self.timeline, has_gate=MoodyGate in self._kinds)
+        self.refusals = Refusals(
+            self.timeline,
+            has_gate=MoodyGate in self._kinds,
+            shares=lambda: self.settings.queues is not None,
+        )
         super()._start_process(**named)
         self.refusals.groups = self.scheduler.shared.groups.values
         self.told = self._told = _ToldOfHooks(self.refusals)

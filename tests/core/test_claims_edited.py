@@ -50,3 +50,20 @@ def test_who_waits_for_two_ends_is_promised_the_later_once_the_other_has_come_ea
     c.wait(after_s).delete("two-hours").run().wait(61.0)
     assert claim(c, "large").start_s == 3601.0
     assert not c.submit(lone("late", 1, "90m")).run().pod("late").spec.node_name
+
+
+def test_a_pod_whose_walltime_becomes_shorter_than_the_time_to_a_claim_starts_at_once() -> None:
+    c = bounded(bound=1)
+    c.submit(lone("holds", 8, "2h")).run().submit(gang("large", pods=2, gpus=8)).run()
+    c.submit(lone("before", 8, "10s")).run()
+    c.delete("before").run()
+    c.submit(lone("late", 8, "3h"), lone("later", 8, "3h")).run()
+    assert claim(c, "large").start_s == 7201.0
+    started = [name for name in ("late", "later") if c.pod(name).spec.node_name]
+    for name in started:
+        c.delete(name)
+    c.run().wait(20.0)
+    waits = c.pod("later" if started == ["late"] else "late")
+    assert not waits.spec.node_name
+    c.update(waits, metadata=replace(waits.metadata, annotations={WALLTIME_KEY: "1h"})).run()
+    assert c.pod(waits.metadata.name).spec.node_name

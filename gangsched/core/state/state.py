@@ -369,11 +369,11 @@ class SharedState:
         self.retries.add(when_s, info.uid, LOOK_FOR)
 
     def may_be_admitted(self, group: Group) -> None:
-        """Takes in an edited member: the group may be of another queue, and Admit may let it in now."""
-        if self.queue.claims is not None:
-            self.queue.claims.edited(group)
+        """Takes in an edited member: Admit may let the group in now, or it may end before a claim starts."""
+        may_end_before = self.queue.claims is not None and self.queue.claims.edited(group)
         profile = self.profile_of(group)
-        if profile.admit_plugins and profile.admit_that_refused(group.rejected_by) is not None:
+        was_kept_out = profile.admit_plugins and profile.admit_that_refused(group.rejected_by) is not None
+        if may_end_before or was_kept_out:
             self.queue.wake(group, Cause.CURED, self.now_s)
 
     def may_end_otherwise(self, info: PodInfo, others: Mapping[str, PodInfo] | None = None) -> None:
