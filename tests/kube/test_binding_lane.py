@@ -161,7 +161,7 @@ async def test_what_is_not_the_servers_word_about_this_pod_is_unknown(strange: b
         assert (first.uid, first.refused) == ("u0", False)
         assert second == BindSucceeded("u1", 3)
         assert lane.account.answers.doubtful == {"POST": 1}
-        assert "not the API server's own" in logs[0]["event"]
+        assert "did not come from the API server itself" in logs[0]["event"]
         assert "ns/p0" in logs[0]["err"]
 
 
@@ -174,7 +174,7 @@ async def test_nonsense_without_end_is_asked_slowly_and_said_once() -> None:
             assert len(server.requests) < 10
             await lane.said(40)
         assert all(isinstance(event, BindUnknown) for event in lane.events)
-        assert len([log for log in logs if "own" in log["event"]]) == 1
+        assert len([log for log in logs if "the API server itself" in log["event"]]) == 1
 
 
 @pytest.mark.parametrize("answer", [status(409), status(500), status(502), status(503), status(504)])

@@ -57,7 +57,7 @@ def bound_in_spite_of(cluster: Cluster, front: FrontEnd) -> None:
 def test_lies_about_binds_cost_no_gang(cluster: Cluster, every: int) -> None:
     front = FrontEnd(BINDS, every=every)
     bound_in_spite_of(cluster, front)
-    assert "not the API server's own" in cluster.schedulers[0].said
+    assert "did not come from the API server itself" in cluster.schedulers[0].said
 
 
 def test_lies_about_binds_and_reads_cost_no_gang(cluster: Cluster) -> None:
