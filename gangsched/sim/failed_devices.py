@@ -40,6 +40,8 @@ class FailedDevices:
         """By UID: when its group was last being bound or unwound, or nothing was decided yet."""
         self._acted_s: dict[_Name, float] = {}
         """By gang: when it was first evicted for that."""
+        self._kept: set[str] = set()
+        """UIDs of pods whose devices failed while nothing may be evicted: looked at again once a minute."""
         self._asked: set[str] = set()
         """UIDs of pods whose eviction this process has requested."""
 
@@ -56,6 +58,9 @@ class FailedDevices:
         for uid, since_s in self._since_s.items():
             pod = told.pods[uid]
             goes = uid in self._asked or pod.metadata.deletion_timestamp is not None
+            if not scheduler.shared.settings.allow_eviction:
+                self._kept.add(uid)
+            goes = goes or uid in self._kept
             if goes or self._policy(pod, told) == "none":
                 continue
             due_s = max(min(since_s.values()) + self._settings.failure_grace_s, self._moved_s.get(uid, 0.0))

@@ -29,7 +29,9 @@ def gang_of(version: str, *, nodes: int, pods: int = 2, exist: int = 2, status: 
     return c.submit(members).run()
 
 
-def shows(c: Cluster, version: str, *, min_member: int = 2, status: Any = None, **group: Any) -> Cluster:
+def shows(
+    c: Cluster, version: str, *, min_member: int | str = 2, status: Any = None, **group: Any
+) -> Cluster:
     """The watch tells of the object. Which dialect's it is decides only who reads its spec."""
     item = make_pod_group("a", spec={"minMember": min_member}, **group)
     item = replace(item, status=status, metadata=replace(item.metadata, resource_version=c._next()))
@@ -163,6 +165,13 @@ def test_an_object_that_is_replaced_while_its_gang_runs_says_so_too(version: str
     c.tell(ev.PodGroupAdded(COSCHEDULING, version, new)).run()
     assert [effect.uid for effect in c.all(ef.WritePodGroupStatus)] == ["uid-anew"]
     c.five_more_turns_change_nothing()
+
+
+def test_a_gang_that_was_scheduled_stays_so_when_its_object_is_spoiled_before_the_watch_shows_it() -> None:
+    c = gang_of("scheduling.k8s.io/v1beta1", nodes=2)
+    assert written(c)[-1]["conditions"][0]["status"] == "True"
+    shows(c.clear(), "scheduling.k8s.io/v1beta1", min_member="NaN").run()
+    assert written(c) == []
 
 
 @pytest.mark.parametrize("version", ALL)

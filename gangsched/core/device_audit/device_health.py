@@ -237,7 +237,11 @@ class DeviceHealth:
         if group is None:
             return
         if not shared.settings.allow_eviction:
-            self._tell(info, "Warning", "DeviceFailed", f"pod {info.pod.key} stays: allowEviction is off")
+            self._due.set(info.uid, shared.now_s + _LONGEST_AGAIN_S)  # it may be on by then
+            said = f"pod {info.pod.key} stays: allowEviction is off"
+            if failure.refused != said:
+                failure.refused = said
+                self._tell(info, "Warning", "DeviceFailed", said)
             return
         if group.state in _MOVING:
             self._due.set(info.uid, shared.now_s + _LOOK_AGAIN_S)

@@ -92,7 +92,8 @@ def _core(group: Group, definition: PodGroup, told: Told) -> Status | None:
         "message": told.message,
         "observedGeneration": definition.generation,
     }
-    before = condition_of(definition.status.get("conditions"), kind)
+    # The object as read may be older than the last write.
+    before = condition_of((group.status_written or definition.status).get("conditions"), kind)
     if before.get("status") == "True" and not told.scheduled:
         return None  # "initially": once true it stays true
     if all(before.get(key) == value for key, value in mine.items()):
