@@ -14,11 +14,10 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState
 from gangsched.model import effects as ef
 from gangsched.model.objects import Node, Pod
-from gangsched.sim.reading import Ids, gang_of, healthy_ids
+from gangsched.sim.reading import Ids, gang_of, healthy_ids, lists_devices
 from gangsched.sim.told import Told
 
 POLICY_KEY = "gangsched.io/on-device-failure"
-_LISTS, _LISTS_IN_LABELS = "gangsched.io/devices", ".devices.gangsched.io/"
 _POLICIES = ("none", "evictMember", "evictGang")
 _TOLD_BY = "DeviceEviction"
 _SLACK_S = 3.0
@@ -120,10 +119,7 @@ class FailedDevices:
 
 def _failed(held: Ids, node: Node) -> list[_Device] | None:
     """Those of these devices that the node does not list as healthy; None: no list of it can be read."""
-    is_listed = _LISTS in (node.metadata.annotations or {}) or any(
-        _LISTS_IN_LABELS in key for key in node.metadata.labels or {}
-    )
-    healthy = healthy_ids(node) if is_listed else None
+    healthy = healthy_ids(node) if lists_devices(node) else None
     if healthy is None:
         return None
     return [(name, one) for name, ids in held.items() for one in sorted(ids - healthy.get(name, frozenset()))]

@@ -6,12 +6,12 @@ which may lag behind by a few pods, and the words of pods (sim.progress). Called
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.model.objects import CustomObject, Pod
-from gangsched.sim.reading import Gang, gang_of, least, total
+from gangsched.model.objects import Pod
+from gangsched.sim.reading import Gang, gang_of, needed_by
 from gangsched.sim.told import Told
 
 _UNSCHEDULABLE_IN_KAI = "UnschedulableOnNodePool"
@@ -33,7 +33,7 @@ def untrue_words(scheduler: Scheduler, told: Told) -> Iterator[str]:
     }
     for gang, pods in members.items():
         item = told.groups[gang]
-        needed = _needed(gang, pods, item)
+        needed = needed_by(gang, pods, item)
         contradicts = _READERS.get(gang.dialect)
         if needed is None or contradicts is None or (gang.dialect, str(gang)) in refused:
             continue
@@ -49,12 +49,6 @@ def untrue_words(scheduler: Scheduler, told: Told) -> Iterator[str]:
         if contradicts(item.status or {}, runs):
             is_so = "runs" if runs else "waits"
             yield f"52: {gang} {is_so}, and its object says {item.status}"
-
-
-def _needed(gang: Gang, pods: Sequence[Pod], item: CustomObject) -> int | None:
-    stated = {least(gang, pod, item) for pod in pods}
-    n = stated.pop()
-    return None if stated or n is None else max(n, total(gang, pods[0], item))
 
 
 def _core(status: _Status, runs: bool) -> bool:

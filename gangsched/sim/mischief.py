@@ -1,7 +1,7 @@
 """Mischief: what users, machines, other schedulers and our own process do to a cluster, drawn from a seed.
 
-Each deed is one function on the API server's store; `Mischief` does one every so often while the weather is
-bad. `repair` removes whatever would keep a gang from ever fitting again.
+Each deed is one function on the API server's store; `Mischief` does one at random intervals while the weather
+is bad. `repair` removes whatever would keep a gang from ever fitting again.
 """
 
 from __future__ import annotations

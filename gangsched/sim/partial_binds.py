@@ -13,14 +13,13 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import GroupState
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
-from gangsched.sim.reading import Gang, gang_of, least, total
+from gangsched.sim.reading import OF_OBJECTS, Gang, gang_of, needed_by
 from gangsched.sim.told import Told
 
 POLICY_KEY = "gangsched.io/on-partial-bind"
 COMPLETE, UNWIND = "complete", "unwind"
 _OTHER_REASONS = frozenset(("DeviceEviction", "OverrunEviction"))
 _ALONE, _FAILED = "pod", "Failed"
-_OF_OBJECTS = frozenset(("core", "coscheduling", "volcano", "kai"))
 _SLACK_S = 1.0
 _SOON_S = 5.0
 """A gang that is unwound at once is evicted within this time of the last answer to its binds."""
@@ -32,7 +31,7 @@ class PartialBinds:
 
     def __init__(self, settings: Settings) -> None:
         self._since_s: dict[Gang, float] = {}
-        """Gangs that are bound in part, since the first time that no bind of theirs was on its way."""
+        """By gang that is bound in part: when it first had no bind on its way."""
         self._known: set[Gang] = set()
         """Gangs of which this process has seen every bind, and which are not evicted for another reason."""
         self._whole: set[Gang] = set()
@@ -105,7 +104,7 @@ class PartialBinds:
                 members.setdefault(gang, []).append(pod)
         before, self._since_s = self._since_s, {}
         for gang, pods in members.items():
-            needed = _needed(gang, pods, told)
+            needed = needed_by(gang, pods, told.groups.get(gang))
             there = [pod for pod in pods if _is_there(pod, told)]
             n_failed = sum(pod.status.phase == _FAILED for pod in there)
             if all(pod.is_terminal for pod in there):
@@ -128,19 +127,11 @@ class PartialBinds:
     def _policy(self, gang: Gang, pod: Pod, told: Told) -> str:
         """By the gang's object, or its pods, or the configuration."""
         item = told.groups.get(gang)
-        if gang.dialect in _OF_OBJECTS:
+        if gang.dialect in OF_OBJECTS:
             own = item.metadata.annotations if item is not None else None
         else:
             own = pod.metadata.annotations
         return (own or {}).get(POLICY_KEY) or self._settings.on_partial_bind
-
-
-def _needed(gang: Gang, pods: Sequence[Pod], told: Told) -> int | None:
-    """How many must be bound for it to be whole; None where that is not known, or members disagree."""
-    item = told.groups.get(gang)
-    stated = {least(gang, pod, item) for pod in pods}
-    n = stated.pop()
-    return None if stated or n is None else max(n, total(gang, pods[0], item))
 
 
 def _is_there(pod: Pod, told: Told) -> bool:

@@ -8,7 +8,7 @@ Amounts are exact; the core's saturate at some size (`is_vast`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -143,6 +143,12 @@ def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 @read_once
+def lists_devices(node: Node) -> bool:
+    """Whether the node states its devices, readable or not."""
+    labels = node.metadata.labels or {}
+    return _DEVICES in (node.metadata.annotations or {}) or any(_LABELLED["devices"] in key for key in labels)
+
+
 def healthy_ids(node: Node) -> Ids | None:
     """Resource -> IDs that may be given out; {} where the node lists none."""
     annotations, labels = node.metadata.annotations or {}, node.metadata.labels or {}
@@ -355,11 +361,22 @@ def least(gang: Gang, pod: Pod, item: CustomObject | None) -> int | None:
     return whole_number(policy.get("minCount", 1)) if isinstance(policy, dict) else 1
 
 
+OF_OBJECTS = frozenset(("core", "coscheduling", "volcano", "kai"))
+"""The dialects whose gangs are described by an object of their own."""
+
+
 def total(gang: Gang, pod: Pod, item: CustomObject | None) -> int:
     """How many must be placed before any starts, if that is stated beside the minimum; else 0."""
     stated = pod if gang.dialect == "gangsched" else item
     own = (stated.metadata.annotations or {}) if stated is not None else {}
     return whole_number(own.get(_TOTAL, "0"), at_least=0) or 0
+
+
+def needed_by(gang: Gang, pods: Sequence[Pod], item: CustomObject | None) -> int | None:
+    """How many members must have places before any starts; None if not stated, or members disagree."""
+    stated = {least(gang, pod, item) for pod in pods}
+    n = stated.pop()
+    return None if stated or n is None else max(n, total(gang, pods[0], item))
 
 
 def required_labels(pod: Pod, item: CustomObject | None) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ _DIALECTS = ("core", "coscheduling")
 
 
 class Spite:
-    """Does one of the deeds every so often while the weather is bad; `answer` passes an event to the
+    """Does one of the deeds at random intervals while the weather is bad; `answer` passes an event to the
     scheduler."""
 
     def __init__(

@@ -17,14 +17,12 @@ from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.plainly import json_of
-from gangsched.sim.reading import Gang, gang_of, least, total
+from gangsched.sim.reading import OF_OBJECTS, Gang, gang_of, least, needed_by
 from gangsched.sim.roles import role_of, roles_of
 from gangsched.sim.told import RANK_KEY, Told
 
 KEY = "gangsched.io/groups"
 _MAX_LISTED, _FAILED, _ALONE = 64, "Failed", "pod"
-_OF_OBJECTS = frozenset(("core", "coscheduling", "volcano", "kai"))
-"""The dialects whose gangs are described by an object of their own."""
 _ON_PODS = "gangsched"
 """The dialect whose pods carry the list. A pod alone lists no group; in the other dialects here the group's
 object carries the list."""
@@ -148,13 +146,10 @@ def _share_a_rank(
 
 def _starts_short(gang: Gang, pods: Sequence[Pod], reserved: frozenset[str], told: Told) -> Iterator[str]:
     item = told.groups.get(gang)
-    if item is None and gang.dialect in _OF_OBJECTS:
+    if item is None and gang.dialect in OF_OBJECTS:
         yield f"44: {gang} starts, and its object has not been read"
-    stated = {least(gang, pod, item) for pod in pods}
-    needed = stated.pop()
-    if stated or needed is None:
+    if (needed := needed_by(gang, pods, item)) is None:
         return  # the number that it starts by cannot be known
-    needed = max(needed, total(gang, pods[0], item))
     there = [pod for pod in pods if pod.metadata.uid in reserved]
     if len(there) < needed:
         yield f"44: {gang} starts with {len(there)} places of {needed}"

@@ -81,8 +81,8 @@ class StepJudges:
             self._kept_room.begin(self._guarantees.takes_kept_room)
         else:
             self._kept_room.begin()
-        self.has_more = queueing is not None or bool(queues) or self._follows or self._failed is not None
-        self.has_more = self.has_more or self._partial is not None
+        has_policies = self._failed is not None or self._partial is not None
+        self.has_more = queueing is not None or bool(queues) or self._follows or has_policies
         """Whether `look` judges anything; with the default settings, nothing."""
 
     def look_always(self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told) -> Iterator[str]:

@@ -28,7 +28,7 @@ Ids = frozenset[str]
 
 
 class Tampering:
-    """Tampers every so often while the weather is bad.
+    """Tampers at random intervals while the weather is bad.
 
     sent: the binds that have left the scheduler, by UID. scheduler: the running one; a crash brings another.
     """

@@ -162,7 +162,9 @@ class DeviceHealth:
             first_s = min(known.since_s.values())
             known.since_s = {device: known.since_s.get(device, self._shared.now_s) for device in failed}
             if min(known.since_s.values()) > first_s and not _goes(known):
-                self._begin_anew(known)
+                self._forget_refused(known)
+                known.is_acted_on = known.is_refused = False
+                self._set_due(known)
             return
         group = info.group
         assert group is not None
@@ -176,12 +178,10 @@ class DeviceHealth:
         self._tell(info, "Warning", "DeviceFailed", said)
         self._reporter.devices(group, healthy=False, reason="DeviceFailed", message=said)
 
-    def _begin_anew(self, failure: _Failure) -> None:
-        """Ends the incident that the pod was, or was to be, evicted for: those devices are well."""
-        if failure.is_acted_on and failure.is_refused and failure.info.group is not None:
+    def _forget_refused(self, failure: _Failure) -> None:
+        """Forgets an eviction that was refused, as the devices that it was for are well."""
+        if failure.is_refused and failure.info.group is not None:
             self._acted_s.pop(name_of(failure.info.group), None)
-        failure.is_acted_on = failure.is_refused = False
-        self._set_due(failure)
 
     def _ask(self, failure: _Failure) -> None:
         if (policy := self._policy(failure.info)[0]) != failure.policy:
@@ -212,7 +212,7 @@ class DeviceHealth:
 
     def _recovered(self, failure: _Failure) -> None:
         info = failure.info
-        self._begin_anew(failure)
+        self._forget_refused(failure)
         del self.failing[info.uid]
         self._due.drop(info.uid)
         said = f"device {failure.devices} on node {info.node_name} is well again under pod {info.pod.key}"
