@@ -7,15 +7,13 @@ Source: kube-scheduler 1.37 `plugins/interpodaffinity/{plugin,filtering,scoring}
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
 import numpy as np
 
-from gangsched.core.cache.node_table import CodeArray
 from gangsched.core.cache.trial import ClusterView
-from gangsched.core.cache.view.nodes import NodeQueries
 from gangsched.core.cache.view.pods import PodQueries
 from gangsched.core.framework.interface import (
     MAX_SCORE,
@@ -34,6 +32,7 @@ from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.pod_template import PodTemplate
 from gangsched.model.objects import Pod
 from gangsched.model.selectors import PodTerm
+from gangsched.plugins.affinity_domains import Welcome, all_of, mask_of, near, not_against, not_away
 from gangsched.plugins.domains import at_nodes, domain_totals, domains_present, spread_out
 
 REASON = "node(s) didn't match pod affinity rules"
@@ -81,7 +80,7 @@ class InterPodAffinity:
         return SUCCESS if template.affinity_terms and _required(template) else SKIP
 
     def filter(self, state: CycleState, template: PodTemplate, view: ClusterView) -> BoolArray | None:
-        return view.kept((self, template.serial), lambda: _Welcome(template, view)).mask()
+        return view.kept((self, template.serial), lambda: Welcome(template, view)).mask()
 
     def reasons(
         self, state: CycleState, template: PodTemplate, view: ClusterView
@@ -90,9 +89,9 @@ class InterPodAffinity:
         said: list[tuple[str, BoolArray]] = []
         left = np.ones(view.n_rows, dtype=np.bool_)
         for reason, mask in (
-            (REASON, _Near(template, view).mask()),
-            (REASON_ANTI, _not_away(template, view)),
-            (REASON_EXISTING, _not_against(template, view)),
+            (REASON, mask_of(near(template, view))),
+            (REASON_ANTI, not_away(template, view)),
+            (REASON_EXISTING, not_against(template, view)),
         ):
             if mask is not None:
                 said.append((reason, left & ~mask))
@@ -149,12 +148,12 @@ class InterPodAffinity:
                 free = np.where(clear, room, 0)
                 n_domains = int(domains_present(codes, len(values), free > 0).sum())
                 most = min(most, n_domains + int(free[codes < 0].sum()))
-        meant = _all_of(template)
+        meant = all_of(template)
         if meant is None or any(view.means(meant, other) for other in others):
             return most
-        near = _Near(template, view).mask()
-        if near is not None:
-            most = min(most, int(np.where(near, room, 0).sum()))
+        welcome = mask_of(near(template, view))
+        if welcome is not None:
+            most = min(most, int(np.where(welcome, room, 0).sum()))
         if not view.matching(meant).any():
             for key in {
                 term.topology_key for kind, term in template.affinity_terms if kind is AffinityKind.REQUIRED
@@ -182,8 +181,8 @@ class InterPodAffinity:
         first, *others = templates
         terms = [one for one in first.affinity_terms if one[0] in _HARD]
         meant = [term.term for _, term in terms]
-        if (near := _all_of(first)) is not None:
-            meant.append(near)
+        if (everything := all_of(first)) is not None:
+            meant.append(everything)
         for other in others:
             if [one for one in other.affinity_terms if one[0] in _HARD] != terms:
                 return int(room.sum())
@@ -205,8 +204,8 @@ class InterPodAffinity:
             return True  # a node, or several changes reported as one
         if change.what is Change.POD_LABELS:
             return True  # its previous labels are not known
-        near = _all_of(template)
-        if near is not None and view.means_pod(near, change.pod):
+        meant = all_of(template)
+        if meant is not None and view.means_pod(meant, change.pod):
             return True
         return change.what is Change.ROOM_FREED and _frees(change.pod, template, view)
 
@@ -247,128 +246,6 @@ _SOFT = (AffinityKind.PREFERRED, AffinityKind.ANTI_PREFERRED)
 
 def _required(template: PodTemplate) -> bool:
     return any(kind in _HARD for kind, _ in template.affinity_terms)
-
-
-def _all_of(template: PodTemplate) -> PodTerm | None:
-    """Combines all required terms: a single pod must match all of them; None when there are none."""
-    terms = [term.term for kind, term in template.affinity_terms if kind is AffinityKind.REQUIRED]
-    if len(terms) < 2:
-        return terms[0] if terms else None
-    return msgspec.structs.replace(terms[0], also=tuple(terms[1:]))
-
-
-class _Near:
-    """Nodes whose domains, for every required term, have a pod that matches all of those terms.
-
-    If no pod matches anywhere and the pod matches its own terms, all nodes with the labels: it may be the
-    first of its kind. Updated as pods are added.
-    """
-
-    __slots__ = ("_any_there", "_has_all", "_has_one", "_may_be_first", "_meant")
-
-    def __init__(self, template: PodTemplate, view: ClusterView) -> None:
-        self._meant = _all_of(template)
-        self._any_there = False
-        self._has_one: dict[str, BoolArray] = {}
-        """topology key -> bool[n_rows]."""
-        if self._meant is None:
-            return
-        counts = view.matching(self._meant)
-        self._has_all = np.ones(view.n_rows, dtype=np.bool_)
-        for key in dict.fromkeys(
-            term.topology_key for kind, term in template.affinity_terms if kind is AffinityKind.REQUIRED
-        ):
-            codes, values = view.label(key)
-            totals = domain_totals(codes, len(values), counts)
-            self._any_there = self._any_there or bool(totals.any())
-            self._has_all &= codes >= 0
-            self._has_one[key] = at_nodes(codes, totals) > 0
-        self._may_be_first = view.means(self._meant, template)
-
-    def add(self, view: ClusterView, row: int, template: PodTemplate) -> None:
-        """Counts a pod of `template` on `row`."""
-        if self._meant is None or not view.means(self._meant, template):
-            return
-        for key, has_one in self._has_one.items():
-            codes, _ = view.label(key)
-            if codes[row] >= 0:
-                has_one |= codes == codes[row]
-                self._any_there = True
-
-    def mask(self) -> BoolArray | None:
-        """bool[n_rows]; None when there is no required term."""
-        if self._meant is None:
-            return None
-        if not self._any_there and self._may_be_first:
-            return self._has_all
-        mask: BoolArray = np.logical_and.reduce(list(self._has_one.values()))
-        return mask
-
-
-class _Welcome:
-    """Where the Filter allows pods of one template; updated as pods are placed (ClusterView.kept)."""
-
-    __slots__ = ("_apart", "_is_apart", "_near", "_template")
-
-    def __init__(self, template: PodTemplate, view: ClusterView) -> None:
-        self._template = template
-        self._near = _Near(template, view)
-        clear = [own for own in (_not_away(template, view), _not_against(template, view)) if own is not None]
-        self._is_apart: BoolArray | None = ~np.logical_and.reduce(clear) if clear else None
-        """bool[n_rows]: domains with a pod that repels this one or is repelled by it."""
-        self._apart: dict[int, list[CodeArray]] = {}
-        """By template serial: the domains of all nodes, for each label relevant to its pods."""
-
-    def add(self, view: ClusterView, row: int, template: PodTemplate, count: int) -> None:
-        self._near.add(view, row, template)
-        over = self._apart.get(template.serial)
-        if over is None:
-            keys = _apart_over(self._template, template, view)
-            over = self._apart[template.serial] = [view.label(key)[0] for key in keys]
-        for codes in over:
-            code = int(codes[row])
-            if code >= 0:
-                if self._is_apart is None:
-                    self._is_apart = np.zeros(view.n_rows, dtype=np.bool_)
-                self._is_apart |= codes == code
-
-    def mask(self) -> BoolArray | None:
-        near = self._near.mask()
-        if self._is_apart is None:
-            return near
-        return ~self._is_apart if near is None else near & ~self._is_apart
-
-
-def _apart_over(one: PodTemplate, other: PodTemplate, view: PodQueries) -> list[str]:
-    """Returns the topology keys over which one of the two templates repels the other."""
-    said = [(term, other) for kind, term in one.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
-    said += [(term, one) for kind, term in other.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
-    return sorted({term.topology_key for term, meant in said if view.means(term.term, meant)})
-
-
-def _not_away(template: PodTemplate, view: ClusterView) -> BoolArray | None:
-    """Returns nodes whose domains have no pod that the template's terms repel."""
-    terms = [term for kind, term in template.affinity_terms if kind is AffinityKind.ANTI_REQUIRED]
-    return _clear(((term.topology_key, view.matching(term.term)) for term in terms), view)
-
-
-def _not_against(template: PodTemplate, view: ClusterView) -> BoolArray | None:
-    """Returns nodes whose domains have no pod whose terms repel the template."""
-    against = [
-        (term.topology_key, spread_out(rows, view.n_rows))
-        for (kind, term), rows in view.carried_against(template)
-        if kind is AffinityKind.ANTI_REQUIRED
-    ]
-    return _clear(against, view)
-
-
-def _clear(counted: Iterable[tuple[str, IntArray]], view: NodeQueries) -> BoolArray | None:
-    mask: BoolArray | None = None
-    for key, counts in counted:
-        codes, values = view.label(key)
-        own = at_nodes(codes, domain_totals(codes, len(values), counts)) == 0
-        mask = own if mask is None else mask & own
-    return mask
 
 
 def _frees(gone: Pod, template: PodTemplate, view: PodQueries) -> bool:

@@ -240,15 +240,17 @@ class PodTopologySpread:
 
     def _tallies(self, template: PodTemplate, view: ClusterView) -> list[_Tally]:
         """Returns a tally per required constraint, up to the first whose label no node has: it excludes
-        all."""
+        all. Where it counts pods that are yet to come, one more without them."""
         eligible = self._eligible_of(template, view, MUST, needs_all=True)
         tallies = []
         for one in self._of(template, view, MUST):
             codes, values = view.label(one.topology_key)
             nodes = eligible[one]
-            totals = domain_totals(codes, len(values), np.where(nodes, _counts(one, view), 0))
             present = self._present_of(one, nodes, codes, len(values))
-            tallies.append(_Tally(one, nodes, codes, totals, present))
+            for counts in (_counts(one, view), view.matching_now(one.term) if one.term else None):
+                if counts is not None:
+                    totals = domain_totals(codes, len(values), np.where(nodes, counts, 0))
+                    tallies.append(_Tally(one, nodes, codes, totals, present))
             if not values:
                 break
         return tallies

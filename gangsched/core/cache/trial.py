@@ -24,10 +24,8 @@ from gangsched.core.types.pod_template import HostPort, PodTemplate
 from gangsched.model.quantity import saturated
 from gangsched.model.selectors import PodTerm
 
-# Summing up to this many changes is faster than copying a column.
-_FEW = 8
-# Up to this many changes are summed one by one.
-_MANY = 32
+# Summing up to _FEW changes is faster than copying a column; up to _MANY are summed one by one.
+_FEW, _MANY = 8, 32
 
 
 class Trial(ClusterView):
@@ -52,6 +50,7 @@ class Trial(ClusterView):
         "_ports",
         "_taken",
         "_wishes",
+        "expected",
         "given_up",
         "repacked",
         "touched",
@@ -61,6 +60,7 @@ class Trial(ClusterView):
         super().__init__(view._nodes, view._ledger, view._by_node, view._index, view._objects)
         self.touched: dict[int, None] = {}
         self._placed: list[tuple[int, PodTemplate, int]] = []
+        self.expected: list[tuple[int, PodTemplate]] = []
         self._gone: dict[str, PodInfo] = {}
         self._lifted: dict[str, None] = {}
         self._counts: dict[PodTerm, tuple[int, int, IntArray]] = {}
@@ -86,6 +86,7 @@ class Trial(ClusterView):
         other = Trial(self)
         other.touched = dict(self.touched)
         other._placed = list(self._placed)
+        other.expected = list(self.expected)
         other._gone = dict(self._gone)
         other._lifted = dict(self._lifted)
         other._taken = list(self._taken)
@@ -287,14 +288,7 @@ class Trial(ClusterView):
         return list(mine.items())
 
     def volume_users(self) -> Mapping[int, Iterable[PodTemplate]]:
-        users = {
-            row: [template for uid, template in on_row.items() if uid not in self._gone]
-            for row, on_row in self._index.volumes.by_row.items()
-        }
-        for row, template, count in self.placed:
-            if template.volumes:
-                users.setdefault(row, []).extend([template] * count)
-        return users
+        return self._index.volumes.after(self.placed, self._gone)
 
     def claim_users(self, claim: tuple[str, str]) -> int:
         n = super().claim_users(claim)
@@ -307,6 +301,11 @@ class Trial(ClusterView):
         self._placed.append((row, template, count))
         if template.host_ports:
             self._count_ports(row, template, count)
+
+    def expect(self, row: int, template: PodTemplate) -> None:
+        """Keeps room for a pod that is to come: as `place`, but it is not there yet (`expected`)."""
+        self.place(row, template)
+        self.expected.append((row, template))
 
     def keep_back(self, row: int, ids: Mapping[str, tuple[str, ...]]) -> None:
         """Keeps these devices from all pods placed from now on, even if their holders are removed later."""

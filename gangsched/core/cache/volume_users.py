@@ -5,7 +5,7 @@ Kept by core.cache.cache for pods with such volumes, at no cost for other pods; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gangsched.core.types.group import PodInfo
 from gangsched.core.types.pod_template import PodTemplate
@@ -38,6 +38,19 @@ class VolumeUsers:
             self.claims[claim] -= 1
             if not self.claims[claim]:
                 del self.claims[claim]
+
+    def after(
+        self, placed: Iterable[tuple[int, PodTemplate, int]], gone: Collection[str]
+    ) -> dict[int, list[PodTemplate]]:
+        """Returns them by row, without the pods in `gone`, and with (row, template, count) of `placed`."""
+        users = {
+            row: [template for uid, template in on_row.items() if uid not in gone]
+            for row, on_row in self.by_row.items()
+        }
+        for row, template, count in placed:
+            if template.volumes:
+                users.setdefault(row, []).extend([template] * count)
+        return users
 
     def recount(self, users: Iterable[PodInfo]) -> Iterator[str]:
         """Yields differences from a fresh count of these pods, which are all that use volumes on a node; in

@@ -206,7 +206,7 @@ def reserve_nominated(trial: Trial, nominated: Iterable[Nominated]) -> None:
     for pod in nominated:
         row = trial.row_of(pod.node_name)
         if row is not None:
-            trial.place(row, pod.keeps or pod.template)
+            trial.expect(row, pod.keeps or pod.template)
             if pod.ids:
                 trial.keep_back(row, pod.ids)
 

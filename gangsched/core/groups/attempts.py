@@ -222,8 +222,6 @@ class Attempts:
             answer = self._cycle(demands, view, nominated=self.claiming.kept_now(groups))
         if isinstance(answer, FitError) and self.claiming.eased(groups):
             answer = self._cycle(demands, view, nominated=self.claiming.kept_now(groups))
-        if isinstance(answer, Plan):
-            return self.claiming.plans.needs_nobody_who_is_to_come(demands, answer) or answer
         return answer
 
     def _cycle(

@@ -10,14 +10,12 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from gangsched.core.cache.trial import Trial
 from gangsched.core.cycle.cycle import run_cycle
 from gangsched.core.framework.plan import FitError, Plan
 from gangsched.core.framework.plugin_calls import PluginError
-from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.plan_rooms import PlanRooms
 from gangsched.core.groups.units import Units
 from gangsched.core.queueing.claims import Claims
@@ -30,8 +28,6 @@ from gangsched.core.types.arrays import BoolArray
 from gangsched.core.types.claim import Blocker, StartClaim
 from gangsched.core.types.group import Group, PodInfo
 from gangsched.core.types.placement import Nominated, Placement
-
-_LOOKS_AT_PODS = ("InterPodAffinity", "PodTopologySpread")
 
 
 class _Asked(NamedTuple):
@@ -173,25 +169,6 @@ class ClaimPlans:
         """The longest walltime of its groups."""
         walltimes = self._shared.walltimes
         return math.inf if walltimes is None else max(walltimes.of(group).seconds for group in unit)
-
-    def needs_nobody_who_is_to_come(self, demands: Sequence[Demand], plan: Plan) -> FitError | None:
-        """Why a unit with required terms about other pods would not fit there without the claims' pods.
-
-        The Trial holds these to keep their room, and a term could match them as if they were running.
-        """
-        shared, claims = self._shared, self._shared.queue.claims
-        if claims is None or not claims.by_key:
-            return None
-        if not any(name in _LOOKS_AT_PODS for one in plan.placements for name, _ in one.info.template.needs):
-            return None
-        within: BoolArray = np.zeros(shared.cache.view.n_rows, dtype=np.bool_)
-        within[[one.row for one in plan.placements]] = True
-        there = [msgspec.structs.replace(demand, within=within) for demand in demands]
-        kept = list(shared.cache.nominated.values())
-        answer = run_cycle(
-            there, shared.cache.view, topology_key=shared.settings.topology_key, nominated=kept
-        )
-        return answer if isinstance(answer, FitError) else None
 
     def _first(self, asked: _Asked) -> tuple[float, Plan] | None:
         ahead = asked.claims.ahead_of(asked.unit)

@@ -209,9 +209,7 @@ class MakingRoom:
             demand.within = within
         key = self._shared.settings.topology_key
         answer = run_cycle(demands, trial, topology_key=key, nominated=ahead)
-        if isinstance(answer, FitError):
-            return None
-        return None if self._claiming.plans.needs_nobody_who_is_to_come(demands, answer) else answer
+        return None if isinstance(answer, FitError) else answer
 
 
 def _rank(unit: Sequence[Group], rule: EvictionRule | None) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from gangsched.core.cache.pod_index import PodIndex
 from gangsched.core.cache.view.rows import RowQueries
 from gangsched.core.types.affinity_terms import Carried
@@ -35,6 +37,21 @@ class PodQueries(RowQueries):
     def moved(self) -> Sequence[tuple[int, PodTemplate, int]]:
         """As `placed`, and the pods that the Trial has removed, with negative counts."""
         return ()
+
+    @property
+    def expected(self) -> Sequence[tuple[int, PodTemplate]]:
+        """(row, template) of pods in `placed` that are yet to come: others' victims must go first, or a claim
+        starts later. What must have a pod beside it must not count them; what must have none must."""
+        return ()
+
+    def matching_now(self, term: PodTerm) -> IntArray | None:
+        """As `matching`, without the `expected` pods; None if none of them matches."""
+        coming = [row for row, template in self.expected if self.means(term, template)]
+        if not coming:
+            return None
+        there: IntArray = self.matching(term).copy()
+        np.subtract.at(there, coming, 1)
+        return there
 
     def matching(self, term: PodTerm) -> IntArray:
         """int64[n_rows]: how many pods on each node match the term; kept current, so it is cheap.
