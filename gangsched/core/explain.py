@@ -19,6 +19,7 @@ from gangsched.config.queueing import QueueingSettings
 from gangsched.config.strict import nearest
 from gangsched.core.cycle.shortage import named
 from gangsched.core.explain_room import Found, NearMiss, Reason, placeable
+from gangsched.core.explain_sets import apart
 from gangsched.core.groups.claims_told import latest_end
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.queueing.expected_ends import told_end
@@ -28,7 +29,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import NEVER_S, BindState, Group, GroupState, MemberState
 from gangsched.core.types.states import NOT_QUEUED
-from gangsched.model.pod_group import GROUPS_KEY, MIN_MEMBERS_KEY, OURS, TOTAL_MEMBERS_KEY
+from gangsched.model.pod_group import MIN_MEMBERS_KEY, OURS, TOTAL_MEMBERS_KEY
 from gangsched.model.printable import several
 
 _MAX_NAMED = 3
@@ -276,7 +277,7 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
     told = "; ".join(f"{reason or 'no reason given'} ({name})" for name, reason in waits_for.items())
     told = told or "its set is incomplete"
     todo = [_owed(group)] if group.n_existing < group.start_count else []
-    todo += _apart(scheduler, group)
+    todo += apart(scheduler, group)
     if set(waits_for) - {"GangScheduling"}:
         todo.append(f"A plugin other than GangScheduling can be overruled: {_overruled(group)}.")
     nodes = sorted({info.node_name for info in group.in_state(MemberState.ASSUMED)})
@@ -286,24 +287,6 @@ def _waiting(scheduler: Scheduler, group: Group, now_s: float) -> Found:
         tuple(todo),
         then=f"It waits{_until(group.deadline_s, now_s)}, then gives back what it holds and is tried again.",
     )
-
-
-def _apart(scheduler: Scheduler, group: Group) -> Iterator[str]:
-    """The cure if a group that should start with it does not exist, or does not list it; the first one."""
-    there = {str(group.key), *scheduler.shared.siblings(group)}
-    missing = next((name for name in group.start_together if name not in there), "")
-    if not missing:
-        return
-    groups = [one for one in islice(scheduler.shared.groups.values(), _MAX_LOOKED_AT) if one.is_gang]
-    named = [one.key.dialect for one in groups if str(one.key) == missing]
-    if len(named) > 1:
-        yield (
-            f"{missing} is the name of several gangs ({', '.join(sorted(named))}), and this one is stated as"
-            f" {group.key.dialect}: rename all but the one that is meant."
-        )
-        return
-    meant = nearest(missing, (str(one.key) for one in groups if one is not group))
-    yield f"Create {missing}, or correct {GROUPS_KEY} so that each lists the others{meant or '.'}"
 
 
 def _overruled(group: Group) -> str:

@@ -19,6 +19,7 @@ from gangsched.core.cycle.near_names import near_names
 from gangsched.core.cycle.shortage import Lack, lacks, told_of
 from gangsched.core.explain_cures import cures, refused, why_refused
 from gangsched.core.explain_queues import at_limit, names_wrong_queue
+from gangsched.core.explain_sets import kept_out_by_set, not_ready
 from gangsched.core.framework.plan import FitError, Plan, Shortage
 from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
@@ -88,18 +89,23 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     if own := claiming.told_own(group) or scheduler.attempts.forecasts.words(group):
         begin += f"{own}{_in_its_way(scheduler, group)} "
     again = _again(group, now_s)
-    kept_out = names_wrong_queue(scheduler, group) or at_limit(scheduler, group)
+    kept_out = (
+        kept_out_by_set(scheduler, group) or names_wrong_queue(scheduler, group) or at_limit(scheduler, group)
+    )
     if kept_out is not None:
         return Found(f"{begin}{kept_out[0]}", (kept_out[1],), then=again)
+    missing = not_ready(scheduler, group)
+    begin += f"{missing[0]} " if missing is not None else ""
+    first = (missing[1],) if missing is not None else ()
     answer = _tried(scheduler, group)
     if isinstance(answer, str):
-        return Found(f"{begin}{answer}", then=again)
+        return Found(f"{begin}{answer}", first, then=again)
     if isinstance(answer, Plan):
-        return _fits(group, begin, again)
+        return _fits(group, begin, again, first)
     short = answer.shortage
     if short is None:
-        todo = tuple(refused(answer, scheduler.shared.cache.view))
-        return Found(begin + why_refused(answer), todo, then=again)
+        todo = refused(answer, scheduler.shared.cache.view)
+        return Found(begin + why_refused(answer), (*first, *todo), then=again)
     found = lacks(short)
     waiting = [one for one in scheduler.shared.queue.waiting if one is not group]
     sentences = told_of(short, group, waiting, lambda other: _name_until(other, now_s, ago_s))
@@ -108,7 +114,7 @@ def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | N
     ends = EndsTold().told(short, walltimes, None, partial(latest_end, scheduler.shared))
     return Found(
         begin + " ".join((_headline(short, group, found), *sentences, *kept, *ends)),
-        (*_FILL[: len(kept)], *cures(short, group, waiting, found), *_stays(scheduler, group)),
+        (*first, *_FILL[: len(kept)], *cures(short, group, waiting, found), *_stays(scheduler, group)),
         _reasons(short),
         tuple(_near(scheduler, short, found)),
         then=again,
@@ -149,8 +155,11 @@ def _again(group: Group, now_s: float) -> str:
     return "It is tried when its turn comes."
 
 
-def _fits(group: Group, begin: str, again: str) -> Found:
-    """The answer when there is room: it waits for another reason."""
+def _fits(group: Group, begin: str, again: str, missing: tuple[str, ...]) -> Found:
+    """The answer when there is room: it waits for another reason. missing: the cure, if groups of its set
+    are not all there."""
+    if missing:
+        return Found(f"{begin}There is room for it now.", missing, then=again)
     last = f" The last attempt said: {group.message.rstrip('.')}." if group.message else ""
     if group.state is GroupState.ACTIVE:
         return Found(f"{begin}{FITS}; it waits for its turn.{last}", then=again)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,10 +26,12 @@ from gangsched.model.objects import (
     Taint,
     Volume,
 )
+from gangsched.model.pod_group import GROUPS_KEY
 from gangsched.model.walltime import WALLTIME_KEY
 from gangsched.sim.objects import RACK, make_node, make_pod
 from tests.core.test_start_together_in_words import core as core_gang
 from tests.core.test_start_together_in_words import coscheduling as coscheduling_gang
+from tests.core.test_start_together_in_words import with_two_of_a_name
 from tests.support.scenario import Cluster, cluster, gang, with_annotations
 
 GPU = "nvidia.com/gpu"
@@ -507,4 +510,51 @@ def test_it_says_for_whom_room_is_kept_and_who_may_fill_it() -> None:
     assert found.answer.startswith(
         "It starts by 2026-01-01 00:11 UTC: room is kept for it on 2 nodes."
         " That is on n0, n1; first 1 pod there ends: d/holds. "
+    )
+
+
+def test_a_gang_that_would_fit_is_told_which_of_its_set_is_short_of_members() -> None:
+    """The last attempt failed on another group, which has lost a member since: nothing is said of that."""
+    c = cluster(nodes=1)
+    lists = {"gangsched.io/groups": '["d/one", "d/two"]'}
+    c.submit(with_annotations(gang("one", pods=2, gpus=2), lists))
+    c.submit(with_annotations(gang("two", pods=2, gpus=4), lists)).run()
+    assert c.state("one") == c.state("two") == "unschedulable"
+    found = told(c.delete("two-1").run(), "one")
+    assert found.answer == (
+        "It starts together with groups that are not all there: d/two (1 of 2 members exist). There is room"
+        " for it now."
+    )
+    assert found.cures == (
+        "See what d/two waits for: gangsched explain d/two; or take it out of gangsched.io/groups.",
+    )
+
+
+def test_a_gang_of_a_chain_is_told_what_the_group_next_to_it_waits_for() -> None:
+    """Its set ends with a group that it does not list itself."""
+    c = cluster(nodes=1)
+    for name, near, pods in (("one", ("two",), 2), ("two", ("one", "three"), 2), ("three", ("two",), 2)):
+        listed = {GROUPS_KEY: json.dumps([f"d/{other}" for other in (name, *near)])}
+        c.submit(with_annotations(gang(name, pods=pods, gpus=2), listed))
+    assert c.run().state("one") == "unschedulable"
+    found = told(c.delete("three-1").run(), "one")
+    assert "not all there: d/three (1 of 2 members exist)." in found.answer
+
+
+def test_a_set_in_which_two_have_one_name_is_told_what_to_correct() -> None:
+    c = cluster(nodes=2, settings=Settings(permit_wait_s=5.0))
+    for pods in with_two_of_a_name(c):
+        c.submit(pods)
+    found = told(c.run().wait(40.0), "b")
+    assert found.answer.endswith("gangsched.io/groups cannot tell them apart: rename one of them.")
+    assert found.cures == ("Correct what the answer names: a name, or the lists in gangsched.io/groups.",)
+
+
+def test_a_gang_that_names_one_which_does_not_name_it_is_told_where_to_add_it() -> None:
+    c = cluster().submit(gang("other", pods=2)).run()
+    found = told(
+        c.submit(with_annotations(gang("train", pods=2), {GROUPS_KEY: '["d/other"]'})).run(), "train"
+    )
+    assert found.cures == (
+        "d/other exists, and does not list d/train: add it to the gangsched.io/groups of d/other.",
     )

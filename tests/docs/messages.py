@@ -72,6 +72,7 @@ _OURS = (
     "core/explain.py",
     "core/explain_cures.py",
     "core/explain_room.py",
+    "core/explain_sets.py",
     "core/types/affinity_terms.py",
     "model/evenness.py",
 )

@@ -43,8 +43,6 @@ from gangsched.core.types.group import (
 from gangsched.core.types.placement import Nominated, Placement
 from gangsched.core.types.pod_template import PodTemplate
 
-# While a sibling is in one of these states its set is not tried; the sibling wakes the set afterwards.
-_BUSY = (GroupState.BINDING, GroupState.UNWINDING)
 # Limit on claims made for other groups in one turn; each costs a plan.
 _MAX_CLAIMED = 4
 NOT_ANY_MORE = "preemption: its victims may no longer be evicted"
@@ -90,12 +88,10 @@ class Attempts:
                 self._refuse_set(group, too_large)
                 return
             self._shared.start_together.refused.pop(group.key, None)
-        siblings = self._shared.siblings(group)
-        busy = [g for g in siblings.values() if g.state in _BUSY and not g.satisfied] if siblings else []
-        if busy and not group.starts_alone:
-            why = f"gang {group.key} starts together with {busy[0].key}, which is {busy[0].state.value}"
-            self._keep_out([group], why, GANG)
-            return
+            if (busy := self._shared.start_together.busy(group)) is not None:
+                why = f"gang {group.key} starts together with {busy.key}, which is {busy.state.value}"
+                self._keep_out([group], why, GANG)
+                return
         unit = self._units.of(group)
         if self._shared.cache.index.selected.waiting and self._waits_for_labels(unit):
             return

@@ -19,10 +19,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from gangsched.core.types.group import Group, PodInfo
+from gangsched.core.types.group import Group, GroupState, PodInfo
 from gangsched.core.types.needed import needed_members
 from gangsched.model.pod_group import GROUPS_KEY, MAX_START_TOGETHER, GroupKey
 
+_BUSY = (GroupState.BINDING, GroupState.UNWINDING)
 _ALONE: Mapping[str, Group] = MappingProxyType({})
 
 
@@ -99,6 +100,12 @@ class StartTogether:
             f"directly ({', '.join(others)}…) or through them; at most {MAX_START_TOGETHER} groups may start "
             f"together: shorten the lists in {GROUPS_KEY}"
         )
+
+    def busy(self, group: Group) -> Group | None:
+        """Returns the first group of its set that is being bound or unwound, if any: meanwhile the set is not
+        tried, and that group wakes it afterwards."""
+        siblings = self.siblings(group).values()
+        return next((one for one in siblings if one.state in _BUSY and not one.satisfied), None)
 
     def unread(self, group: Group) -> str:
         """Returns the problem of a group that it names, in its own dialect, and whose list cannot be read."""
