@@ -77,8 +77,11 @@ def outranking(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
     """33: at rest no group waits for room that less important pods hold and could be evicted from.
 
     Pods whose eviction would take more important ones along do not count. For storms without queues, budgets
-    or stated domains. Skips groups with a claim, as `unfilled` does.
+    or stated domains. Skips groups with a claim, as `unfilled` does, and all where pods say who may be beside
+    them.
     """
+    if told.choosy:
+        return
     claims = scheduler.shared.queue.claims
     standing = claims.all if claims is not None else []
     for group in scheduler.shared.groups.values():

@@ -106,6 +106,9 @@ class Starts:
             others = [one for one in near if one not in heard.begun]
             if any(groups[one].problem for one in near):
                 continue
+            # One that has begun and is short of members may be bound in part: its set waits for them too.
+            if not all(heard.has_all(one) for one in near if one in heard.begun and one in heard.lists):
+                continue
             if all(heard.lists[one] <= names and heard.has_all(one) for one in others):
                 yield f"43: {gang} waits, and its set is there: {group.message}"
 

@@ -27,6 +27,7 @@ from gangsched.sim.taken import Taken
 from gangsched.sim.teams import Guarantees
 from gangsched.sim.told import Told
 from gangsched.sim.waits import Waits
+from gangsched.sim.wishes import Wishes
 
 
 class StepJudges:
@@ -39,7 +40,7 @@ class StepJudges:
         knows_queues: whether the checkers know its queues' guarantees and limits; knows_ids: whether pods'
         annotations say which devices they have."""
         self.preemptions, self._starts, self._kept_room = Preemptions(), Starts(), KeptRoom()
-        self._taken, self._waits = Taken(), Waits()
+        self._taken, self._waits, self._wishes = Taken(), Waits(), Wishes()
         self._follows, self._knows_ids = follows, knows_ids
         self._guarantees = self._limits = self._overtime = None
         self._partial: PartialBinds | None = None
@@ -91,6 +92,7 @@ class StepJudges:
         yield from self._starts.look(scheduler, effects, told)
         yield from self._taken.look(scheduler, told)
         yield from self._waits.look(scheduler, told, self.excuses)
+        yield from self._wishes.look(scheduler, told)
 
     def look(
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told, now_s: float

@@ -17,6 +17,7 @@ from gangsched.config.devices import DeviceSettings
 from gangsched.config.queueing import QueueingSettings
 from gangsched.core.scheduler import Scheduler
 from gangsched.sim import capped, mischief, spite
+from gangsched.sim.choosy import choosy_workload
 from gangsched.sim.crowds import crowded_workload, webbed_workload
 from gangsched.sim.driver import Broken, Simulation
 from gangsched.sim.duel import Duel, make_follower
@@ -183,6 +184,11 @@ STORMS: dict[str, Storm] = {
         "as storm, of gangs in other systems' words, with roles, and of pods that say how their devices lie",
         worded_workload,
         rates=replace(STORM, unread=0.1),
+    ),
+    "choosy": Storm(
+        "as storm, of pods with selectors, affinity, tolerations, spread and ports; labels and taints change",
+        choosy_workload,
+        settings=replace(FENCED, permit_wait_s=15.0),
     ),
     "late": Storm(
         "a full cluster, of gangs that wait for who comes late or never, and for victims that stay",

@@ -17,7 +17,7 @@ from gangsched.core.framework.interface import Code
 from gangsched.core.types.group import ASSUMED, PodInfo
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import CustomObject, Node, Pod
+from gangsched.model.objects import CustomObject, Node, Pod, PodSpec
 from gangsched.sim.books import counts_alike
 from gangsched.sim.reading import Gang, Ids, gang_of, ids_in, ids_of, pod_asks
 
@@ -82,6 +82,8 @@ class Told:
         """UIDs of pods that the server has reported bound, whatever the watch has shown of them."""
         self.n_heard = 0
         """A change counter of pods and answers."""
+        self.choosy: set[str] = set()
+        """UIDs of pods that say something about their node or their neighbours."""
         self.bind_hooks: dict[int, str] = {}
         """UIDs that Bind plugins were asked to bind, by ticket."""
 
@@ -99,6 +101,7 @@ class Told:
     def _pod_gone(self, event: ev.PodDeleted) -> None:
         uid = event.pod.metadata.uid
         self.pods.pop(uid, None)
+        self.choosy.discard(uid)
         self._held.end(uid)
         self.promised.end(uid)
         self.answered.discard(uid)
@@ -154,6 +157,8 @@ class Told:
         known = self.pods.get(uid)
         if known is None or _version(pod) > _version(known):
             self.pods[uid] = pod
+            if known is None and _is_choosy(pod.spec):
+                self.choosy.add(uid)
             if pod.spec.node_name:
                 self.promised.end(uid)
             if known is not None and counts_alike(known, pod):
@@ -227,3 +232,8 @@ def _named(event: ev.PodGroupAdded | ev.PodGroupUpdated | ev.PodGroupDeleted) ->
 
 def _version(pod: Pod) -> int:
     return int(pod.metadata.resource_version)
+
+
+def _is_choosy(spec: PodSpec) -> bool:
+    said = (spec.node_selector, spec.affinity, spec.topology_spread_constraints)
+    return any(said) or any(one.ports for one in spec.containers)

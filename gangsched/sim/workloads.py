@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -30,6 +30,16 @@ from gangsched.sim.api import GRACE_KEY, SimApi
 from gangsched.sim.hostile import hostile_node, hostile_pod
 from gangsched.sim.objects import OURS, STRANGER, make_node, make_pod, make_pod_group
 from gangsched.sim.timeline import Timeline
+
+
+class Happening(Protocol):
+    """Something that happens at a time."""
+
+    @property
+    def at_s(self) -> float: ...
+
+    def happen(self, api: SimApi, timeline: Timeline) -> None:
+        """Makes it so."""
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -98,7 +108,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     nodes: tuple[Node, ...]
     arrivals: tuple[Arrival, ...]
-    intrusions: tuple[Intrusion | Edit, ...] = ()
+    intrusions: tuple[Happening, ...] = ()
 
     def prefix(self, n: int) -> Workload:
         """The first n arrivals only."""
@@ -114,11 +124,11 @@ class Workload(msgspec.Struct, frozen=True):
             timeline.at(arrival.at_s, partial(arrival.happen, api, timeline))
 
     @property
-    def everything(self) -> tuple[Arrival | Intrusion | Edit, ...]:
+    def everything(self) -> tuple[Happening, ...]:
         """All arrivals."""
         return (*self.arrivals, *self.intrusions)
 
-    def without(self, one: Arrival | Intrusion | Edit) -> Workload:
+    def without(self, one: Happening) -> Workload:
         """Returns the workload without one of them."""
         arrivals = tuple(other for other in self.arrivals if other is not one)
         intrusions = tuple(other for other in self.intrusions if other is not one)

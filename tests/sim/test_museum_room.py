@@ -6,8 +6,7 @@ come through the seed that caught it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -25,7 +24,7 @@ from gangsched.plugins.node_unschedulable import NodeUnschedulable
 from gangsched.plugins.node_volume_limits import NodeVolumeLimits
 from gangsched.plugins.taint_toleration import TaintToleration
 from gangsched.sim.storms import STORMS, case
-from tests.support.breaking import searched
+from tests.support.breaking import broken_by, searched
 
 MAX_SEEDS = 40
 Patch = pytest.MonkeyPatch
@@ -137,13 +136,6 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "attached volumes are not counted": (attached_volumes_are_not_counted, "volumes", "37: "),
     "what is given to others is free": (what_is_given_to_others_is_free, "volumes", "38: "),
 }
-
-
-@contextmanager
-def broken_by(mistake: Callable[[Patch], None]) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        mistake(patch)
-        yield
 
 
 @pytest.mark.parametrize("exhibit", EXHIBITS)

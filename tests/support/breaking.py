@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -35,6 +36,13 @@ def searched(mistake: str, n_seeds: int) -> list[int]:
     """The seeds 0 to n-1 in the order in which they are tried: the likely one first, which saves a minute."""
     likely = _SHOWN_BY.get(mistake, 0)
     return [likely, *(seed for seed in range(n_seeds) if seed != likely)]
+
+
+@contextmanager
+def broken_by(mistake: Callable[[pytest.MonkeyPatch], None]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        mistake(patch)
+        yield
 
 
 def keep_behind_claims(patch: pytest.MonkeyPatch, is_kept: Callable[[Group], bool]) -> None:
