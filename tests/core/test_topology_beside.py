@@ -13,6 +13,7 @@ from gangsched.core.cycle import topology
 from gangsched.core.cycle.domains import Area
 from gangsched.core.framework.profile import Demand
 from gangsched.model import effects as ef
+from gangsched.model.devices import INVENTORY_KEY
 from gangsched.model.objects import SchedulingGroup
 from gangsched.model.pod_group import (
     DISRUPTION_KEY,
@@ -20,7 +21,7 @@ from gangsched.model.pod_group import (
     SINGLE,
 )
 from gangsched.model.topology import TOPOLOGY_KEY
-from gangsched.sim.objects import make_pod, make_pod_group
+from gangsched.sim.objects import inventory, make_pod, make_pod_group
 from tests.core.topologies import (
     BLOCK,
     ONE_RACK,
@@ -332,3 +333,18 @@ def test_a_constraint_of_the_core_api_that_is_not_known_is_refused(constraints: 
     c = racks(a=2).object("core", make_pod_group("g", spec=spec)).submit(core_pods("g", pods=2, gpus=1)).run()
     assert c.untouched("g")
     assert why in c.said("g-0")
+
+
+@pytest.mark.parametrize("names", ["inside other", "within other"])
+def test_a_set_is_woken_when_a_group_of_it_can_leave_the_rack_that_another_requires(names: str) -> None:
+    """All pods are alike, but only one group must be in a rack: a device elsewhere is news for the other."""
+    in_rack, free = names.split()
+    c = racks(a=1, b=(4,))
+    whole, ill = c.nodes["b0"], inventory("b0", 4, unhealthy=range(4))
+    c.node(replace(whole, metadata=replace(whole.metadata, annotations={INVENTORY_KEY: ill})))
+    together = {GROUPS_KEY: f'["d/{in_rack}", "d/{free}"]'}
+    c.submit(with_annotations(within(ONE_RACK, gang(in_rack, pods=2, gpus=4)), together))
+    c.submit(with_annotations(within(f"preferred: {RACK}", gang(free, pods=1, gpus=4)), together)).run()
+    assert c.state(in_rack) == c.state(free) == "unschedulable"
+    c.wait(15.0).node(whole).run()
+    assert (where(c, in_rack), where(c, free)) == (["a"], ["b"])

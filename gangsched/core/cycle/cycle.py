@@ -357,7 +357,7 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
     is_alike = len(shortage.states) == 1
     short = Shortage(shortage.unplaced, template, view, own, fit, wanted, found, suits, is_alike, held)
     # Without a named plugin, any change may help.
-    return FitError(group, sentence, tuple(rejected) or (("", None),), shortage=short)
+    return FitError(group, sentence, tuple(dict.fromkeys(rejected)) or (("", None),), shortage=short)
 
 
 def _kept_in_place(
@@ -369,8 +369,9 @@ def _kept_in_place(
     it move away and make room for the template that was short. plugins: those that rejected that template.
     """
     for demand in demands:
-        templates = [one for one in templates_of(demand.members).values() if one is not shortage.template]
-        own = demand is shortage.demand
+        own = demand is shortage.demand  # a sibling's pods of this template may go to other nodes
+        named_already = shortage.template if own else None
+        templates = [one for one in templates_of(demand.members).values() if one is not named_already]
         states = shortage.states if own else pre_filtered(demand, templates, shortage.trial)[0]
         for template in templates:
             named = dict.fromkeys(plugins)
