@@ -38,6 +38,7 @@ _MAX_NAMED = 3
 _MAX_REASONS = 12
 _DAY_S = 86_400
 FITS = "It would fit as things are now"
+HAS_ROOM = "There is room for it now"
 _FILL = (
     "State a walltime (the annotation gangsched.io/walltime) if it ends before that start: then it may run"
     " there until then.",
@@ -159,12 +160,12 @@ def _fits(group: Group, begin: str, again: str, missing: tuple[str, ...]) -> Fou
     """The answer when there is room: it waits for another reason. missing: the cure, if groups of its set
     are not all there."""
     if missing:
-        return Found(f"{begin}There is room for it now.", missing, then=again)
+        return Found(f"{begin}{HAS_ROOM}.", missing, then=again)
     last = f" The last attempt said: {group.message.rstrip('.')}." if group.message else ""
     if group.state is GroupState.ACTIVE:
         return Found(f"{begin}{FITS}; it waits for its turn.{last}", then=again)
     todo = ("Fix what the last attempt failed on: nothing else is in its way now.",) if last else ()
-    begin += "There is room for it now; it pauses after a failed attempt."
+    begin += f"{HAS_ROOM}; it pauses after a failed attempt."
     return Found(begin + last, todo, then=again)
 
 

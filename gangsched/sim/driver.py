@@ -304,14 +304,11 @@ class Simulation:
         elif now != self._judged:
             self._judged_quiet = False
         self._judged = now
-        if self.judges.has_more:
-            is_idle = not self.inbox and not self._n_active
-            now_s, since_s = self.timeline.now_s, self.calm_since_s
-            self._judge(
-                self.judges.between_turns(
-                    self.scheduler, self.told, now_s, calm_since_s=since_s, is_idle=is_idle
-                )
-            )
+        is_idle = not self.inbox and not self._n_active
+        now_s, since_s = self.timeline.now_s, self.calm_since_s
+        self._judge(
+            self.judges.between_turns(self.scheduler, self.told, now_s, calm_since_s=since_s, is_idle=is_idle)
+        )
         for watcher in self.watchers:
             self._judge(watcher(self))
 

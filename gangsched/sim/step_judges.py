@@ -22,6 +22,7 @@ from gangsched.sim.group_words import untrue_words
 from gangsched.sim.kept_room import KeptRoom, acyclic
 from gangsched.sim.overtime import Overtime
 from gangsched.sim.partial_binds import UNWIND, PartialBinds
+from gangsched.sim.rests import Rests
 from gangsched.sim.starts import Starts, reserved_by
 from gangsched.sim.taken import Taken
 from gangsched.sim.teams import Guarantees
@@ -40,7 +41,7 @@ class StepJudges:
         knows_queues: whether the checkers know its queues' guarantees and limits; knows_ids: whether pods'
         annotations say which devices they have."""
         self.preemptions, self._starts, self._kept_room = Preemptions(), Starts(), KeptRoom()
-        self._taken, self._waits, self._wishes = Taken(), Waits(), Wishes()
+        self._taken, self._waits, self._wishes, self._rests = Taken(), Waits(), Wishes(), Rests()
         self._follows, self._knows_ids = follows, knows_ids
         self._guarantees = self._limits = self._overtime = None
         self._partial: PartialBinds | None = None
@@ -123,6 +124,10 @@ class StepJudges:
         self, scheduler: Scheduler, told: Told, now_s: float, *, calm_since_s: float, is_idle: bool
     ) -> Iterator[str]:
         """calm_since_s: 0 while anything goes wrong; is_idle: no event is unread, and no group is in line."""
+        if is_idle:
+            yield from self._rests.look(scheduler, now_s, self.excuses)
+        if not self.has_more:
+            return
         if self._fills and is_idle and scheduler.is_synced:
             yield from unfilled(scheduler, told, now_s, self.is_kept_out, self.excuses)
         if self._overtime is not None and self._are_evicted and calm_since_s and scheduler.is_synced:

@@ -203,17 +203,42 @@ def _of_neighbours(pod: Pod, node: Node, scene: _Scene) -> Iterator[str]:
             if _is_near(term, labels, where) and _means(term, other, pod):
                 yield f"which the anti-affinity of {other.metadata.name} on {term.topology_key} forbids"
     terms = _near_to(pod)
-    meant = {uid: one for uid, one in others.items() if all(_means(term, pod, one.pod) for term in terms)}
-    # The first of a kind may go anywhere, and those that come next, and ask for nothing, may go elsewhere.
-    before = [one.node for uid, one in meant.items() if uid not in scene.new or _near_to(one.pod) == terms]
-    is_first = all(_means(term, pod, pod) for term in terms) and not any(
-        term.topology_key in (node.metadata.labels or {}) for term in terms for node in before if node
-    )
-    for term in terms:
-        if term.topology_key not in labels:
-            yield f"which lacks the label {term.topology_key} of its affinity"
-        elif not is_first and not any(_is_near(term, labels, one.node) for one in meant.values()):
-            yield f"where none of those is whom its affinity on {term.topology_key} means"
+    if lacking := [term for term in terms if term.topology_key not in labels]:
+        yield f"which lacks the label {lacking[0].topology_key} of its affinity"
+    elif terms and not _has_near(pod, node, scene) and not _is_first(pod, scene):
+        yield f"where none of those is whom its affinity on {terms[0].topology_key} means"
+
+
+def _meant(pod: Pod, scene: _Scene) -> dict[str, _Place]:
+    """The other pods that all its terms of affinity mean."""
+    terms, mine = _near_to(pod), pod.metadata.uid
+    return {
+        uid: place
+        for uid, place in scene.places.items()
+        if uid != mine and all(_means(term, pod, place.pod) for term in terms)
+    }
+
+
+def _has_near(pod: Pod, node: Node, scene: _Scene) -> bool:
+    """Whether each of its terms of affinity has one that all of them mean."""
+    labels, meant = node.metadata.labels or {}, _meant(pod, scene).values()
+    return all(any(_is_near(term, labels, one.node) for one in meant) for term in _near_to(pod))
+
+
+def _is_first(pod: Pod, scene: _Scene) -> bool:
+    """Whether it may have been the first of its kind, which goes anywhere.
+
+    Those that are placed together are placed in some order: only one of them can have been the first.
+    """
+    terms = _near_to(pod)
+    if not all(_means(term, pod, pod) for term in terms):
+        return False
+    for uid, (other, node) in _meant(pod, scene).items():
+        if node is None or not any(term.topology_key in (node.metadata.labels or {}) for term in terms):
+            continue
+        if uid not in scene.new or (_near_to(other) == terms and not _has_near(other, node, scene)):
+            return False
+    return True
 
 
 def _near_to(pod: Pod) -> list[PodAffinityTerm]:
