@@ -20,6 +20,7 @@ from gangsched.config.strict import nearest
 from gangsched.core.cycle.shortage import named
 from gangsched.core.explain_room import Found, NearMiss, Reason, placeable
 from gangsched.core.explain_sets import apart
+from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.groups.claims_told import latest_end
 from gangsched.core.preemption.victims import is_leaving
 from gangsched.core.queueing.expected_ends import told_end
@@ -80,7 +81,10 @@ def explain(scheduler: Scheduler, group: Group, now_s: float, *, ago_s: float | 
 
     ago_s: added to the core's clock, gives Unix time; None: times of day are left out.
     """
-    found = _found(scheduler, group, now_s, ago_s)
+    try:
+        found = _found(scheduler, group, now_s, ago_s)
+    except PluginError as error:
+        found = Found(f"{error}.")
     position, n_waiting = _position(scheduler, group)
     view = view_group(group)
     return Explanation(

@@ -9,9 +9,9 @@ from collections import Counter
 
 from gangsched.core.cache.queue_book import KEPT_FOR
 from gangsched.core.cache.queue_tree import QUEUE_KEY
+from gangsched.core.preemption.queue_rights import SYSTEM_PRIORITY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group
-from gangsched.core.types.needed import requests_of
 from gangsched.model.printable import sentence, several
 from gangsched.model.resources import told_amount
 
@@ -38,11 +38,10 @@ def at_limit(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
     """(the explanation, the cure); None if no limit of its queue keeps it out."""
     shared = scheduler.shared
     book, view = shared.queues(), shared.queue_view
-    if book is None or view is None or group.is_half_bound:
+    if book is None or view is None or group.is_half_bound or group.priority >= SYSTEM_PRIORITY:
         return None
-    asked = requests_of(shared.start_together.members_to_admit(group))
-    path = book.tree.paths.get(view.queue_of(group), ())
-    over = book.over_limit(dict.fromkeys(path, asked), view.kept_in_limits(group))
+    asked = book.tree.asked(shared.start_together.members_to_admit(group))
+    over = book.over_limit(asked, view.kept_in_limits(group))
     if over is None:
         return None
     name, resource, needs, used, kept, limit = over

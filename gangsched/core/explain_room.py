@@ -21,7 +21,6 @@ from gangsched.core.explain_cures import cures, refused, why_refused
 from gangsched.core.explain_queues import at_limit, names_wrong_queue
 from gangsched.core.explain_sets import kept_out_by_set, not_ready
 from gangsched.core.framework.plan import FitError, Plan, Shortage
-from gangsched.core.framework.plugin_calls import PluginError
 from gangsched.core.framework.profile import Demand
 from gangsched.core.groups.claims_told import latest_end
 from gangsched.core.queueing.expected_ends import EndsTold
@@ -76,7 +75,10 @@ class Found(msgspec.Struct):
 
 
 def placeable(scheduler: Scheduler, group: Group, now_s: float, ago_s: float | None) -> Found:
-    """What keeps it from being placed. ago_s: added to the core's clock, gives Unix time; None: unknown."""
+    """What keeps it from being placed. ago_s: added to the core's clock, gives Unix time; None: unknown.
+
+    Raises: PluginError.
+    """
     begin = ""
     if group.is_half_bound:
         begin = f"{group.n_bound} of {group.start_count} members run; the rest is placed first in line. "
@@ -170,31 +172,27 @@ def _fits(group: Group, begin: str, again: str, missing: tuple[str, ...]) -> Fou
 
 
 def _tried(scheduler: Scheduler, group: Group) -> Plan | FitError | str:
-    """Tries to place it now, with the groups that start with it; text: why it could not be tried."""
+    """Tries to place it now, with the groups that start with it; text: why it could not be tried. Raises:
+    PluginError."""
     shared = scheduler.shared
     if not group.n_pending:
         return "No member is pending."
-    try:
-        others = shared.start_together.starting_with(group)
-        unit = [group, *(one for one in others if one.state in _TRIABLE)]
-        demands = []
-        for one in unit:
-            members, roles = one.in_state(MemberState.PENDING), one.short_roles()
-            if members:
-                ordered = needed_first(members, roles) if roles else members
-                n_needed = min(one.n_needed, len(members))
-                profile, weight = shared.profile_of(one).quiet, shared.packing_weight(one)
-                demands.append(Demand(one, profile, ordered, n_needed, roles=roles, packing_weight=weight))
-        return run_cycle(
-            demands,
-            shared.cache.view,
-            topology_key=shared.settings.topology_key,
-            nominated=[
-                one for one in scheduler.attempts.claiming.nominated(unit) if one.info.group not in unit
-            ],
-        )
-    except PluginError as error:
-        return f"{error}."
+    others = shared.start_together.starting_with(group)
+    unit = [group, *(one for one in others if one.state in _TRIABLE)]
+    demands = []
+    for one in unit:
+        members, roles = one.in_state(MemberState.PENDING), one.short_roles()
+        if members:
+            ordered = needed_first(members, roles) if roles else members
+            n_needed = min(one.n_needed, len(members))
+            profile, weight = shared.profile_of(one).quiet, shared.packing_weight(one)
+            demands.append(Demand(one, profile, ordered, n_needed, roles=roles, packing_weight=weight))
+    return run_cycle(
+        demands,
+        shared.cache.view,
+        topology_key=shared.settings.topology_key,
+        nominated=[one for one in scheduler.attempts.claiming.nominated(unit) if one.info.group not in unit],
+    )
 
 
 def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:

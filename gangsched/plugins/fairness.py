@@ -66,20 +66,10 @@ class Fairness:
         book = view.queues
         if book is None:
             return SUCCESS
-        by_queue: dict[str, list[PodInfo]] = {}
         for info in members:
-            chosen = book.tree.of(info.pod)
-            if chosen.problem:
-                return Status(Code.UNRESOLVABLE, chosen.problem, self.name)
-            if chosen.queue in book.tree.paths and group.priority < SYSTEM_PRIORITY:
-                by_queue.setdefault(chosen.queue, []).append(info)
-        asked: dict[str, dict[str, int]] = {}
-        for queue, infos in by_queue.items():
-            request = requests_of(infos)
-            for name in book.tree.paths[queue]:
-                so_far = asked.setdefault(name, {})
-                for resource, amount in request.items():
-                    so_far[resource] = so_far.get(resource, 0) + amount
+            if problem := book.tree.of(info.pod).problem:
+                return Status(Code.UNRESOLVABLE, problem, self.name)
+        asked = book.tree.asked(members) if group.priority < SYSTEM_PRIORITY else None
         over = book.over_limit(asked, view.kept_in_limits(group)) if asked else None
         return SUCCESS if over is None else _over(over)
 

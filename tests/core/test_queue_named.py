@@ -38,3 +38,21 @@ def test_a_queue_of_others_or_with_queues_below_it_is_told_as_such() -> None:
     )
     assert "only queues below it take pods" in told("a", "all")[1].answer
     assert "no queue lists the namespace c." in told("c", "none")[1].answer
+
+
+def test_a_gang_of_two_queues_is_told_of_the_one_that_is_at_its_limit() -> None:
+    """Its first pod is in a queue with room: Admit asks for each pod's queue, and so does the explanation."""
+    c = queued(
+        "queues: [{name: small, namespaces: [a], limit: {nvidia.com/gpu: 2}},"
+        " {name: large, namespaces: ['a*']}]"
+    )
+    c.submit(pods("a", "first", gpus=2, annotations={"gangsched.io/queue": "small"})).run()
+    for name in ("large", "small"):
+        own = {"gangsched.io/queue": name}
+        c.submit(pods("a", f"train-{name}", group="train", min_members=2, annotations=own))
+    c.run()
+    [group] = [one for one in c.scheduler.shared.groups.values() if one.is_gang]
+    assert group.message == "Fairness: queue small: 2 of 2 nvidia.com/gpu used, needs 1"
+    assert explain(c.scheduler, group, c.now_s).answer.startswith(
+        "Queue small is at its limit: 2 of 2 nvidia.com/gpu are used, and it needs 1, 1 too many."
+    )

@@ -6,11 +6,13 @@ what queues hold and which is next (core.cache.queue_book).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from gangsched.config.queues import QueueConfig, QueuesSettings
 from gangsched.config.strict import nearest
+from gangsched.core.types.group import PodInfo
+from gangsched.core.types.needed import requests_of
 from gangsched.model.objects import Pod
 from gangsched.model.pod_group import STARTED_IN_KEY
 
@@ -88,6 +90,22 @@ class QueueTree:
             named = (labels.get(key) or annotations.get(key) for key in OTHER_KEYS)
             wanted = next((one.rsplit(".", 1)[-1] for one in named if one), "")
         return self._of_name(meta.namespace, wanted)
+
+    def asked(self, members: Iterable[PodInfo]) -> dict[str, dict[str, int]]:
+        """Returns what the members ask of each queue that they are in, and of those above it."""
+        by_queue: dict[str, list[PodInfo]] = {}
+        for info in members:
+            queue = self.of(info.pod).queue
+            if queue in self.paths:
+                by_queue.setdefault(queue, []).append(info)
+        asked: dict[str, dict[str, int]] = {}
+        for queue, infos in by_queue.items():
+            request = requests_of(infos)
+            for name in self.paths[queue]:
+                so_far = asked.setdefault(name, {})
+                for resource, amount in request.items():
+                    so_far[resource] = so_far.get(resource, 0) + amount
+        return asked
 
     def due(self, queue: str) -> float:
         """Returns a queue's due share of the cluster, if all queues have pods in line; 0 to 1."""
