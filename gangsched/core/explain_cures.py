@@ -86,10 +86,11 @@ def cures(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequen
     elif not found:
         yield from _excluding(short)
     elif n_more := n_too_many(short):
-        nodes = _nodes(n_more)
+        n_now, each = short.n_wanted - short.n_fit, f"({_each(short, found)})"
+        later = f" and wait for room on the others, add {_nodes(n_now)} to start at once" * (n_now > n_more)
         yield (
             "Waiting does not help: with nothing else running it would not fit either."
-            f" Add {nodes}{_to(short)} ({_each(short, found)}), or ask for less."
+            f" Add {_nodes(n_more)}{_to(short)} {each}{later}, or ask for less."
         )
     else:
         yield from _room(short, group, waiting, found)
@@ -153,7 +154,8 @@ def _room(short: Shortage, group: Group, waiting: Iterable[Group], found: Sequen
 
 def _each(short: Shortage, found: Sequence[Lack]) -> str:
     asked = ", ".join(f"{told_amount(one.resource, one.amount)} {one.resource}" for one in found)
-    return f"each member needs {asked} on one node"
+    where = ", where its affinity, spread and host ports allow it" * short.minds_pods
+    return f"each member needs {asked} on one node{where}"
 
 
 def _nodes(n: int) -> str:

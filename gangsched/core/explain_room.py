@@ -27,6 +27,7 @@ from gangsched.core.queueing.expected_ends import EndsTold
 from gangsched.core.queueing.walltimes import Walltimes
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
+from gangsched.core.types.arrays import NO_LIMIT
 from gangsched.core.types.group import NEVER_S, Group, GroupState, MemberState
 from gangsched.core.types.needed import needed_first
 from gangsched.model.printable import several
@@ -208,7 +209,7 @@ def _headline(short: Shortage, group: Group, found: Sequence[Lack]) -> str:
         none = "cannot use the only node" if n_nodes == 1 else f"suits none of {several(n_nodes, 'node')}"
         return f"{short.about_domains}{begin} {none}{why}."
     lack = found[0]
-    most = int(np.where(short.suits, lack.free, -1).argmax())
+    most = int(np.where(short.suits, lack.free, -NO_LIMIT).argmax())
     free = max(int(lack.free[most]), 0)
     beside = "beside its other members, " if short.own else ""
     return (

@@ -261,9 +261,16 @@ class Case(msgspec.Struct, frozen=True):
 
     def run(self) -> Simulation | Duel:
         """Runs the storm, then calm until all is at rest. Raises: Broken."""
+        sim = self.begun()
+        sim.run_for(self.storm.storm_s)
+        sim.settle()
+        return sim
+
+    def begun(self) -> Simulation | Duel:
+        """Returns it before anything has happened."""
         storm = self.storm
         start = partial(Duel, foresees=storm.foresees) if storm.is_duel else storm.simulation
-        sim = start(
+        return start(
             self.seed,
             self.workload,
             rates=self.rates,
@@ -271,9 +278,6 @@ class Case(msgspec.Struct, frozen=True):
             make=storm.make,
             recount_every=self.recount_every,
         )
-        sim.run_for(storm.storm_s)
-        sim.settle()
-        return sim
 
     def failure(self) -> Broken | None:
         """Runs it; returns the violation, if any."""

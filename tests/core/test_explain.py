@@ -19,6 +19,7 @@ from gangsched.model import events as ev
 from gangsched.model.objects import (
     Affinity,
     ClaimVolume,
+    ContainerPort,
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
@@ -573,3 +574,34 @@ def test_a_plugin_that_fails_while_it_is_explained_is_named(monkeypatch: pytest.
     c.submit(make_pod("fits", gpus=8)).run().submit(make_pod("waits", gpus=8, preempts=False)).run()
     monkeypatch.setattr(Claiming, "told_kept", fails)
     assert told(c, "waits").answer == "plugin Quota failed in Admit: ValueError: no such project."
+
+
+def test_nodes_to_add_are_told_for_now_and_for_when_the_others_have_ended() -> None:
+    c = cluster(nodes=2)
+    c.submit(make_pod("runs", gpus=8)).run().submit(gang("wide", pods=3, gpus=8)).run()
+    assert told(c, "wide").cures == (
+        "Waiting does not help: with nothing else running it would not fit either. Add 1 such node"
+        f" (each member needs 8 {GPU} on one node) and wait for room on the others, add up to 2 such nodes to"
+        " start at once, or ask for less.",
+    )
+
+
+def test_a_node_that_has_less_than_nothing_free_is_named_all_the_same() -> None:
+    c = cluster(nodes=1, listed=False)
+    c.submit(make_pod("runs", gpus=8)).run()
+    allocatable = {**(c.nodes["n0"].status.allocatable or {}), GPU: 4}
+    c.node(replace(c.nodes["n0"], status=replace(c.nodes["n0"].status, allocatable=allocatable)))
+    c.submit(make_pod("waits", gpus=2)).run()
+    assert told(c, "waits").answer == (
+        "Pod waits needs 2 nvidia.com/gpu on one node; most free on any that suits it is 0 (n0)."
+    )
+
+
+def test_who_minds_the_pods_beside_it_is_told_that_room_alone_may_not_do() -> None:
+    c = cluster(nodes=1)
+    c.submit(make_pod("runs", gpus=8)).run()
+    port = make_pod("port", gpus=2)
+    [main] = port.spec.containers
+    ports = [ContainerPort(container_port=80, host_port=80)]
+    c.submit(replace(port, spec=replace(port.spec, containers=[replace(main, ports=ports)]))).run()
+    assert "on one node, where its affinity, spread and host ports allow it" in told(c, "port").cures[0]

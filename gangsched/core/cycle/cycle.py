@@ -355,7 +355,8 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
         suits = suits & shortage.state.subset
     own = [(one.row, one.info.template) for one in shortage.placed]
     is_alike = len(shortage.states) == 1
-    short = Shortage(shortage.unplaced, template, view, own, fit, wanted, found, suits, is_alike, held)
+    minds = profile.filtering.sees_pods(shortage.state) or bool(template.host_ports)
+    short = Shortage(shortage.unplaced, template, view, own, fit, wanted, found, suits, is_alike, minds, held)
     # Without a named plugin, any change may help.
     return FitError(group, sentence, tuple(dict.fromkeys(rejected)) or (("", None),), shortage=short)
 

@@ -121,6 +121,8 @@ class Shortage(msgspec.Struct, gc=False):
     suits: BoolArray
     is_alike: bool
     """Whether all members to be placed are of its template."""
+    minds_pods: bool = False
+    """Whether it depends on the pods beside it: by affinity, spread or ports."""
     n_held: int = 0
     """How many of n_fit were running or held room before."""
     about_domains: str = ""
