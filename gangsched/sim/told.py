@@ -145,11 +145,10 @@ class Told:
     def _read(self, event: ev.PodRead | ev.PodBumped) -> None:
         if isinstance(event, ev.PodBumped):
             self.n_settled[event.uid] += 1
-        if event.pod is not None and event.pod.spec.node_name:
-            known = self.pods.get(event.uid)  # without one it is gone, and the answer is old
-            if known is not None and not known.spec.node_name:  # else the watch shows what comes after that
-                self._see(event.pod)
-        else:
+        known = self.pods.get(event.uid)  # without one it is gone, and the answer is old
+        if event.pod is not None and known is not None and not known.spec.node_name:
+            self._see(event.pod)  # else the watch shows what comes after that
+        if event.pod is None or not event.pod.spec.node_name:
             self.promised.end(event.uid)
 
     def _see(self, pod: Pod) -> None:
