@@ -43,6 +43,8 @@ class FailedDevices:
         """UIDs of pods whose devices failed while nothing may be evicted: looked at again once a minute."""
         self._asked: set[str] = set()
         """UIDs of pods whose eviction this process has requested."""
+        self._was_synced = False
+        """Whether anything was decided before this step."""
 
     def look(
         self, scheduler: Scheduler, effects: Iterable[ef.Effect], told: Told, now_s: float
@@ -84,8 +86,9 @@ class FailedDevices:
             if known:
                 self._since_s[uid] = known
                 group = infos[uid].group if uid in infos else None
-                if group is None or group.state in _MOVING or not scheduler.is_synced:
+                if group is None or group.state in _MOVING or not self._was_synced:
                     self._moved_s[uid] = now_s
+        self._was_synced = scheduler.is_synced
 
     def _is_due(self, event: ef.RecordEvent, told: Told, now_s: float) -> Iterator[str]:
         pod = told.pods.get(event.uid)

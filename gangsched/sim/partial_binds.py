@@ -14,6 +14,7 @@ from gangsched.core.types.group import GroupState
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.reading import OF_OBJECTS, Gang, gang_of, needed_by
+from gangsched.sim.roles import missing_roles
 from gangsched.sim.told import Told
 
 POLICY_KEY = "gangsched.io/on-partial-bind"
@@ -110,7 +111,7 @@ class PartialBinds:
             if all(pod.is_terminal for pod in there):
                 self._known.add(gang)  # those that have succeeded count for the next start
                 self._whole.discard(gang)
-            elif needed is None:
+            elif needed is None or any(missing_roles(gang.dialect, there, told.groups.get(gang))):
                 self._known.discard(gang)
             elif len(there) - n_failed >= needed:
                 self._whole.add(gang)

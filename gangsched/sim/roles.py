@@ -7,10 +7,11 @@ be read. Called by sim.reading and sim.starts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gangsched.model.objects import Pod
+from gangsched.model.objects import CustomObject, Pod
 from gangsched.sim.plainly import json_of, whole_number
 
 Roles = Mapping[str, int]
@@ -43,6 +44,17 @@ def roles_of(dialect: str, pod: Pod, spec: Mapping[str, Any]) -> Roles | None:
     # Volcano: if minMember is less than the tasks' minima together, only minMember counts.
     is_counted = sum(minima.values()) <= (whole_number(spec.get("minMember") or 0, at_least=0) or 0)
     return {task: n for task, n in minima.items() if n} if is_counted else {}
+
+
+def missing_roles(
+    dialect: str, there: Sequence[Pod], item: CustomObject | None
+) -> Iterator[tuple[str, int, int]]:
+    """Yields (role, how many of it are there, its minimum) for each role that is short."""
+    spec = (item.spec or {}) if item is not None else {}
+    of_role = Counter(role_of(dialect, pod) for pod in there)
+    for role, n in ((roles_of(dialect, there[0], spec) or {}) if there else {}).items():
+        if of_role[role] < n:
+            yield role, of_role[role], n
 
 
 def task_groups(text: str) -> Roles | None:

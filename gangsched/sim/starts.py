@@ -7,7 +7,6 @@ sim.duel after every step.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from gangsched.model.objects import Pod
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.plainly import json_of
 from gangsched.sim.reading import OF_OBJECTS, Gang, gang_of, least, needed_by
-from gangsched.sim.roles import role_of, roles_of
+from gangsched.sim.roles import missing_roles
 from gangsched.sim.told import RANK_KEY, Told
 
 KEY = "gangsched.io/groups"
@@ -156,11 +155,8 @@ def _starts_short(gang: Gang, pods: Sequence[Pod], reserved: frozenset[str], tol
     there = [pod for pod in pods if pod.metadata.uid in reserved]
     if len(there) < needed:
         yield f"44: {gang} starts with {len(there)} places of {needed}"
-    spec = (item.spec or {}) if item is not None else {}
-    of_role = Counter(role_of(gang.dialect, pod) for pod in there)
-    for role, n in (roles_of(gang.dialect, pods[0], spec) or {}).items():
-        if of_role[role] < n:
-            yield f"44: {gang} starts with {of_role[role]} places of {n} for {role}"
+    for role, n, least_of_it in missing_roles(gang.dialect, there, item):
+        yield f"44: {gang} starts with {n} places of {least_of_it} for {role}"
 
 
 def _starts_apart(gang: Gang, heard: _Heard) -> Iterator[str]:
