@@ -217,14 +217,17 @@ STORMS: dict[str, Storm] = {
 }
 _BESIDE_HOSTILE = (
     *("limits", "queues", "lending", "claims", "overtime"),
-    *("volumes", "racks", "wordings", "preempting", "labels", "late"),
+    *("volumes", "racks", "wordings", "preempting", "labels", "late", "choosy"),
 )
 _BESIDE_SICK = (
     *("overrun", "overtime", "lending", "limits"),
-    *("volumes", "racks", "wordings", "preempting", "labels"),
+    *("volumes", "racks", "wordings", "preempting", "labels", "choosy"),
 )
-_BESIDE_CLAIMS = ("volumes", "racks", "wordings", "preempting", "sick", "unwind", "late")
-_BESIDE_DUEL = ("claims", "overtime", "preempting", "racks", "wordings", "sick", "hostile", "labels", "late")
+_BESIDE_CLAIMS = ("volumes", "racks", "wordings", "preempting", "sick", "unwind", "late", "choosy")
+_BESIDE_DUEL = (
+    *("claims", "overtime", "preempting", "racks", "wordings"),
+    *("sick", "hostile", "labels", "late", "choosy"),
+)
 
 
 def _mixes(storms: Mapping[str, Storm]) -> tuple[Storm, ...]:
