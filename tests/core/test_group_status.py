@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
-from gangsched.model.objects import PodStatus
+from gangsched.model.objects import Pod, PodStatus
 from gangsched.model.pod_group import COSCHEDULING, COSCHEDULING_LABEL
 from gangsched.sim.objects import make_node, make_pod, make_pod_group
 from gangsched.sim.told import Told
@@ -165,6 +165,37 @@ def test_an_object_that_is_replaced_while_its_gang_runs_says_so_too(version: str
     c.tell(ev.PodGroupAdded(COSCHEDULING, version, new)).run()
     assert [effect.uid for effect in c.all(ef.WritePodGroupStatus)] == ["uid-anew"]
     c.five_more_turns_change_nothing()
+
+
+def replaced_by(c: Cluster, pod: Pod) -> Pod:
+    """The pod made again, as its controller does; the server has it now."""
+    meta = replace(pod.metadata, uid=f"{pod.metadata.uid}-anew", annotations={}, resource_version=c._next())
+    del c.pods[pod.metadata.uid]
+    made = Pod(meta, replace(pod.spec, node_name=""))
+    c.pods[meta.uid] = made
+    return made
+
+
+@pytest.mark.parametrize("version", [*ALL, "scheduling.k8s.io/v1beta1"])
+def test_an_object_that_is_made_again_before_its_gang_starts_again_says_so_in_the_same_words(
+    version: str,
+) -> None:
+    """They were written before, to another object of that name."""
+    c = gang_of(version, nodes=2)
+    said, whole = written(c)[-1], dict(c.nodes)
+    old, pods = make_pod_group("a", spec={"minMember": 2}), [c.pod("a-0"), c.pod("a-1")]
+    for node in whole.values():
+        c.node(replace(node, spec=replace(node.spec, unschedulable=True)))
+    anew = [replaced_by(c, pod) for pod in pods]
+    c.tell(*(ev.PodDeleted(pod) for pod in pods), *(ev.PodAdded(pod) for pod in anew)).run().clear()
+    c.tell(ev.PodGroupDeleted(COSCHEDULING, version, old))
+    new = replace(old, metadata=replace(old.metadata, uid="uid-anew", resource_version=c._next()))
+    c.tell(ev.PodGroupAdded(COSCHEDULING, version, new))
+    for node in whole.values():
+        c.node(node)
+    last = c.run().wait(15.0).all(ef.WritePodGroupStatus)[-1]
+    assert last.uid == "uid-anew"
+    assert last.status.keys() == said.keys()
 
 
 def test_a_gang_that_was_scheduled_stays_so_when_its_object_is_spoiled_before_the_watch_shows_it() -> None:

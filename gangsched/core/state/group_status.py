@@ -57,6 +57,16 @@ def has_phase(definition: PodGroup) -> bool:
     return definition.api_version.partition("/")[0] in _WITH_PHASE
 
 
+def known_status(group: Group, definition: PodGroup) -> Status:
+    """Returns the object's status as last written, or as read if nothing was written to this object.
+
+    The object as read may be older than the last write, and one of its name may have been written to before.
+    """
+    if group.status_written is not None and group.status_written[0] == definition.uid:
+        return group.status_written[1]
+    return definition.status
+
+
 def says_scheduled(definition: PodGroup) -> bool:
     """Whether the object, of an API without phases, already has the condition that the gang was scheduled."""
     return condition_of(definition.status.get("conditions"), _core_kind(definition)).get("status") == "True"
@@ -92,8 +102,7 @@ def _core(group: Group, definition: PodGroup, told: Told) -> Status | None:
         "message": told.message,
         "observedGeneration": definition.generation,
     }
-    # The object as read may be older than the last write.
-    before = condition_of((group.status_written or definition.status).get("conditions"), kind)
+    before = condition_of(known_status(group, definition).get("conditions"), kind)
     if before.get("status") == "True" and not told.scheduled:
         return None  # "initially": once true it stays true
     if all(before.get(key) == value for key, value in mine.items()):

@@ -19,6 +19,7 @@ from gangsched.core.state.group_status import (
     has_phase,
     is_same,
     is_step,
+    known_status,
     says_scheduled,
     status_of,
     with_condition,
@@ -118,11 +119,10 @@ class Reporter:
             self._tell_step(group)
 
     def redefined(self, group: Group, *, before: PodGroup | None) -> None:
-        """Takes note of a new definition: what was written to an object that has been replaced is void."""
-        if before is None or group.definition is None or before.uid == group.definition.uid:
-            return
-        group.status_written = None
-        if group.satisfied:
+        """Takes note of a new definition: an object that replaces another does not know yet that its gang has
+        started."""
+        now = group.definition
+        if now is not None and group.satisfied and (before is None or before.uid != now.uid):
             self.found_started(group)
 
     def found_started(self, group: Group) -> None:
@@ -233,9 +233,7 @@ class Reporter:
         if status is not None and group.key.dialect == CORE:
             for own in group.conditions_told.values():
                 status = with_condition(status, own)
-        # The object as read may be older than our last write.
-        known: Mapping[str, Any] = group.status_written or definition.status
-        if status is not None and not is_same(known, status):
+        if status is not None and not is_same(known_status(group, definition), status):
             self._write(group, definition, status)
 
     def _tell_step(self, group: Group) -> None:
@@ -245,7 +243,7 @@ class Reporter:
         if definition is None or not definition.uid or not has_phase(definition):
             return
         status = status_of(group, definition, Told(group.satisfied, "Scheduled", "", refused=False))
-        known: Mapping[str, Any] = group.status_written or definition.status
+        known = known_status(group, definition)
         if status is not None and is_step(known, status, group.min_count):
             self._write(group, definition, status)
 
@@ -287,11 +285,10 @@ class Reporter:
         group.conditions_told[kind] = mine
         if not is_written:
             return
-        known: Mapping[str, Any] = group.status_written or definition.status
-        self._write(group, definition, with_condition(known, mine))
+        self._write(group, definition, with_condition(known_status(group, definition), mine))
 
     def _write(self, group: Group, definition: PodGroup, status: Mapping[str, Any]) -> None:
-        group.status_written = status
+        group.status_written = definition.uid, status
         self._shared.emit(
             WritePodGroupStatus(
                 uid=definition.uid,

@@ -166,7 +166,7 @@ class Group:
         self.satisfied = self.recovering = False
         self.preemption: Preemption | None = None
         self.conditions_told: dict[str, Mapping[str, object]] = {}
-        self.status_written: Mapping[str, object] | None = None
+        self.status_written: tuple[str, Mapping[str, Any]] | None = None
 
     def __repr__(self) -> str:
         return f"<{self.key} {self.state.value} {dict(self.counts)}>"
