@@ -91,7 +91,12 @@ class PartialBinds:
                 continue
             running = [pod for pod in told.pods.values() if pod.spec.node_name and gang_of(pod) == gang]
             is_asked = any(pod.metadata.uid in self._asked for pod in running)
-            if is_asked or not running or self._policy(gang, running[0], told) != UNWIND:
+            if (
+                is_asked
+                or not running
+                or any(map(_goes, running))
+                or self._policy(gang, running[0], told) != UNWIND
+            ):
                 continue
             infos = (scheduler.shared.cache.pods.get(pod.metadata.uid) for pod in running)
             states = {info.group.state for info in infos if info is not None and info.group is not None}
@@ -117,10 +122,10 @@ class PartialBinds:
                 self._whole.add(gang)
             elif len(there) >= needed:  # whether those that failed count depends on the attempt
                 self._known.discard(gang)
-            elif gang in self._known and gang not in self._whole and not any(map(_goes, pods)):
+            elif gang in self._known and gang not in self._whole:
                 is_bound = any(pod.spec.node_name and not pod.is_terminal for pod in pods)
                 on_its_way = any(pod.metadata.uid in told.promised.by_uid for pod in pods)
-                if is_bound and (gang in before or not on_its_way):
+                if is_bound and (gang in before or not (on_its_way or any(map(_goes, pods)))):
                     self._since_s[gang] = before.get(gang, now_s)
         self._known &= members.keys()
         self._whole &= members.keys()

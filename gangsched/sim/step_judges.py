@@ -22,6 +22,7 @@ from gangsched.sim.group_words import untrue_words
 from gangsched.sim.kept_room import KeptRoom, acyclic
 from gangsched.sim.overtime import Overtime
 from gangsched.sim.partial_binds import UNWIND, PartialBinds
+from gangsched.sim.promised_links import PromisedLinks
 from gangsched.sim.rests import Rests
 from gangsched.sim.starts import Starts, reserved_by
 from gangsched.sim.taken import Taken
@@ -42,6 +43,7 @@ class StepJudges:
         annotations say which devices they have."""
         self.preemptions, self._starts, self._kept_room = Preemptions(), Starts(), KeptRoom()
         self._taken, self._waits, self._wishes, self._rests = Taken(), Waits(), Wishes(), Rests()
+        self._links = PromisedLinks()
         self._follows, self._knows_ids = follows, knows_ids
         self._guarantees = self._limits = self._overtime = None
         self._partial: PartialBinds | None = None
@@ -94,6 +96,7 @@ class StepJudges:
         yield from self._taken.look(scheduler, told)
         yield from self._waits.look(scheduler, told, self.excuses)
         yield from self._wishes.look(scheduler, told)
+        yield from self._links.look(scheduler, told, scheduler.shared.now_s)
 
     def look(
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told, now_s: float

@@ -25,6 +25,7 @@ from gangsched.sim.faults import CALM, STORM, Rates
 from gangsched.sim.given_back import lending_workload
 from gangsched.sim.lateness import late_workload
 from gangsched.sim.limits import limited_workload, overtime_workload
+from gangsched.sim.links import linked_workload
 from gangsched.sim.making import make_scheduler
 from gangsched.sim.moody import MoodySimulation, moody_workload
 from gangsched.sim.moody_plugins import KINDS
@@ -188,6 +189,11 @@ STORMS: dict[str, Storm] = {
     "choosy": Storm(
         "as storm, of pods with selectors, affinity, tolerations, spread and ports; labels and taints change",
         choosy_workload,
+        settings=replace(FENCED, permit_wait_s=15.0),
+    ),
+    "links": Storm(
+        "as storm, of pods that ask for bandwidth; agents report what nodes have left, or fall silent",
+        linked_workload,
         settings=replace(FENCED, permit_wait_s=15.0),
     ),
     "late": Storm(

@@ -23,6 +23,7 @@ from gangsched.sim.reading import Gang, Ids, gang_of, ids_in, ids_of, pod_asks
 
 STARTED_IN_KEY = "gangsched.io/started-in-queue"
 RANK_KEY = "gangsched.io/rank"
+REPORT_KEY = "gangsched.io/remaining-bandwidth"
 
 
 def are_alike(one: ef.BindPod, other: ef.BindPod) -> bool:
@@ -84,6 +85,8 @@ class Told:
         """A change counter of pods and answers."""
         self.choosy: set[str] = set()
         """UIDs of pods that say something about their node or their neighbours."""
+        self.reports: set[str] = set()
+        """Names of nodes that have ever reported what their links have left."""
         self.bind_hooks: dict[int, str] = {}
         """UIDs that Bind plugins were asked to bind, by ticket."""
 
@@ -124,6 +127,8 @@ class Told:
 
     def _node(self, event: ev.NodeAdded | ev.NodeUpdated) -> None:
         self.nodes[event.node.metadata.name] = event.node
+        if REPORT_KEY in (event.node.metadata.annotations or ()):
+            self.reports.add(event.node.metadata.name)
 
     def _node_gone(self, event: ev.NodeDeleted) -> None:
         known = self.nodes.get(event.node.metadata.name)
