@@ -33,6 +33,8 @@ class PartialBinds:
     def __init__(self, settings: Settings) -> None:
         self._since_s: dict[Gang, float] = {}
         """By gang that is bound in part: when it first had no bind on its way."""
+        self._still_s: dict[Gang, float] = {}
+        """Likewise: since when, besides, none of its pods goes."""
         self._known: set[Gang] = set()
         """Gangs of which this process has seen every bind, and which are not evicted for another reason."""
         self._whole: set[Gang] = set()
@@ -46,6 +48,7 @@ class PartialBinds:
         self._settings = settings
         self._known -= self._since_s.keys()
         self._since_s.clear()
+        self._still_s.clear()
 
     def look(
         self, scheduler: Scheduler, effects: Sequence[ef.Effect], told: Told, now_s: float
@@ -86,7 +89,7 @@ class PartialBinds:
                 yield f"51: {gang} is unwound at {now_s:g}, bound in part since {since_s:g}"
 
     def _unwound(self, scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
-        for gang, since_s in self._since_s.items():
+        for gang, since_s in self._still_s.items():
             if now_s <= since_s + _SOON_S:
                 continue
             running = [pod for pod in told.pods.values() if pod.spec.node_name and gang_of(pod) == gang]
@@ -109,6 +112,7 @@ class PartialBinds:
             if (gang := gang_of(pod)) is not None and gang.dialect != _ALONE:
                 members.setdefault(gang, []).append(pod)
         before, self._since_s = self._since_s, {}
+        still, self._still_s = self._still_s, {}
         for gang, pods in members.items():
             needed = needed_by(gang, pods, told.groups.get(gang))
             there = [pod for pod in pods if _is_there(pod, told)]
@@ -125,8 +129,10 @@ class PartialBinds:
             elif gang in self._known and gang not in self._whole:
                 is_bound = any(pod.spec.node_name and not pod.is_terminal for pod in pods)
                 on_its_way = any(pod.metadata.uid in told.promised.by_uid for pod in pods)
-                if is_bound and (gang in before or not (on_its_way or any(map(_goes, pods)))):
+                if is_bound and (gang in before or not on_its_way):
                     self._since_s[gang] = before.get(gang, now_s)
+                    if not any(map(_goes, pods)):
+                        self._still_s[gang] = still.get(gang, now_s)
         self._known &= members.keys()
         self._whole &= members.keys()
 
