@@ -128,6 +128,16 @@ def test_so_many_of_another_queue_pass_it_and_those_below_no_common_limit_go_on(
     assert "urgent" in started(c)
 
 
+def test_a_queue_whose_turn_comes_first_by_now_goes_on_though_nothing_is_freed() -> None:
+    """What is kept for a gang of a is kept from b only while a has used less."""
+    c = below_one(HARD_BELOW_ONE)
+    come_and_go_beside(c, 4)
+    assert "s7" not in started(c)
+    assert "4 kept" in why(c, "s7")
+    c.submit(pods("a", "large", gpus=0, cpu="58")).run().wait(1.0)
+    assert {"large", "s7"} <= {*started(c)}
+
+
 def test_a_group_that_its_own_queue_keeps_out_holds_up_no_other_queue() -> None:
     ours = HARD_BELOW_ONE.replace("{name: a,", "{name: a, limit: {nvidia.com/gpu: 3},")
     c = queued(ours, nodes=2)

@@ -72,6 +72,8 @@ class LimitLine:
         """The first few of each queue, unordered."""
         self._held: tuple[KeptOut, ...] = ()
         """Groups for which something was kept at the end of the last turn."""
+        self._kept_from: dict[str, Mapping[str, Sequence[KeptOut]]] = {}
+        """By queue, and by another whose turn came before its own then: for which of these it was kept."""
 
     def answered(self, unit: Sequence[Group], answer: Status) -> None:
         """Records Admit's answer about the unit."""
@@ -158,9 +160,40 @@ class LimitLine:
             held = tuple(one for one in counted if one.is_at_bound and self._is_kept_out(one))
             left = (one for one in self._held if one not in held)
             given_up.update(name for one in left for some in one.needs.values() for name in some)
+            given_up.update(self._given_up_to_queues(held))
             self._held = held
         if given_up:
             self._shared.changes.append(ClusterChange(Change.ROOM_FREED, resources=frozenset(given_up)))
+
+    def _given_up_to_queues(self, held: Sequence[KeptOut]) -> Iterator[str]:
+        """Resources that are no longer kept for other queues from one that has the turn before them now."""
+        before, self._kept_from = self._kept_from, {}
+        bypasses = self._shared.queue.bypasses
+        if not (held or before):
+            return
+        by_queue: dict[str, list[KeptOut]] = {}
+        for one in held:
+            by_queue.setdefault(one.queue, []).append(one)
+        for queue, first in self._first.items():
+            waiting = [one.group for one in first if self._is_kept_out(one)]
+            if waiting and bypasses is not None:
+                place = bypasses.lane_place(min(waiting, key=self._place)), queue
+                ahead = {
+                    other: some
+                    for other, some in by_queue.items()
+                    if other != queue and self._leads(other, some, place)
+                }
+                self._kept_from[queue] = ahead
+            for other, some in before.get(queue, {}).items():
+                if other not in self._kept_from.get(queue, {}):
+                    yield from (name for one in some for needs in one.needs.values() for name in needs)
+
+    def _leads(self, queue: str, found: Sequence[KeptOut], place: tuple[object, ...]) -> bool:
+        """Whether the queue has its turn, with these groups, before the group of another at this place."""
+        bypasses = self._shared.queue.bypasses
+        assert bypasses is not None
+        leading = min(found, key=lambda one: self._place(one.group)).group
+        return (bypasses.lane_place(leading), queue) < place
 
     def _given_up_by_claims(self) -> Iterator[str]:
         """Resources that a claim no longer keeps within limits, or keeps only for a later start."""
@@ -190,8 +223,7 @@ class LimitLine:
             if not found:
                 continue
             place = place or (bypasses.lane_place(group), queue)
-            leading = min(found, key=lambda one: self._place(one.group)).group
-            if (bypasses.lane_place(leading), other) < place:
+            if self._leads(other, found, place):
                 for one in found:
                     yield one, {name: some for name, some in one.needs.items() if name in above}
 
