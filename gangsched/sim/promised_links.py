@@ -21,6 +21,7 @@ _PREFIX = "gangsched.io/"
 _AMOUNT = re.compile(r"([0-9]{1,6})MB/s")
 _STALE_S, _SLACK_S = 60.0, 0.1
 _SIDES = ("egress", "ingress")
+_AMOUNTS = ("egressMBps", "ingressMBps", "totalMBps")
 _Asks = Mapping[str, tuple[float, float] | None]
 
 
@@ -47,6 +48,8 @@ class PromisedLinks:
 
     def __init__(self) -> None:
         self._heard: dict[str, _Heard] = {}
+        self._unread: set[str] = set()
+        """Nodes whose last report is in a form that is not known here."""
         self._reserved: dict[str, str] = {}
 
     def look(self, scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
@@ -65,7 +68,7 @@ class PromisedLinks:
                 uid: _asks(told.pods[uid]) for uid, node in there.items() if node == name and uid in told.pods
             }
             came = [uid for uid, node in new.items() if node == name and any(asks.get(uid) or ())]
-            if not came or any(one is None for one in asks.values()):
+            if not came or name in self._unread or None in asks.values():
                 continue
             yield from self._overdone(name, {uid: one for uid, one in asks.items() if one}, came, now_s)
 
@@ -80,14 +83,18 @@ class PromisedLinks:
                 self._heard.pop(name, None)
             return
         said = json_of(text)
-        if isinstance(said, dict):
-            left = (said["egressMBps"], said["ingressMBps"])
-            known_asks = None
-            if asks is not None and None not in asks.values():
-                known_asks = {uid: one for uid, one in asks.items() if one is not None}
-            self._heard[name] = _Heard(
-                node.metadata.uid, text, now_s, left, said["totalMBps"], known_asks, set()
-            )
+        if said is None:
+            return  # the last one counts for as long as it may
+        is_known = isinstance(said, dict) and said.keys() == {*_AMOUNTS, "observedAt"}
+        out, into, whole = [said[key] for key in _AMOUNTS] if is_known else [None] * len(_AMOUNTS)
+        if type(out) is not int or type(into) is not int or type(whole) is not int:
+            self._unread.add(name)
+            return
+        self._unread.discard(name)
+        there = None
+        if asks is not None and None not in asks.values():
+            there = {uid: one for uid, one in asks.items() if one is not None}
+        self._heard[name] = _Heard(node.metadata.uid, text, now_s, (out, into), whole, there, set())
 
     def _overdone(
         self, name: str, asks: dict[str, tuple[float, float]], came: list[str], now_s: float
