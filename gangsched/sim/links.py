@@ -26,7 +26,9 @@ from gangsched.sim.timeline import Timeline
 from gangsched.sim.workloads import Arrival, Workload, preempting_workload, random_workload
 
 LINK_MBPS = 1000
-_REPORTS_UNTIL_S, _LAST_REPORT_S = 44.0, 88.0
+_REPORTS_UNTIL_S = 44.0
+# Often enough for none to be too old, and seldom enough for a run to come to rest in between.
+_LATER_S = (88.0, 140.0, 192.0, 244.0, 296.0, 348.0, 400.0)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -61,7 +63,7 @@ def linked_workload(seed: int) -> Workload:
         while at_s < falls_silent_s:
             reports.append(Report(at_s, name, None if rng.random() < 0.05 else _left(rng)))
             at_s += rng.uniform(3.0, 12.0)
-        reports.append(Report(_LAST_REPORT_S, name, (LINK_MBPS, LINK_MBPS)))
+        reports += [Report(later_s, name, (LINK_MBPS, LINK_MBPS)) for later_s in _LATER_S]
     arrivals = tuple(_asking(rng, arrival) for arrival in drawn.arrivals)
     return replace(drawn, arrivals=arrivals, intrusions=(*drawn.intrusions, *reports))
 
