@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.group import ASSUMED
 from gangsched.model.objects import Node, Pod
 from gangsched.sim.plainly import json_of
-from gangsched.sim.told import REPORT_KEY, Told
+from gangsched.sim.told import REPORT_KEY, Told, reserved_on
 
 _PREFIX = "gangsched.io/"
 _AMOUNT = re.compile(r"([0-9]{1,6})MB/s")
@@ -56,17 +55,15 @@ class PromisedLinks:
         """Checks the nodes that this step has reserved room on."""
         if not told.reports:
             return
-        there = _there(scheduler, told)
+        now = reserved_on(scheduler)
+        there = told.places(now)
         for name in told.reports:
             on_node = {uid: _asks(told.pods[uid]) for uid, node in there.items() if node == name}
             self._hear(told.nodes.get(name), name, on_node if scheduler.is_synced else None, now_s)
-        now = {one.uid: one.node_name for one in scheduler.shared.cache.pods.values() if one.state is ASSUMED}
         new = {uid: node for uid, node in now.items() if self._reserved.get(uid) != node}
         self._reserved = now
         for name in sorted(set(new.values())):
-            asks = {
-                uid: _asks(told.pods[uid]) for uid, node in there.items() if node == name and uid in told.pods
-            }
+            asks = {uid: _asks(told.pods[uid]) for uid, node in there.items() if node == name}
             came = [uid for uid, node in new.items() if node == name and any(asks.get(uid) or ())]
             if not came or name in self._unread or None in asks.values():
                 continue
@@ -117,18 +114,6 @@ class PromisedLinks:
                     f"55: with {came}, {name} promises {whole:g} of {heard.total:g} MB/s {direction}, and"
                     f" {fresh:g} of {left:g} since its last report"
                 )
-
-
-def _there(scheduler: Scheduler, told: Told) -> dict[str, str]:
-    """UID -> node of all that is there, or about to be."""
-    found = {}
-    for uid, pod in told.pods.items():
-        promised, info = told.promised.by_uid.get(uid), scheduler.shared.cache.pods.get(uid)
-        assumed = info.node_name if info is not None and info.state is ASSUMED else ""
-        name = pod.spec.node_name or assumed or (promised.node if promised is not None else "")
-        if name and not pod.is_terminal:
-            found[uid] = name
-    return found
 
 
 def _asks(pod: Pod) -> tuple[float, float] | None:

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator
 
 from gangsched.core.explain import explain
 from gangsched.core.explain_room import HAS_ROOM
+from gangsched.core.framework.plan import TOPOLOGY
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import Group, GroupState
-from gangsched.sim.moody_plugins import KINDS
+from gangsched.plugins import IN_TREE
 
+_OURS = frozenset(("", TOPOLOGY, *IN_TREE))
 _EVERY_S, _RESTED_S = 3.0, 1.0
 _AT_ONCE = 3
 _SOON = (GroupState.ACTIVE, GroupState.ASKING, GroupState.BACKOFF)
@@ -42,12 +44,9 @@ class Rests:
                 yield f"54: {group.key} rests for {rests_s:.1f} s, and would fit: {found.answer}"
 
 
-_OUTSIDERS = frozenset(kind.name for kind in KINDS)
-
-
 def _rests(group: Group, scheduler: Scheduler, now_s: float) -> bool:
     if group.state is not GroupState.UNSCHEDULABLE or group.problem or now_s - group.since_s < _RESTED_S:
         return False
-    if not _OUTSIDERS.isdisjoint(name for name, _ in group.rejected_by):
-        return False  # what they say has nothing to do with room
+    if not _OURS.issuperset(name for name, _ in group.rejected_by):
+        return False  # a plugin of outside, whose answer has nothing to do with room
     return all(one.state not in _SOON for one in scheduler.shared.siblings(group).values())

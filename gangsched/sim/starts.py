@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.group import ASSUMED, Group, GroupState
+from gangsched.core.types.group import Group, GroupState
 from gangsched.model import effects as ef
 from gangsched.model.objects import Pod
 from gangsched.sim.hooks import as_bind
 from gangsched.sim.plainly import json_of
 from gangsched.sim.reading import OF_OBJECTS, Gang, gang_of, least, needed_by
 from gangsched.sim.roles import missing_roles
-from gangsched.sim.told import RANK_KEY, Told
+from gangsched.sim.told import RANK_KEY, Told, reserved_on
 
 KEY = "gangsched.io/groups"
 _MAX_LISTED, _FAILED, _ALONE = 64, "Failed", "pod"
@@ -259,4 +259,4 @@ def _list_of(gang: Gang, pods: Sequence[Pod], told: Told) -> frozenset[str]:
 
 def reserved_by(scheduler: Scheduler) -> frozenset[str]:
     """Returns UIDs of pods that are reserved and not known to be bound."""
-    return frozenset(info.uid for info in scheduler.shared.cache.pods.values() if info.state is ASSUMED)
+    return frozenset(reserved_on(scheduler))

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from gangsched.core.framework.interface import Code
+from gangsched.core.scheduler import Scheduler
 from gangsched.core.types.group import ASSUMED, PodInfo
 from gangsched.model import effects as ef
 from gangsched.model import events as ev
@@ -199,6 +200,17 @@ class Told:
             if uid != pod.metadata.uid and node and stays and gang is not None and gang_of(other) == gang:
                 yield other, node
 
+    def places(self, reserved: Mapping[str, str]) -> dict[str, str]:
+        """UID -> node of each pod that is there, or about to be. reserved: see `reserved_on`."""
+        found = {}
+        for uid, pod in self.pods.items():
+            promised = self.promised.by_uid.get(uid)
+            node = promised.node if promised is not None else ""
+            name = pod.spec.node_name or reserved.get(uid) or node
+            if name and not pod.is_terminal:
+                found[uid] = name
+        return found
+
     def claim_of(self, uid: str) -> Claim | None:
         """Returns what the pod has, or will have once its bind has landed."""
         return self.promised.by_uid.get(uid) or self._held.by_uid.get(uid)
@@ -236,6 +248,12 @@ def _named(event: ev.PodGroupAdded | ev.PodGroupUpdated | ev.PodGroupDeleted) ->
 
 def _version(pod: Pod) -> int:
     return int(pod.metadata.resource_version)
+
+
+def reserved_on(scheduler: Scheduler) -> dict[str, str]:
+    """UID -> node of each pod that is reserved and not known to be bound."""
+    pods = scheduler.shared.cache.pods
+    return {info.uid: info.node_name for info in pods.values() if info.state is ASSUMED}
 
 
 def _is_choosy(spec: PodSpec) -> bool:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.types.group import ASSUMED
 from gangsched.model.objects import (
     ContainerPort,
     LabelSelector,
@@ -27,7 +26,7 @@ from gangsched.model.objects import (
     Toleration,
     TopologySpreadConstraint,
 )
-from gangsched.sim.told import Told
+from gangsched.sim.told import Told, reserved_on
 
 _CLOSES = ("NoSchedule", "NoExecute")
 _CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
@@ -66,13 +65,15 @@ class Wishes:
         if not told.choosy:
             self._reserved = None
             return
-        now = {one.uid: one.node_name for one in scheduler.shared.cache.pods.values() if one.state is ASSUMED}
+        now = reserved_on(scheduler)
         before = now if self._reserved is None else self._reserved
         new = [uid for uid, node in now.items() if before.get(uid) != node]
         self._reserved = now
         if not new:
             return
-        scene = _Scene(_places(now, told), frozenset(new), told.nodes)
+        there = told.places(now)
+        places = {uid: _Place(told.pods[uid], told.nodes.get(name)) for uid, name in there.items()}
+        scene = _Scene(places, frozenset(new), told.nodes)
         for uid in new:
             place = scene.places.get(uid)
             if place is None or place.node is None:
@@ -85,17 +86,6 @@ class Wishes:
                     )
                 except _Unread:
                     continue
-
-
-def _places(reserved: Mapping[str, str], told: Told) -> dict[str, _Place]:
-    """By UID: every pod that is on a node, or is about to be."""
-    found: dict[str, _Place] = {}
-    for uid, pod in told.pods.items():
-        promised = told.promised.by_uid.get(uid)
-        name = pod.spec.node_name or reserved.get(uid) or (promised.node if promised is not None else "")
-        if name and not pod.is_terminal:
-            found[uid] = _Place(pod, told.nodes.get(name))
-    return found
 
 
 # -- the node itself -------------------------------------------------------------------------------------

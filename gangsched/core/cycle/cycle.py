@@ -370,8 +370,10 @@ def _kept_in_place(
     it move away and make room for the template that was short. plugins: those that rejected that template.
     """
     for demand in demands:
-        own = demand is shortage.demand  # a sibling's pods of this template may go to other nodes
-        named_already = shortage.template if own else None
+        own = demand is shortage.demand
+        # In another domain, or by another profile, the same template may be kept in place by something else.
+        alike = demand.within is shortage.demand.within and demand.profile is shortage.demand.profile
+        named_already = shortage.template if alike else None
         templates = [one for one in templates_of(demand.members).values() if one is not named_already]
         states = shortage.states if own else pre_filtered(demand, templates, shortage.trial)[0]
         for template in templates:
