@@ -127,8 +127,9 @@ class PartialBinds:
             elif len(there) >= needed:  # whether those that failed count depends on the attempt
                 self._known.discard(gang)
             elif gang in self._known and gang not in self._whole:
-                is_bound = any(pod.spec.node_name and not pod.is_terminal for pod in pods)
-                on_its_way = any(pod.metadata.uid in told.promised.by_uid for pod in pods)
+                is_bound = any(_is_there(pod, told) and not pod.is_terminal for pod in pods)
+                sent = told.promised.by_uid.keys() - told.answered
+                on_its_way = any(pod.metadata.uid in sent for pod in pods)
                 if is_bound and (gang in before or not on_its_way):
                     self._since_s[gang] = before.get(gang, now_s)
                     if not any(map(_goes, pods)):
