@@ -55,10 +55,10 @@ def not_ready(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
     if not told:
         return None
     more = f", {len(told) - _MAX_NAMED} more" if len(told) > _MAX_NAMED else ""
+    see = f"See what {first} waits for: gangsched explain {first}" if first in there else f"Create {first}"
     return (
         f"It starts together with groups that are not all there: {', '.join(told[:_MAX_NAMED])}{more}.",
-        next(apart(scheduler, group), "")
-        or f"See what {first} waits for: gangsched explain {first}; or take it out of {GROUPS_KEY}.",
+        next(apart(scheduler, group), "") or f"{see}; or take it out of {GROUPS_KEY}.",
     )
 
 

@@ -543,6 +543,10 @@ def test_a_gang_of_a_chain_is_told_what_the_group_next_to_it_waits_for() -> None
     assert c.run().state("one") == "unschedulable"
     found = told(c.delete("three-1").run(), "one")
     assert "not all there: d/three (1 of 2 members exist)." in found.answer
+    assert "See what d/three waits for: gangsched explain d/three; or take" in found.cures[0]
+    found = told(c.delete("three-0").run(), "one")
+    assert "not all there: d/three (does not exist, or does not list it)." in found.answer
+    assert found.cures[0] == "Create d/three; or take it out of gangsched.io/groups."
 
 
 def test_a_set_in_which_two_have_one_name_is_told_what_to_correct() -> None:
