@@ -47,7 +47,7 @@ def not_ready(scheduler: Scheduler, group: Group) -> tuple[str, str] | None:
             told.append(f"{name} (does not exist, or does not list it)")
         elif other.problem:
             told.append(f"{name} (cannot be scheduled as it is written)")
-        elif not (other.starts_alone or other.satisfied or other.is_complete):
+        elif not (other.starts_alone or other.is_complete):
             told.append(f"{name} ({_short_of(other)})")
         else:
             continue

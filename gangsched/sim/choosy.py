@@ -211,7 +211,7 @@ def _term(rng: Random, labels: dict[str, str]) -> Wish:
 
 
 def _about(rng: Random, name: str) -> dict[str, str]:
-    """Whom a term means: its own gang, or an app."""
+    """Returns the labels that a term selects: those of its own gang, or of an app."""
     return {_TEAM: name} if rng.random() < 0.5 else {_APP: rng.choice(_APPS)}
 
 

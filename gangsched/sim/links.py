@@ -20,6 +20,7 @@ from gangsched.model.bandwidth import (
     REQUIRED_KEY,
     SCOPE_KEY,
 )
+from gangsched.model.objects import Pod
 from gangsched.model.pod_group import MIN_MEMBERS_KEY
 from gangsched.sim.api import SimApi
 from gangsched.sim.timeline import Timeline
@@ -86,9 +87,10 @@ def _asking(rng: Random, arrival: Arrival) -> Arrival:
     own = arrival.pods[0].metadata.annotations or {}
     if own.get(MIN_MEMBERS_KEY) == str(len(arrival.pods)) and rng.random() < 0.3:
         asked[SCOPE_KEY] = "group"
-    pods = [
-        replace(pod.metadata, annotations={**(pod.metadata.annotations or {}), **asked})
-        for pod in arrival.pods
-    ]
-    both = zip(arrival.pods, pods, strict=True)
-    return replace(arrival, pods=tuple(replace(pod, metadata=meta) for pod, meta in both))
+    pods = (_annotated(pod, asked) for pod in arrival.pods)
+    return replace(arrival, pods=tuple(pods))
+
+
+def _annotated(pod: Pod, more: dict[str, str]) -> Pod:
+    own = {**(pod.metadata.annotations or {}), **more}
+    return replace(pod, metadata=replace(pod.metadata, annotations=own))

@@ -57,13 +57,16 @@ class PromisedLinks:
             return
         now = reserved_on(scheduler)
         there = told.places(now)
+        asked: dict[str, dict[str, tuple[float, float] | None]] = {}
+        for uid, node in there.items():
+            asked.setdefault(node, {})[uid] = _asks(told.pods[uid])
         for name in told.reports:
-            on_node = {uid: _asks(told.pods[uid]) for uid, node in there.items() if node == name}
-            self._hear(told.nodes.get(name), name, on_node if scheduler.is_synced else None, now_s)
+            on_node = asked.get(name, {}) if scheduler.is_synced else None
+            self._hear(told.nodes.get(name), name, on_node, now_s)
         new = {uid: node for uid, node in now.items() if self._reserved.get(uid) != node}
         self._reserved = now
         for name in sorted(set(new.values())):
-            asks = {uid: _asks(told.pods[uid]) for uid, node in there.items() if node == name}
+            asks = asked.get(name, {})
             came = [uid for uid, node in new.items() if node == name and any(asks.get(uid) or ())]
             if not came or name in self._unread or None in asks.values():
                 continue
@@ -71,13 +74,11 @@ class PromisedLinks:
 
     def _hear(self, node: Node | None, name: str, asks: _Asks | None, now_s: float) -> None:
         known = self._heard.get(name)
-        if node is None or (known is not None and known.uid != node.metadata.uid):
+        text = (node.metadata.annotations or {}).get(REPORT_KEY) if node is not None else None
+        if node is None or text is None or (known is not None and known.uid != node.metadata.uid):
             self._heard.pop(name, None)
             known = None
-        text = (node.metadata.annotations or {}).get(REPORT_KEY) if node is not None else None
         if node is None or text is None or (known is not None and known.text == text):
-            if text is None:
-                self._heard.pop(name, None)
             return
         said = json_of(text)
         if said is None:

@@ -196,7 +196,7 @@ def _of_neighbours(pod: Pod, node: Node, scene: _Scene) -> Iterator[str]:
     if lacking := [term for term in terms if term.topology_key not in labels]:
         yield f"which lacks the label {lacking[0].topology_key} of its affinity"
     elif terms and not _has_near(pod, node, scene) and not _is_first(pod, scene):
-        yield f"where none of those is whom its affinity on {terms[0].topology_key} means"
+        yield f"and no pod in the same {terms[0].topology_key} matches its affinity"
 
 
 def _meant(pod: Pod, scene: _Scene) -> dict[str, _Place]:

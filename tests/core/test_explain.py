@@ -518,7 +518,7 @@ def test_it_says_for_whom_room_is_kept_and_who_may_fill_it() -> None:
 
 
 def test_a_gang_that_would_fit_is_told_which_of_its_set_is_short_of_members() -> None:
-    """The last attempt failed on another group, which has lost a member since: nothing is said of that."""
+    """The last attempt failed for lack of room for the other group, which has lost a member since."""
     c = cluster(nodes=1)
     lists = {"gangsched.io/groups": '["d/one", "d/two"]'}
     c.submit(with_annotations(gang("one", pods=2, gpus=2), lists))

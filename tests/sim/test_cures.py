@@ -27,7 +27,7 @@ _RESTING = (GroupState.UNSCHEDULABLE, GroupState.BACKOFF)
 
 
 def nodes_to_add(found: Explanation) -> int:
-    """As many as are said to be enough at once; 0: none are named."""
+    """Returns how many nodes the cures say are enough to start at once; 0 if they name none."""
     named = [int(n) for cure in found.cures for n in _SUCH.findall(cure)]
     return named[-1] if named else 0
 
