@@ -250,7 +250,7 @@ def _ends(
         rows, counts = np.unique(np.array(at), return_counts=True)
         found.append((end_s, len(found), [(template, rows, counts)]))
     claims = shared.queue.claims
-    kept = [(claims.end_s(claim), one) for claim in claims.all for one in claim.held] if claims else []
+    kept = [(claims.end_s(claim, now_s), one) for claim in claims.all for one in claim.held] if claims else []
     kept += [(math.inf, one) for one in shared.cache.nominated.values()]
     for end_s, one in kept:
         if (row := view.row_of(one.node_name)) is not None and row < room.n_rows:

@@ -21,6 +21,7 @@ from gangsched.sim.given_back import GivenBack
 from gangsched.sim.group_words import untrue_words
 from gangsched.sim.kept_room import KeptRoom, acyclic
 from gangsched.sim.overtime import Overtime
+from gangsched.sim.pages import Pages
 from gangsched.sim.partial_binds import UNWIND, PartialBinds
 from gangsched.sim.promised_links import PromisedLinks
 from gangsched.sim.rests import Rests
@@ -43,7 +44,7 @@ class StepJudges:
         annotations say which devices they have."""
         self.preemptions, self._starts, self._kept_room = Preemptions(), Starts(), KeptRoom()
         self._taken, self._waits, self._wishes, self._rests = Taken(), Waits(), Wishes(), Rests()
-        self._links = PromisedLinks()
+        self._links, self._pages = PromisedLinks(), Pages()
         self._follows, self._knows_ids = follows, knows_ids
         self._guarantees = self._limits = self._overtime = None
         self._partial: PartialBinds | None = None
@@ -129,6 +130,7 @@ class StepJudges:
         """calm_since_s: 0 while anything goes wrong; is_idle: no event is unread, and no group is in line."""
         if is_idle:
             yield from self._rests.look(scheduler, now_s, self.excuses)
+            yield from self._pages.look(scheduler, told, now_s)
         if not self.has_more:
             return
         if self._fills and is_idle and scheduler.is_synced:

@@ -174,7 +174,8 @@ def _points_and_queues(measures: Measures) -> Iterator[Metric]:
 def _read(reading: Reading) -> Iterator[Metric]:
     yield gauge_family(
         "scheduler_pending_pods",
-        "Pods that wait: active, backoff, unschedulable, gated, incomplete (their gang still gathers).",
+        "Pods that wait: active, backoff, unschedulable (also while their victims leave), gated, incomplete"
+        " (their gang still gathers).",
         ("queue",),
         {(queue,): n for queue, n in reading.pending.items()},
     )
@@ -279,7 +280,7 @@ def _devices(reading: Reading) -> Iterator[Metric]:
     """Free devices, and differences from the plan."""
     yield gauge_family(
         "gangsched_device_free",
-        "Healthy devices that no pod holds.",
+        "Healthy devices that no pod holds, and that are not kept for a group whose victims leave.",
         ("node", "resource"),
         {(node, resource): n for node, resource, n in reading.device_free},
     )

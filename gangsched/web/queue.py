@@ -45,10 +45,10 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
     needed: None while unknown. `why`: the message on its pods. If the configuration has `queueing`:
     walltime_s, None if it never ends, with its source and the field that states it; passes: how many groups
     have started ahead of it since it was first refused, and how many may; claimed_s: for how long it has had,
-    or would have had, a claim. With a claim: starts_in_s, is_promised (else it is an estimate), and the
-    number of nodes. Without one, if starts were requested: estimate_in_s, by core.estimates, None if there is
-    no estimate; and the range in which four in five start, from the latest starts if there are enough
-    (core.groups.forecasts).
+    or would have had, a claim. With a claim: starts_in_s, below 0 while what holds its room is late;
+    is_promised (else it is an estimate); and the number of nodes. Without one, if starts were requested:
+    estimate_in_s, by core.estimates, None if there is no estimate; and the range in which four in five start,
+    from the latest starts if there are enough (core.groups.forecasts).
     """
 
     position: int

@@ -19,6 +19,8 @@ from gangsched.web.asking import add_flags, ask, decoded
 from gangsched.web.queue import QueuePage, QueueRow
 
 _MAX_WHY = 100
+# A start that is past by less is due now.
+LATE_S = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,17 +77,23 @@ def print_starts(page: QueuePage, console: Console) -> None:
         table.add_column(heading, justify="right" if heading in ("PRIO", "PASSED", "NODES") else "left")
     for row in sorted(page.rows, key=_by_start):
         has_claim = row.starts_in_s is not None
-        starts_s = (row.starts_in_s if has_claim else row.estimate_in_s) or 0.0
         table.add_row(
             escape(clean(row.group)),
             str(row.priority),
             _passed(row),
-            duration(starts_s) if row.is_promised else f"~{duration(starts_s)}",
+            _starts(row),
             *((_range(row),) if has_range else ()),
             "promised" if row.is_promised else "estimated",
             str(row.claimed_nodes) if has_claim else "-",
         )
     console.print(table)
+
+
+def _starts(row: QueueRow) -> str:
+    starts_s = (row.estimate_in_s if row.starts_in_s is None else row.starts_in_s) or 0.0
+    if starts_s <= -LATE_S:
+        return f"{duration(-starts_s)} late"
+    return duration(starts_s) if row.is_promised else f"~{duration(starts_s)}"
 
 
 def _range(row: QueueRow) -> str:

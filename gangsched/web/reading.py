@@ -33,8 +33,13 @@ _MAX_RESOURCES = 64
 _QUEUES = {
     GroupState.ACTIVE: "active",
     GroupState.ASKING: "active",
+    # Members that were not bound with the others.
+    GroupState.BINDING: "active",
     GroupState.BACKOFF: "backoff",
     GroupState.UNSCHEDULABLE: "unschedulable",
+    # Members whose victims, or whose bound siblings, are to go first.
+    GroupState.WAITING: "unschedulable",
+    GroupState.UNWINDING: "unschedulable",
     GroupState.GATHERING: "incomplete",
 }
 

@@ -15,7 +15,7 @@ from gangsched.core.explain import Explanation
 from gangsched.core.groups.claims_told import LATEST_S
 from gangsched.core.types.group import GroupState
 from gangsched.web.queue import QueueRow
-from gangsched.web.queue_command import duration
+from gangsched.web.queue_command import LATE_S, duration
 
 Kind = Literal["promised", "estimated", "started", "unknown"]
 
@@ -62,10 +62,9 @@ def start_of(told: Explanation, row: QueueRow | None, now: datetime, *, problem:
     if row is not None and row.starts_in_s is not None:
         nodes = f"{row.claimed_nodes} node{'' if row.claimed_nodes == 1 else 's'}"
         how: Kind = "promised" if row.is_promised else "estimated"
-        about = "at the latest in" if row.is_promised else "in about"
         return Start(
             how,
-            f"{how}, {about} {_at(row.starts_in_s, now)}: room is kept for it on {nodes}",
+            f"{how}, {_claimed(row.starts_in_s, now, how)}: room is kept for it on {nodes}",
             in_s=row.starts_in_s,
             nodes=row.claimed_nodes,
         )
@@ -86,10 +85,18 @@ def start_of(told: Explanation, row: QueueRow | None, now: datetime, *, problem:
     return Start("unknown", f"unknown: {_NONE}")
 
 
+def _claimed(in_s: float, now: datetime, how: Kind) -> str:
+    if in_s <= -LATE_S:
+        return f"{_at(in_s, now)} ago, but what holds its room has not ended yet"
+    return f"{'at the latest in' if how == 'promised' else 'in about'} {_at(in_s, now)}"
+
+
 def _at(in_s: float, now: datetime) -> str:
+    """How far away it is, past or to come, and the date."""
+    away = duration(abs(in_s))
     if abs(in_s) >= LATEST_S:  # the gang that holds its room states a walltime of thousands of years
-        return duration(in_s)
-    return f"{duration(in_s)} ({now + timedelta(seconds=in_s):%Y-%m-%d %H:%M} UTC)"
+        return away
+    return f"{away} ({now + timedelta(seconds=in_s):%Y-%m-%d %H:%M} UTC)"
 
 
 def _range(row: QueueRow) -> str:

@@ -77,6 +77,18 @@ def test_a_claim_is_a_claim_and_keeps_its_room_in_estimates() -> None:
     assert 701.0 <= found["passes"] <= 725.0
 
 
+def test_the_room_of_a_late_claim_is_not_free_before_its_group_has_run() -> None:
+    """The scheduler may rest for longer than what a claim's group runs for, while people ask."""
+    c = queueing(2, bound=1, mode="hard").submit(job("holds", 1, 8, 600)).run()
+    c.submit(job("large", 2, 8, 100)).run()
+    c.submit(job("before", 1, 8, 10)).run()
+    c.delete("before").run()
+    c.submit(job("passes", 1, 8, 3600)).run()
+    asked_s = 600.0 + 100.0 + 200.0
+    [at_s] = estimated_starts(c.scheduler, asked_s).values()
+    assert at_s >= asked_s + 100.0
+
+
 def test_devices_that_are_ill_are_no_room() -> None:
     c = queueing(0).node(make_node("ill", annotations={INVENTORY_KEY: inventory("ill", 8, unhealthy=(7,))}))
     c.submit(job("half", 1, 4, 600)).run()

@@ -123,6 +123,35 @@ def test_a_state_of_a_later_version_has_no_known_start() -> None:
     assert start.text.startswith("unknown: this version does not know the state 'Dreaming'")
 
 
+@pytest.mark.parametrize(
+    ("in_s", "is_promised", "text"),
+    [
+        (
+            60.0,
+            True,
+            "promised, at the latest in 1m00s (2026-11-26 12:01 UTC): room is kept for it on 2 nodes",
+        ),
+        (
+            -22.0,
+            True,
+            "promised, 22s (2026-11-26 11:59 UTC) ago, but what holds its room has not ended yet: room",
+        ),
+        (
+            -22.0,
+            False,
+            "estimated, 22s (2026-11-26 11:59 UTC) ago, but what holds its room has not ended yet:",
+        ),
+        (-0.5, True, "promised, at the latest in 0.5s ("),
+    ],
+)
+def test_a_start_that_is_past_is_said_to_be_late(in_s: float, is_promised: bool, text: str) -> None:
+    c = in_line("large")
+    found = explain(c.scheduler, c.group("train"), c.now_s)
+    [row, *_] = Queue(c.scheduler, clock_s=lambda: c.now_s).page().rows
+    late = msgspec.structs.replace(row, starts_in_s=in_s, is_promised=is_promised, claimed_nodes=2)
+    assert start_of(found, late, NOW).text.startswith(text)
+
+
 @pytest.mark.parametrize("in_s", [-1e30, 1e30])
 def test_a_start_beyond_any_calendar_has_no_date(in_s: float) -> None:
     c = in_line("next")

@@ -112,6 +112,16 @@ async def test_preemption_is_counted_with_its_victims() -> None:
     assert values["scheduler_preemption_victims_sum"] == 2
 
 
+async def test_pods_that_wait_for_their_victims_are_pending_and_grow_old() -> None:
+    c = MeasuredCluster()
+    c.node(make_node("n0", gpus=8)).submit(gang("low", pods=2, gpus=4)).run()
+    c.evictions = "slow"
+    c.submit(gang("high", pods=2, gpus=4, priority=10)).run().wait(20.0)
+    values = await c.values()
+    assert values["scheduler_pending_pods{queue=unschedulable}"] == 2
+    assert values["gangsched_oldest_waiting_seconds{queue=unschedulable}"] == 20.0
+
+
 async def test_a_plugin_that_raises_is_an_error() -> None:
     class Broken:
         name = "Broken"

@@ -256,12 +256,14 @@ def test_a_range_is_shown_beside_what_is_estimated_once_enough_have_started() ->
     first = replace(row, starts_in_s=60.0, is_promised=True, claimed_nodes=2)
     guessed = replace(row, group="d/b", estimate_in_s=1000.0, estimate_from_s=600.0, estimate_to_s=3700.0)
     soon = replace(row, group="d/c", estimate_in_s=5.0)
+    late = replace(first, group="d/d", starts_in_s=-22.0)
     console = Console(width=200, file=io.StringIO())
-    print_starts(QueuePage(3, {}, (first, guessed, soon)), console)
+    print_starts(QueuePage(4, {}, (first, guessed, soon, late)), console)
     assert isinstance(console.file, io.StringIO)
     lines = [line.split() for line in console.file.getvalue().splitlines()]
     assert lines[0][3:] == ["STARTS", "IN", "4", "IN", "5", "IN", "NODES"]
     assert [line[3:] for line in lines[1:]] == [
+        ["22s", "late", "-", "promised", "2"],
         ["1m00s", "-", "promised", "2"],
         ["~5.0s", "-", "estimated", "-"],
         ["~16m40s", "10m00s-1h01m", "estimated", "-"],

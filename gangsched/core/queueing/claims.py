@@ -192,9 +192,10 @@ class Claims:
         """The room, now free, that these claims keep from other units now (core.queueing.kept_now)."""
         return self._kept_now.of(claims, self._clock())
 
-    def end_s(self, claim: StartClaim) -> float:
-        """When its groups end if they start as soon as they can; a late claim ends late."""
-        return claim.end_s + max(self._clock() - claim.start_s, 0.0)
+    def end_s(self, claim: StartClaim, now_s: float | None = None) -> float:
+        """When its groups end if they start as soon as they can; a late claim ends late. now_s: the time, if
+        that of the last turn is too old."""
+        return claim.end_s + max((self._clock() if now_s is None else now_s) - claim.start_s, 0.0)
 
     def ahead_of(
         self, unit: Sequence[Group], among: Sequence[StartClaim] | None = None, *, to_all: bool = False
