@@ -78,8 +78,8 @@ class Pages:
 def _nodes(nodes: list[NodeView], scheduler: Scheduler, told: Told) -> Iterator[str]:
     """Compares nodes, and the holders of their devices, with what was delivered and promised."""
     by_name = {node.name: node for node in nodes}
-    reserved = reserved_on(scheduler)
-    unsure = {told.pods[uid].key for uid in reserved if uid in told.pods}
+    unshown = _unshown(scheduler, told)
+    unsure = {told.pods[uid].key for uid in unshown}
     for name, node in told.nodes.items():
         view = by_name.get(name)
         if view is None:
@@ -98,7 +98,8 @@ def _nodes(nodes: list[NodeView], scheduler: Scheduler, told: Told) -> Iterator[
                 shown, so = set(device.pods), plain.get((resource, device.id), set())
                 if (shown ^ so) - unsure:
                     yield f"{device.id} of {resource} on {name} is {sorted(so)}'s, shown: {sorted(shown)}'s"
-        yield from _room(view, scheduler, told)
+        if name not in unshown.values():
+            yield from _room(view, told)
 
 
 def _healthy(view: NodeView, told: Told) -> Iterator[str]:
@@ -109,16 +110,19 @@ def _healthy(view: NodeView, told: Told) -> Iterator[str]:
             yield f"{view.name} has the healthy {resource} {sorted(ids)}, shown: {sorted(shown)}"
 
 
-def _room(view: NodeView, scheduler: Scheduler, told: Told) -> Iterator[str]:
+def _unshown(scheduler: Scheduler, told: Told) -> dict[str, str]:
+    """UID -> node of pods that are reserved, or bound, although nothing that was delivered shows it yet."""
+    infos = scheduler.shared.cache.pods.values()
+    return {info.uid: info.node_name for info in infos if told.is_held_unshown(info)}
+
+
+def _room(view: NodeView, told: Told) -> Iterator[str]:
     has = allocatable(told.nodes[view.name])
     if has is None:
         return
     used = Counter[str]()
     for claim in told.claims_on(view.name):
         used.update(claim.requests)
-    for uid, node in reserved_on(scheduler).items():
-        if node == view.name and told.claim_of(uid) is None:
-            return  # reserved, and its bind is not sent yet
     for resource, n in has.items():
         if resource not in view.free or is_vast(n) or is_vast(used[resource]):
             continue
@@ -167,13 +171,11 @@ def _queues(page: QueuesPage, scheduler: Scheduler, told: Told) -> Iterator[str]
     top = [row for row in page.queues if not row.depth]
     if not top:
         return
-    placed = {uid: pod for uid, pod in told.pods.items() if not pod.is_terminal}
-    reserved = reserved_on(scheduler)
-    held = Counter[str]()
-    for uid, pod in placed.items():
+    unshown, held = _unshown(scheduler, told), Counter[str]()
+    for uid, pod in told.pods.items():
         claim = told.claim_of(uid)
-        node = reserved.get(uid) or (claim.node if claim is not None else pod.spec.node_name)
-        if node in told.nodes:
+        node = unshown.get(uid) or (claim.node if claim is not None else pod.spec.node_name)
+        if node in told.nodes and not pod.is_terminal:
             held.update(pod_asks(pod.spec))
     for resource in {name for row in top for name in row.used}:
         used = sum(row.used.get(resource, 0) for row in top)

@@ -25,6 +25,7 @@ from gangsched.sim.pages import Pages
 from gangsched.sim.partial_binds import UNWIND, PartialBinds
 from gangsched.sim.promised_links import PromisedLinks
 from gangsched.sim.rests import Rests
+from gangsched.sim.sentences import Sentences
 from gangsched.sim.starts import Starts, reserved_by
 from gangsched.sim.taken import Taken
 from gangsched.sim.teams import Guarantees
@@ -44,7 +45,7 @@ class StepJudges:
         annotations say which devices they have."""
         self.preemptions, self._starts, self._kept_room = Preemptions(), Starts(), KeptRoom()
         self._taken, self._waits, self._wishes, self._rests = Taken(), Waits(), Wishes(), Rests()
-        self._links, self._pages = PromisedLinks(), Pages()
+        self._links, self._pages, self._sentences = PromisedLinks(), Pages(), Sentences()
         self._follows, self._knows_ids = follows, knows_ids
         self._guarantees = self._limits = self._overtime = None
         self._partial: PartialBinds | None = None
@@ -96,6 +97,7 @@ class StepJudges:
         yield from self._starts.look(scheduler, effects, told)
         yield from self._taken.look(scheduler, told)
         yield from self._waits.look(scheduler, told, self.excuses)
+        yield from self._sentences.look(effects, told)
         yield from self._wishes.look(scheduler, told)
         yield from self._links.look(scheduler, told, scheduler.shared.now_s)
 

@@ -1,0 +1,104 @@
+"""The bug museum's room of words: pages and conditions that count wrong, or name what is not so.
+
+Nothing that is decided changes by them. Each mistake must be caught within a bound of seeds by judge 56
+(pages) or 57 (conditions), and the unbroken scheduler must come through the seed that caught it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gangsched.core import reports
+from gangsched.core.cycle import shortage
+from gangsched.core.queueing import expected_ends
+from gangsched.core.types.group import GroupState
+from gangsched.model.resources import told_amount
+from gangsched.plugins import fairness
+from gangsched.sim.storms import STORMS, case
+from gangsched.web import reading, reservations
+from tests.support.breaking import broken_by, searched
+
+MAX_SEEDS = 30
+Patch = pytest.MonkeyPatch
+
+
+def who_waits_for_victims_is_not_pending(patch: Patch) -> None:
+    patch.delitem(reading._QUEUES, GroupState.WAITING)
+
+
+def devices_of_bound_pods_are_nobodys(patch: Patch) -> None:
+    right = reports._device
+
+    def without_holders(shared: Any, device_id: str, healthy: bool, uids: Any) -> Any:
+        found = right(shared, device_id, healthy, uids)
+        return right(shared, device_id, healthy, ()) if found.group and not found.reserved else found
+
+    patch.setattr(reports, "_device", without_holders)
+
+
+def reservations_are_counted_by_pods(patch: Patch) -> None:
+    patch.setattr(reservations, "_extended", lambda info: ((name, 1) for name in info.ids))
+
+
+def a_page_fails_for_groups_that_wait(patch: Patch) -> None:
+    right = reports._why
+
+    def failing(group: Any) -> str:
+        assert group.state is not GroupState.WAITING
+        return right(group)
+
+    patch.setattr(reports, "_why", failing)
+
+
+def one_more_of_an_empty_cluster_would_not_fit(patch: Patch) -> None:
+    right = shortage.n_too_many
+    patch.setattr(shortage, "n_too_many", lambda short: right(short) or (short.n_wanted > short.n_held) * 1)
+
+
+def every_device_is_said_to_be_unhealthy(patch: Patch) -> None:
+    def all_of_them(found: Any, view: Any) -> list[str]:
+        rows = range(view.n_rows)
+        listed = ((row, view.inventory(row, "nvidia.com/gpu")) for row in rows)
+        return [f"{one} on {view.name(row)}" for row, has in listed if has is not None for one in has.ids]
+
+    patch.setattr(shortage, "unhealthy", all_of_them)
+
+
+def holders_hold_twice_as_much(patch: Patch) -> None:
+    right = expected_ends._holders
+
+    def doubled(*args: Any) -> list[Any]:
+        return [one._replace(amount=2 * one.amount) for one in right(*args)]
+
+    patch.setattr(expected_ends, "_holders", doubled)
+
+
+def what_is_used_is_left_out(patch: Patch) -> None:
+    patch.setattr(fairness, "told_amount", lambda resource, n: told_amount(resource, max(n - 4, 0)))
+
+
+EXHIBITS: dict[str, tuple[str, str, Callable[[Patch], None]]] = {
+    "who waits for victims is not pending": ("56", "storm", who_waits_for_victims_is_not_pending),
+    "devices of bound pods are nobody's": ("56", "storm", devices_of_bound_pods_are_nobodys),
+    "reservations are counted by pods": ("56", "storm", reservations_are_counted_by_pods),
+    "a page fails for groups that wait": ("56", "storm", a_page_fails_for_groups_that_wait),
+    "one more would not fit an empty cluster": ("57", "storm", one_more_of_an_empty_cluster_would_not_fit),
+    "every device is said to be unhealthy": ("57", "storm", every_device_is_said_to_be_unhealthy),
+    "holders hold twice as much": ("57", "claims", holders_hold_twice_as_much),
+    "what is used is left out": ("57", "limits", what_is_used_is_left_out),
+}
+
+
+@pytest.mark.parametrize("exhibit", EXHIBITS)
+def test_the_mistake_is_caught(exhibit: str) -> None:
+    judge, storm, mistake = EXHIBITS[exhibit]
+    for seed in searched(exhibit, MAX_SEEDS):
+        with broken_by(mistake):
+            found = case(STORMS[storm], seed).failure()
+        if found is not None and found.problem.split(" s: ", 1)[1].startswith(f"{judge}: "):
+            assert case(STORMS[storm], seed).failure() is None, "broken without the mistake too"
+            return
+    pytest.fail(f"{exhibit}: not caught in {MAX_SEEDS} seeds")
