@@ -18,6 +18,7 @@ from gangsched.core.estimates import estimated_starts
 from gangsched.core.explain import explain
 from gangsched.core.reports import NodeView, view_groups, view_members, view_nodes
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import LEAVING
 from gangsched.sim.reading import allocatable, healthy_ids, is_vast, pod_asks
 from gangsched.sim.told import Told, reserved_on
@@ -92,7 +93,7 @@ def _nodes(nodes: list[NodeView], scheduler: Scheduler, told: Told) -> Iterator[
         for claim in told.claims_on(name):
             for resource, ids in claim.ids.items():
                 for one in ids:
-                    plain.setdefault((resource, one), set()).add(told.pods[claim.uid].key)
+                    plain.setdefault((resource, clean(one)), set()).add(told.pods[claim.uid].key)
         for resource, devices in view.devices.items():
             for device in devices:
                 shown, so = set(device.pods), plain.get((resource, device.id), set())
@@ -106,7 +107,7 @@ def _healthy(view: NodeView, told: Told) -> Iterator[str]:
     listed = healthy_ids(told.nodes[view.name])
     for resource, ids in (listed or {}).items():
         shown = {device.id for device in view.devices.get(resource, ()) if device.healthy}
-        if shown != ids:
+        if shown != {clean(one) for one in ids}:
             yield f"{view.name} has the healthy {resource} {sorted(ids)}, shown: {sorted(shown)}"
 
 

@@ -96,16 +96,19 @@ def _has_taint(node: Node, key: str) -> bool:
 
 def _of_members(n: int, n_needed: int, pod: Pod, told: Told, *, says_more: bool) -> Iterator[str]:
     gang = gang_of(pod)
-    there = [
-        one
-        for one in told.pods.values()
-        if gang_of(one) == gang and one.metadata.deletion_timestamp is None and one.status.phase != "Failed"
-    ]
+    there = [one for one in told.pods.values() if gang_of(one) == gang and _is_member(one)]
     n_there = sum(not one.spec.scheduling_gates for one in there)
     if n > n_there or (n < n_there and not says_more):  # plugins hold back some, too
         yield f"that {n} members exist, and {n_there} do"
     if n >= n_needed and not says_more:
         yield f"that {n} of {n_needed} members are too few"
+
+
+def _is_member(pod: Pod) -> bool:
+    """Whether it counts for its gang: it has ended well, or has not failed and stays."""
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return pod.status.phase == "Succeeded"
+    return pod.metadata.deletion_timestamp is None
 
 
 def _of_devices(listed: str, told: Told) -> Iterator[str]:

@@ -179,6 +179,17 @@ def test_a_role_that_does_not_fit_is_named_and_nothing_is_bound(*, alike: bool) 
     assert (n_bound(c, "ps"), n_bound(c, "worker")) == (3, 3)
 
 
+@pytest.mark.parametrize("alike", [True, False], ids=["of one shape", "of two shapes"])
+def test_a_role_that_has_its_least_is_not_blamed_for_the_whole(*, alike: bool) -> None:
+    """Five are needed, one of them a worker: with room for four, it is not workers that are missing."""
+    gpus = {"ps": 8, "worker": 8 if alike else 7}
+    c = cluster(nodes=4)
+    c.submit(tasks(c, {"ps": 2, "worker": 1}, {"ps": 2, "worker": 3}, gpus, minMember=5)).run()
+    said = c.said("a-ps-0")
+    assert said.startswith("gang d/a: 4 of 5 fit; member a-worker-")
+    assert "with nothing else running, 4 of 5 would fit" in said or not alike
+
+
 def test_the_members_of_a_role_that_fit_are_found_among_those_that_do_not() -> None:
     """Half of the workers ask for a node that nobody has; of the others there are as many as it takes."""
     c = cluster(nodes=4)

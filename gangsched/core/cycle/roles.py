@@ -17,7 +17,7 @@ def n_of_role_fit(demand: Demand, role: str, n_placed: int) -> tuple[int, int]:
     """(how many of the role run, are reserved or were placed now; its minimum)."""
     definition = demand.group.definition
     wanted = definition.roles[role] if definition is not None else demand.roles[role]
-    return wanted - demand.roles[role] + min(n_placed, demand.roles[role] - 1), wanted
+    return wanted - demand.roles[role] + n_placed, wanted
 
 
 def requirements(demands: Sequence[Demand]) -> tuple[list[int], dict[tuple[int, str], int]]:
