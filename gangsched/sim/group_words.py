@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.types.group import NEVER_S, GroupState
 from gangsched.model.objects import Pod
 from gangsched.sim.reading import Gang, gang_of, needed_by
 from gangsched.sim.told import Told
@@ -21,21 +22,24 @@ _Status = Mapping[str, Any]
 def untrue_words(scheduler: Scheduler, told: Told) -> Iterator[str]:
     """52: the object of a gang that runs does not call it pending, nor one of a gang that waits scheduled.
 
-    Not of a gang that has started and is short of members now, or whose numbers are refused.
+    Not of a gang that has started and is short of members now, whose numbers are refused, or which is about
+    to be told what it lacks.
     """
     members: dict[Gang, list[Pod]] = {}
     for pod in told.pods.values():
         gang = gang_of(pod) if pod.spec.scheduler_name in scheduler.shared.profiles else None
         if gang is not None and gang in told.groups:
             members.setdefault(gang, []).append(pod)
-    refused = {
-        (group.key.dialect, str(group.key)) for group in scheduler.shared.groups.values() if group.problem
+    unjudged = {
+        (group.key.dialect, str(group.key))
+        for group in scheduler.shared.groups.values()
+        if group.problem or (group.state is GroupState.GATHERING and group.deadline_s < NEVER_S)
     }
     for gang, pods in members.items():
         item = told.groups[gang]
         needed = needed_by(gang, pods, item)
         contradicts = _READERS.get(gang.dialect)
-        if needed is None or contradicts is None or (gang.dialect, str(gang)) in refused:
+        if needed is None or contradicts is None or (gang.dialect, str(gang)) in unjudged:
             continue
         there = [pod for pod in pods if pod.spec.node_name and pod.status.phase != "Failed"]
         if len(there) >= needed:

@@ -95,20 +95,24 @@ def _has_taint(node: Node, key: str) -> bool:
 
 
 def _of_members(n: int, n_needed: int, pod: Pod, told: Told, *, says_more: bool) -> Iterator[str]:
+    """Members that run and are to go may count until they are gone, or no more."""
     gang = gang_of(pod)
-    there = [one for one in told.pods.values() if gang_of(one) == gang and _is_member(one)]
-    n_there = sum(not one.spec.scheduling_gates for one in there)
-    if n > n_there or (n < n_there and not says_more):  # plugins hold back some, too
-        yield f"that {n} members exist, and {n_there} do"
+    own = [one for one in told.pods.values() if gang_of(one) == gang and not one.spec.scheduling_gates]
+    n_most = sum(_is_member(one) for one in own)
+    n_least = n_most - sum(
+        _is_member(one) and one.metadata.deletion_timestamp is not None and not one.is_terminal for one in own
+    )
+    if n > n_most or (n < n_least and not says_more):  # plugins hold back some, too
+        yield f"that {n} members exist, and {n_most} do"
     if n >= n_needed and not says_more:
         yield f"that {n} of {n_needed} members are too few"
 
 
 def _is_member(pod: Pod) -> bool:
-    """Whether it counts for its gang: it has ended well, or has not failed and stays."""
-    if pod.status.phase in ("Succeeded", "Failed"):
+    """Whether it may count for its gang: it has ended well, has a node, or waits for one and stays."""
+    if pod.is_terminal:
         return pod.status.phase == "Succeeded"
-    return pod.metadata.deletion_timestamp is None
+    return bool(pod.spec.node_name) or pod.metadata.deletion_timestamp is None
 
 
 def _of_devices(listed: str, told: Told) -> Iterator[str]:
