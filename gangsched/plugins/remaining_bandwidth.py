@@ -10,7 +10,7 @@ surplus. Promises between two measurements are our addition.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import ClassVar, Literal
 
 import msgspec
@@ -39,6 +39,9 @@ from gangsched.errors import ParseError
 from gangsched.model.bandwidth import REQUEST_KEYS, BandwidthRequest, Direction, mbps, parse_request
 from gangsched.model.objects import Pod
 from gangsched.plugins.bandwidth_book import BandwidthBook
+
+Moved = tuple[int, PodTemplate, int]
+"""A row, a template, and how many of its pods were placed there on a Trial; below 0: how many departed."""
 
 _MAX_STALE_S = 86_400.0
 # Nodes that a reason names; a reason has 1,024 bytes in all.
@@ -188,13 +191,12 @@ class RemainingBandwidth:
         request = self._request_of(template)
         if request is None:
             return None
-        steps = np.arange(n if self._args.promise else 1)
-        sides = [
-            np.minimum(left - steps * request.amounts[quantity], unused)
-            for quantity, left, unused in self._sides(request, view, np.array([row]))
-        ]
-        worth = self._worth(request, _tighter(sides))
-        return worth if self._args.promise else worth.repeat(n)
+        at = np.array([row])
+        if not self._args.promise:
+            return self._worth(request, self._left(request, view, at)).repeat(n)
+        steps = np.arange(n)
+        sides = [left - steps * request.amounts[q] for q, left in self._sides(request, view, at)]
+        return self._worth(request, _tighter(sides))
 
     def _worth(self, request: BandwidthRequest, left: IntArray) -> FloatArray:
         off = left - request.expected
@@ -235,24 +237,36 @@ class RemainingBandwidth:
         book = self.usage_tracker
         if not (self._args.promise and view.moved):
             return book.left(request.direction, view.n_rows)[rows]
-        return _tighter([np.minimum(left, unused) for _, left, unused in self._sides(request, view, rows)])
+        return _tighter([left for _, left in self._sides(request, view, rows)])
 
     def _sides(
         self, request: BandwidthRequest, view: PodQueries, rows: Rows
-    ) -> Iterator[tuple[int, IntArray, IntArray]]:
-        """Yields for each quantity of the request: its index, what a Trial leaves, and what is not in use."""
+    ) -> Iterator[tuple[int, IntArray]]:
+        """Yields for each quantity of the request: its index, and what a Trial leaves.
+
+        What a departing pod sends is measured until the next report: its amount is given back only as far as
+        nothing is measured, and not where no report is recent. What takes its place counts on top.
+        """
         book = self.usage_tracker
-        moved = view.moved if self._args.promise else ()
+        placed, departed = (view.placed, _departed(view)) if self._args.promise else ((), ())
         for quantity in _OF[request.direction]:
             direction = _QUANTITIES[quantity]
             left = book.left(direction, view.n_rows)[rows].copy()
-            for row, template, count in moved:
-                own = self._request_of(template)
-                if own is None or (own.scope == "group" and count < 0):
-                    continue  # how many members share a departing gang's amount is not known
-                at = row if isinstance(rows, slice) else np.flatnonzero(rows == row)
-                left[at] -= own.amounts[quantity] * count
-            yield quantity, left, book.unused(direction, view.n_rows)[rows]
+            if departed:
+                freed = left.copy()
+                self._subtract(freed, quantity, departed, rows)
+                freed = np.minimum(freed, book.unused(direction, view.n_rows)[rows])
+                left = np.where(book.stale(view.n_rows)[rows], left, freed)
+            self._subtract(left, quantity, placed, rows)
+            yield quantity, left
+
+    def _subtract(self, left: IntArray, quantity: int, moved: Iterable[Moved], rows: Rows) -> None:
+        for row, template, count in moved:
+            own = self._request_of(template)
+            if own is None or (own.scope == "group" and count < 0):
+                continue  # how many members share a departing gang's amount is not known
+            at = row if isinstance(rows, slice) else np.flatnonzero(rows == row)
+            left[at] -= own.amounts[quantity] * count
 
     def _near_misses(
         self, request: BandwidthRequest, left: IntArray, short: BoolArray, view: RowQueries
@@ -279,6 +293,10 @@ class RemainingBandwidth:
         except ParseError:
             request = None
         return self._requests.put(template, (request,))[0]
+
+
+def _departed(view: PodQueries) -> Sequence[Moved]:
+    return [one for one in view.moved if one[2] < 0]
 
 
 def _tighter(sides: Sequence[IntArray]) -> IntArray:

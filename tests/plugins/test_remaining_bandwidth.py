@@ -504,6 +504,36 @@ def test_higher_priority_takes_a_promise_and_no_more_than_the_promise() -> None:
     assert on(measured, "low") == "n1"
 
 
+def test_nobody_is_evicted_on_a_node_that_has_fallen_silent() -> None:
+    where = rbw(("n1", 1000, 0))
+    place(where, "low", "1000MB/s")
+    where.wait(100.0)
+    where.submit(asking("high", "600MB/s", priority=10)).run()
+    where.wait(20.0)
+    assert on(where, "low") == "n1"
+
+
+@pytest.mark.parametrize("amounts", [("300MB/s", "300MB/s"), ("300MB/s", "290MB/s")], ids=["alike", "unlike"])
+def test_what_takes_a_victims_place_counts_on_top_of_what_is_measured_of_the_victim(
+    amounts: tuple[str, str],
+) -> None:
+    """500 of the four's 800 MB/s are measured: without them there is room for one of two, so all stay."""
+    where = rbw(("n1", 1000, 0))
+    for i in range(4):
+        place(where, f"low-{i}", "200MB/s")
+    where.wait(5.0)
+    beat(where, "n1", 1000, 500)
+    high = [
+        asking(f"high-{i}", amount, group="high", min_members=2, priority=10)
+        for i, amount in enumerate(amounts)
+    ]
+    where.submit(high).run()
+    assert all(on(where, f"low-{i}") == "n1" for i in range(4))
+    said = where.said("high-0")
+    assert "gang d/high: 1 of 2 fit" in said
+    assert "1 Insufficient remaining bandwidth" in said.partition("preemption: ")[2]
+
+
 # -- a gang's own amount -------------------------------------------------------------------------------
 
 
