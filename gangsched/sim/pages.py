@@ -20,6 +20,7 @@ from gangsched.core.reports import NodeView, view_groups, view_members, view_nod
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.reporter import clean
 from gangsched.core.types.group import LEAVING
+from gangsched.model.objects import Node
 from gangsched.sim.reading import allocatable, healthy_ids, is_vast, pod_asks
 from gangsched.sim.told import Told, reserved_on
 from gangsched.web.queue import Queue
@@ -38,7 +39,9 @@ _LATE_S = 35.0
 class Pages:
     """56: no page fails, and what pages count is so."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, knows_ids: bool = True) -> None:
+        """knows_ids: whether pods' annotations say which devices they have."""
+        self._knows_ids = knows_ids
         self._next_s, self._n_looks = 0.0, 0
 
     def look(self, scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
@@ -55,7 +58,7 @@ class Pages:
 
     def _read(self, scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
         nodes = view_nodes(scheduler)
-        yield from _nodes(nodes, scheduler, told)
+        yield from _nodes(nodes, scheduler, told, knows_ids=self._knows_ids)
         totals = _finished(read_groups(scheduler, now_s, now_s))
         yield from _groups(scheduler, totals)
         yield from _pending(scheduler, told, totals)
@@ -76,35 +79,35 @@ class Pages:
                 yield f"nothing explains why {group.key} is {group.state.value}"
 
 
-def _nodes(nodes: list[NodeView], scheduler: Scheduler, told: Told) -> Iterator[str]:
+def _nodes(nodes: list[NodeView], scheduler: Scheduler, told: Told, *, knows_ids: bool) -> Iterator[str]:
     """Compares nodes, and the holders of their devices, with what was delivered and promised."""
     by_name = {node.name: node for node in nodes}
     unshown = _unshown(scheduler, told)
     unsure = {told.pods[uid].key for uid in unshown}
     for name, node in told.nodes.items():
-        view = by_name.get(name)
+        view = by_name.get(clean(name))
         if view is None:
             yield f"node {name} is not shown"
             continue
         if view.unschedulable != bool(node.spec.unschedulable):
             yield f"node {name} is shown as {'closed' if view.unschedulable else 'open'}"
-        yield from _healthy(view, told)
+        yield from _healthy(view, node)
         plain: dict[tuple[str, str], set[str]] = {}
         for claim in told.claims_on(name):
             for resource, ids in claim.ids.items():
                 for one in ids:
                     plain.setdefault((resource, clean(one)), set()).add(told.pods[claim.uid].key)
-        for resource, devices in view.devices.items():
+        for resource, devices in view.devices.items() if knows_ids else ():
             for device in devices:
                 shown, so = set(device.pods), plain.get((resource, device.id), set())
                 if (shown ^ so) - unsure:
                     yield f"{device.id} of {resource} on {name} is {sorted(so)}'s, shown: {sorted(shown)}'s"
         if name not in unshown.values():
-            yield from _room(view, told)
+            yield from _room(view, node, told)
 
 
-def _healthy(view: NodeView, told: Told) -> Iterator[str]:
-    listed = healthy_ids(told.nodes[view.name])
+def _healthy(view: NodeView, node: Node) -> Iterator[str]:
+    listed = healthy_ids(node)
     for resource, ids in (listed or {}).items():
         shown = {device.id for device in view.devices.get(resource, ()) if device.healthy}
         if shown != {clean(one) for one in ids}:
@@ -117,12 +120,12 @@ def _unshown(scheduler: Scheduler, told: Told) -> dict[str, str]:
     return {info.uid: info.node_name for info in infos if told.is_held_unshown(info)}
 
 
-def _room(view: NodeView, told: Told) -> Iterator[str]:
-    has = allocatable(told.nodes[view.name])
+def _room(view: NodeView, node: Node, told: Told) -> Iterator[str]:
+    has = allocatable(node)
     if has is None:
         return
     used = Counter[str]()
-    for claim in told.claims_on(view.name):
+    for claim in told.claims_on(node.metadata.name):
         used.update(claim.requests)
     for resource, n in has.items():
         if resource not in view.free or is_vast(n) or is_vast(used[resource]):
@@ -209,7 +212,7 @@ def _reserved(scheduler: Scheduler, told: Told, now_s: float) -> Iterator[str]:
     for uid, node in reserved_on(scheduler).items():
         for resource, n in pod_asks(told.pods[uid].spec).items():
             if "/" in resource and not is_vast(n):
-                asked[node, resource] += n
+                asked[clean(node), clean(resource)] += n
     if shown != asked:
         yield f"reserved: {dict(asked)}, shown: {dict(shown)}"
 

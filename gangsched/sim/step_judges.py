@@ -45,7 +45,7 @@ class StepJudges:
         annotations say which devices they have."""
         self.preemptions, self._starts, self._kept_room = Preemptions(), Starts(), KeptRoom()
         self._taken, self._waits, self._wishes, self._rests = Taken(), Waits(), Wishes(), Rests()
-        self._links, self._pages, self._sentences = PromisedLinks(), Pages(), Sentences()
+        self._links, self._pages, self._sentences = PromisedLinks(), Pages(knows_ids=knows_ids), Sentences()
         self._follows, self._knows_ids = follows, knows_ids
         self._guarantees = self._limits = self._overtime = None
         self._partial: PartialBinds | None = None
