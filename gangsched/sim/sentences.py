@@ -62,8 +62,8 @@ def _wrong(text: str, pod: Pod, told: Told) -> Iterator[str]:
     for listed in _UNHEALTHY.findall(text):
         yield from _of_devices(listed, told)
     yield from _of_holders(text, told)
-    if (about := _subject(text, pod, told)) is not None:
-        yield from _of_an_empty_cluster(text, about, told)
+    if (found := _TOO_SMALL.search(text)) and (about := _subject(text, pod, told)) is not None:
+        yield from _of_an_empty_cluster(text, int(found[3] or 1), about, told)
     for queue, used, limit, resource, kept, needs in _LIMIT.findall(text):
         if int(used) + int(kept or 0) + int(needs) <= int(limit):
             yield f"that queue {queue} has no room for {needs} {resource}"
@@ -135,15 +135,14 @@ def _subject(text: str, pod: Pod, told: Told) -> Pod | None:
     return next((one for one in alike if one.metadata.namespace == pod.metadata.namespace), None)
 
 
-def _of_an_empty_cluster(text: str, pod: Pod, told: Told) -> Iterator[str]:
+def _of_an_empty_cluster(text: str, n_wanted: int, pod: Pod, told: Told) -> Iterator[str]:
     """Counts how often the pod fits on empty, open nodes; those that say more about their node are left out,
     and gangs of unlike pods."""
-    found = _TOO_SMALL.search(text)
     own = pod.metadata.annotations or {}
     is_plain = all(key.partition("gangsched.io/")[2] in _HARMLESS for key in own if "gangsched.io/" in key)
     said = [_IN_BRACKETS.sub("", reasons) for _, _, reasons in _AVAILABLE.findall(text)]
     is_plain = is_plain and all(_USUAL.match(one) for each in said for one in each.split(", "))
-    if found is None or not is_plain or pod.metadata.uid in told.choosy or pod.spec.volumes:
+    if not is_plain or pod.metadata.uid in told.choosy or pod.spec.volumes:
         return
     gang, asks = gang_of(pod), pod_asks(pod.spec)
     mates = [one for one in told.pods.values() if gang is not None and gang_of(one) == gang]
@@ -152,7 +151,6 @@ def _of_an_empty_cluster(text: str, pod: Pod, told: Told) -> Iterator[str]:
     ):
         return
     n = sum(_copies(node, asks) for node in told.nodes.values() if not _is_closed(node))
-    n_wanted = int(found[3] or 1)
     if n >= n_wanted:
         yield f"that an empty cluster is too small for {n_wanted}, and {n} fit"
 

@@ -42,6 +42,15 @@ def estimates(c: Cluster) -> dict[str, float]:
     return {key.name: at_s for key, at_s in estimated_starts(c.scheduler, c.now_s).items()}
 
 
+def behind_a_claim() -> Cluster:
+    """`large` has a claim on both nodes, of which one is held for 600 s; `passes` waits behind it."""
+    c = queueing(2, bound=1, mode="hard").submit(job("holds", 1, 8, 600)).run()
+    c.submit(job("large", 2, 8, 100)).run()
+    c.submit(job("before", 1, 8, 10)).run()
+    c.delete("before").run()
+    return c.submit(job("passes", 1, 8, 3600)).run()
+
+
 def test_a_gang_starts_when_what_runs_ends_and_the_next_when_it_has() -> None:
     c = queueing(2).submit(job("old", 2, 8, 600)).run()
     c.submit(job("first", 2, 8, 300)).run().wait(1.0)
@@ -67,23 +76,14 @@ def test_nothing_is_said_where_nothing_ends_or_it_would_not_fit() -> None:
 
 
 def test_a_claim_is_a_claim_and_keeps_its_room_in_estimates() -> None:
-    c = queueing(2, bound=1, mode="hard").submit(job("holds", 1, 8, 600)).run()
-    c.submit(job("large", 2, 8, 100)).run()
-    c.submit(job("before", 1, 8, 10)).run()
-    c.delete("before").run()
-    c.submit(job("passes", 1, 8, 3600)).run()
-    found = estimates(c)
+    found = estimates(behind_a_claim())
     assert "large" not in found
     assert 701.0 <= found["passes"] <= 725.0
 
 
 def test_the_room_of_a_late_claim_is_not_free_before_its_group_has_run() -> None:
     """The scheduler may rest for longer than what a claim's group runs for, while people ask."""
-    c = queueing(2, bound=1, mode="hard").submit(job("holds", 1, 8, 600)).run()
-    c.submit(job("large", 2, 8, 100)).run()
-    c.submit(job("before", 1, 8, 10)).run()
-    c.delete("before").run()
-    c.submit(job("passes", 1, 8, 3600)).run()
+    c = behind_a_claim()
     asked_s = 600.0 + 100.0 + 200.0
     [at_s] = estimated_starts(c.scheduler, asked_s).values()
     assert at_s >= asked_s + 100.0

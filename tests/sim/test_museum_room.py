@@ -23,8 +23,7 @@ from gangsched.plugins import claim_binding, volume_binding, volume_matching, vo
 from gangsched.plugins.node_unschedulable import NodeUnschedulable
 from gangsched.plugins.node_volume_limits import NodeVolumeLimits
 from gangsched.plugins.taint_toleration import TaintToleration
-from gangsched.sim.storms import STORMS, case
-from tests.support.breaking import broken_by, searched
+from tests.support.breaking import assert_caught
 
 MAX_SEEDS = 40
 Patch = pytest.MonkeyPatch
@@ -141,10 +140,4 @@ EXHIBITS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
 @pytest.mark.parametrize("exhibit", EXHIBITS)
 def test_the_mistake_is_caught(exhibit: str) -> None:
     mistake, storm, begins = EXHIBITS[exhibit]
-    for seed in searched(exhibit, MAX_SEEDS):
-        with broken_by(mistake):
-            found = case(STORMS[storm], seed).failure()
-        if found is not None and found.problem.split(" s: ", 1)[1].startswith(begins):
-            assert case(STORMS[storm], seed).failure() is None, "broken without the mistake too"
-            return
-    pytest.fail(f"{exhibit}: not caught in {MAX_SEEDS} seeds")
+    assert_caught(exhibit, mistake, storm, begins, n_seeds=MAX_SEEDS)

@@ -11,7 +11,7 @@ import pytest
 
 from gangsched.core.queueing.claims import Claims
 from gangsched.core.types.group import Group
-from gangsched.sim.storms import Storm, case
+from gangsched.sim.storms import STORMS, Storm, case
 
 _SHOWN_BY = {
     "w1_a_lost_answer_counts_as_a_no": 6,
@@ -43,6 +43,20 @@ def broken_by(mistake: Callable[[pytest.MonkeyPatch], None]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         mistake(patch)
         yield
+
+
+def assert_caught(
+    exhibit: str, mistake: Callable[[pytest.MonkeyPatch], None], storm: str, begins: str, *, n_seeds: int
+) -> None:
+    """Asserts that the judge whose number begins its sentence catches the mistake within so many seeds, and
+    that nothing is wrong without it."""
+    for seed in searched(exhibit, n_seeds):
+        with broken_by(mistake):
+            found = case(STORMS[storm], seed).failure()
+        if found is not None and found.problem.split(" s: ", 1)[1].startswith(begins):
+            assert case(STORMS[storm], seed).failure() is None, "broken without the mistake too"
+            return
+    pytest.fail(f"{exhibit}: not caught in {n_seeds} seeds")
 
 
 def keep_behind_claims(patch: pytest.MonkeyPatch, is_kept: Callable[[Group], bool]) -> None:

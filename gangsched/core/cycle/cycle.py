@@ -341,8 +341,9 @@ def _explain(demands: Sequence[Demand], shortage: _Shortage) -> FitError:
     if group.is_gang:
         wanted = demand.n_needed + held
         fit, role = held + _n_fit(shortage), ""
-        n_of_role = sum(one.info.role == shortage.unplaced.role for one in shortage.placed)
-        if n_of_role < demand.roles.get(shortage.unplaced.role, 0):
+        least = demand.roles.get(shortage.unplaced.role, 0)
+        n_of_role = sum(one.info.role == shortage.unplaced.role for one in shortage.placed) if least else 0
+        if n_of_role < least:
             fit, wanted = n_of_role_fit(demand, shortage.unplaced.role, n_of_role)
             held = fit - n_of_role
             role = f"role {shortage.unplaced.role}: "
